@@ -1,0 +1,1 @@
+"""Nouns and protocols. Standard library only; imports nothing else of ours."""

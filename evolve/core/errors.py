@@ -1,0 +1,25 @@
+"""The few exceptions that this project raises on purpose.
+
+A kernel's fault is never one of them: it is an `Evaluation` with a status. Exceptions are for what
+a person has to mend (`UsageError`), and for our own machinery (`EvaluatorUnavailable`,
+`StoreError`).
+"""
+
+
+class EvolveError(Exception):
+    """Base of every exception raised on purpose."""
+
+
+class UsageError(EvolveError, ValueError):
+    """Something that the user asked for cannot be done; the message says what, where and the remedy.
+
+    The command line prints the message without a traceback and exits with status 2.
+    """
+
+
+class EvaluatorUnavailable(EvolveError, RuntimeError):
+    """The evaluation service itself (worker, device, replay record) cannot answer."""
+
+
+class StoreError(EvolveError, RuntimeError):
+    """The database cannot be read or written (disk full, read-only, corrupted)."""

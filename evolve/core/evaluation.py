@@ -1,0 +1,179 @@
+"""What the judge says about one instance of a program: a closed status and exactly its payload."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum, StrEnum
+from typing import Any
+
+from evolve.core.measurement import Interval, Ratio
+
+
+class Status(StrEnum):
+    """How an evaluation ended. Only `CORRECT` may carry ratios."""
+
+    CORRECT = "correct"
+    CONTRACT = "contract"  # no ModelNew, wrong signature, parameters do not match the reference
+    COMPILE_ERROR = "compile_error"
+    RUNTIME_EXCEPTION = "runtime_exception"
+    ILLEGAL_ACCESS = "illegal_access"  # segmentation fault, illegal or misaligned device access
+    ASSERT = "assert"  # abort, device assert
+    OOM = "oom"
+    TIMEOUT = "timeout"
+    KILLED = "killed"  # the process ended by itself or by a signal before it had answered
+    WRONG_TREE = "wrong_tree"
+    WRONG_SHAPE = "wrong_shape"
+    WRONG_DTYPE = "wrong_dtype"
+    WRONG_VALUE = "wrong_value"
+    NONDETERMINISTIC = "nondeterministic"
+    MUTATED_INPUT = "mutated_input"
+    ALIASED = "aliased"
+    TIMING_UNBOUNDED = "timing_unbounded"  # correct, but no trustworthy time could be taken
+    HACK = "hack"
+    INFRA = "infra"  # our fault, never the candidate's: retried, and no score
+
+
+class Stage(IntEnum):
+    """The ladder, cheapest rung first; an evaluation records the last one passed."""
+
+    NONE = 0
+    CONTRACT = 1
+    COMPILE = 2
+    SMOKE = 3
+    CORRECTNESS = 4
+    SCREEN = 5
+    TIMING = 6
+    VERIFY = 7
+
+
+class Fidelity(StrEnum):
+    """How far up the ladder an evaluation goes.
+
+    `SCREEN` times a few pairs only and never crowns a program; `SEARCH` is the whole ladder;
+    `VERIFY` repeats it in fresh processes with fresh seeds and more pairs.
+    """
+
+    SCREEN = "screen"
+    SEARCH = "search"
+    VERIFY = "verify"
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """A finding about a candidate with the evidence for it; a label is never the boundary."""
+
+    name: str
+    evidence: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseResult:
+    """One case (shape and dtype) of a task.
+
+    `times_ms` has the median time per call of each side (`candidate`, `eager`, ...), `ratios` the
+    speedup of the candidate against each other side; both empty where the case was not timed.
+    """
+
+    name: str
+    weight: float
+    timed: bool
+    passed: bool
+    times_ms: Mapping[str, Interval] = field(default_factory=dict)
+    ratios: Mapping[str, Ratio] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluation:
+    """The judge's verdict on one instance.
+
+    `ratios` maps a baseline (`eager`, `file:mine.py`, `elite`) to the speedup against it, weighted
+    over the timed cases, each from one interleaved run. `custom` says whether custom kernels
+    produced the outcome (None: not established). `suite` is the suite's own verdict, where the
+    task has one. `samples` holds the raw paired times by case and baseline, in ms.
+    `device_time_s` is what the evaluation cost in exclusive device seconds.
+    """
+
+    status: Status
+    stage: Stage
+    fidelity: Fidelity
+    task_revision: str
+    device_class: str
+    evaluator_version: str
+    ratios: Mapping[str, Ratio] = field(default_factory=dict)
+    cases: tuple[CaseResult, ...] = ()
+    custom: bool | None = None
+    suite: bool | None = None
+    labels: tuple[Label, ...] = ()
+    feedback: str = ""
+    descriptors: Mapping[str, float | str] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    samples: Mapping[str, Any] = field(default_factory=dict)
+    durations_s: Mapping[str, float] = field(default_factory=dict)
+    device_time_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.ratios and self.status is not Status.CORRECT:
+            raise ValueError(f"an evaluation with status {self.status} carries no ratios")
+
+    @property
+    def strict(self) -> bool:
+        """Our verdict: correct under the error budget, and made by custom kernels."""
+        return self.status is Status.CORRECT and self.custom is True
+
+    def fitness(self, baseline: str) -> Interval | None:
+        """Natural log of the speedup against `baseline`; None unless strict and timed."""
+        ratio = self.ratios.get(baseline)
+        if not self.strict or ratio is None:
+            return None
+        return Interval(math.log(ratio.value), math.log(ratio.low), math.log(ratio.high))
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data for the wire and the store; `from_json` gives an equal object back."""
+        return {
+            "status": self.status.value,
+            "stage": int(self.stage),
+            "fidelity": self.fidelity.value,
+            "task_revision": self.task_revision,
+            "device_class": self.device_class,
+            "evaluator_version": self.evaluator_version,
+            "ratios": {name: ratio.to_json() for name, ratio in self.ratios.items()},
+            "cases": [_case_to_json(case) for case in self.cases],
+            "custom": self.custom,
+            "suite": self.suite,
+            "labels": [[label.name, label.evidence] for label in self.labels],
+            "feedback": self.feedback,
+            "descriptors": dict(self.descriptors),
+            "environment": dict(self.environment),
+            "samples": dict(self.samples),
+            "durations_s": dict(self.durations_s),
+            "device_time_s": self.device_time_s,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> "Evaluation":
+        fields = dict(data)
+        fields["status"] = Status(data["status"])
+        fields["stage"] = Stage(data["stage"])
+        fields["fidelity"] = Fidelity(data["fidelity"])
+        fields["ratios"] = {name: Ratio(*bounds) for name, bounds in data["ratios"].items()}
+        fields["cases"] = tuple(_case_from_json(case) for case in data["cases"])
+        fields["labels"] = tuple(Label(*label) for label in data["labels"])
+        return cls(**fields)
+
+
+def _case_to_json(case: CaseResult) -> dict[str, Any]:
+    return {
+        "name": case.name,
+        "weight": case.weight,
+        "timed": case.timed,
+        "passed": case.passed,
+        "times_ms": {side: time.to_json() for side, time in case.times_ms.items()},
+        "ratios": {side: ratio.to_json() for side, ratio in case.ratios.items()},
+    }
+
+
+def _case_from_json(data: Mapping[str, Any]) -> CaseResult:
+    fields = dict(data)
+    fields["times_ms"] = {side: Interval(*time) for side, time in data["times_ms"].items()}
+    fields["ratios"] = {side: Ratio(*ratio) for side, ratio in data["ratios"].items()}
+    return CaseResult(**fields)

@@ -1,0 +1,55 @@
+"""Programs, and the instances that an assignment of their tunables makes of them."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from evolve.core.digest import canonical_json, framed_digest
+
+TunableValue = int | float | bool | str
+Assignment = Mapping[str, TunableValue]
+
+
+class Language(StrEnum):
+    """What a program's kernels are written in, spelled as KernelBench spells its backends."""
+
+    TRITON = "triton"
+    CUDA = "cuda"
+    CPP = "cpp"
+    TORCH = "torch"
+
+
+_MARKS = (
+    (Language.TRITON, re.compile(r"@triton\.(jit|autotune|heuristics)\b")),
+    (Language.CUDA, re.compile(r"\bcuda_sources?\s*=")),
+    (Language.CPP, re.compile(r"\bcpp_sources?\s*=")),
+)
+
+
+def detect_language(source: str) -> Language:
+    """The language that a source text shows; `torch` where it defines no kernel of its own."""
+    for language, mark in _MARKS:
+        if mark.search(source):
+            return language
+    return Language.TORCH
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """An immutable Python module that defines `ModelNew`; its identity is its text."""
+
+    source: str
+
+    @property
+    def digest(self) -> str:
+        return framed_digest("program", self.source)
+
+    @property
+    def language(self) -> Language:
+        return detect_language(self.source)
+
+
+def instance_digest(program_digest: str, assignment: Assignment) -> str:
+    """Identity of a program with an assignment of its tunables (empty: as written)."""
+    return framed_digest("instance", program_digest, canonical_json(dict(assignment)))

@@ -1,0 +1,76 @@
+"""Tasks: a PyTorch reference in the KernelBench convention, with what it takes to judge by it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from evolve.core.digest import canonical_json, framed_digest
+
+SIZES = ("tiny", "cpu", "gpu")
+PRECISIONS = ("task", "fp32", "fp16", "bf16")
+ACCUMULATIONS = ("ieee", "tf32", "half")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One shape or dtype of a task: module constants set before `get_inputs` is called."""
+
+    name: str
+    constants: Mapping[str, int | float | str] = field(default_factory=dict)
+    weight: float = 1.0
+    timed: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """A reference with its cases and rules.
+
+    `source` is the text of a self-contained module with `Model`, `get_inputs` and
+    `get_init_inputs`; only the worker executes it. `size` picks an entry of its optional `SIZES`.
+    `seeds` are sources of programs that a search may start from; they take no part in `revision`.
+    """
+
+    name: str
+    source: str
+    size: str = "cpu"
+    precision: str = "task"
+    accumulation: str = "ieee"
+    cases: tuple[Case, ...] = ()
+    seeds: tuple[str, ...] = ()
+    category: str = ""
+
+    @property
+    def revision(self) -> str:
+        """Identity of everything that the judgement depends on."""
+        return framed_digest("task", canonical_json(self._judged()))
+
+    def _judged(self) -> dict[str, Any]:
+        return {
+            "source": self.source,
+            "size": self.size,
+            "precision": self.precision,
+            "accumulation": self.accumulation,
+            "cases": [
+                {
+                    "name": case.name,
+                    "constants": dict(case.constants),
+                    "weight": case.weight,
+                    "timed": case.timed,
+                }
+                for case in self.cases
+            ],
+        }
+
+    def to_json(self) -> dict[str, Any]:
+        return self._judged() | {
+            "name": self.name,
+            "seeds": list(self.seeds),
+            "category": self.category,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> "Task":
+        fields = dict(data)
+        fields["cases"] = tuple(Case(**case) for case in data["cases"])
+        fields["seeds"] = tuple(data["seeds"])
+        return cls(**fields)

@@ -1,0 +1,1 @@
+"""The half that runs beside the device: stdlib, torch, triton, numpy and `evolve.core` only."""
