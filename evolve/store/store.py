@@ -79,3 +79,9 @@ class Store:
     # archive projection
     def slots(self, run: int) -> dict[str, Elite]: ...
     def offers(self, run: int) -> Iterator[tuple[Elite, Offer]]: ...  # every offer, in order, streaming
+
+    # lineage (evolve.core.lineage.Step), streaming, in sequence order
+    def steps(self, run: int) -> Iterator["Step"]: ...
+    def step(self, run: int, sequence: int) -> "Step": ...
+    def ancestors(self, run: int, program: str) -> list["Step"]: ...  # recursive query: the steps that first produced each ancestor
+    def evaluation(self, run: int, sequence: int) -> Evaluation | None: ...  # whole, with samples

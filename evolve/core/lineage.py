@@ -1,0 +1,35 @@
+"""Lineage: the append-only record of how every program came to be."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from evolve.core.evaluation import Fidelity, Status
+from evolve.core.measurement import Ratio
+from evolve.core.program import Assignment
+from evolve.core.protocols import AddStatus
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One ticket of a run, as reports, resumes and trajectories read it (bounded, no texts).
+
+    `elapsed_s` is the run's active time in seconds when the step was told, over all resumes.
+    """
+
+    sequence: int
+    operator: str
+    parents: tuple[str, ...] = ()
+    program: str | None = None
+    assignment: Assignment = field(default_factory=dict)
+    fidelity: Fidelity = Fidelity.SEARCH
+    note: str = ""
+    failure: str = ""
+    status: Status | None = None
+    custom: bool | None = None
+    ratios: Mapping[str, Ratio] = field(default_factory=dict)
+    labels: tuple[str, ...] = ()
+    offer: AddStatus | None = None
+    slot: str | None = None
+    evicted: str | None = None
+    device_time_s: float = 0.0
+    elapsed_s: float = 0.0
