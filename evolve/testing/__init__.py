@@ -1,0 +1,1 @@
+"""What users need to test their own parts: conformance suites and a synthetic task."""
