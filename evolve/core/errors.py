@@ -11,7 +11,7 @@ class EvolveError(Exception):
 
 
 class UsageError(EvolveError, ValueError):
-    """Something that the user asked for cannot be done; the message says what, where and the remedy.
+    """What the user asked for cannot be done; the message says what, where and the remedy.
 
     The command line prints the message without a traceback and exits with status 2.
     """

@@ -80,9 +80,7 @@ class Archive(Protocol):
 class SelectionPolicy(Protocol):
     """Who becomes a parent. Pure in its arguments: same elites, same generator, same parents."""
 
-    def select(
-        self, elites: Sequence[Elite], count: int, rng: random.Random
-    ) -> tuple[Elite, ...]:
+    def select(self, elites: Sequence[Elite], count: int, rng: random.Random) -> tuple[Elite, ...]:
         """`count` parents, fewer where there are fewer elites; the first is the main parent."""
         ...
 
@@ -204,11 +202,13 @@ class TerminationRule(Protocol):
 class EvaluationRequest:
     """One instance for the judge. `source` is the rendered text that will be run.
 
+    `instance` is its digest: the key under which the verdict is stored and answered again.
     `opponents` maps names to rendered sources timed in the same interleaved run, e.g. `elite` or
     `file:mine.py`; the fitness baseline `eager` always takes part.
     """
 
     task: Task
+    instance: str
     source: str
     fidelity: Fidelity = Fidelity.SEARCH
     opponents: Mapping[str, str] = field(default_factory=dict)
@@ -225,6 +225,16 @@ class Evaluator(Protocol):
     @property
     def slots(self) -> int:
         """How many requests may be under way at once."""
+        ...
+
+    @property
+    def device_class(self) -> str:
+        """What kind of device judges, as in `Evaluation.device_class`."""
+        ...
+
+    @property
+    def version(self) -> str:
+        """The evaluator's version, as in `Evaluation.evaluator_version`."""
         ...
 
     async def evaluate(self, request: EvaluationRequest) -> Evaluation: ...

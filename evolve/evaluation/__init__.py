@@ -1,0 +1,6 @@
+"""The judge's clients: a local worker process, and a replay of recorded verdicts."""
+
+from evolve.evaluation.local import LocalEvaluator
+from evolve.evaluation.replay import ReplayEvaluator
+
+__all__ = ["LocalEvaluator", "ReplayEvaluator"]

@@ -1,0 +1,40 @@
+"""`device=replay`: a judge that answers from recorded evaluations, for tests and re-runs."""
+
+from evolve.core.errors import EvaluatorUnavailable
+from evolve.core.evaluation import Evaluation
+from evolve.core.protocols import EvaluationRequest
+from evolve.store import Store
+
+
+class ReplayEvaluator:
+    """Answers every request with the verdict that a recorded run holds on the same instance.
+
+    Args:
+        store: the database with the recorded run; may be another one than the search writes to.
+        run: its row id.
+    """
+
+    slots = 1  # one at a time, so that the order of tells is the order of asks
+
+    def __init__(self, store: Store, run: int) -> None:
+        self._store = store
+        self._run = run
+        self.device_class, self.version = store.judge(run)
+
+    async def evaluate(self, request: EvaluationRequest) -> Evaluation:
+        """The recorded verdict.
+
+        Raises:
+            EvaluatorUnavailable: the run holds no verdict on this instance at this fidelity.
+        """
+        found = self._store.recorded(self._run, request.instance, request.fidelity)
+        if found is None:
+            raise EvaluatorUnavailable(
+                f"device=replay: the recorded run holds no {request.fidelity} evaluation of "
+                f"instance {request.instance[:12]}; replay needs the same seed, task, operators "
+                "and archive as the recorded run, or a device that can evaluate"
+            )
+        return found
+
+    async def close(self) -> None:
+        self._store.close()

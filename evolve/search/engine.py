@@ -1,0 +1,295 @@
+"""The ask/tell engine: selection, operators and archive over recorded facts.
+
+`Search` holds no state of its own that a resume would have to restore, but for the archive, whose
+slots are stored in the transaction of the step that changed them. It never evaluates: `ask` gives
+tickets, whoever has a judge evaluates them, `tell` takes the verdicts in any order.
+"""
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from evolve.core.errors import UsageError
+from evolve.core.evaluation import Evaluation, Fidelity
+from evolve.core.program import Program, instance_digest
+from evolve.core.protocols import (
+    Archive,
+    Context,
+    Declined,
+    Elite,
+    EvaluationRequest,
+    Evaluator,
+    Failed,
+    Offer,
+    Progress,
+    Proposal,
+    SelectionPolicy,
+    Trial,
+    best_of,
+)
+from evolve.core.randomness import stream
+from evolve.core.tunables import render
+from evolve.search.schedule import Scheduled, order
+from evolve.store import RunRow, Store, Ticket, TicketState
+
+OPPONENT = "baseline"  # the operator name of tickets that judge the user's own baseline
+MAX_FAILED_ASKS = 50  # recorded failures in a row before `ask` gives the turn back
+MAX_PARENT_CHOICES = 16  # parents offered to an operator that declined the policy's choice
+
+
+class RunFacts:
+    """`evolve.core.protocols.Facts` of one run."""
+
+    def __init__(self, store: Store, run: int) -> None:
+        self._store = store
+        self._run = run
+
+    def source(self, program: str) -> str:
+        return self._store.source(program)
+
+    def trials(self, program: str) -> Sequence[Trial]:
+        return self._store.trials(self._run, program)
+
+    def proposals(self, operator: str) -> int:
+        return self._store.proposals(self._run, operator)
+
+    def seen(self, instance: str) -> bool:
+        return self._store.seen(self._run, instance)
+
+
+class Search:
+    """One run: asks for children of the archive's programs, and tells the archive the verdicts.
+
+    Args:
+        store: where every fact is committed before it is used.
+        run: the run to continue; its archive slots and open tickets are taken over.
+        archive: empty; restored from the store.
+        selection: chooses parents among the archive's elites.
+        operators: by the name that tickets carry.
+        baseline: the side of the timing that fitness is measured against.
+        opponents: sources timed along with every evaluation, by name (`file:mine.py`).
+    """
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        run: RunRow,
+        archive: Archive,
+        selection: SelectionPolicy,
+        operators: Mapping[str, Scheduled],
+        baseline: str = "eager",
+        opponents: Mapping[str, str] | None = None,
+    ) -> None:
+        if not operators:
+            raise UsageError("operators: none is configured; a search needs at least one")
+        self.store = store
+        self.run = run
+        self.archive = archive
+        self.baseline = baseline
+        self._selection = selection
+        self._operators = operators
+        self._opponents = dict(opponents or {})
+        self._facts = RunFacts(store, run.id)
+        self._sequence = store.next_sequence(run.id)
+        archive.restore(store.slots(run.id))
+
+    @property
+    def progress(self) -> Progress:
+        return self.store.progress(self.run.id)
+
+    @property
+    def leader(self) -> Elite | None:
+        """The archive's best elite by its measured fitness; `champion` is the verified one."""
+        return best_of(self.archive.slots().values())
+
+    def ask(self) -> Ticket | None:
+        """The next instance to evaluate, stored; None when no operator has anything to propose.
+
+        An operator that fails, or that proposes what this run holds already, leaves a told ticket
+        with the reason, and the next one is asked.
+        """
+        for _ in range(MAX_FAILED_ASKS):
+            asked = self._next_outcome()
+            if asked is None:
+                return None
+            ticket = self._record(*asked)
+            if ticket.state is TicketState.PROPOSED:
+                return ticket
+        return None
+
+    def offer(self, source: str, *, operator: str = "offered", note: str = "") -> Ticket:
+        """A ticket for a program that nobody asked for."""
+        return self._record(operator, Proposal(program=Program(source), note=note))
+
+    def again(self, elite: Elite, *, operator: str, fidelity: Fidelity) -> Ticket:
+        """A ticket that evaluates a known instance once more, in the open."""
+        program = Program(self.store.source(elite.program))
+        return self._record(
+            operator,
+            Proposal(
+                program=program,
+                assignment=elite.assignment,
+                fidelity=fidelity,
+                parents=(elite.program,),
+            ),
+            repeat=True,
+        )
+
+    def request(
+        self, ticket: Ticket, opponents: Mapping[str, str] | None = None
+    ) -> EvaluationRequest:
+        """What the judge is asked for a ticket: the rendered source and its opponents."""
+        proposal = _proposal(ticket)
+        return EvaluationRequest(
+            task=self.run.task,
+            instance=instance_digest(proposal.program.digest, proposal.assignment),
+            source=render(proposal.program.source, proposal.assignment),
+            fidelity=proposal.fidelity,
+            opponents=self._opponents | dict(opponents or {}),
+        )
+
+    def tell(self, ticket: Ticket, evaluation: Evaluation) -> Offer | None:
+        """Commit a verdict, then offer the program to the archive. Idempotent.
+
+        Returns:
+            The archive's answer, or None where there was nothing to offer.
+        """
+        if ticket.state is TicketState.TOLD:
+            return None
+        ticket = self.store.evaluated(ticket, evaluation)
+        elite = self._elite(ticket, evaluation)
+        offer = self.archive.offer(elite) if elite else None
+        self.store.tell(ticket, elite, offer)
+        return offer
+
+    def known(self, request: EvaluationRequest, evaluator: Evaluator) -> Evaluation | None:
+        """A stored verdict on the very same instance, task, device class and evaluator."""
+        found = self.store.cached(
+            request.instance,
+            request.task.revision,
+            evaluator.device_class,
+            evaluator.version,
+            request.fidelity,
+        )
+        if found is None or (
+            found.ratios and not {self.baseline, *request.opponents} <= {*found.ratios}
+        ):
+            return None
+        return found
+
+    def contenders(self) -> list[Elite]:
+        """Elites by fitness: the leader, then all whose interval overlaps the leader's."""
+        ranked = sorted(
+            self.archive.slots().values(), key=lambda elite: (-elite.fitness.value, elite.sequence)
+        )
+        return [elite for elite in ranked if elite.fitness.high >= ranked[0].fitness.low]
+
+    def instance_source(self, elite: Elite) -> str:
+        """The text of an elite with its tunables set."""
+        return render(self.store.source(elite.program), elite.assignment)
+
+    def opponent_tickets(self) -> list[Ticket]:
+        """A ticket for each opponent that this run has not judged yet."""
+        judged = self.store.proposals(self.run.id, OPPONENT)
+        return [
+            self._record(OPPONENT, Proposal(program=Program(source), note=name))
+            for name, source in list(self._opponents.items())[judged:]
+        ]
+
+    def open_tickets(self) -> list[Ticket]:
+        """What an earlier process left behind: evaluated ones are told now, the rest returned."""
+        waiting = []
+        for ticket in self.store.open_tickets(self.run.id):
+            if ticket.evaluation is not None:
+                self.tell(ticket, ticket.evaluation)
+            elif ticket.state is TicketState.PROPOSED:
+                waiting.append(ticket)
+            else:  # asked, and the process died before the operator had answered
+                self.store.tell(self.store.propose(ticket, Failed("never answered")), None, None)
+        return waiting
+
+    def _next_outcome(self) -> tuple[str, Proposal | Failed] | None:
+        elites = list(self.archive.slots().values())
+        for name in order(self._operators, self._rng("schedule")):
+            operator = self._operators[name].operator
+            for parents in self._parent_choices(name, operator.parents, elites):
+                outcome = operator.propose(
+                    Context(
+                        task=self.run.task,
+                        parents=parents,
+                        elites=elites,
+                        facts=self._facts,
+                        rng=self._rng(f"operator/{name}"),
+                        sequence=self._sequence,
+                    )
+                )
+                if not isinstance(outcome, Declined):
+                    return name, outcome
+        return None
+
+    def _parent_choices(
+        self, name: str, count: int, elites: Sequence[Elite]
+    ) -> Iterator[tuple[Elite, ...]]:
+        """The policy's parents, then, should the operator decline them, the best few others.
+
+        Without the second part a greedy policy would end a search as soon as there is nothing
+        left to do with the single best program.
+        """
+        chosen = self._selection.select(elites, count, self._rng(f"selection/{name}"))
+        yield chosen
+        if not count:
+            return
+        ranked = sorted(elites, key=lambda elite: (-elite.fitness.value, elite.sequence))
+        window = ranked[: MAX_PARENT_CHOICES + count]
+        for start in range(len(window) - count + 1):
+            others = tuple(window[start : start + count])
+            if others != chosen:
+                yield others
+
+    def _record(self, operator: str, outcome: Proposal | Failed, *, repeat: bool = False) -> Ticket:
+        parents = outcome.parents if isinstance(outcome, Proposal) else ()
+        if isinstance(outcome, Proposal) and not repeat and self._is_duplicate(outcome):
+            outcome = Failed("duplicate: this run holds the same instance already")
+        ticket = self.store.propose(self.store.ask(self.run.id, operator, parents), outcome)
+        self._sequence = ticket.sequence + 1
+        if isinstance(outcome, Failed):
+            self.store.tell(ticket, None, None)
+            return replace(ticket, state=TicketState.TOLD)
+        return ticket
+
+    def _is_duplicate(self, proposal: Proposal) -> bool:
+        """Whether the instance was asked for at this fidelity or a higher one."""
+        return any(
+            dict(trial.assignment) == dict(proposal.assignment)
+            and (trial.fidelity is not Fidelity.SCREEN or proposal.fidelity is Fidelity.SCREEN)
+            for trial in self._facts.trials(proposal.program.digest)
+        )
+
+    def _elite(self, ticket: Ticket, evaluation: Evaluation) -> Elite | None:
+        proposal = _proposal(ticket)
+        fitness = evaluation.fitness(self.baseline)
+        if (
+            fitness is None
+            or proposal.fidelity is not Fidelity.SEARCH
+            or ticket.operator == OPPONENT
+        ):
+            return None
+        return Elite(
+            program=proposal.program.digest,
+            assignment=proposal.assignment,
+            fitness=fitness,
+            descriptors=evaluation.descriptors,
+            sequence=ticket.sequence,
+            operator=ticket.operator,
+            parents=ticket.parents,
+        )
+
+    def _rng(self, name: str) -> random.Random:
+        return stream(self.run.seed, name, self._sequence)
+
+
+def _proposal(ticket: Ticket) -> Proposal:
+    if ticket.proposal is None:
+        raise ValueError(f"ticket {ticket.sequence} holds no proposal")
+    return ticket.proposal
