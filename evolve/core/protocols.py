@@ -233,7 +233,7 @@ class Evaluator(Protocol):
         ...
 
     @property
-    def version(self) -> str:
+    def evaluator_version(self) -> str:
         """The evaluator's version, as in `Evaluation.evaluator_version`."""
         ...
 

@@ -90,7 +90,7 @@ class LocalEvaluator:
         return str(self.hello["device_class"])
 
     @property
-    def version(self) -> str:
+    def evaluator_version(self) -> str:
         return str(self.hello["evaluator_version"])
 
     async def evaluate(self, request: EvaluationRequest) -> Evaluation:
@@ -246,5 +246,6 @@ def worker_environment(*, own_interpreter: bool) -> dict[str, str]:
         only_ours = Path(tempfile.mkdtemp(prefix="evolve-path-"))
         (only_ours / package.name).symlink_to(package)
         environment["PYTHONPATH"] = str(only_ours)
+    environment["PYTHONSAFEPATH"] = "1"  # a torch.py in the user's folder is not torch
     environment["OMP_WAIT_POLICY"] = "passive"  # spinning threads disturb the other side's time
     return environment

@@ -19,7 +19,7 @@ class ReplayEvaluator:
     def __init__(self, store: Store, run: int) -> None:
         self._store = store
         self._run = run
-        self.device_class, self.version = store.judge(run)
+        self.device_class, self.evaluator_version = store.judge(run)
 
     async def evaluate(self, request: EvaluationRequest) -> Evaluation:
         """The recorded verdict.

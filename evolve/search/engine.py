@@ -169,7 +169,7 @@ class Search:
             request.instance,
             request.task.revision,
             evaluator.device_class,
-            evaluator.version,
+            evaluator.evaluator_version,
             request.fidelity,
         )
         if found is None or (

@@ -202,7 +202,7 @@ class Pipeline:
             fidelity=request.fidelity,
             task_revision=request.task.revision,
             device_class=self._evaluator.device_class,
-            evaluator_version=self._evaluator.version,
+            evaluator_version=self._evaluator.evaluator_version,
             feedback=f"Started {MAX_ATTEMPTS} times and never finished; our fault, not scored.",
         )
 

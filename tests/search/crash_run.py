@@ -1,0 +1,51 @@
+"""One process of the crash test: resumes the run of a database, and keeps a journal of starts.
+
+Usage: python -m tests.search.crash_run DATABASE JOURNAL EVALUATIONS
+"""
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+from evolve.core.protocols import EvaluationRequest
+from evolve.search.pipeline import Pipeline
+from evolve.search.termination import from_config
+from evolve.store import Store
+from evolve.testing.synthetic import SEED_SOURCE, SyntheticEvaluator, synthetic_task
+from tests.search.conftest import make_search
+
+WIDE_SEED = SEED_SOURCE.replace(
+    '"BLOCK": (16, 32, 64, 128, 256)', f'"BLOCK": {tuple(range(16, 260, 4))}'
+)
+
+
+class Journalled(SyntheticEvaluator):
+    """Writes a line before each evaluation, with a system call that survives kill -9."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(slots=3, latency_s=0.01)
+        self._journal = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+
+    async def evaluate(self, request: EvaluationRequest):
+        os.write(self._journal, f"{request.instance} {request.fidelity}\n".encode())
+        return await super().evaluate(request)
+
+
+def main(database: str, journal: str, evaluations: str) -> None:
+    store = Store.open(database, create=True)
+    if not store.runs():
+        store.create_run(
+            name="crash",
+            task=synthetic_task(seeds=(WIDE_SEED,)),
+            config={"baseline": "eager"},
+            seed=3,
+        )
+    search = make_search(store, store.run("crash"))
+    limits = from_config({"evaluations": int(evaluations)})
+    asyncio.run(Pipeline(search, Journalled(Path(journal)), limits).run())
+    store.close()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,102 @@
+"""kill -9 at any moment, then resume (promise 1):
+
+1. No stored step is lost or changed.
+2. No evaluation that was stored is started again.
+3. Counters equal a recount of the facts, and the budget is met exactly.
+"""
+
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from archives import TopK
+from evolve.core.evaluation import Fidelity
+from evolve.core.program import instance_digest
+from evolve.store import Store
+
+BUDGET = 100
+
+History = tuple[dict[int, object], int]  # steps stored at a kill, lines of the journal then
+
+
+def start(folder: Path) -> subprocess.Popen:
+    command = [sys.executable, "-m", "tests.search.crash_run"]
+    return subprocess.Popen(
+        [*command, str(folder / "evolve.db"), str(folder / "journal"), str(BUDGET)],
+        stderr=subprocess.PIPE,
+    )
+
+
+def stored(folder: Path) -> dict[int, object]:
+    """Steps with a verdict, by sequence."""
+    if not (folder / "evolve.db").exists():
+        return {}
+    store = Store.open(folder / "evolve.db")
+    try:
+        steps = {s.sequence: s for s in store.steps(store.run("crash").id)} if store.runs() else {}
+        return {sequence: step for sequence, step in steps.items() if step.offer or step.failure}
+    finally:
+        store.close()
+
+
+def journal(folder: Path) -> list[str]:
+    path = folder / "journal"
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def check_kills(folder: Path, kills: int) -> None:
+    rng = random.Random(kills)
+    history: list[History] = []
+    for _ in range(kills):
+        process = start(folder)
+        begun = len(journal(folder))
+        # Wait until it evaluates, then kill at a random moment: most starts are spent importing.
+        while process.poll() is None and len(journal(folder)) == begun:
+            time.sleep(0.005)
+        time.sleep(rng.uniform(0.0, 0.06))
+        process.kill()
+        process.wait()
+        history.append((stored(folder), len(journal(folder))))
+    check_end(folder, history)
+
+
+def check_end(folder: Path, history: list[History]) -> None:
+    process = start(folder)
+    assert process.wait(timeout=60) == 0, process.stderr.read().decode()[-2000:]
+    store = Store.open(folder / "evolve.db")
+    run = store.run("crash")
+    steps = {step.sequence: step for step in store.steps(run.id)}
+    starts = journal(folder)
+    for before, started in history:
+        assert {sequence: steps[sequence] for sequence in before} == before
+        done = {key(store, run.id, step) for step in before.values() if step.status}
+        assert not done & set(starts[started:])
+    assert sorted(steps) == list(range(len(steps)))
+    full = [s for s in steps.values() if s.status and s.fidelity is not Fidelity.SCREEN]
+    progress = store.progress(run.id)
+    assert progress.evaluations == len(full)
+    assert sum(step.fidelity is Fidelity.SEARCH for step in full) == BUDGET
+    assert run.state == "finished"
+    archive = TopK(capacity=16)
+    for elite, offer in store.offers(run.id):
+        assert archive.offer(elite) == offer
+    assert archive.slots() == store.slots(run.id)
+    store.close()
+
+
+def key(store: Store, run: int, step) -> str:
+    return f"{instance_digest(step.program, step.assignment)} {step.fidelity}"
+
+
+def test_eight_kills_lose_and_repeat_nothing(tmp_path):
+    check_kills(tmp_path, 8)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_fifty_kills_lose_and_repeat_nothing(tmp_path):
+    check_kills(tmp_path, 50)

@@ -1,0 +1,183 @@
+"""Invariants of the pipeline:
+
+1. Budgets are exact: never more full evaluations than asked for, whatever the number of slots.
+2. The judge's slots are kept busy.
+3. A stop of any kind leaves a run that a resume continues without repeating anything.
+"""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from evolve.core.errors import EvaluatorUnavailable
+from evolve.core.evaluation import Evaluation, Fidelity, Stage, Status
+from evolve.search.champion import champion
+from evolve.search.pipeline import Pipeline
+from evolve.search.termination import from_config
+from evolve.testing.synthetic import OPTIMUM, PEAK_SPEEDUP, SyntheticEvaluator
+from tests.search.conftest import make_search, run_to_end
+
+
+def test_the_planted_optimum_is_found_and_verified(store, run):
+    outcome = run_to_end(make_search(store, run), SyntheticEvaluator(slots=2), evaluations=60)
+    winner = champion(store, run)
+    assert outcome.finished
+    assert winner.verified
+    assert winner.ratio.value > 0.9 * PEAK_SPEEDUP
+    assert (
+        dict(winner.assignment).items()
+        >= {**OPTIMUM, "UNROLL": winner.assignment["UNROLL"]}.items()
+    )
+
+
+@pytest.mark.parametrize("slots", [1, 2, 5])
+def test_an_evaluation_budget_is_met_exactly(store, run, slots):
+    search = make_search(store, run)
+    outcome = run_to_end(search, SyntheticEvaluator(slots=slots, latency_s=0.001), evaluations=9)
+    counted = [
+        step for step in store.steps(run.id) if step.fidelity is Fidelity.SEARCH and step.status
+    ]
+    assert len(counted) == 9
+    assert "9" in outcome.reason
+
+
+def test_all_slots_are_used(store, run):
+    evaluator = SyntheticEvaluator(slots=4, latency_s=0.01)
+    run_to_end(make_search(store, run), evaluator, evaluations=12)
+    assert evaluator.peak == 4
+
+
+def test_a_space_that_is_explored_ends_the_run_with_that_reason(store, run):
+    outcome = run_to_end(make_search(store, run), SyntheticEvaluator(), evaluations=100_000)
+    assert outcome.finished
+    assert "nothing is left" in outcome.reason
+
+
+def test_a_stop_request_leaves_a_resumable_run_and_the_resume_repeats_nothing(store, run):
+    evaluator = SyntheticEvaluator(slots=2, latency_s=0.005)
+
+    async def interrupted():
+        told = []
+        pipeline = Pipeline(
+            make_search(store, run),
+            evaluator,
+            from_config({"evaluations": 20}),
+            listeners=[
+                lambda event: (
+                    told.append(event) or (len(told) == 5 and pipeline.request_stop("Ctrl-C"))
+                )
+            ],
+        )
+        return await pipeline.run()
+
+    outcome = asyncio.run(interrupted())
+    assert not outcome.finished
+    assert outcome.reason == "Ctrl-C"
+    assert store.run("demo").state == "interrupted"
+    before = list(store.steps(run.id))
+    outcome = run_to_end(make_search(store, run), evaluator, evaluations=20)
+    assert outcome.finished
+    after = list(store.steps(run.id))
+    assert after[: len(before)] == before
+    assert evaluator.calls == sum(1 for step in after if step.status)
+
+
+def test_evaluations_that_do_not_drain_in_time_are_asked_again(store, run):
+    async def interrupted():
+        pipeline = Pipeline(
+            make_search(store, run),
+            SyntheticEvaluator(latency_s=60.0),
+            from_config({"evaluations": 3}),
+            drain_s=0.05,
+        )
+        asyncio.get_running_loop().call_later(0.05, pipeline.request_stop, "SIGTERM")
+        return await pipeline.run()
+
+    assert not asyncio.run(interrupted()).finished
+    [ticket] = store.open_tickets(run.id)
+    outcome = run_to_end(make_search(store, run), SyntheticEvaluator(), evaluations=3)
+    assert outcome.finished
+    assert store.step(run.id, ticket.sequence).status is Status.CORRECT
+
+
+def test_a_stop_file_ends_the_run(store, run, tmp_path: Path):
+    (tmp_path / "STOP").touch()
+
+    async def body():
+        return await Pipeline(
+            make_search(store, run),
+            SyntheticEvaluator(),
+            from_config({"evaluations": 50}),
+            stop_file=tmp_path / "STOP",
+        ).run()
+
+    assert "STOP" in asyncio.run(body()).reason
+    assert store.progress(run.id).evaluations == 0
+
+
+def test_a_judge_that_fails_stops_the_run_and_loses_nothing(store, run):
+    class Breaking(SyntheticEvaluator):
+        async def evaluate(self, request):
+            if self.calls == 4:
+                raise EvaluatorUnavailable("the device fell off the bus")
+            return await super().evaluate(request)
+
+    with pytest.raises(EvaluatorUnavailable):
+        run_to_end(make_search(store, run), Breaking(), evaluations=20)
+    assert store.run("demo").state == "interrupted"
+    assert len([step for step in store.steps(run.id) if step.status]) == 4
+    assert run_to_end(make_search(store, run), SyntheticEvaluator(), evaluations=20).finished
+
+
+def test_our_own_fault_is_retried_and_then_recorded_without_a_score(store, run):
+    class Faulty(SyntheticEvaluator):
+        async def evaluate(self, request):
+            self.calls += 1
+            return Evaluation(
+                status=Status.INFRA,
+                stage=Stage.NONE,
+                fidelity=request.fidelity,
+                task_revision=request.task.revision,
+                device_class=self.device_class,
+                evaluator_version=self.evaluator_version,
+            )
+
+    evaluator = Faulty()
+    run_to_end(make_search(store, run), evaluator, evaluations=1, proposals=1)
+    assert evaluator.calls == 3
+    assert store.step(run.id, 0).status is Status.INFRA
+    assert champion(store, run) is None
+
+
+def test_an_identical_evaluation_is_answered_from_the_store(store, run):
+    first = SyntheticEvaluator()
+    run_to_end(make_search(store, run), first, evaluations=6)
+    other = store.create_run(name="other", task=run.task, config=dict(run.config), seed=run.seed)
+    second = SyntheticEvaluator()
+    run_to_end(make_search(store, other), second, evaluations=6)
+    assert second.calls <= 2  # the verification of the champion is never answered from the store
+    assert champion(store, other).ratio.value == pytest.approx(champion(store, run).ratio.value)
+
+
+def test_a_users_baseline_is_judged_once_and_timed_beside_every_candidate(store, run):
+    mine = {"file:mine.py": "class ModelNew:\n    pass\nBLOCK = 128\n"}
+    search = make_search(store, run, baseline="file:mine.py", opponents=mine)
+    run_to_end(search, SyntheticEvaluator(), evaluations=5)
+    run_to_end(
+        make_search(store, run, baseline="file:mine.py", opponents=mine),
+        SyntheticEvaluator(),
+        evaluations=6,
+    )
+    steps = list(store.steps(run.id))
+    assert [step.operator for step in steps].count("baseline") == 1
+    assert steps[0].operator == "baseline"
+    assert all("file:mine.py" in step.ratios for step in steps if step.operator == "tune")
+
+
+def test_wall_time_is_counted_over_resumes(store, run):
+    search = make_search(store, run)
+    run_to_end(search, SyntheticEvaluator(latency_s=0.02), evaluations=3)
+    first = store.progress(run.id).wall_time_s
+    run_to_end(make_search(store, run), SyntheticEvaluator(latency_s=0.02), evaluations=6)
+    assert store.progress(run.id).wall_time_s > first > 0.05
