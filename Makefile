@@ -1,0 +1,47 @@
+# Two commands on a fresh machine (python3 3.11 to 3.13 with venv, g++, make):
+#   make run     evolve a kernel on what this machine has, within about two minutes
+#   make test    everything that CI checks
+# `make run ARGS="task=softmax termination.wall_time=10m"` passes configuration on;
+# `make PYTHON=python3.12 run` uses another interpreter for a fresh .venv.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+ARGS ?=
+
+.PHONY: help run test lint bench clean
+help:
+	@sed -n 's/^# \{0,1\}//p' Makefile | head -5
+
+run: $(VENV)/.installed
+	$(BIN)/evolve run task=rmsnorm search=quick $(ARGS)
+
+test: lint
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/.installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(VENV)/.installed-dev
+	$(BIN)/python -m tests.benchmarks $(ARGS)
+
+clean:
+	rm -rf $(VENV) dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+
+# Stamps: the install is repeated only when what is asked for has changed.
+$(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "installing into $(VENV) (a few minutes the first time: torch and triton are large)"
+	$(PIP) -e .
+	@touch $@
+
+$(VENV)/.installed-dev: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "installing into $(VENV) what tests need"
+	$(PIP) -e '.[dev]'
+	@touch $@ $(VENV)/.installed
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)

@@ -1,0 +1,1 @@
+"""Configuration of a run: the typed schema, where its YAML lies, and how it is composed."""

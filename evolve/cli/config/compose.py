@@ -1,0 +1,130 @@
+"""Composition of a configuration: the one place that talks to Hydra, and puts its words in ours."""
+
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+from unittest.mock import patch
+
+import hydra
+from hydra.core.config_store import ConfigStore
+from hydra.core.global_hydra import GlobalHydra
+from hydra.errors import HydraException, MissingConfigException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import (
+    ConfigAttributeError,
+    ConfigKeyError,
+    MissingMandatoryValue,
+    OmegaConfBaseException,
+)
+
+from evolve.cli.config.components import COMPONENTS
+from evolve.cli.config.locate import config_dir
+from evolve.cli.config.schema import RunConfig
+from evolve.core.errors import UsageError
+
+VERSION_BASE = "1.3"
+NOISE = ("full_key:", "object_type=", "reference_type=", "See https://")  # of Hydra's messages
+
+
+def register_schema() -> None:
+    """Tell Hydra the types of the root and of the components that ship. Idempotent."""
+    store = ConfigStore.instance()
+    store.store(name="schema", node=RunConfig)
+    for group, options in COMPONENTS.items():
+        for name, node in options.items():
+            store.store(group=f"schema/{group}", name=name, node=node, package=group)
+
+
+def compose(overrides: Sequence[str]) -> DictConfig:
+    """The configuration that `key=value` words give, typed and complete.
+
+    Raises:
+        UsageError: a key, an option or a value that cannot be.
+    """
+    register_schema()
+    GlobalHydra.instance().clear()
+    with (
+        _our_words(),
+        hydra.initialize_config_dir(str(config_dir()), version_base=VERSION_BASE),
+    ):
+        return hydra.compose("config", overrides=list(overrides))
+
+
+def run_with_hydra(words: Sequence[str], job: Callable[[DictConfig], int]) -> int:
+    """Hand the words of the command line to Hydra (`-m`, `--cfg`, `--help`), and `job` to it.
+
+    Returns:
+        The highest exit status of the jobs; 0 where Hydra only printed something.
+    """
+    register_schema()
+    codes = [0]
+
+    def remembered(config: DictConfig) -> None:
+        codes.append(job(config))
+
+    entry = hydra.main(
+        config_path=str(config_dir()), config_name="config", version_base=VERSION_BASE
+    )(remembered)
+    # The sweeper insists on leaving a multirun.yaml somewhere.
+    with tempfile.TemporaryDirectory() as litter:
+        argv = ["evolve run", *words, f"hydra.sweep.dir={litter}"]
+        environment = {"HYDRA_FULL_ERROR": "1"}  # raise, so that the words are ours
+        with _our_words(), patch.object(sys, "argv", argv), patch.dict(os.environ, environment):
+            entry()
+    return max(codes)
+
+
+@contextmanager
+def _our_words() -> Iterator[None]:
+    """Hydra's exceptions as one `UsageError` with the innermost explanation."""
+    try:
+        yield
+    except (HydraException, OmegaConfBaseException) as error:
+        raise UsageError(_explain(error)) from error
+
+
+def _explain(error: Exception) -> str:
+    """What, where and the remedy, out of an exception that may wrap the one that knows."""
+    if isinstance(error, MissingConfigException) and error.missing_cfg_file:
+        group, _, option = error.missing_cfg_file.rpartition("/")
+        options = ", ".join(error.options or [])
+        return f"{group}={option}: there is no such option; {group} can be: {options}"
+    known = error.__cause__ if isinstance(error.__cause__, OmegaConfBaseException) else error
+    if isinstance(known, MissingMandatoryValue):
+        return f"{known.full_key} is not set; give {known.full_key}=..."
+    if isinstance(known, ConfigKeyError | ConfigAttributeError):
+        return (
+            f"{known.full_key}: there is no such setting; "
+            "`evolve run --help` lists them, `evolve --help` says what is a --flag"
+        )
+    where = f"{known.full_key}: " if isinstance(known, OmegaConfBaseException) else ""
+    lines = [line.strip() for line in str(known).splitlines()]
+    return where + "; ".join(line for line in lines if line and not line.startswith(NOISE))
+
+
+def to_plain(config: DictConfig) -> dict[str, Any]:
+    """Resolved plain data; what comes from the environment keeps its `${oc.env:...}` spelling.
+
+    Secrets come from the environment, and this is what the database stores.
+    """
+    written = OmegaConf.to_container(config, resolve=False, enum_to_str=True)
+    with _our_words():
+        resolved = OmegaConf.to_container(
+            config, resolve=True, enum_to_str=True, throw_on_missing=True
+        )
+    plain = _hide(written, resolved)
+    assert isinstance(plain, dict)
+    return plain
+
+
+def _hide(written: Any, resolved: Any) -> Any:
+    if isinstance(written, str) and "oc.env" in written:
+        return written
+    if isinstance(written, Mapping) and isinstance(resolved, Mapping):
+        return {str(key): _hide(written[key], value) for key, value in resolved.items()}
+    if isinstance(written, list) and isinstance(resolved, list):
+        return [_hide(old, new) for old, new in zip(written, resolved, strict=True)]
+    return resolved

@@ -1,0 +1,135 @@
+"""What may stand in a run's configuration, with types that hold at composition.
+
+Components of `archive`, `selection` and `operators` are open: a `_target_` may name anybody's
+class. The options that ship are typed by the dataclass beside their name in `COMPONENTS`.
+"""
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from omegaconf import MISSING
+
+
+class OnExists(Enum):
+    """What to do when the database holds a run of that name already."""
+
+    error = "error"
+    resume = "resume"
+    new = "new"
+
+
+class Size(Enum):
+    """Which entry of a task's `SIZES` to run; `auto` follows the device."""
+
+    auto = "auto"
+    tiny = "tiny"
+    cpu = "cpu"
+    gpu = "gpu"
+
+
+class Precision(Enum):
+    """The dtype of floating inputs and parameters; `task` leaves them as the task made them."""
+
+    task = "task"
+    fp32 = "fp32"
+    fp16 = "fp16"
+    bf16 = "bf16"
+
+
+class Accumulation(Enum):
+    """The arithmetic that a task allows."""
+
+    ieee = "ieee"
+    tf32 = "tf32"
+    half = "half"
+
+
+class Tier(Enum):
+    """How strong the sandbox around candidates must at least be."""
+
+    none = "none"
+    rlimits = "rlimits"
+    landlock = "landlock"
+    namespaces = "namespaces"
+
+
+@dataclass
+class TaskSettings:
+    size: Size = Size.auto
+    precision: Precision = Precision.task
+    accumulation: Accumulation = Accumulation.ieee
+
+
+@dataclass
+class Termination:
+    """Limits; the first that is reached ends the run. None: no such limit."""
+
+    evaluations: int | None = None
+    proposals: int | None = None
+    wall_time: str | None = None
+    device_time: str | None = None
+    tokens: int | None = None
+    usd: float | None = None
+    stagnation: int | None = None
+    target_speedup: float | None = None
+    stop_file: str | None = None
+
+
+class DeviceKind(Enum):
+    auto = "auto"
+    cpu = "cpu"
+    replay = "replay"
+
+
+@dataclass
+class Device:
+    kind: DeviceKind = MISSING
+
+
+@dataclass
+class LocalDevice(Device):
+    """`slots` evaluations under way at once; `python` runs the worker in another environment."""
+
+    slots: int = 2
+    python: str | None = None
+
+
+@dataclass
+class ReplayDevice(Device):
+    """Verdicts come from the recorded evaluations of `run` (default: any run of the database)."""
+
+    kind: DeviceKind = DeviceKind.replay
+    run: str = MISSING
+
+
+@dataclass
+class Sandbox:
+    require: Tier = Tier.none
+    read: list[str] = field(default_factory=list)
+
+
+@dataclass
+class StoreSettings:
+    path: str = MISSING
+
+
+@dataclass
+class RunConfig:
+    """The root. `evolve run --help` prints it composed."""
+
+    task: str = MISSING
+    task_config: TaskSettings = field(default_factory=TaskSettings)
+    name: str | None = None
+    on_exists: OnExists = OnExists.error
+    seed: int = 0
+    initial: list[str] = field(default_factory=list)
+    baseline: str = "eager"
+    warm_start: str | None = None
+    archive: Any = MISSING
+    selection: Any = MISSING
+    operators: dict[str, Any] = field(default_factory=dict)
+    termination: Termination = field(default_factory=Termination)
+    device: Device = MISSING
+    sandbox: Sandbox = field(default_factory=Sandbox)
+    store: StoreSettings = field(default_factory=StoreSettings)

@@ -1,0 +1,110 @@
+"""The `evolve` command: finds the verb, and turns errors into one message and an exit status."""
+
+import difflib
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+import evolve
+from evolve.core.errors import EvolveError, UsageError
+
+OK = 0
+FAILED = 1  # our side: device, worker, database
+USAGE = 2
+RESUMABLE = 75  # EX_TEMPFAIL: schedulers take it as "run me again"
+INTERRUPTED = 130
+
+VERBS = {
+    "run": "search for a fast kernel",
+    "resume": "continue a run after any end",
+    "list": "the runs of a database",
+    "show": "one run, or one of its steps (RUN:SEQ)",
+    "best": "write a run's winner as a standalone file",
+    "report": "write a run's offline HTML report",
+    "lineage": "write the graph of programs and steps (graphml, json, dot)",
+    "eval": "judge one file with the whole evaluation service",
+    "tasks": "the tasks that ship",
+    "doctor": "what this machine offers, and what is missing",
+    "db": "backup, prune, size, upgrade, dump",
+}
+
+HELP = """\
+usage: evolve VERB ...
+
+Give a PyTorch reference, get the fastest correct kernel that a budget can find.
+
+{verbs}
+
+`run` and `resume` take configuration as key=value words; every other verb takes --flags:
+
+  evolve run task=softmax                          search on what this machine has
+  evolve run task=./mine.py termination.wall_time=10m archive=topk
+  evolve run task=softmax --dry-run                what the budget will buy
+  evolve resume RUN termination.wall_time=2h       go on, with more time
+  evolve best RUN -o kernel.py                     the winner, ready to use
+  evolve eval kernel.py --task softmax --json      judge one file
+
+`evolve VERB --help` says more; `evolve run --help` lists the whole configuration.
+A run is named by its name; without one, the newest run of the database is meant.
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point of the console script.
+
+    Returns:
+        0 done, 1 our machinery failed, 2 the request cannot be done, 75 stopped and resumable;
+        `eval` returns 1 also for a candidate that is not correct.
+    """
+    words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        code = _dispatch(words)
+        sys.stdout.flush()
+        return code
+    except UsageError as error:
+        print(f"evolve: {error}", file=sys.stderr)
+        return USAGE
+    except EvolveError as error:
+        print(f"evolve: {error}", file=sys.stderr)
+        return FAILED
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] in ("evolve", "operators", "archives"):
+            raise
+        print(_missing_package(words[0], error.name), file=sys.stderr)
+        return FAILED
+    except BrokenPipeError:  # `evolve list | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return OK
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+def _dispatch(words: list[str]) -> int:
+    if not words or words[0] in ("-h", "--help", "help"):
+        print(HELP.format(verbs="\n".join(f"  {verb:<9}{what}" for verb, what in VERBS.items())))
+        return OK
+    if words[0] == "--version":
+        print(evolve.__version__)
+        return OK
+    verb, *rest = words
+    if verb not in VERBS:
+        raise UsageError(f"there is no verb '{verb}'{_guess(verb)}; `evolve --help` lists them")
+    code: int = importlib.import_module(f"evolve.cli.{verb}").main(rest)
+    return code
+
+
+def _guess(verb: str) -> str:
+    close = difflib.get_close_matches(verb, VERBS, n=1)
+    return f", did you mean '{close[0]}'?" if close else ""
+
+
+def _missing_package(verb: str, module: str) -> str:
+    return (
+        f"evolve: `evolve {verb}` needs the Python package that provides '{module}', which is not "
+        "installed here; `pip install evolve-kernels` with its dependencies brings it"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
