@@ -19,8 +19,8 @@ SOURCE = r"""
 
 using tvm::ffi::TensorView;
 
-constexpr int ROWS_PER_TASK = 4;  // a thread's share at a time: more costs less, fewer balance better
-constexpr int LANES = 32;         // independent partial sums: they hide the latency of the addition
+constexpr int ROWS_PER_TASK = 4;  // a thread's share: more costs less, fewer balance better
+constexpr int LANES = 32;         // independent partial sums hide the latency of the addition
 
 static float* floats(TensorView tensor) {
   TVM_FFI_ICHECK(tensor.dtype().code == kDLFloat && tensor.dtype().bits == 32) << "needs float32";

@@ -21,7 +21,7 @@ SOURCE = r"""
 
 using tvm::ffi::TensorView;
 
-constexpr int ROWS_PER_TASK = 4;  // a thread's share at a time: more costs less, fewer balance better
+constexpr int ROWS_PER_TASK = 4;  // a thread's share: more costs less, fewer balance better
 constexpr int BLOCK = 256;        // elements between two corrections of the running sum
 
 static float* floats(TensorView tensor) {

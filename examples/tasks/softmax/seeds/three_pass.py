@@ -19,8 +19,8 @@ SOURCE = r"""
 
 using tvm::ffi::TensorView;
 
-constexpr int ROWS_PER_TASK = 4;  // a thread's share at a time: more costs less, fewer balance better
-constexpr int LANES = 32;         // rows are taken in pieces of this many elements, all independent
+constexpr int ROWS_PER_TASK = 4;  // a thread's share: more costs less, fewer balance better
+constexpr int LANES = 32;         // rows are taken in pieces of so many elements
 
 static float* floats(TensorView tensor) {
   TVM_FFI_ICHECK(tensor.dtype().code == kDLFloat && tensor.dtype().bits == 32) << "needs float32";

@@ -1,0 +1,128 @@
+"""From what a user types to a `Task`: a shipped name, a path, or a problem of a suite."""
+
+import ast
+import difflib
+from collections.abc import Collection
+from pathlib import Path
+
+from evolve.core.errors import UsageError
+from evolve.core.program import Language, detect_language
+from evolve.core.task import ACCUMULATIONS, PRECISIONS, SIZES, Case, Task
+from evolve.tasks.cases import parse_cases
+from evolve.tasks.kernelbench import PREFIX, find_problem
+from evolve.tasks.library import category_of, library_folder, shipped_names
+
+
+def find_task(
+    spec: str,
+    *,
+    size: str = "cpu",
+    precision: str = "task",
+    accumulation: str = "ieee",
+    kernelbench: str | Path | None = None,
+    languages: Collection[Language] = tuple(Language),
+) -> Task:
+    """The task that `spec` names. Reads text and never executes any of it: the worker does.
+
+    Args:
+        spec: `softmax` (a shipped task), `./my_task.py` or its folder, or `kernelbench:1/40`.
+            Beside a file may lie `my_task.cases.yaml` or `cases.yaml`, and candidates in `seeds/`.
+        size: `tiny`, `cpu` or `gpu`; a file without `SIZES` has one size only.
+        precision: what floating tensors are cast to; `task` leaves them alone.
+        accumulation: the arithmetic that candidates may use.
+        kernelbench: a KernelBench checkout; None takes it from KERNELBENCH_PATH.
+        languages: the languages that a device runs; seeds in others are left out.
+
+    Raises:
+        UsageError: no such task, an unreadable or empty file, a syntax error, bad cases, or an
+            unknown size, precision or accumulation; the message says what to do.
+    """
+    _require("task_config.size", size, SIZES)
+    _require("task_config.precision", precision, PRECISIONS)
+    _require("task_config.accumulation", accumulation, ACCUMULATIONS)
+    path = _locate(spec, kernelbench)
+    source = _read(path)
+    tree = _parse(source, path)
+    in_suite = spec.startswith(PREFIX)  # its files lie beside files of other problems
+    return Task(
+        name=spec if in_suite else _name(path),
+        source=source,
+        size=size,
+        precision=precision,
+        accumulation=accumulation,
+        cases=() if in_suite else _read_cases(path),
+        seeds=() if in_suite else _read_seeds(path, languages),
+        category=path.parent.name if in_suite else category_of(tree),
+    )
+
+
+def _locate(spec: str, kernelbench: str | Path | None) -> Path:
+    if spec.startswith(PREFIX):
+        return find_problem(spec, kernelbench)
+    if spec.endswith(".py") or "/" in spec or "\\" in spec:
+        path = Path(spec).expanduser()
+        path = path / "task.py" if path.is_dir() else path
+        if not path.is_file():
+            raise UsageError(f"task {spec!r}: there is no file {path.absolute()}. Check the path.")
+        return path
+    if spec in shipped_names():
+        return library_folder() / spec / "task.py"
+    raise UsageError(_unknown(spec))
+
+
+def _unknown(spec: str) -> str:
+    names = shipped_names()
+    close = difflib.get_close_matches(spec, names, 1)
+    if Path(f"{spec}.py").is_file():
+        hint = f"For the file here, write task=./{spec}.py. "
+    else:
+        hint = f"Did you mean {close[0]}? " if close else ""
+    return (
+        f"unknown task {spec!r}. {hint}Shipped tasks: {', '.join(names)}. "
+        f"Name your own file by its path (./my_task.py), a KernelBench problem as {PREFIX}1/40."
+    )
+
+
+def _name(path: Path) -> str:
+    return path.absolute().parent.name if path.stem == "task" else path.stem
+
+
+def _parse(source: str, path: Path) -> ast.Module:
+    try:
+        return ast.parse(source)
+    except (SyntaxError, ValueError) as error:
+        line = getattr(error, "lineno", None)
+        where = f"{path}, line {line}" if line else str(path)
+        message = getattr(error, "msg", None) or error
+        raise UsageError(
+            f"{where}: not valid Python ({message}). Correct the task file."
+        ) from error
+
+
+def _read_cases(path: Path) -> tuple[Case, ...]:
+    for cases in (path.with_suffix(".cases.yaml"), path.parent / "cases.yaml"):
+        if cases.is_file():
+            return parse_cases(_read(cases), cases)
+    return ()
+
+
+def _read_seeds(path: Path, languages: Collection[Language]) -> tuple[str, ...]:
+    sources = map(_read, sorted((path.parent / "seeds").glob("*.py")))
+    return tuple(source for source in sources if detect_language(source) in languages)
+
+
+def _read(path: Path) -> str:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read ({error.strerror}). Check the path.") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} is not UTF-8 text. Save it as UTF-8.") from error
+    if not text.strip():
+        raise UsageError(f"{path} is empty. Write its content, or remove it.")
+    return text
+
+
+def _require(field: str, value: str, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise UsageError(f"{field} is {value!r}; choose one of {', '.join(allowed)}.")
