@@ -195,7 +195,10 @@ def test_any_text_gives_cases_or_a_usage_error(text):
 
 
 def test_finding_a_task_imports_no_torch():
-    code = "import sys; from evolve.tasks import find_task; find_task('softmax'); print('torch' in sys.modules)"
+    code = (
+        "import sys; from evolve.tasks import find_task; find_task('softmax'); "
+        "print('torch' in sys.modules)"
+    )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     command = [sys.executable, "-c", code]
     answer = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
