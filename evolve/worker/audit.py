@@ -1,0 +1,191 @@
+"""Null candidates: outcomes that need no real work. A task that lets one pass is weak."""
+
+import copy
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from evolve.core.evaluation import Status
+from evolve.worker.budget import judge
+from evolve.worker.expected import Expected, evaluate_reference
+from evolve.worker.parameters import cast_module
+from evolve.worker.taskfile import LoadedCase, LoadedTask
+from evolve.worker.trees import cast_floating, flatten, map_tensors, tensors_of
+
+_SEEDS = (0xA0D17, 0xA0D18)
+_OTHER_SEED = 0xA0D19
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A null candidate (`name`) that was judged correct in a case (`passed_by`)."""
+
+    name: str
+    passed_by: str
+    detail: str
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Scene:
+    """One set of inputs with what a null candidate may use."""
+
+    case: LoadedCase
+    model: nn.Module
+    inputs: list[Any]
+    expected: Expected
+
+
+Null = Callable[[_Scene], list[Tensor] | None]
+
+
+def audit(loaded: LoadedTask) -> tuple[Finding, ...]:
+    """The null candidates that this task cannot tell from a kernel; empty for a sound task.
+
+    One passes a case if it is judged correct on every seed with the task's own inputs and then in
+    every other input family too.
+    """
+    return tuple(finding for case in loaded.cases for finding in _audit_case(case))
+
+
+def _audit_case(case: LoadedCase) -> Iterator[Finding]:
+    scenes = [_scene(case, seed) for seed in _SEEDS]
+    honest = [
+        judge(case, s.expected.reference, s.expected.spec, s.expected, s.inputs) for s in scenes
+    ]
+    for verdict in honest:
+        if verdict.status is not Status.CORRECT:
+            detail = f"the reference is not judged correct itself: {verdict.feedback}"
+            yield Finding("reference", case.name, detail)
+            return
+    for name, null in _nulls(case).items():
+        if all(_passes(scene, null) for scene in scenes) and _passes_families(case, null):
+            detail = f"{name} is judged correct on {len(scenes)} seeds in every input family"
+            yield Finding(name, case.name, detail)
+
+
+def _scene(case: LoadedCase, seed: int, family: str = "task") -> _Scene:
+    model, inputs = case.model(seed), case.inputs(seed, family)
+    return _Scene(case=case, model=model, inputs=inputs, expected=case.expected(model, inputs))
+
+
+def _passes(scene: _Scene, null: Null) -> bool:
+    outputs = null(scene)
+    if outputs is None:
+        return False
+    expected = scene.expected
+    verdict = judge(scene.case, outputs, expected.spec, expected, scene.inputs)
+    return verdict.status is Status.CORRECT
+
+
+def _passes_families(case: LoadedCase, null: Null) -> bool:
+    return all(_passes(_scene(case, _SEEDS[0], name), null) for name in case.families()[1:])
+
+
+def _nulls(case: LoadedCase) -> dict[str, Null]:
+    nulls: dict[str, Null] = {
+        "zeros": lambda scene: [torch.zeros_like(own) for own in scene.expected.reference],
+        "copy of the input": _copy_of_input,
+        "constant mean": lambda scene: [_mean(own) for own in scene.expected.reference],
+        "first half only": lambda scene: [_first_half(own) for own in scene.expected.reference],
+        "output for other inputs": _other_inputs,
+        "other weights": _other_weights,
+    }
+    for dtype in _lower_precisions(case):
+        name = str(dtype).removeprefix("torch.")
+        nulls[f"computed in {name}"] = lambda scene, dtype=dtype: _in_precision(scene, dtype)
+    if case.accumulation == "ieee":
+        nulls["operands rounded to tf32"] = _with_tf32_operands
+    return nulls
+
+
+def _copy_of_input(scene: _Scene) -> list[Tensor] | None:
+    """Every output is the first input of its shape and dtype; None where there is none."""
+    copies: list[Tensor] = []
+    for own in scene.expected.reference:
+        fitting = (
+            tensor
+            for tensor in tensors_of(scene.inputs)
+            if tensor.shape == own.shape and tensor.dtype == own.dtype
+        )
+        found = next(fitting, None)
+        if found is None:
+            return None
+        copies.append(found)
+    return copies
+
+
+def _mean(own: Tensor) -> Tensor:
+    if own.numel() == 0:
+        return own
+    if own.is_floating_point() or own.is_complex():
+        return torch.full_like(own, own.mean().item())
+    return torch.full_like(own, own.flatten().mode().values.item())
+
+
+def _first_half(own: Tensor) -> Tensor:
+    flat = own.clone().reshape(-1)
+    flat[flat.numel() // 2 :] = 0
+    return flat.reshape(own.shape)
+
+
+def _other_inputs(scene: _Scene) -> list[Tensor] | None:
+    inputs = scene.case.inputs(_OTHER_SEED)
+    shapes = [[tensor.shape for tensor in tensors_of(tree)] for tree in (inputs, scene.inputs)]
+    return _run(scene, scene.model, inputs) if shapes[0] == shapes[1] else None
+
+
+def _other_weights(scene: _Scene) -> list[Tensor] | None:
+    if not any(True for _ in scene.model.parameters()):
+        return None
+    return _run(scene, scene.case.model(_OTHER_SEED), scene.inputs)
+
+
+def _lower_precisions(case: LoadedCase) -> tuple[torch.dtype, ...]:
+    """Types shorter than what the task allows."""
+    if case.accumulation == "half":
+        return ()
+    if case.dtype in (torch.float16, torch.bfloat16):
+        return (torch.float8_e4m3fn,)
+    return (torch.float16, torch.bfloat16)
+
+
+def _in_precision(scene: _Scene, dtype: torch.dtype) -> list[Tensor] | None:
+    """The reference with operands in a shorter type; types without arithmetic only store."""
+    if not any(tensor.is_floating_point() for tensor in tensors_of(scene.inputs)):
+        return None
+    inputs = cast_floating(scene.inputs, dtype)
+    if dtype == torch.float8_e4m3fn:
+        inputs = cast_floating(inputs, scene.case.dtype or torch.float32)
+        return _run(scene, scene.model, inputs)
+    return _run(scene, cast_module(copy.deepcopy(scene.model), dtype), inputs)
+
+
+def _with_tf32_operands(scene: _Scene) -> list[Tensor] | None:
+    operands = [tensor for tensor in tensors_of(scene.inputs) if tensor.dtype == torch.float32]
+    if not operands:
+        return None
+    model = copy.deepcopy(scene.model)
+    for parameter in model.parameters():
+        parameter.data = _tf32(parameter.data)
+    return _run(scene, model, map_tensors(_tf32, scene.inputs))
+
+
+def _tf32(tensor: Tensor) -> Tensor:
+    """fp32 values rounded to 10 bits of mantissa, as tensor cores read them."""
+    if tensor.dtype != torch.float32:
+        return tensor
+    bits = tensor.view(torch.int32)
+    return ((bits + 0x1000) & ~0x1FFF).view(torch.float32)
+
+
+def _run(scene: _Scene, model: nn.Module, inputs: list[Any]) -> list[Tensor] | None:
+    try:
+        outputs = flatten(evaluate_reference(scene.case.task, model, inputs))[0]
+    except ValueError:  # an operation that does not exist in this precision
+        return None
+    return [
+        output.to(own.dtype) for output, own in zip(outputs, scene.expected.reference, strict=True)
+    ]

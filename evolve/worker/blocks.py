@@ -1,0 +1,132 @@
+"""Errors of an output by blocks, and how large they may be.
+
+An output is cut into blocks of consecutive elements. The error of a block is measured against
+fp64 truth, relative to the block's own root mean square, so that a wrong tail tile cannot hide in
+a global ratio, nor a wrong small row behind a large one.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+KAPPA = 4.0  # times the reference's own error
+BASE_ROUNDINGS = 8.0  # roundings of the compute type that any kernel may make on the way
+TERM_ROUNDINGS = 1.0  # times sqrt(terms): a sequential sum; rounding errors walk randomly
+INPUT_ROUNDINGS = 4.0  # of operands, where the task allows a shorter type for them
+PEAK = 8.0  # largest single error over the root mean square of errors
+LEAST_SCALE = 1e-3  # of a block, relative to the whole output (blocks of zeros)
+_SLAB = 1 << 22  # elements looked at together; bounds the memory of a comparison
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class OutputBudget:
+    """Allowed error of one floating output: per block, relative to the block's `scale`.
+
+    `reference_rms` is the reference's own error in the same measure.
+    """
+
+    block: int
+    scale: Tensor
+    rms: Tensor
+    peak: Tensor
+    reference_rms: Tensor
+
+
+def real(tensor: Tensor) -> Tensor:
+    """The tensor with complex numbers as pairs of real ones."""
+    return torch.view_as_real(tensor) if tensor.is_complex() else tensor
+
+
+def block_length(shape: torch.Size) -> int:
+    """A row where rows are of middling length, else 256 elements."""
+    last = shape[-1] if shape else 1
+    return last if 64 <= last <= 1024 else 256
+
+
+def error_blocks(values: Tensor, truth: Tensor, block: int) -> tuple[Tensor, Tensor]:
+    """Root mean square and largest |values - truth| of every block, fp64.
+
+    Elements where either is not finite count as no error; `budget` looks at them separately.
+    """
+    values, truth = values.reshape(-1), truth.reshape(-1)
+    step = max(1, _SLAB // block) * block
+    rms, peak = [], []
+    for start in range(0, truth.numel(), step):
+        exact = truth[start : start + step].double()
+        error = values[start : start + step].double() - exact
+        error = torch.where(error.isfinite(), error.abs(), 0.0)
+        sums, tops = _reduce(error, block)
+        rms.append(sums)
+        peak.append(tops)
+    return torch.cat(rms), torch.cat(peak)
+
+
+def _reduce(error: Tensor, block: int) -> tuple[Tensor, Tensor]:
+    count = -(-error.numel() // block)
+    padded = torch.nn.functional.pad(error, (0, count * block - error.numel())).view(count, block)
+    sizes = torch.full((count,), float(block), dtype=torch.float64, device=error.device)
+    sizes[-1] = error.numel() - (count - 1) * block
+    # A top is taken out before squaring so that values near the range's end do not overflow.
+    top = padded.amax(dim=1)
+    unit = torch.where(top > 0, top, 1.0)
+    mean = (padded / unit[:, None]).square().sum(dim=1) / sizes
+    return unit * mean.sqrt(), top
+
+
+def output_budget(
+    reference: Tensor,
+    truth: Tensor,
+    moved: Tensor,
+    terms: int,
+    accumulation: str,
+    step: float,
+) -> OutputBudget | None:
+    """The error allowed for one output; None where it has no floating elements.
+
+    Args:
+        reference: The native outcome.
+        truth: The fp64 outcome.
+        moved: The fp64 outcome with every operand moved by a relative `step`.
+        terms: Length of the longest reduction.
+        accumulation: What arithmetic the task allows: `ieee`, `tf32` or `half`.
+        step: See `moved`.
+    """
+    if not reference.is_floating_point() and not reference.is_complex():
+        return None
+    reference, truth, moved = real(reference), real(truth), real(moved)
+    if truth.numel() == 0:
+        return None
+    block = block_length(truth.shape)
+    size, _ = error_blocks(torch.zeros_like(truth), truth, block)
+    overall = size.square().mean().sqrt()
+    scale = torch.clamp(size, min=float(LEAST_SCALE * overall))
+    scale = torch.where(scale > 0, scale, 1.0)
+    own_rms, own_peak = (error / scale for error in error_blocks(reference, truth, block))
+    motion, _ = error_blocks(moved, truth, block)
+    condition = torch.clamp(motion / scale / step, min=1.0)
+    floor = error_floor(reference.dtype, terms, accumulation, condition)
+    rms = torch.maximum(floor, KAPPA * torch.clamp(own_rms, min=float(own_rms.median())))
+    peak = torch.maximum(PEAK * rms, KAPPA * own_peak)
+    return OutputBudget(block=block, scale=scale, rms=rms, peak=peak, reference_rms=own_rms)
+
+
+def error_floor(dtype: torch.dtype, terms: int, accumulation: str, condition: Tensor) -> Tensor:
+    """Root mean square error, relative to the scale, that honest kernels of any order may have.
+
+    One rounding to the output's type, and under `ieee` fp32 arithmetic (fp64 for fp64 outputs)
+    whose errors grow with the root of the number of terms and with the `condition` of the
+    outcome. `tf32` and `half` add the rounding of operands to 11 and 8 bits, `half` also sums in
+    the half precision type.
+    """
+    unit = unit_roundoff(dtype)
+    compute = unit if dtype == torch.float64 else 2.0**-24
+    operand = {"ieee": 0.0, "tf32": 2.0**-11, "half": max(unit, 2.0**-8)}[accumulation]
+    adding = max(compute, operand / 4) if accumulation == "half" else compute
+    arithmetic = compute * BASE_ROUNDINGS + adding * TERM_ROUNDINGS * terms**0.5
+    return unit + condition * (INPUT_ROUNDINGS * operand + arithmetic)
+
+
+def unit_roundoff(dtype: torch.dtype) -> float:
+    """Largest relative error of rounding to `dtype`."""
+    return float(torch.finfo(dtype).eps) / 2

@@ -1,0 +1,164 @@
+"""The judge of outcomes: exact in structure, an error budget against fp64 truth in values."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from evolve.core.evaluation import Status
+from evolve.worker.blocks import OutputBudget, error_blocks, real
+from evolve.worker.expected import Expected
+from evolve.worker.mismatch import describe_mismatch
+from evolve.worker.trees import map_tensors, unflatten
+
+
+class Checked(Protocol):
+    """What `judge` needs of a case: its own checker, if it has one."""
+
+    @property
+    def check(self) -> Any: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """`CORRECT`, or what is wrong, with feedback for whoever wrote the kernel.
+
+    `margin` is the largest error over what is allowed: at most 1 where values are right; None
+    where it was not measured.
+    """
+
+    status: Status
+    feedback: str = ""
+    margin: float | None = None
+
+
+def judge(
+    case: Checked, outputs: Sequence[Tensor], spec: str, expected: Expected, inputs: list[Any]
+) -> Judgement:
+    """Whether outputs (flattened, with the text of their nesting) are right for these inputs.
+
+    Nesting, shapes and dtypes have to be exact. The task's own `check` decides on values where it
+    has one. Otherwise integers have to be equal (to the reference, or to fp64 truth where that
+    rounds differently), nothing may be NaN or infinite where the truth is finite, and the error of
+    every block has to stay in its budget (`evolve.worker.blocks`).
+    """
+    structure = _judge_structure(outputs, spec, expected)
+    if structure is not None:
+        return structure
+    if case.check is not None:
+        return _judge_by_hook(case.check, outputs, expected, inputs)
+    margin = 0.0
+    for index, output in enumerate(outputs):
+        verdict = _judge_values(index, output, expected)
+        if verdict.status is not Status.CORRECT:
+            return verdict
+        margin = max(margin, verdict.margin or 0.0)
+    return Judgement(Status.CORRECT, margin=margin)
+
+
+def _judge_structure(outputs: Sequence[Tensor], spec: str, expected: Expected) -> Judgement | None:
+    if spec != expected.spec or len(outputs) != len(expected.reference):
+        return Judgement(
+            Status.WRONG_TREE,
+            f"outputs are nested as {spec[:80]}, the reference's as {expected.spec[:80]} "
+            "(T: a tensor)",
+        )
+    for index, (output, own) in enumerate(zip(outputs, expected.reference, strict=True)):
+        if output.shape != own.shape:
+            return Judgement(
+                Status.WRONG_SHAPE,
+                f"output {index} has shape {tuple(output.shape)}, "
+                f"the reference's {tuple(own.shape)}",
+            )
+        if output.dtype != own.dtype:
+            return Judgement(
+                Status.WRONG_DTYPE,
+                f"output {index} is {output.dtype}, the reference's {own.dtype}",
+            )
+    return None
+
+
+def _judge_by_hook(
+    check: Any, outputs: Sequence[Tensor], expected: Expected, inputs: list[Any]
+) -> Judgement:
+    tree = unflatten([output.clone() for output in outputs], expected.tree)
+    reference = map_tensors(Tensor.clone, expected.tree)
+    arguments = map_tensors(Tensor.clone, inputs)
+    try:
+        answer = check(tree, reference, arguments)
+    except Exception as error:  # noqa: BLE001 - the user's code on the candidate's data
+        reason = f"check() raised {type(error).__name__} on this outcome: {str(error)[:200]}"
+        return Judgement(Status.WRONG_VALUE, reason)
+    passed, reason = answer if isinstance(answer, tuple) else (answer, "")
+    if bool(passed):
+        return Judgement(Status.CORRECT)
+    return Judgement(Status.WRONG_VALUE, f"check() refused the outcome: {str(reason)[:300]}")
+
+
+def _judge_values(index: int, output: Tensor, expected: Expected) -> Judgement:
+    own, truth, budget = expected.reference[index], expected.truth[index], expected.budgets[index]
+    if budget is None:
+        wrong = (output != own) & (output != truth)
+        if not wrong.any():
+            return Judgement(Status.CORRECT, margin=0.0)
+        return _wrong(index, output, own, truth, wrong, None)
+    output, own, truth = real(output), real(own), real(truth)
+    strange = _unexpected_nonfinite(output, own, truth)
+    if strange.any():
+        return _wrong(index, output, own, truth, strange, None)
+    rms, peak = error_blocks(output, truth, budget.block)
+    margin = float(
+        torch.maximum(rms / budget.scale / budget.rms, peak / budget.scale / budget.peak).max()
+    )
+    if margin <= 1.0:
+        return Judgement(Status.CORRECT, margin=margin)
+    return _wrong(index, output, own, truth, _bad_elements(output, truth, budget), margin)
+
+
+def _unexpected_nonfinite(output: Tensor, own: Tensor, truth: Tensor) -> Tensor:
+    """NaN and infinities that neither the reference nor the truth has in that place."""
+    rounded = truth.to(own.dtype)
+    same = (output == own) | (output == rounded) | (output.isnan() & (own.isnan() | truth.isnan()))
+    both_finite = own.isfinite() & rounded.isfinite()
+    return torch.where(
+        both_finite, ~output.isfinite(), ~same & ~_either_finite(output, own, rounded)
+    )
+
+
+def _either_finite(output: Tensor, own: Tensor, rounded: Tensor) -> Tensor:
+    """Where one of the two overflowed and the other did not, a finite value is as good."""
+    return output.isfinite() & (own.isfinite() | rounded.isfinite())
+
+
+def _bad_elements(output: Tensor, truth: Tensor, budget: OutputBudget) -> Tensor:
+    """Elements further off than their block's root mean square allows."""
+    allowed = (budget.rms * budget.scale).repeat_interleave(budget.block)[: truth.numel()]
+    error = (output.double() - truth.double()).abs()
+    return torch.where(error.isfinite(), error, 0.0) > allowed.view(truth.shape)
+
+
+def _wrong(
+    index: int, output: Tensor, own: Tensor, truth: Tensor, wrong: Tensor, margin: float | None
+) -> Judgement:
+    text = f"output {index} {tuple(own.shape)} {str(own.dtype).removeprefix('torch.')}: "
+    return Judgement(
+        Status.WRONG_VALUE, text + describe_mismatch(output, truth, wrong, margin), margin
+    )
+
+
+def suite_verdict(outputs: Sequence[Tensor], expected: Expected) -> bool:
+    """KernelBench's own rule, kept for comparison: allclose to the reference's native outcome.
+
+    Absolute and relative tolerance are 1e-4 in fp32 and 1e-2 in half precision.
+    """
+    if len(outputs) != len(expected.reference):
+        return False
+    for output, own in zip(outputs, expected.reference, strict=True):
+        if output.shape != own.shape:
+            return False
+        tolerance = 1e-2 if own.dtype in (torch.float16, torch.bfloat16) else 1e-4
+        if not torch.allclose(output.to(own.dtype), own, atol=tolerance, rtol=tolerance):
+            return False
+    return True

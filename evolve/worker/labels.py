@@ -1,0 +1,138 @@
+"""Static findings about a candidate's source. They label; they never decide what is accepted."""
+
+import ast
+from collections.abc import Iterator
+
+from evolve.core.evaluation import Label
+
+_FUNCTIONAL = ("torch", "F", "torch.nn.functional", "functional", "torch.linalg", "torch.special")
+_HARMLESS = frozenset(
+    [
+        "empty",
+        "empty_like",
+        "empty_strided",
+        "zeros",
+        "zeros_like",
+        "ones",
+        "ones_like",
+        "full",
+        "full_like",
+        "as_strided",
+        "tensor",
+        "as_tensor",
+        "from_numpy",
+        "device",
+        "dtype",
+        "is_tensor",
+        "no_grad",
+        "inference_mode",
+        "broadcast_shapes",
+        "get_num_threads",
+        "set_num_threads",
+        "Size",
+        "Tensor",
+        "float32",
+        "float16",
+        "bfloat16",
+        "float64",
+        "int32",
+        "int64",
+        "reshape",
+        "view_as_real",
+    ]
+)
+_METHODS = frozenset(
+    [
+        "matmul",
+        "mm",
+        "bmm",
+        "addmm",
+        "softmax",
+        "log_softmax",
+        "sum",
+        "mean",
+        "var",
+        "std",
+        "norm",
+        "relu",
+        "gelu",
+        "sigmoid",
+        "tanh",
+        "exp",
+        "cumsum",
+        "cumprod",
+        "max",
+        "min",
+        "amax",
+        "amin",
+        "argmax",
+        "argmin",
+        "sort",
+        "topk",
+        "einsum",
+    ]
+)
+
+
+def static_labels(source: str) -> tuple[Label, ...]:
+    """What the source text says about how the candidate works, each with its line."""
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError):
+        return ()
+    return tuple(_findings(tree))
+
+
+def _findings(tree: ast.Module) -> Iterator[Label]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef) and node.name == "ModelNew":
+            yield from _model_findings(node)
+        if isinstance(node, ast.Call) and _dotted(node.func) in ("exec", "eval", "__import__"):
+            yield Label("dynamic_code", f"line {node.lineno}: {_dotted(node.func)}(...)")
+        if isinstance(node, ast.Attribute) and _dotted(node) == "torch.compile":
+            yield Label("torch_compile", f"line {node.lineno}: torch.compile")
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield from _import_findings(node)
+
+
+def _model_findings(model: ast.ClassDef) -> Iterator[Label]:
+    for base in model.bases:
+        if _dotted(base).split(".")[-1] == "Model":
+            yield Label("subclasses_reference", f"line {model.lineno}: class ModelNew(Model)")
+    for node in ast.walk(model):
+        if isinstance(node, ast.Try):
+            yield Label("try_except", f"line {node.lineno}: try in ModelNew may hide a fallback")
+        if isinstance(node, ast.FunctionDef) and node.name == "forward":
+            yield from _forward_findings(node)
+
+
+def _forward_findings(forward: ast.FunctionDef) -> Iterator[Label]:
+    for node in ast.walk(forward):
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
+            yield Label("torch_compute", f"line {node.lineno}: the @ operator in forward")
+        if not isinstance(node, ast.Call):
+            continue
+        name = _dotted(node.func)
+        module, _, function = name.rpartition(".")
+        named = module in _FUNCTIONAL and function not in _HARMLESS
+        if named or (module and module not in _FUNCTIONAL and function in _METHODS):
+            yield Label("torch_compute", f"line {node.lineno}: {name}(...) in forward")
+
+
+def _import_findings(node: ast.Import | ast.ImportFrom) -> Iterator[Label]:
+    modules = (
+        [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module]
+    )
+    for module in modules:
+        root = (module or "").split(".")[0]
+        if root in ("ctypes", "subprocess", "socket", "gc", "inspect", "multiprocessing", "os"):
+            yield Label("unusual_import", f"line {node.lineno}: import {module}")
+
+
+def _dotted(node: ast.expr) -> str:
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    parts.append(node.id if isinstance(node, ast.Name) else "")
+    return ".".join(reversed(parts)).lstrip(".") if parts[-1] else parts[0]

@@ -1,0 +1,48 @@
+"""Weights of a reference: randomised so that no special value can be assumed, and cast."""
+
+import torch
+from torch import Tensor, nn
+
+from evolve.worker.seeding import generator
+
+_CONSTANT_SPREAD = 0.25  # of a parameter whose elements are all equal (unit gains)
+_ZERO_SPREAD = 0.1  # of a parameter that is all zero (biases)
+_OTHER_SPREAD = 0.1  # of one that was drawn at random already
+
+
+@torch.no_grad()
+def randomise(model: nn.Module, seed: int) -> None:
+    """Perturbs every floating parameter and running statistic in place.
+
+    Factors are log-normal, so signs, zeros in a structured weight and positive variances stay;
+    only what is zero everywhere becomes normal. Other buffers (masks, tables) stay as they are.
+    """
+    for name, parameter in model.named_parameters():
+        if parameter.is_floating_point():
+            _perturb(parameter, seed, name)
+    for name, buffer in model.named_buffers():
+        if name.split(".")[-1] in ("running_mean", "running_var") and buffer.is_floating_point():
+            _perturb(buffer, seed, name)
+
+
+def _perturb(values: Tensor, seed: int, name: str) -> None:
+    if values.numel() == 0:
+        return
+    noise = torch.randn(values.shape, generator=generator(seed, "parameter", name))
+    noise = noise.to(values)
+    low, high = values.aminmax()
+    if low == high == 0:
+        values.copy_(_ZERO_SPREAD * noise)
+    else:
+        spread = _CONSTANT_SPREAD if low == high else _OTHER_SPREAD
+        values.mul_(torch.exp(spread * noise))
+
+
+def cast_module(model: nn.Module, dtype: torch.dtype) -> nn.Module:
+    """Casts floating parameters, buffers and plain tensor attributes in place."""
+    model.to(dtype)
+    for module in model.modules():
+        for name, value in list(vars(module).items()):
+            if isinstance(value, Tensor) and value.is_floating_point():
+                setattr(module, name, value.to(dtype))
+    return model

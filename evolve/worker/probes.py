@@ -1,0 +1,220 @@
+"""Runtime probes for what made an outcome: ATen compute trapped, custom kernels stubbed.
+
+Both run inside the candidate's process around one forward call. They only label: a candidate can
+defeat them, so the judge compares the outcomes of both runs with what it knows, and values are
+decided elsewhere.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+from unittest import mock
+
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from evolve.core.evaluation import Label
+
+# Operations that make, describe or move data and compute nothing. By name without the overload.
+_ALLOCATION = frozenset(
+    [
+        "empty",
+        "empty_like",
+        "empty_strided",
+        "empty_permuted",
+        "new_empty",
+        "new_empty_strided",
+        "zeros",
+        "zeros_like",
+        "new_zeros",
+        "ones",
+        "ones_like",
+        "new_ones",
+        "full",
+        "full_like",
+        "new_full",
+        "scalar_tensor",
+        "arange",
+        "fill_",
+        "zero_",
+        "fill",
+        "zero",
+        "lift_fresh",
+        "lift_fresh_copy",
+        "resize_",
+        "set_",
+        "set",
+    ]
+)
+_MOVEMENT = frozenset(
+    [
+        "clone",
+        "copy_",
+        "copy",
+        "_to_copy",
+        "to",
+        "contiguous",
+        "detach",
+        "alias",
+        "lift",
+        "_local_scalar_dense",
+        "is_pinned",
+        "pin_memory",
+        "_pin_memory",
+        "cat",
+        "stack",
+        "constant_pad_nd",
+        "pad",
+        "split_with_sizes_copy",
+        "view_as_real",
+        "view_as_complex",
+        "_reshape_alias",
+        "_unsafe_view",
+        "reshape",
+        "flatten",
+    ]
+)
+_METADATA = frozenset(
+    [
+        "size",
+        "stride",
+        "storage_offset",
+        "dim",
+        "numel",
+        "is_contiguous",
+        "sym_size",
+        "sym_stride",
+        "sym_numel",
+        "sym_storage_offset",
+        "is_same_size",
+        "_has_same_storage_numel",
+    ]
+)
+ALLOWED = _ALLOCATION | _MOVEMENT | _METADATA
+
+
+class AtenComputeTrapped(RuntimeError):
+    """The candidate asked ATen for a computation; `operation` is its name."""
+
+    def __init__(self, operation: str) -> None:
+        super().__init__(f"ATen compute operation {operation} is trapped in this run")
+        self.operation = operation
+
+
+class _Trap(TorchDispatchMode):
+    """Raises on the first ATen operation that is neither a view nor on the list."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first: str | None = None
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        name = func.overloadpacket.__name__
+        if func.namespace == "aten" and not func.is_view and name not in ALLOWED:
+            operation = f"aten::{name}"
+            self.first = self.first or operation
+            raise AtenComputeTrapped(operation)
+        return func(*args, **(kwargs or {}))
+
+
+@contextmanager
+def trap_aten() -> Iterator[_Trap]:
+    """Inside, ATen compute operations raise `AtenComputeTrapped`; data movement passes.
+
+    The value's `first` names the first operation that was trapped, also where the candidate
+    swallowed the exception and went another way.
+    """
+    with _Trap() as trap:
+        yield trap
+
+
+@contextmanager
+def stub_custom() -> Iterator[list[str]]:
+    """Inside, functions of tvm_ffi modules and Triton launches do nothing.
+
+    Outputs that a custom kernel should have written keep whatever their memory held. The value
+    collects the names of what was skipped, in order.
+    """
+    skipped: list[str] = []
+    with _stubbed_tvm_ffi(skipped), _stubbed_triton(skipped):
+        yield skipped
+
+
+@contextmanager
+def _stubbed_tvm_ffi(skipped: list[str]) -> Iterator[None]:
+    try:
+        import tvm_ffi
+    except ImportError:
+        yield
+        return
+
+    def get_function(self: Any, name: str, *_: Any, **__: Any) -> Callable[..., None]:
+        return _skipping(name, skipped)
+
+    def call(self: Any, *_: Any, **__: Any) -> None:
+        skipped.append("tvm_ffi.Function")
+
+    with (
+        mock.patch.object(tvm_ffi.Module, "get_function", get_function),
+        mock.patch.object(tvm_ffi.Module, "__getattr__", get_function),
+        mock.patch.object(tvm_ffi.Module, "__getitem__", get_function),
+    ):
+        yield
+
+
+@contextmanager
+def _stubbed_triton(skipped: list[str]) -> Iterator[None]:
+    try:
+        from triton.runtime.interpreter import InterpretedFunction
+        from triton.runtime.jit import JITFunction
+    except ImportError:
+        yield
+        return
+
+    def launch(self: Any, *_: Any, **__: Any) -> None:
+        skipped.append(getattr(self, "__name__", "triton kernel"))
+
+    with (
+        mock.patch.object(InterpretedFunction, "run", launch),
+        mock.patch.object(JITFunction, "run", launch),
+    ):
+        yield
+
+
+def _skipping(name: str, skipped: list[str]) -> Callable[..., None]:
+    def skip(*_: Any, **__: Any) -> None:
+        skipped.append(name)
+
+    return skip
+
+
+def custom_label(
+    trap_ok: bool, trapped_op: str | None, stub_still_correct: bool
+) -> tuple[bool, tuple[Label, ...]]:
+    """Whether custom kernels made the outcome, from the judged outcomes of both probes.
+
+    Args:
+        trap_ok: The outcome was right with ATen compute trapped.
+        trapped_op: The first operation that was trapped, if any.
+        stub_still_correct: The outcome was right with custom kernels doing nothing.
+
+    The work counts as custom only if it is right without ATen compute and wrong without the
+    custom kernels.
+    """
+    labels: list[Label] = []
+    if trapped_op is not None:
+        labels.append(Label("aten_compute", f"{trapped_op} was called in forward"))
+    if stub_still_correct:
+        labels.append(
+            Label("decoy_kernel", "the outcome stays right when custom kernels do nothing")
+        )
+    if trap_ok and trapped_op is not None:
+        labels.append(
+            Label("fallback", f"right although {trapped_op} was refused: another path exists")
+        )
+    return trap_ok and not stub_still_correct, tuple(labels)

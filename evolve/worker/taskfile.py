@@ -1,0 +1,231 @@
+"""Loading a task: the user's reference file as cases that give inputs, models and outcomes.
+
+The file follows the KernelBench convention (`Model`, `get_inputs`, `get_init_inputs`) and runs
+unmodified. Optional in it: `SIZES` (module constants by size), `get_input_groups` (a list of input
+lists, each a case, as in MultiKernelBench), `check(output, reference, inputs)`, `PRECISION` and
+`ACCUMULATION`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from evolve.core.errors import UsageError
+from evolve.core.task import ACCUMULATIONS, PRECISIONS, Case, Task
+from evolve.worker.expected import Expected, evaluate_reference, evaluate_truth, expect
+from evolve.worker.families import applicable_families, transform
+from evolve.worker.parameters import cast_module, randomise
+from evolve.worker.seeding import seeded
+from evolve.worker.taskmodule import Constants, execute, task_code
+from evolve.worker.trees import cast_floating, flatten
+
+_DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LoadedCase:
+    """One case of a task, ready to run. Everything drawn from a seed is a function of the seed.
+
+    `group` is the place of the case in `get_input_groups()`, None where the file has none.
+    No method disturbs the global random state.
+    """
+
+    task: str
+    name: str
+    weight: float
+    timed: bool
+    precision: str
+    accumulation: str
+    module: ModuleType
+    group: int | None = None
+
+    @property
+    def dtype(self) -> torch.dtype | None:
+        """What floating tensors are cast to; None leaves them as the file makes them."""
+        return _DTYPES.get(self.precision)
+
+    @property
+    def check(self) -> Callable[..., Any] | None:
+        """The file's own `check(output, reference, inputs)`, if it has one."""
+        return getattr(self.module, "check", None)
+
+    def init_inputs(self, seed: int) -> list[Any]:
+        """Arguments of the constructor of `Model` and `ModelNew`."""
+        with task_code(self.task, "get_init_inputs()"), seeded(seed):
+            return self._cast(self._listed("get_init_inputs", self.module.get_init_inputs()))
+
+    def model(self, seed: int) -> nn.Module:
+        """The reference in eval mode, without gradients, all its parameters randomised.
+
+        Constructed under `torch.manual_seed(seed)`; a candidate gets the same weights by
+        `load_state_dict(model.state_dict())`.
+        """
+        arguments = self.init_inputs(seed)
+        with task_code(self.task, "Model(*get_init_inputs())"), seeded(seed):
+            model = self.module.Model(*arguments)
+        if not isinstance(model, nn.Module):
+            raise UsageError(
+                f"task {self.task}: Model is a {type(model).__name__}, not a torch.nn.Module. "
+                "Derive it from torch.nn.Module."
+            )
+        randomise(model, seed)
+        if self.dtype is not None:
+            cast_module(model, self.dtype)
+        return model.eval().requires_grad_(False)
+
+    def inputs(self, seed: int, family: str = "task") -> list[Any]:
+        """Arguments of `forward`, of the named input family (see `families`)."""
+        with task_code(self.task, self._input_function), seeded(seed):
+            inputs = self._own_inputs()
+        return self._cast(transform(inputs, family, seed))
+
+    def families(self) -> tuple[str, ...]:
+        """Input families in which this case can be judged, `task` first."""
+        return self._families
+
+    @cached_property
+    def _families(self) -> tuple[str, ...]:
+        return applicable_families(self)
+
+    def reference(self, model: nn.Module, inputs: list[Any]) -> list[Tensor]:
+        """Outputs of the reference in native precision, flattened."""
+        return flatten(evaluate_reference(self.task, model, inputs))[0]
+
+    def truth(self, model: nn.Module, inputs: list[Any]) -> list[Tensor]:
+        """Outputs of the reference computed in fp64, flattened."""
+        return evaluate_truth(self.task, model, inputs).outputs
+
+    def expected(self, model: nn.Module, inputs: list[Any]) -> Expected:
+        """All that `judge` needs to know about these inputs; can be kept and used again."""
+        return expect(self.task, self.accumulation, model, inputs)
+
+    @property
+    def _input_function(self) -> str:
+        return "get_inputs()" if self.group is None else "get_input_groups()"
+
+    def _own_inputs(self) -> list[Any]:
+        if self.group is None:
+            return self._listed("get_inputs", self.module.get_inputs())
+        return self._listed("get_input_groups", self.module.get_input_groups()[self.group])
+
+    def _listed(self, function: str, value: Any) -> list[Any]:
+        if not isinstance(value, list | tuple):
+            raise UsageError(
+                f"task {self.task}: {function}() gives a {type(value).__name__}, not a list. "
+                "Return a list of arguments."
+            )
+        return list(value)
+
+    def _cast(self, values: list[Any]) -> list[Any]:
+        return values if self.dtype is None else cast_floating(values, self.dtype)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LoadedTask:
+    """A task whose file has been executed; `precision` and `accumulation` are what applies.
+
+    The file's `PRECISION` applies where the task says `task`, its `ACCUMULATION` where the task
+    keeps the default (`ieee`).
+    """
+
+    task: Task
+    precision: str
+    accumulation: str
+    cases: tuple[LoadedCase, ...]
+
+
+def load_task(task: Task) -> LoadedTask:
+    """Executes the task's source, once for every case, and checks its structure.
+
+    The inputs and outputs themselves are checked where they are first made
+    (`LoadedCase.inputs`, `.model`, `.reference`), with the same kind of error.
+
+    Raises:
+        UsageError: the file does not import, lacks a function, has a bad `SIZES`, or a size, case
+            or constant is asked for that it does not define; the message says which, and what
+            to do.
+    """
+    plain = execute(task.name, task.source, {})
+    for name in ("Model", "get_inputs", "get_init_inputs"):
+        _require(task.name, plain, name)
+    precision = _rule(task, plain, "PRECISION", task.precision, PRECISIONS)
+    accumulation = _rule(task, plain, "ACCUMULATION", task.accumulation, ACCUMULATIONS)
+    sized = _size_constants(task, plain)
+    cases: list[LoadedCase] = []
+    for case in task.cases or (Case(name="default"),):
+        constants = {**sized, **case.constants}
+        module = execute(task.name, task.source, constants) if constants else plain
+        for group in _groups(task.name, module):
+            suffix = "" if group is None else f"/group{group}"
+            cases.append(
+                LoadedCase(
+                    task=task.name,
+                    name=case.name + suffix,
+                    weight=case.weight,
+                    timed=case.timed,
+                    precision=precision,
+                    accumulation=accumulation,
+                    module=module,
+                    group=group,
+                )
+            )
+    return LoadedTask(task=task, precision=precision, accumulation=accumulation, cases=tuple(cases))
+
+
+def _require(task: str, module: ModuleType, name: str) -> None:
+    alternative = name == "get_inputs" and hasattr(module, "get_input_groups")
+    if not callable(getattr(module, name, None)) and not alternative:
+        kind = "class" if name == "Model" else "function"
+        raise UsageError(
+            f"task {task}: the file defines no {kind} {name}. A task file has a class Model and "
+            "functions get_inputs() and get_init_inputs() (the KernelBench convention)."
+        )
+
+
+def _rule(task: Task, module: ModuleType, name: str, asked: str, allowed: tuple[str, ...]) -> str:
+    value = asked if asked != allowed[0] else getattr(module, name, asked)
+    if value not in allowed:
+        raise UsageError(
+            f"task {task.name}: {name.lower()} is {value!r}; choose one of {', '.join(allowed)}."
+        )
+    return str(value)
+
+
+def _size_constants(task: Task, module: ModuleType) -> Constants:
+    sizes = getattr(module, "SIZES", None)
+    if sizes is None:
+        return {}
+    if not isinstance(sizes, dict) or not all(isinstance(size, dict) for size in sizes.values()):
+        raise UsageError(
+            f"task {task.name}: SIZES is not a dict of dicts. "
+            'Write it as SIZES = {"tiny": {"N": 64}, "cpu": {"N": 4096}, "gpu": {"N": 16384}}.'
+        )
+    if task.size not in sizes:
+        raise UsageError(
+            f"task {task.name}: size {task.size!r} is not in SIZES of the file "
+            f"(there: {', '.join(map(str, sizes)) or 'none'}). Choose one of these or add it."
+        )
+    for name, value in sizes[task.size].items():
+        if not isinstance(value, int | float | str):
+            raise UsageError(
+                f"task {task.name}: SIZES[{task.size!r}][{name!r}] is a {type(value).__name__}. "
+                "Use a number or a string."
+            )
+    return dict(sizes[task.size])
+
+
+def _groups(task: str, module: ModuleType) -> list[int] | list[None]:
+    if not hasattr(module, "get_input_groups"):
+        return [None]
+    with task_code(task, "get_input_groups()"), seeded(0):
+        groups = module.get_input_groups()
+    if not isinstance(groups, list | tuple) or not groups:
+        raise UsageError(
+            f"task {task}: get_input_groups() gives no list of input lists. Return at least one."
+        )
+    return list(range(len(groups)))

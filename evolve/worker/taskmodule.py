@@ -1,0 +1,90 @@
+"""Executing a task's source with some of its module constants replaced."""
+
+import ast
+import linecache
+import sys
+import traceback
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from types import ModuleType
+
+from evolve.core.digest import canonical_json, framed_digest
+from evolve.core.errors import UsageError
+
+Constants = Mapping[str, int | float | str]
+
+
+@contextmanager
+def task_code(task: str, where: str) -> Iterator[None]:
+    """The boundary around the user's own task file: what it raises becomes a `UsageError`."""
+    try:
+        yield
+    except UsageError:
+        raise
+    except (Exception, SystemExit) as error:
+        line = _line_of(error, _filename(task))
+        at = f" at line {line} of the file" if line else ""
+        raise UsageError(
+            f"task {task}: {where} raised {type(error).__name__}{at}: {error}. "
+            "Mend the task file; it has to run under plain Python with torch."
+        ) from error
+
+
+def execute(task: str, source: str, constants: Constants) -> ModuleType:
+    """The module that the source defines, with the constants in place of its own.
+
+    A constant takes its new value right where the file assigns it, so that what the file computes
+    from it (other constants, default arguments) follows.
+
+    Raises:
+        UsageError: the file does not run, or does not assign one of the constants.
+    """
+    filename = _filename(task)
+    with task_code(task, "importing it"):
+        tree = ast.parse(source, filename)
+    assigned = set().union(*(_stored_names(statement) for statement in tree.body))
+    missing = sorted(set(constants) - assigned)
+    if missing:
+        raise UsageError(
+            f"task {task}: constant {missing[0]!r} is not assigned at the top level of the file "
+            f"(assigned there: {', '.join(sorted(assigned)) or 'nothing'}). "
+            "Correct the name in SIZES or in the cases."
+        )
+    tree.body = [new for old in tree.body for new in _overridden(old, constants)]
+    name = "evolve_task_" + framed_digest(source, canonical_json(dict(constants)))[:12]
+    module = ModuleType(name)
+    linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
+    sys.modules[name] = module  # dataclasses and pickling look their module up
+    with task_code(task, "importing it"):
+        exec(compile(tree, filename, "exec"), module.__dict__)
+    return module
+
+
+def _overridden(statement: ast.stmt, constants: Constants) -> list[ast.stmt]:
+    names = sorted(_stored_names(statement) & set(constants))
+    overrides: list[ast.stmt] = []
+    for name in names:
+        target = ast.Name(name, ast.Store())
+        assignment = ast.Assign([target], ast.Constant(constants[name]))
+        overrides.append(ast.fix_missing_locations(ast.copy_location(assignment, statement)))
+    return [statement, *overrides]
+
+
+def _stored_names(node: ast.AST) -> set[str]:
+    """Names that a statement assigns in its own scope."""
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
+        return set()
+    if isinstance(node, ast.Name):
+        return {node.id} if isinstance(node.ctx, ast.Store) else set()
+    return set().union(*(_stored_names(child) for child in ast.iter_child_nodes(node)))
+
+
+def _filename(task: str) -> str:
+    return f"<task {task}>"
+
+
+def _line_of(error: BaseException, filename: str) -> int | None:
+    if isinstance(error, SyntaxError):
+        return error.lineno
+    frames = traceback.extract_tb(error.__traceback__)
+    return next((frame.lineno for frame in reversed(frames) if frame.filename == filename), None)
