@@ -1,87 +1,259 @@
 """The database of searches: every fact is a row before anything is done with it."""
 
+import secrets
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 from evolve.core.evaluation import Evaluation
-from evolve.core.program import Assignment
+from evolve.core.lineage import Step
+from evolve.core.program import Program
 from evolve.core.protocols import Elite, Failed, Offer, Progress, Proposal, Trial
 from evolve.core.task import Task
-
-
-class TicketState(StrEnum):
-    ASKED = "asked"
-    PROPOSED = "proposed"
-    EVALUATED = "evaluated"
-    TOLD = "told"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunRow:
-    id: int
-    name: str
-    task: Task
-    config: Mapping[str, Any]
-    seed: int
-    state: str  # running | finished | interrupted
-    reason: str  # why it ended, or ""
-    created: str  # ISO 8601, UTC
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ticket:
-    """One step of a run. `sequence` counts from 0 within the run and is what users see."""
-
-    id: int
-    sequence: int
-    state: TicketState
-    operator: str
-    parents: tuple[str, ...]
-    proposal: Proposal | None = None
-    failure: str = ""
-    evaluation: Evaluation | None = None
-    attempts: int = 0
+from evolve.store import (
+    archive,
+    dump,
+    evaluations,
+    facts,
+    lease,
+    lineage,
+    maintenance,
+    programs,
+    runs,
+    tickets,
+)
+from evolve.store.connection import Database
+from evolve.store.rows import Pruned, RunRow, Ticket
 
 
 class Store:
+    """One database file with any number of runs.
+
+    Every method that changes something has committed when it returns. A run is written to by one
+    process at a time: `claim` it first. Programs and evaluations are shared between runs.
+
+    Raises:
+        UsageError: a file, run or program that is not there or not for us, with the remedy.
+        StoreError: the file cannot be read or written, a ticket is not in the state that the call
+            needs, or the run was taken over by another process.
+
+    Example:
+        >>> store = Store.open("searches.db", create=True)  # doctest: +SKIP
+        >>> run = store.create_run(name="first", task=task, config={}, seed=0)  # doctest: +SKIP
+        >>> store.claim(run.id)  # doctest: +SKIP
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._owner = secrets.token_hex(16)
+
     @classmethod
-    def open(cls, path: str | Path, *, create: bool = False, read_only: bool = False) -> "Store": ...
-    def close(self) -> None: ...
+    def open(cls, path: str | Path, *, create: bool = False, read_only: bool = False) -> "Store":
+        """Open the file at `path`; with `create` make it, and its folder, where it is missing."""
+        return cls(Database(Path(path), create=create, read_only=read_only))
 
-    # runs
-    def create_run(self, *, name: str, task: Task, config: Mapping[str, Any], seed: int) -> RunRow: ...
-    def run(self, name: str | None = None) -> RunRow: ...  # None: the newest. UsageError lists runs
-    def runs(self) -> list[RunRow]: ...
-    def claim(self, run: int) -> None: ...  # lease with heartbeat; UsageError when another holds it
-    def heartbeat(self, run: int, active_s: float) -> None: ...  # adds active seconds to progress
-    def release(self, run: int, state: str, reason: str) -> None: ...
-    def progress(self, run: int) -> Progress: ...  # O(1): counters kept in the tell transaction
+    def close(self) -> None:
+        self._database.close()
 
-    # tickets
-    def ask(self, run: int, operator: str, parents: Sequence[str]) -> Ticket: ...
-    def propose(self, ticket: Ticket, outcome: Proposal | Failed) -> Ticket: ...
-    def start_evaluation(self, ticket: Ticket) -> int: ...  # attempts so far, committed before use
-    def evaluated(self, ticket: Ticket, evaluation: Evaluation) -> Ticket: ...
-    def tell(self, ticket: Ticket, elite: Elite | None, offer: Offer | None) -> None: ...
-    def open_tickets(self, run: int) -> list[Ticket]: ...  # not told, in sequence order
+    def __enter__(self) -> "Store":
+        return self
 
-    # facts
-    def source(self, program: str) -> str: ...
-    def trials(self, run: int, program: str) -> Sequence[Trial]: ...
-    def proposals(self, run: int, operator: str) -> int: ...
-    def seen(self, run: int, instance: str) -> bool: ...
-    def cached(self, instance: str, task_revision: str, device_class: str,
-               evaluator_version: str, fidelity: str) -> Evaluation | None: ...
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
-    # archive projection
-    def slots(self, run: int) -> dict[str, Elite]: ...
-    def offers(self, run: int) -> Iterator[tuple[Elite, Offer]]: ...  # every offer, in order, streaming
+    @property
+    def path(self) -> Path:
+        return self._database.path
 
-    # lineage (evolve.core.lineage.Step), streaming, in sequence order
-    def steps(self, run: int) -> Iterator["Step"]: ...
-    def step(self, run: int, sequence: int) -> "Step": ...
-    def ancestors(self, run: int, program: str) -> list["Step"]: ...  # recursive query: the steps that first produced each ancestor
-    def evaluation(self, run: int, sequence: int) -> Evaluation | None: ...  # whole, with samples
+    @property
+    def notices(self) -> Sequence[str]:
+        """Lines that a person should see once, e.g. that the write-ahead log does not work here."""
+        return tuple(self._database.notices)
+
+    # Runs
+
+    def create_run(self, *, name: str, task: Task, config: Mapping[str, Any], seed: int) -> RunRow:
+        """Add a run; its fitness is measured against `config["baseline"]` (default `eager`)."""
+        with self._database.write() as connection:
+            return runs.create(connection, name=name, task=task, config=config, seed=seed)
+
+    def run(self, name: str | None = None) -> RunRow:
+        """The run of this name, or the newest."""
+        with self._database.read() as connection:
+            return runs.find(connection, name)
+
+    def runs(self) -> list[RunRow]:
+        """All runs, oldest first."""
+        with self._database.read() as connection:
+            return runs.everyone(connection)
+
+    def claim(self, run: int) -> None:
+        """Become the one process that continues the run, which then counts as running.
+
+        A lease whose heartbeat is older than 30 s, or whose process has died on this machine, is
+        taken over.
+
+        Raises:
+            UsageError: another process is continuing it.
+        """
+        with self._database.write() as connection:
+            lease.claim(connection, run, self._owner)
+            runs.set_state(connection, run, "running", "")
+
+    def heartbeat(self, run: int, active_s: float) -> None:
+        """Keep the lease (call at least every 10 s), and add active seconds to the run's time."""
+        with self._database.write() as connection:
+            lease.beat(connection, run, self._owner)
+            runs.count_active(connection, run, active_s)
+
+    def release(self, run: int, state: str, reason: str) -> None:
+        """End the claim. `state` is `finished` or `interrupted`, `reason` a phrase for people."""
+        with self._database.write() as connection:
+            lease.beat(connection, run, self._owner)
+            runs.set_state(connection, run, state, reason)
+            lease.give_up(connection, run, self._owner)
+
+    def progress(self, run: int) -> Progress:
+        """The run's counters; one row, however long the run is."""
+        with self._database.read() as connection:
+            return runs.progress(connection, run)
+
+    # Tickets
+
+    def ask(self, run: int, operator: str, parents: Sequence[str]) -> Ticket:
+        """Open the next ticket for an operator and the parents (digests) selected for it."""
+        with self._database.write() as connection:
+            return tickets.ask(connection, run, self._owner, operator, parents)
+
+    def propose(self, ticket: Ticket, outcome: Proposal | Failed) -> Ticket:
+        """Record what came of it; a failure (a duplicate is one too) closes the ticket."""
+        with self._database.write() as connection:
+            return tickets.propose(connection, ticket, self._owner, outcome)
+
+    def start_evaluation(self, ticket: Ticket) -> int:
+        """Count an attempt before it is made; returns the attempts so far with this one."""
+        with self._database.write() as connection:
+            return tickets.start_evaluation(connection, ticket, self._owner)
+
+    def evaluated(self, ticket: Ticket, evaluation: Evaluation) -> Ticket:
+        """Record the verdict and count it; a ticket that has one already keeps that one."""
+        with self._database.write() as connection:
+            return tickets.evaluated(connection, ticket, self._owner, evaluation)
+
+    def tell(self, ticket: Ticket, elite: Elite | None, offer: Offer | None) -> None:
+        """Close an evaluated ticket with the archive's answer; telling again changes nothing.
+
+        A program holds at most one slot: an accepted offer vacates its other slot and those of
+        the evicted program.
+        """
+        with self._database.write() as connection:
+            tickets.tell(connection, ticket, self._owner, elite, offer)
+
+    def open_tickets(self, run: int) -> list[Ticket]:
+        """Tickets that are not told, in sequence order."""
+        with self._database.read() as connection:
+            return tickets.still_open(connection, run)
+
+    # Facts
+
+    def source(self, program: str) -> str:
+        """The text of a program, by digest."""
+        with self._database.read() as connection:
+            return programs.source(connection, program)
+
+    def trials(self, run: int, program: str) -> Sequence[Trial]:
+        """Every instance of the program that the run asked for, in order, pending ones too."""
+        with self._database.read() as connection:
+            return facts.trials(connection, run, program)
+
+    def proposals(self, run: int, operator: str) -> int:
+        """How many proposals, failures included, the operator has made in this run."""
+        with self._database.read() as connection:
+            return runs.proposals(connection, run, operator)
+
+    def seen(self, run: int, instance: str) -> bool:
+        """Whether this run holds a proposal of the instance (digest) at any fidelity."""
+        with self._database.read() as connection:
+            return facts.seen(connection, run, instance)
+
+    def cached(
+        self,
+        instance: str,
+        task_revision: str,
+        device_class: str,
+        evaluator_version: str,
+        fidelity: str,
+    ) -> Evaluation | None:
+        """An identical evaluation from any run of this database, with what it cost then."""
+        with self._database.read() as connection:
+            return evaluations.cached(
+                connection, instance, task_revision, device_class, evaluator_version, fidelity
+            )
+
+    # Archive
+
+    def slots(self, run: int) -> dict[str, Elite]:
+        """The archive's state, in the order of the slots' names."""
+        with self._database.read() as connection:
+            return archive.slots(connection, run)
+
+    def offers(self, run: int) -> Iterator[tuple[Elite, Offer]]:
+        """Every offer in the order of telling, read page by page."""
+        return archive.offers(self._database, run)
+
+    def elites(self, run: int, limit: int) -> list[tuple[Elite, Program]]:
+        """The fittest elites with their programs, best first, for another run to start from."""
+        with self._database.read() as connection:
+            return archive.best(connection, run, limit)
+
+    # Lineage
+
+    def steps(self, run: int) -> Iterator[Step]:
+        """Every ticket as a step, in sequence order, read page by page."""
+        return lineage.steps(self._database, run)
+
+    def step(self, run: int, sequence: int) -> Step:
+        with self._database.read() as connection:
+            return lineage.step(connection, run, sequence)
+
+    def ancestors(self, run: int, program: str) -> list[Step]:
+        """The steps that first produced each ancestor, the program's own last."""
+        with self._database.read() as connection:
+            return lineage.ancestors(connection, run, program)
+
+    def evaluation(self, run: int, sequence: int) -> Evaluation | None:
+        """The whole evaluation of a step, with samples; None if it has none (yet)."""
+        with self._database.read() as connection:
+            return lineage.evaluation_of(connection, run, sequence)
+
+    # Maintenance
+
+    def dump(self, run: int, *, canonical: bool = False) -> Iterator[str]:
+        """The run as JSON lines.
+
+        Canonical: without name, config, times, costs, environment and attempts, so that the same
+        search replayed gives the same text.
+        """
+        return dump.lines(self._database, run, canonical=canonical)
+
+    def backup(self, path: str | Path) -> None:
+        """Copy the database to a new file, consistent also while a search is writing."""
+        maintenance.backup(self._database, Path(path))
+
+    def size(self) -> dict[str, int]:
+        """Bytes on disk by kind."""
+        return maintenance.size(self._database)
+
+    def prune(self, run: int, *, keep: int | None = None) -> Pruned:
+        """Drop raw samples and feedback, but not of the `keep` best elites and their ancestors.
+
+        None keeps those of the whole archive. Programs and verdicts always stay.
+        """
+        return maintenance.prune(self._database, run, self._owner, keep)
+
+    def upgrade(self) -> str:
+        """What had to be done to the file's schema, as a phrase.
+
+        There is one schema so far, and any other is refused when opening.
+        """
+        return maintenance.upgrade(self._database)

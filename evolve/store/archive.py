@@ -1,0 +1,134 @@
+"""The archive as rows: every offer as an event, and the slots that follow from them."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from sqlalchemy import Connection, Row, bindparam, delete, insert, select
+from sqlalchemy.dialects.sqlite import insert as upsert
+
+from evolve.core.digest import canonical_json
+from evolve.core.measurement import Interval
+from evolve.core.program import Program
+from evolve.core.protocols import AddStatus, Elite, Offer
+from evolve.store import blobs, programs
+from evolve.store.connection import Database
+from evolve.store.schema import archive_offer, archive_slot, blob, instance, program
+
+_PAGE = 500
+
+_evicted = program.alias("evicted")
+_PUT = insert(archive_offer).returning(archive_offer.c.id)
+_VACATE = delete(archive_slot).where(
+    archive_slot.c.run == bindparam("of"),
+    archive_slot.c.program.in_(bindparam("programs", expanding=True)),
+)
+_TAKE = upsert(archive_slot)
+_TAKE = _TAKE.on_conflict_do_update(
+    index_elements=[archive_slot.c.run, archive_slot.c.slot],
+    set_={"program": _TAKE.excluded.program, "offer": _TAKE.excluded.offer},
+)
+_ELITES = (
+    select(archive_offer, instance.c.assignment, program.c.digest)
+    .join(instance, instance.c.id == archive_offer.c.instance)
+    .join(program, program.c.id == instance.c.program)
+)
+_SLOTS = (
+    _ELITES.add_columns(archive_slot.c.slot.label("place"))
+    .join(archive_slot, archive_slot.c.offer == archive_offer.c.id)
+    .where(archive_slot.c.run == bindparam("run"))
+    .order_by(archive_slot.c.slot)
+)
+_BEST = (
+    _ELITES.add_columns(blob.c.codec, blob.c.bytes)
+    .join(archive_slot, archive_slot.c.offer == archive_offer.c.id)
+    .join(blob, blob.c.id == program.c.source)
+    .where(archive_slot.c.run == bindparam("run"))
+    .order_by(archive_offer.c.fitness.desc(), archive_offer.c.sequence)
+    .limit(bindparam("limit"))
+)
+_EVENTS = _ELITES.add_columns(_evicted.c.digest.label("evicted_digest")).outerjoin(
+    _evicted, _evicted.c.id == archive_offer.c.evicted
+)
+_OF_TICKET = _EVENTS.where(archive_offer.c.ticket == bindparam("ticket"))
+_OFFERS = (
+    _EVENTS.where(archive_offer.c.run == bindparam("run"), archive_offer.c.id > bindparam("after"))
+    .order_by(archive_offer.c.id)
+    .limit(_PAGE)
+)
+
+
+def record(connection: Connection, run_id: int, ticket: int, elite: Elite, offer: Offer) -> None:
+    """Write the event and bring the slots up to date.
+
+    A program holds at most one slot: taking another one vacates the first, as does eviction.
+    """
+    program_id = programs.find(connection, elite.program)
+    evicted = None if offer.evicted is None else programs.find(connection, offer.evicted)
+    row = {
+        "run": run_id,
+        "ticket": ticket,
+        "instance": programs.find_instance(connection, elite.program, elite.assignment),
+        "fitness": elite.fitness.value,
+        "fitness_low": elite.fitness.low,
+        "fitness_high": elite.fitness.high,
+        "descriptors": canonical_json(dict(elite.descriptors)),
+        "sequence": elite.sequence,
+        "operator": elite.operator,
+        "parents": canonical_json(list(elite.parents)),
+        "status": int(offer.status),
+        "slot": offer.slot,
+        "evicted": evicted,
+    }
+    identity: int = connection.execute(_PUT, row).scalar_one()
+    if not offer:
+        return
+    losers = [program_id] if evicted is None else [program_id, evicted]
+    connection.execute(_VACATE, {"of": run_id, "programs": losers})
+    place = {"run": run_id, "slot": offer.slot, "program": program_id, "offer": identity}
+    connection.execute(_TAKE, place)
+
+
+def slots(connection: Connection, run_id: int) -> dict[str, Elite]:
+    """The elites by slot, in the order of the slots' names."""
+    return {row.place: _elite(row) for row in connection.execute(_SLOTS, {"run": run_id})}
+
+
+def best(connection: Connection, run_id: int, limit: int) -> list[tuple[Elite, Program]]:
+    """The fittest elites with their programs, for another run to start from."""
+    rows = connection.execute(_BEST, {"run": run_id, "limit": limit})
+    return [(_elite(row), Program(blobs.decode(row.codec, row.bytes))) for row in rows]
+
+
+def offers(database: Database, run_id: int) -> Iterator[tuple[Elite, Offer]]:
+    """Every offer in the order of telling, read page by page."""
+    after = 0
+    while True:
+        with database.read() as connection:
+            page = connection.execute(_OFFERS, {"run": run_id, "after": after}).all()
+        yield from map(_event, page)
+        if len(page) < _PAGE:
+            return
+        after = page[-1].id
+
+
+def of_ticket(connection: Connection, ticket: int) -> tuple[Elite, Offer] | None:
+    """What a ticket offered and the answer, or None where it offered nothing."""
+    row = connection.execute(_OF_TICKET, {"ticket": ticket}).one_or_none()
+    return None if row is None else _event(row)
+
+
+def _event(row: Row[Any]) -> tuple[Elite, Offer]:
+    return _elite(row), Offer(AddStatus(row.status), row.slot, row.evicted_digest)
+
+
+def _elite(row: Row[Any]) -> Elite:
+    return Elite(
+        program=row.digest,
+        assignment=programs.decode_assignment(row.assignment),
+        fitness=Interval(row.fitness, row.fitness_low, row.fitness_high),
+        descriptors=json.loads(row.descriptors),
+        sequence=row.sequence,
+        operator=row.operator,
+        parents=tuple(json.loads(row.parents)),
+    )

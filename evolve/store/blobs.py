@@ -1,0 +1,47 @@
+"""Texts and bytes, stored once each: sources, feedback, environments, raw samples."""
+
+import hashlib
+import zlib
+
+from sqlalchemy import Connection, bindparam, select
+from sqlalchemy.dialects.sqlite import insert
+
+from evolve.store.schema import blob
+
+_SHORTEST_TO_COMPRESS = 128
+
+_PUT = insert(blob).on_conflict_do_nothing().returning(blob.c.id)
+_FIND = select(blob.c.id).where(blob.c.sha256 == bindparam("sha256"))
+_GET = select(blob.c.codec, blob.c.bytes).where(blob.c.id == bindparam("id"))
+
+
+def put(connection: Connection, text: str) -> int:
+    """The id of a blob with this text, which is stored unless it is there already."""
+    data = text.encode()
+    key = {"sha256": hashlib.sha256(data).digest()}
+    if len(data) < _SHORTEST_TO_COMPRESS:
+        content = {"codec": "raw", "bytes": data}
+    else:
+        content = {"codec": "zlib", "bytes": zlib.compress(data)}
+    new: int | None = connection.execute(_PUT, key | content).scalar()
+    return connection.execute(_FIND, key).scalar_one() if new is None else new
+
+
+def put_unless_empty(connection: Connection, text: str) -> int | None:
+    """The id of a blob with this text, or None for `""`."""
+    return put(connection, text) if text else None
+
+
+def decode(codec: str, data: bytes) -> str:
+    """The text of a stored blob."""
+    return (zlib.decompress(data) if codec == "zlib" else data).decode()
+
+
+def get(connection: Connection, identity: int) -> str:
+    """The text of a blob, by id."""
+    return decode(*connection.execute(_GET, {"id": identity}).one())
+
+
+def get_unless_none(connection: Connection, identity: int | None) -> str:
+    """The text, or `""` where there is none (never stored, or pruned)."""
+    return "" if identity is None else get(connection, identity)

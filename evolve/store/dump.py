@@ -1,0 +1,130 @@
+"""A run as JSON lines: whole, or canonical for comparing replays."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from sqlalchemy import Connection, Row, bindparam, select
+
+from evolve.core.digest import canonical_json
+from evolve.core.evaluation import Evaluation
+from evolve.core.protocols import Elite, Offer
+from evolve.store import archive, lineage, runs, tickets
+from evolve.store.connection import Database
+from evolve.store.rows import Ticket
+from evolve.store.schema import instance, ticket
+
+_PAGE = 200
+_TIMES = ("durations_s", "device_time_s", "samples", "environment")
+_COUNTERS = ("proposals", "evaluations", "screens", "evaluations_at_best")
+
+_first = lineage.first_sequence(instance.c.program)
+_NEXT = (
+    select(ticket, _first.label("first"))
+    .outerjoin(instance, instance.c.id == ticket.c.instance)
+    .where(ticket.c.run == bindparam("run"), ticket.c.sequence > bindparam("after"))
+    .order_by(ticket.c.sequence)
+    .limit(_PAGE)
+)
+
+
+def lines(database: Database, run_id: int, *, canonical: bool) -> Iterator[str]:
+    """The run, its programs and tickets in order, and its counters, one JSON object each."""
+    with database.read() as connection:
+        yield canonical_json(_run(connection, run_id, canonical))
+    after = -1
+    while True:
+        with database.read() as connection:
+            rows = connection.execute(_NEXT, {"run": run_id, "after": after}).all()
+            page = [line for row in rows for line in _ticket_lines(connection, row, canonical)]
+        yield from map(canonical_json, page)
+        if len(rows) < _PAGE:
+            break
+        after = rows[-1].sequence
+    with database.read() as connection:
+        yield canonical_json(_progress(connection, run_id, canonical))
+
+
+def _run(connection: Connection, run_id: int, canonical: bool) -> dict[str, Any]:
+    row = runs.by_id(connection, run_id)
+    line: dict[str, Any] = {"kind": "run", "seed": row.seed, "baseline": row.baseline}
+    line["task"] = row.task.to_json()
+    if not canonical:
+        line |= {"name": row.name, "config": row.config, "created": row.created}
+        line |= {"state": row.state, "reason": row.reason}
+    return line
+
+
+def _ticket_lines(
+    connection: Connection, row: Row[Any], canonical: bool
+) -> Iterator[dict[str, Any]]:
+    item = tickets.load(connection, row)
+    if item.proposal is not None and row.first == row.sequence:
+        program = item.proposal.program
+        yield {
+            "kind": "program",
+            "digest": program.digest,
+            "language": program.language,
+            "source": program.source,
+        }
+    line = _ticket(item) | {"offer": _offer(archive.of_ticket(connection, item.id))}
+    if item.evaluation is not None:
+        line["evaluation"] = _evaluation(item.evaluation, canonical)
+    if not canonical:
+        line |= {"attempts": item.attempts, "elapsed_s": row.elapsed_s}
+    yield line
+
+
+def _ticket(item: Ticket) -> dict[str, Any]:
+    line: dict[str, Any] = {
+        "kind": "ticket",
+        "sequence": item.sequence,
+        "operator": item.operator,
+        "state": item.state,
+        "selected": item.parents,
+        "failure": item.failure,
+    }
+    if item.proposal is not None:
+        line |= {
+            "program": item.proposal.program.digest,
+            "assignment": dict(item.proposal.assignment),
+            "fidelity": item.proposal.fidelity,
+            "parents": item.proposal.parents,
+            "note": item.proposal.note,
+        }
+    return line
+
+
+def _evaluation(item: Evaluation, canonical: bool) -> dict[str, Any]:
+    data = item.to_json()
+    if canonical:
+        for name in _TIMES:
+            del data[name]
+        for case in data["cases"]:
+            del case["times_ms"]
+    return data
+
+
+def _offer(told: tuple[Elite, Offer] | None) -> dict[str, Any] | None:
+    if told is None:
+        return None
+    elite, offer = told
+    return {
+        "program": elite.program,
+        "assignment": dict(elite.assignment),
+        "fitness": elite.fitness.to_json(),
+        "descriptors": dict(elite.descriptors),
+        "sequence": elite.sequence,
+        "status": offer.status.name.lower(),
+        "slot": offer.slot,
+        "evicted": offer.evicted,
+    }
+
+
+def _progress(connection: Connection, run_id: int, canonical: bool) -> dict[str, Any]:
+    progress = runs.progress(connection, run_id)
+    line: dict[str, Any] = {"kind": "progress"}
+    line |= {name: getattr(progress, name) for name in _COUNTERS}
+    line["best"] = None if progress.best is None else progress.best.to_json()
+    if not canonical:
+        line |= {"device_time_s": progress.device_time_s, "wall_time_s": progress.wall_time_s}
+    return line

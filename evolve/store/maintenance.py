@@ -1,0 +1,130 @@
+"""Looking after a database: backup, size, pruning."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from sqlalchemy import bindparam, func, select, update
+
+from evolve.core.errors import UsageError
+from evolve.store import lease, runs, schema
+from evolve.store.connection import Database
+from evolve.store.lineage import ancestry
+from evolve.store.rows import Pruned
+from evolve.store.schema import (
+    archive_offer,
+    archive_slot,
+    blob,
+    evaluation,
+    instance,
+    program,
+    run,
+    ticket,
+)
+
+_USES = {
+    "sources": program.c.source,
+    "samples": evaluation.c.samples,
+    "feedback": evaluation.c.feedback,
+    "environments": evaluation.c.environment,
+    "tasks": run.c.task,
+}
+_UNUSED_BLOBS = "DELETE FROM blob WHERE id NOT IN ({})".format(
+    " UNION ALL ".join(
+        f"SELECT {use.name} FROM {use.table.name} WHERE {use.name} IS NOT NULL"
+        for use in _USES.values()
+    )
+)
+_KEPT = (
+    select(archive_slot.c.program.label("program"))
+    .join(archive_offer, archive_offer.c.id == archive_slot.c.offer)
+    .where(archive_slot.c.run == bindparam("run"))
+    .order_by(archive_offer.c.fitness.desc(), archive_offer.c.sequence)
+    .limit(bindparam("keep"))
+)
+# SQLite takes no LIMIT directly inside a compound query.
+_LINE = ancestry(select(_KEPT.subquery().c.program.label("program")))
+_STRIP = (
+    update(evaluation)
+    .where(
+        evaluation.c.ticket.in_(
+            select(ticket.c.id)
+            .join(instance, instance.c.id == ticket.c.instance)
+            .where(ticket.c.run == bindparam("run"))
+            .where(instance.c.program.not_in(select(_LINE.c.program)))
+        ),
+        evaluation.c.samples.is_not(None) | evaluation.c.feedback.is_not(None),
+    )
+    .values(samples=None, feedback=None)
+)
+
+
+def backup(database: Database, target: Path) -> None:
+    """Copy the database as it stands, also while a search writes to it.
+
+    Raises:
+        UsageError: the target exists or cannot be written.
+    """
+    if target.exists():
+        raise UsageError(f"{target} exists already; choose another path for the backup")
+    partial = target.with_name(target.name + ".partial")
+    with database.driver() as source:
+        try:
+            with closing(sqlite3.connect(partial)) as copy:
+                source.backup(copy)
+        except sqlite3.Error as error:
+            partial.unlink(missing_ok=True)
+            raise UsageError(
+                f"cannot write the backup {target} ({error}); choose another place"
+            ) from error
+    partial.rename(target)
+
+
+def size(database: Database) -> dict[str, int]:
+    """Bytes on disk by kind: compressed texts by what uses them, `records`, write-ahead `log`."""
+    sizes: dict[str, int] = {}
+    with database.read() as connection:
+        for kind, column in _USES.items():
+            used = select(column).where(column.is_not(None))
+            total = select(func.sum(func.length(blob.c.bytes))).where(blob.c.id.in_(used))
+            sizes[kind] = connection.execute(total).scalar_one() or 0
+        pages = connection.exec_driver_sql("PRAGMA page_count").scalar_one()
+        page_size = connection.exec_driver_sql("PRAGMA page_size").scalar_one()
+    sizes["records"] = pages * page_size - sum(sizes.values())
+    log = database.path.with_name(database.path.name + "-wal")
+    sizes["log"] = log.stat().st_size if log.exists() else 0
+    return sizes
+
+
+def prune(database: Database, run_id: int, owner: str, keep: int | None) -> Pruned:
+    """Drop raw samples and feedback of a run, but not of its elites and their ancestors.
+
+    Programs, verdicts, ratios and labels stay.
+
+    Args:
+        database: Where the run is.
+        run_id: The run; no other process may be continuing it.
+        owner: Token of the caller.
+        keep: How many of the fittest elites keep theirs; None for all in the archive.
+    """
+    before = database.path.stat().st_size
+    with database.write() as connection:
+        runs.row_of(connection, run_id)
+        lease.refuse_if_held(connection, run_id, owner)
+        limit = -1 if keep is None else keep
+        stripped = connection.execute(_STRIP, {"run": run_id, "keep": limit}).rowcount
+    with database.driver() as connection:
+        # Checking references from the blob's side would scan every table once per blob.
+        connection.execute("PRAGMA foreign_keys=OFF")
+        try:
+            connection.execute(_UNUSED_BLOBS)
+            connection.execute("VACUUM")
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        finally:
+            connection.execute("PRAGMA foreign_keys=ON")
+    return Pruned(evaluations=stripped, bytes=before - database.path.stat().st_size)
+
+
+def upgrade(database: Database) -> str:
+    """Bring the schema up to date; there is only one so far."""
+    return f"{database.path} has schema {schema.VERSION}, the current one; nothing to do"

@@ -1,0 +1,193 @@
+"""Runs: creating and finding them, and the counters that budgets are decided on."""
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import Connection, Row, Select, bindparam, insert, select, update
+from sqlalchemy.dialects.sqlite import insert as upsert
+
+from evolve.core.digest import canonical_json
+from evolve.core.errors import UsageError
+from evolve.core.evaluation import Evaluation, Fidelity
+from evolve.core.measurement import Ratio
+from evolve.core.protocols import Progress
+from evolve.core.task import Task
+from evolve.store import blobs
+from evolve.store.rows import RunRow
+from evolve.store.schema import blob, run, run_operator
+
+_ROWS: Select[Any] = select(run, blob.c.codec, blob.c.bytes).join(blob, blob.c.id == run.c.task)
+_RUN = select(run).where(run.c.id == bindparam("run"))
+_THIS = update(run).where(run.c.id == bindparam("counted"))
+_ASKED = _THIS.values(asked=run.c.asked + 1).returning(run.c.asked)
+_PROPOSED = _THIS.values(proposals=run.c.proposals + 1)
+_ACTIVE = _THIS.values(active_s=run.c.active_s + bindparam("seconds"))
+_EVALUATED = _THIS.values(
+    evaluations=run.c.evaluations + bindparam("whole"),
+    screens=run.c.screens + bindparam("screen"),
+    device_time_s=run.c.device_time_s + bindparam("seconds"),
+).returning(run.c.baseline, run.c.evaluations, run.c.best, run.c.best_to_beat)
+_BEST = _THIS.values(
+    best=bindparam("value"), best_low=bindparam("low"), best_high=bindparam("high")
+)
+_LEAP = _THIS.values(evaluations_at_best=bindparam("now"), best_to_beat=bindparam("high"))
+_OPERATOR = upsert(run_operator).values(proposals=1)
+_OPERATOR = _OPERATOR.on_conflict_do_update(
+    index_elements=[run_operator.c.run, run_operator.c.operator],
+    set_={"proposals": run_operator.c.proposals + 1},
+)
+
+
+def create(
+    connection: Connection, *, name: str, task: Task, config: Mapping[str, Any], seed: int
+) -> RunRow:
+    """Add a run.
+
+    Raises:
+        UsageError: a run of this name exists.
+    """
+    if not name:
+        raise UsageError("name is empty; give the run a name")
+    if connection.execute(select(run.c.id).where(run.c.name == name)).first():
+        raise UsageError(
+            f"name={name}: this run exists already; continue it with on_exists=resume, "
+            "or start another beside it with on_exists=new"
+        )
+    row = {
+        "name": name,
+        "task": blobs.put(connection, canonical_json(task.to_json())),
+        "config": canonical_json(dict(config)),
+        "seed": seed,
+        "baseline": str(config.get("baseline", "eager")),
+        "state": "running",
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+    connection.execute(insert(run), row)
+    return find(connection, name)
+
+
+def find(connection: Connection, name: str | None) -> RunRow:
+    """A run by its name, or the newest.
+
+    Raises:
+        UsageError: there is no such run; the message lists those that exist.
+    """
+    query = _ROWS.order_by(run.c.id.desc()).limit(1)
+    if name is not None:
+        query = _ROWS.where(run.c.name == name)
+    row = connection.execute(query).one_or_none()
+    if row is None:
+        raise UsageError(_no_run(connection, name))
+    return _run_row(row)
+
+
+def by_id(connection: Connection, run_id: int) -> RunRow:
+    """A run by its number."""
+    row_of(connection, run_id)
+    return _run_row(connection.execute(_ROWS.where(run.c.id == run_id)).one())
+
+
+def everyone(connection: Connection) -> list[RunRow]:
+    """All runs, oldest first."""
+    return [_run_row(row) for row in connection.execute(_ROWS.order_by(run.c.id))]
+
+
+def row_of(connection: Connection, run_id: int) -> Row[Any]:
+    """The whole row with its counters."""
+    row = connection.execute(_RUN, {"run": run_id}).one_or_none()
+    if row is None:
+        raise UsageError(_no_run(connection, f"number {run_id}"))
+    return row
+
+
+def set_state(connection: Connection, run_id: int, state: str, reason: str) -> None:
+    """Record how the run stands, and why."""
+    connection.execute(update(run).where(run.c.id == run_id).values(state=state, reason=reason))
+
+
+def progress(connection: Connection, run_id: int) -> Progress:
+    """The counters of a run.
+
+    Nothing in the store calls a model yet: tokens and USD are the zero they start from.
+    """
+    row = row_of(connection, run_id)
+    return Progress(
+        proposals=row.proposals,
+        evaluations=row.evaluations,
+        screens=row.screens,
+        device_time_s=row.device_time_s,
+        wall_time_s=row.active_s,
+        best=None if row.best is None else Ratio(row.best, row.best_low, row.best_high),
+        evaluations_at_best=row.evaluations_at_best,
+    )
+
+
+def proposals(connection: Connection, run_id: int, operator: str) -> int:
+    """How many proposals of an operator were counted."""
+    query = select(run_operator.c.proposals).where(
+        run_operator.c.run == run_id, run_operator.c.operator == operator
+    )
+    found: int | None = connection.execute(query).scalar()
+    return found or 0
+
+
+def next_sequence(connection: Connection, run_id: int) -> int:
+    """Take the next sequence number of the run."""
+    asked: int = connection.execute(_ASKED, {"counted": run_id}).scalar_one()
+    return asked - 1
+
+
+def count_proposal(connection: Connection, run_id: int, operator: str) -> None:
+    """Count what an operator came up with, a failure too."""
+    connection.execute(_PROPOSED, {"counted": run_id})
+    connection.execute(_OPERATOR, {"run": run_id, "operator": operator})
+
+
+def count_active(connection: Connection, run_id: int, seconds: float) -> None:
+    """Add to the time that the run has been worked on."""
+    connection.execute(_ACTIVE, {"counted": run_id, "seconds": seconds})
+
+
+def count_evaluation(connection: Connection, run_id: int, item: Evaluation) -> None:
+    """Count an evaluation, and keep it if it is the best of the run.
+
+    The best is the highest strict ratio at full fidelity. It has *improved* where its interval
+    lies above that of the last improvement, so that creeping within the noise is stagnation.
+    """
+    whole = item.fidelity is not Fidelity.SCREEN
+    counts = {"whole": int(whole), "screen": int(not whole), "seconds": item.device_time_s}
+    row = connection.execute(_EVALUATED, {"counted": run_id} | counts).one()
+    ratio = item.ratios.get(row.baseline)
+    if not (whole and item.strict and ratio):
+        return
+    bounds = {"value": ratio.value, "low": ratio.low, "high": ratio.high}
+    if row.best is None or ratio.value > row.best:
+        connection.execute(_BEST, {"counted": run_id} | bounds)
+    if row.best_to_beat is None or ratio.low > row.best_to_beat:
+        leap = {"now": row.evaluations, "high": ratio.high}
+        connection.execute(_LEAP, {"counted": run_id} | leap)
+
+
+def _run_row(row: Row[Any]) -> RunRow:
+    return RunRow(
+        id=row.id,
+        name=row.name,
+        task=Task.from_json(json.loads(blobs.decode(row.codec, row.bytes))),
+        config=json.loads(row.config),
+        seed=row.seed,
+        state=row.state,
+        reason=row.reason,
+        created=row.created,
+    )
+
+
+def _no_run(connection: Connection, name: str | None) -> str:
+    names = list(
+        connection.execute(select(run.c.name).order_by(run.c.id.desc()).limit(11)).scalars()
+    )
+    if not names:
+        return "the database holds no run yet; start one first"
+    listed = ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")
+    return f"no run {name!r} in this database; it holds {listed}"

@@ -1,0 +1,235 @@
+"""Tables. Facts are append-only rows; `run` counters and `archive_slot` are kept beside them.
+
+A fact and the counter or slot that follows from it are written in one transaction, so that reading
+the state of a run never needs a scan.
+"""
+
+from typing import Any
+
+from sqlalchemy import (
+    CheckConstraint,
+    Column,
+    Dialect,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+    TypeDecorator,
+    UniqueConstraint,
+    text,
+)
+
+VERSION = 1
+"""Stamped into every file (`PRAGMA user_version`); other numbers are refused when opening."""
+
+APPLICATION_ID = 0x45564B31
+"""Marks a file as ours (`PRAGMA application_id`): "EVK1"."""
+
+
+class Digest(TypeDecorator[str]):
+    """A SHA-256 as hex in Python and as 32 bytes in the file, which halves the indexes."""
+
+    impl = LargeBinary(32)
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> bytes | None:
+        return None if value is None else bytes.fromhex(value)
+
+    def process_result_value(self, value: Any | None, dialect: Dialect) -> str | None:
+        return None if value is None else value.hex()
+
+
+metadata = MetaData()
+
+
+def _id() -> "Column[int]":
+    return Column("id", Integer, primary_key=True)
+
+
+def _reference(name: str, target: str, *, nullable: bool = False, **options: Any) -> "Column[int]":
+    return Column(name, Integer, ForeignKey(f"{target}.id"), nullable=nullable, **options)
+
+
+def _text(name: str, default: str | None = None) -> "Column[str]":
+    return Column(name, Text, nullable=False, server_default=default)
+
+
+def _count(name: str) -> "Column[int]":
+    return Column(name, Integer, nullable=False, server_default="0")
+
+
+def _seconds(name: str) -> "Column[float]":
+    return Column(name, Float, nullable=False, server_default="0")
+
+
+def _interval(name: str, *, nullable: bool = False) -> "list[Column[float]]":
+    return [Column(name + end, Float, nullable=nullable) for end in ("", "_low", "_high")]
+
+
+blob = Table(
+    "blob",
+    metadata,
+    _id(),
+    Column("sha256", LargeBinary(32), nullable=False, unique=True),
+    Column("codec", String, CheckConstraint("codec IN ('raw', 'zlib')"), nullable=False),
+    Column("bytes", LargeBinary, nullable=False),
+)
+
+run = Table(
+    "run",
+    metadata,
+    _id(),
+    Column("name", Text, nullable=False, unique=True),
+    _reference("task", "blob"),
+    _text("config"),
+    Column("seed", Integer, nullable=False),
+    _text("baseline"),
+    _text("state"),
+    _text("reason", ""),
+    _text("created"),
+    _count("asked"),
+    _count("proposals"),
+    _count("evaluations"),
+    _count("screens"),
+    _seconds("device_time_s"),
+    _seconds("active_s"),
+    *_interval("best", nullable=True),
+    _count("evaluations_at_best"),
+    # upper bound of the ratio that the next improvement has to lie above entirely
+    Column("best_to_beat", Float),
+)
+
+run_operator = Table(
+    "run_operator",
+    metadata,
+    _reference("run", "run", primary_key=True),
+    Column("operator", Text, primary_key=True),
+    _count("proposals"),
+    sqlite_with_rowid=False,
+)
+
+lease = Table(
+    "lease",
+    metadata,
+    _reference("run", "run", primary_key=True),
+    _text("owner"),
+    _text("host"),
+    _text("machine"),
+    Column("pid", Integer, nullable=False),
+    Column("heartbeat", Float, nullable=False),
+)
+
+program = Table(
+    "program",
+    metadata,
+    _id(),
+    Column("digest", Digest, nullable=False, unique=True),
+    _reference("source", "blob"),
+    _text("language"),
+)
+
+instance = Table(
+    "instance",
+    metadata,
+    _id(),
+    Column("digest", Digest, nullable=False, unique=True),
+    _reference("program", "program", index=True),
+    _text("assignment"),
+)
+
+ticket = Table(
+    "ticket",
+    metadata,
+    _id(),
+    _reference("run", "run"),
+    Column("sequence", Integer, nullable=False),
+    _text("operator"),
+    _text("state"),
+    _reference("instance", "instance", nullable=True),
+    Column("fidelity", Text),
+    _text("note", ""),
+    _text("failure", ""),
+    _count("attempts"),
+    _seconds("elapsed_s"),
+    UniqueConstraint("run", "sequence"),
+)
+is_open = text("ticket.state != 'told'")
+Index("ticket_open", ticket.c.run, ticket.c.sequence, sqlite_where=text("state != 'told'"))
+Index("ticket_instance", ticket.c.run, ticket.c.instance)
+
+ticket_parent = Table(
+    "ticket_parent",
+    metadata,
+    _reference("ticket", "ticket", primary_key=True),
+    Column("role", Text, primary_key=True),  # selected (when asked) | used (by the proposal)
+    Column("position", Integer, primary_key=True),
+    _reference("program", "program"),
+    sqlite_with_rowid=False,
+)
+
+evaluation = Table(
+    "evaluation",
+    metadata,
+    _id(),
+    _reference("ticket", "ticket", unique=True),
+    _reference("instance", "instance", index=True),
+    _text("status"),
+    Column("stage", Integer, nullable=False),
+    _text("fidelity"),
+    _text("task_revision"),
+    _text("device_class"),
+    _text("evaluator_version"),
+    Column("custom", Integer),
+    Column("suite", Integer),
+    _text("cases"),
+    _text("labels"),
+    _text("descriptors"),
+    _text("durations_s"),
+    _seconds("device_time_s"),
+    _reference("feedback", "blob", nullable=True),
+    _reference("environment", "blob", nullable=True),
+    _reference("samples", "blob", nullable=True),
+)
+
+evaluation_ratio = Table(
+    "evaluation_ratio",
+    metadata,
+    _reference("evaluation", "evaluation", primary_key=True),
+    Column("baseline", Text, primary_key=True),
+    *_interval("ratio"),
+    sqlite_with_rowid=False,
+)
+
+archive_offer = Table(
+    "archive_offer",
+    metadata,
+    _id(),
+    _reference("run", "run"),
+    _reference("ticket", "ticket", unique=True),
+    _reference("instance", "instance"),
+    *_interval("fitness"),
+    _text("descriptors"),
+    Column("sequence", Integer, nullable=False),
+    _text("operator"),
+    _text("parents"),
+    Column("status", Integer, nullable=False),
+    Column("slot", Text),
+    _reference("evicted", "program", nullable=True),
+)
+Index("archive_offer_order", archive_offer.c.run, archive_offer.c.id)
+
+archive_slot = Table(
+    "archive_slot",
+    metadata,
+    _reference("run", "run", primary_key=True),
+    Column("slot", Text, primary_key=True),
+    _reference("program", "program"),
+    _reference("offer", "archive_offer"),
+    UniqueConstraint("run", "program"),
+    sqlite_with_rowid=False,
+)

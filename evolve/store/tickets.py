@@ -1,0 +1,206 @@
+"""Tickets: asked, proposed, evaluated, told; every transition checked against the stored row."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from sqlalchemy import Connection, Row, bindparam, insert, select, update
+
+from evolve.core.errors import StoreError
+from evolve.core.evaluation import Evaluation, Fidelity
+from evolve.core.program import Program
+from evolve.core.protocols import Elite, Failed, Offer, Proposal
+from evolve.store import archive, blobs, evaluations, lease, programs, runs, schema
+from evolve.store.rows import Ticket, TicketState
+from evolve.store.schema import blob, instance, program, run, ticket, ticket_parent
+
+_PUT = insert(ticket).returning(ticket.c.id)
+_PUT_PARENTS = insert(ticket_parent)
+_CURRENT = (
+    select(ticket, run.c.name.label("run_name"), schema.lease.c.owner, run.c.active_s)
+    .join(run, run.c.id == ticket.c.run)
+    .outerjoin(schema.lease, schema.lease.c.run == ticket.c.run)
+    .where(ticket.c.id == bindparam("ticket"))
+)
+_HOLDER = (
+    select(run.c.name, schema.lease.c.owner)
+    .outerjoin(schema.lease, schema.lease.c.run == run.c.id)
+    .where(run.c.id == bindparam("run"))
+)
+_THIS = update(ticket).where(ticket.c.id == bindparam("ticket"))
+_PROPOSED = _THIS.values(
+    state=TicketState.PROPOSED.value,
+    instance=bindparam("proposed"),
+    fidelity=bindparam("at"),
+    note=bindparam("remark"),
+)
+_STATE = _THIS.values(state=bindparam("new_state"))
+_TOLD = _THIS.values(
+    state=TicketState.TOLD.value, failure=bindparam("reason"), elapsed_s=bindparam("elapsed")
+)
+_STARTED = _THIS.values(attempts=ticket.c.attempts + 1).returning(ticket.c.attempts)
+_PARENTS = (
+    select(ticket_parent.c.role, program.c.digest)
+    .join(program, program.c.id == ticket_parent.c.program)
+    .where(ticket_parent.c.ticket == bindparam("ticket"))
+    .order_by(ticket_parent.c.position)
+)
+_PROPOSAL = (
+    select(blob.c.codec, blob.c.bytes, instance.c.assignment)
+    .select_from(instance)
+    .join(program, program.c.id == instance.c.program)
+    .join(blob, blob.c.id == program.c.source)
+    .where(instance.c.id == bindparam("instance"))
+)
+_OPEN = (
+    select(ticket)
+    .where(ticket.c.run == bindparam("run"), schema.is_open)
+    .order_by(ticket.c.sequence)
+)
+
+
+def ask(
+    connection: Connection, run_id: int, owner: str, operator: str, parents: Sequence[str]
+) -> Ticket:
+    """Open the next ticket of a run."""
+    name, holder = connection.execute(_HOLDER, {"run": run_id}).one()
+    lease.fence(holder, owner, name)
+    sequence = runs.next_sequence(connection, run_id)
+    row = {
+        "run": run_id,
+        "sequence": sequence,
+        "operator": operator,
+        "state": TicketState.ASKED.value,
+    }
+    identity: int = connection.execute(_PUT, row).scalar_one()
+    _put_parents(connection, identity, "selected", parents)
+    return Ticket(
+        id=identity,
+        sequence=sequence,
+        state=TicketState.ASKED,
+        operator=operator,
+        parents=tuple(parents),
+    )
+
+
+def propose(
+    connection: Connection, asked: Ticket, owner: str, outcome: Proposal | Failed
+) -> Ticket:
+    """Record what the operator made; a failure ends the ticket."""
+    row = _current(connection, asked, owner)
+    _require(row, TicketState.ASKED, "proposed for")
+    runs.count_proposal(connection, row.run, row.operator)
+    if isinstance(outcome, Failed):
+        told = {"ticket": asked.id, "reason": outcome.reason, "elapsed": row.active_s}
+        connection.execute(_TOLD, told)
+        return replace(asked, state=TicketState.TOLD, failure=outcome.reason)
+    _put_parents(connection, asked.id, "used", outcome.parents)
+    proposed = {
+        "ticket": asked.id,
+        "proposed": programs.put_instance(connection, outcome.program, outcome.assignment),
+        "at": outcome.fidelity.value,
+        "remark": outcome.note,
+    }
+    connection.execute(_PROPOSED, proposed)
+    return replace(asked, state=TicketState.PROPOSED, proposal=outcome)
+
+
+def start_evaluation(connection: Connection, proposed: Ticket, owner: str) -> int:
+    """Count an attempt at evaluating; returns how many there are with this one."""
+    row = _current(connection, proposed, owner)
+    _require(row, TicketState.PROPOSED, "evaluated for")
+    attempts: int = connection.execute(_STARTED, {"ticket": proposed.id}).scalar_one()
+    return attempts
+
+
+def evaluated(connection: Connection, proposed: Ticket, owner: str, item: Evaluation) -> Ticket:
+    """Record the verdict; a ticket that has one keeps it."""
+    row = _current(connection, proposed, owner)
+    if row.instance is not None and row.state != TicketState.PROPOSED:
+        return load(connection, row)
+    _require(row, TicketState.PROPOSED, "evaluated for")
+    evaluations.put(connection, proposed.id, row.instance, item)
+    runs.count_evaluation(connection, row.run, item)
+    state = {"ticket": proposed.id, "new_state": TicketState.EVALUATED.value}
+    connection.execute(_STATE, state)
+    return replace(proposed, state=TicketState.EVALUATED, evaluation=item, attempts=row.attempts)
+
+
+def tell(
+    connection: Connection, judged: Ticket, owner: str, elite: Elite | None, offer: Offer | None
+) -> None:
+    """Close the ticket with what became of its elite; a closed ticket stays as it is."""
+    if (elite is None) != (offer is None):
+        raise ValueError("tell needs both an elite and the archive's offer, or neither")
+    row = _current(connection, judged, owner)
+    if row.state == TicketState.TOLD:
+        return
+    _require(row, TicketState.EVALUATED, "told of")
+    if elite is not None and offer is not None:
+        archive.record(connection, row.run, judged.id, elite, offer)
+    connection.execute(_TOLD, {"ticket": judged.id, "reason": "", "elapsed": row.active_s})
+
+
+def still_open(connection: Connection, run_id: int) -> list[Ticket]:
+    """Tickets that are not told, in sequence order."""
+    rows = connection.execute(_OPEN, {"run": run_id}).all()
+    return [load(connection, row) for row in rows]
+
+
+def load(connection: Connection, row: Row[Any]) -> Ticket:
+    """The whole ticket of a row, with its proposal's source and its evaluation."""
+    parents: dict[str, tuple[str, ...]] = {"selected": (), "used": ()}
+    for role, digest in connection.execute(_PARENTS, {"ticket": row.id}):
+        parents[role] += (digest,)
+    return Ticket(
+        id=row.id,
+        sequence=row.sequence,
+        state=TicketState(row.state),
+        operator=row.operator,
+        parents=parents["selected"],
+        proposal=_proposal(connection, row, parents["used"]),
+        failure=row.failure,
+        evaluation=evaluations.of_ticket(connection, row.id),
+        attempts=row.attempts,
+    )
+
+
+def _proposal(connection: Connection, row: Row[Any], parents: tuple[str, ...]) -> Proposal | None:
+    if row.instance is None:
+        return None
+    codec, data, assignment = connection.execute(_PROPOSAL, {"instance": row.instance}).one()
+    return Proposal(
+        program=Program(blobs.decode(codec, data)),
+        assignment=programs.decode_assignment(assignment),
+        fidelity=Fidelity(row.fidelity),
+        parents=parents,
+        note=row.note,
+    )
+
+
+def _current(connection: Connection, item: Ticket, owner: str) -> Row[Any]:
+    row = connection.execute(_CURRENT, {"ticket": item.id}).one()
+    lease.fence(row.owner, owner, row.run_name)
+    return row
+
+
+def _require(row: Row[Any], state: TicketState, verb: str) -> None:
+    if row.state != state:
+        raise StoreError(
+            f"nothing can be {verb} ticket {row.sequence} of run {row.run_name!r}: "
+            f"it is {row.state}, not {state}"
+        )
+
+
+def _put_parents(connection: Connection, identity: int, role: str, digests: Sequence[str]) -> None:
+    rows = [
+        {
+            "ticket": identity,
+            "role": role,
+            "position": position,
+            "program": programs.find(connection, digest),
+        }
+        for position, digest in enumerate(digests)
+    ]
+    if rows:
+        connection.execute(_PUT_PARENTS, rows)
