@@ -1,0 +1,88 @@
+"""Everything a report says, read once from the store."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from evolve.core.evaluation import Evaluation, Fidelity, Status
+from evolve.core.lineage import Step
+from evolve.core.protocols import Elite, Progress
+from evolve.report.lineage import PathStep, best_path
+from evolve.search.champion import Champion, champion
+from evolve.search.engine import OPPONENT
+from evolve.store import RunRow, Store
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunFacts:
+    """One run as it stands in the store.
+
+    `steps` are in sequence order. `path` ends at the champion; `sources` has the texts of the
+    programs on it, by digest. `example` is an evaluation of the run, for what the champion's would
+    say about the machine, where there is no champion.
+    """
+
+    run: RunRow
+    steps: list[Step]
+    slots: Mapping[str, Elite]
+    progress: Progress
+    baseline: str
+    champion: Champion | None
+    path: list[PathStep]
+    sources: Mapping[str, str]
+    example: Evaluation | None
+
+    @property
+    def evaluation(self) -> Evaluation | None:
+        return self.champion.evaluation if self.champion else self.example
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        return self.evaluation.environment if self.evaluation else {}
+
+    @cached_property
+    def proposals(self) -> list[Step]:
+        """What operators made: neither repeats for verification nor the user's own baseline."""
+        return [
+            step
+            for step in self.steps
+            if step.fidelity is not Fidelity.VERIFY and step.operator != OPPONENT
+        ]
+
+    @property
+    def hardware(self) -> str:
+        """The device that judged, in words."""
+        for key in ("device_name", "gpu", "cpu", "device"):
+            if self.environment.get(key):
+                return self.environment[key]
+        return self.evaluation.device_class if self.evaluation else ""
+
+
+def gather(store: Store, name: str | None) -> RunFacts:
+    """Read a run (None: the newest).
+
+    Raises:
+        UsageError: the store has no such run.
+    """
+    run = store.run(name)
+    steps = list(store.steps(run.id))
+    winner = champion(store, run)
+    baseline = str(run.config.get("baseline", "eager"))
+    path = best_path(steps, baseline, winner.sequence) if winner else []
+    programs = dict.fromkeys(str(station.step.program) for station in path)
+    return RunFacts(
+        run=run,
+        steps=steps,
+        slots=store.slots(run.id),
+        progress=store.progress(run.id),
+        baseline=baseline,
+        champion=winner,
+        path=path,
+        sources={program: store.source(program) for program in programs},
+        example=None if winner else _example(store, run.id, steps),
+    )
+
+
+def _example(store: Store, run: int, steps: list[Step]) -> Evaluation | None:
+    judged = [step for step in steps if step.status not in (None, Status.INFRA)]
+    return store.evaluation(run, judged[-1].sequence) if judged else None

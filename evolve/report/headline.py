@@ -1,0 +1,186 @@
+"""The first lines of a report: what was won, what that means, and what to be careful about."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from evolve.core.evaluation import CaseResult, Fidelity, Status
+from evolve.core.measurement import Ratio
+from evolve.report.facts import RunFacts
+from evolve.report.text import baseline_name, count_text, ratio_text, span_text, time_text
+
+_WIDE = {"cuda": 0.01, "cpu": 0.03}  # the half-width that timing aims at, by device
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Headline:
+    """`figure` is the large print; `outcome` is one of gain, even, slower, none."""
+
+    outcome: str
+    figure: str
+    claim: str
+    span: str
+    meaning: str
+
+
+def headline(facts: RunFacts) -> Headline:
+    if facts.champion is None:
+        return _without_champion(facts)
+    ratio, against = facts.champion.ratio, baseline_name(facts.baseline)
+    span = f"95 % interval {span_text(ratio)}"
+    if ratio.is_gain:
+        outcome, claim = "gain", f"the speed of {against}"
+    elif ratio.high < 1:
+        outcome, claim = "slower", f"the speed of {against}: slower, no gain was found"
+    else:
+        outcome, claim = "even", f"the speed of {against}: no measurable gain"
+    return Headline(
+        outcome=outcome,
+        figure=ratio_text(ratio.value),
+        claim=claim,
+        span=span,
+        meaning=_meaning(facts, ratio, outcome),
+    )
+
+
+def _meaning(facts: RunFacts, ratio: Ratio, outcome: str) -> str:
+    against = baseline_name(facts.baseline)
+    if outcome == "even":
+        return (
+            f"The interval contains 1, so this search did not show that its best correct kernel "
+            f"is faster than {against} on this machine."
+        )
+    if outcome == "slower":
+        return (
+            f"Every correct kernel that was found is slower than {against}; keep using {against}."
+        )
+    cases = [case for case in facts.champion.evaluation.cases if case.timed]  # type: ignore[union-attr]
+    share = f"A call takes {100 / ratio.value:.0f} % of the time it takes {against}"
+    if len(cases) == 1 and {"candidate", facts.baseline} <= {*cases[0].times_ms}:
+        times = cases[0].times_ms
+        share += (
+            f" ({time_text(times['candidate'].value)} instead of "
+            f"{time_text(times[facts.baseline].value)})"
+        )
+    elif len(cases) > 1:
+        share += f", weighted over {count_text(len(cases), 'timed case')}"
+    return (
+        f"{share}, both measured in turns on the same machine; the whole interval lies above 1, "
+        "so this is not noise."
+    )
+
+
+def _without_champion(facts: RunFacts) -> Headline:
+    judged = [step for step in facts.proposals if step.status is not None]
+    reasons = Counter(
+        "correct, but without a kernel of its own"
+        if step.status is Status.CORRECT and not step.custom
+        else "correct, but not timed in full"
+        if step.status is Status.CORRECT
+        else str(step.status).replace("_", " ")
+        for step in judged
+    )
+    if not judged:
+        figure, meaning = "No result yet", "Nothing has been evaluated in this run."
+    else:
+        common = ", ".join(f"{reason} ({count:,})" for reason, count in reasons.most_common(3))
+        figure = "No correct kernel"
+        meaning = (
+            f"None of {count_text(len(judged), 'evaluation')} gave a kernel that is correct, "
+            f"custom and timed. Most frequent outcomes: {common}."
+        )
+    return Headline(outcome="none", figure=figure, claim="", span="", meaning=meaning)
+
+
+def slower_cases(facts: RunFacts) -> list[CaseResult]:
+    """The champion's timed cases whose interval does not reach 1."""
+    if facts.champion is None:
+        return []
+    return [
+        case
+        for case in facts.champion.evaluation.cases
+        if facts.baseline in case.ratios and case.ratios[facts.baseline].high < 1
+    ]
+
+
+def caveats(facts: RunFacts) -> list[str]:
+    """What a careful reader should know before quoting the headline; full sentences."""
+    found = [*_of_run(facts), *_of_task(facts)]
+    if facts.champion:
+        found = [*_of_champion(facts), *found]
+    return found
+
+
+def _of_champion(facts: RunFacts) -> Iterator[str]:
+    champion = facts.champion
+    assert champion is not None
+    if slower := slower_cases(facts):
+        names = ", ".join(case.name for case in slower)
+        yield (
+            f"{count_text(len(slower), 'case')} slower than {baseline_name(facts.baseline)}: "
+            f"{names}. The headline averages over cases; look at the table."
+        )
+    if not champion.verified:
+        yield (
+            "The winner was not verified in fresh processes. It is the best of many noisy "
+            "measurements, so its true speedup is probably a little lower."
+        )
+    target = _WIDE.get(facts.evaluation.device_class.split(":")[0].split("-")[0], 0.03)  # type: ignore[union-attr]
+    if champion.ratio.half_width > target:
+        yield (
+            f"The interval is wide: ±{100 * champion.ratio.half_width:.1f} %, the aim is "
+            f"±{100 * target:.0f} %. The machine was probably busy."
+        )
+    for label in champion.evaluation.labels:
+        yield f"The winner carries the label {label.name}: {label.evidence}"
+    if champion.evaluation.suite is False:
+        yield "The task's own suite rule rejects the winner, though our checks accept it."
+
+
+def _of_task(facts: RunFacts) -> Iterator[str]:
+    environment = {key: str(value).lower() for key, value in facts.environment.items()}
+    if any(
+        "weak" in key and value not in ("", "no", "false") for key, value in environment.items()
+    ):
+        yield (
+            "The task is weak: a null candidate passes its check, so being correct means little "
+            "here."
+        )
+    if any("interpret" in f"{key} {value}" for key, value in environment.items()):
+        yield (
+            "Triton kernels ran in its interpreter, which shows correctness only; none has a time."
+        )
+    sandbox = facts.environment.get("sandbox")
+    if sandbox:
+        yield f"Candidates ran in the sandbox tier “{sandbox}”, the strongest this host allows."
+
+
+def _of_run(facts: RunFacts) -> Iterator[str]:
+    progress = facts.progress
+    if facts.run.state != "finished":
+        yield f"The run is {facts.run.state}; `evolve resume {facts.run.name}` goes on with it."
+    if progress.screens:
+        yield (
+            f"{count_text(progress.screens, 'cheap screen')} are not counted as evaluations and "
+            "never decide the winner."
+        )
+    infra = sum(1 for step in facts.steps if step.status is Status.INFRA)
+    if infra:
+        yield f"{count_text(infra, 'evaluation')} failed through our own machinery and have no score."
+    if progress.usd is None:
+        yield "The cost of model calls is unknown, because a model has no price."
+    failed = _failed_verifications(facts)
+    if failed:
+        yield (
+            f"{count_text(failed, 'leading program')} did not pass verification in fresh processes "
+            "and took no part in the headline."
+        )
+
+
+def _failed_verifications(facts: RunFacts) -> int:
+    return sum(
+        1
+        for step in facts.steps
+        if step.fidelity is Fidelity.VERIFY
+        and step.status not in (None, Status.CORRECT, Status.INFRA)
+    )
