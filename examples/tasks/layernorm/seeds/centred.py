@@ -1,0 +1,97 @@
+"""LayerNorm with a centred variance: mean, squared deviations, output, three sweeps over a row.
+
+Only the first sweep reads memory; the row stays in the first-level cache for the other two.
+"""
+
+import torch
+import tvm_ffi.cpp
+from torch import nn
+
+TUNABLE = {
+    "ROWS_PER_TASK": (1, 4, 16, 64),
+    "LANES": (16, 32, 64, 128),
+}
+
+SOURCE = r"""
+#include <cmath>
+#include <cstdint>
+
+using tvm::ffi::TensorView;
+
+constexpr int ROWS_PER_TASK = 4;  // a thread's share: more costs less, fewer balance better
+constexpr int LANES = 64;         // independent partial sums hide the latency of the addition
+
+static float* floats(TensorView tensor) {
+  TVM_FFI_ICHECK(tensor.dtype().code == kDLFloat && tensor.dtype().bits == 32) << "needs float32";
+  return static_cast<float*>(tensor.data_ptr());
+}
+
+struct Moments {
+  float mean, variance;
+};
+
+// The sum of (x - centre)^POWER.
+template <int POWER>
+static float centred_sum(const float* x, float centre, int64_t n) {
+  float lanes[LANES] = {};
+  int64_t i = 0;
+  for (; i + LANES <= n; i += LANES) {
+#pragma omp simd
+    for (int lane = 0; lane < LANES; ++lane) {
+      const float deviation = x[i + lane] - centre;
+      lanes[lane] += POWER == 1 ? deviation : deviation * deviation;
+    }
+  }
+  float sum = 0.0f;
+  for (float lane : lanes) sum += lane;
+  for (; i < n; ++i) sum += POWER == 1 ? x[i] - centre : (x[i] - centre) * (x[i] - centre);
+  return sum;
+}
+
+static Moments row_moments(const float* x, int64_t n) {
+  const float mean = centred_sum<1>(x, 0.0f, n) / n;
+  return {mean, centred_sum<2>(x, mean, n) / n};
+}
+
+static void normalize_row(const float* x, const float* weight, const float* bias, Moments moments,
+                          float eps, float* y, int64_t n) {
+  const float mean = moments.mean, scale = 1.0f / std::sqrt(moments.variance + eps);
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) y[i] = (x[i] - mean) * scale * weight[i] + bias[i];
+}
+
+void layernorm(TensorView x, TensorView weight, TensorView bias, double eps, TensorView y) {
+  const int64_t n = x.size(-1), rows = x.numel() / n;
+  const float *in = floats(x), *w = floats(weight), *b = floats(bias);
+  float* out = floats(y);
+#pragma omp parallel for schedule(static, ROWS_PER_TASK)
+  for (int64_t row = 0; row < rows; ++row) {
+    const float* values = in + row * n;
+    const Moments moments = row_moments(values, n);
+    normalize_row(values, w, b, moments, static_cast<float>(eps), out + row * n, n);
+  }
+}
+"""
+
+# No -ffast-math: NaN and infinity must come out as they do from the reference.
+kernel = tvm_ffi.cpp.load_inline(
+    "layernorm_centred",
+    cpp_sources=SOURCE,
+    functions=["layernorm"],
+    extra_cflags=["-O3", "-march=native", "-fopenmp"],
+    extra_ldflags=["-fopenmp"],
+)
+
+
+class ModelNew(nn.Module):
+    def __init__(self, features: int, eps: float = 1e-5) -> None:
+        super().__init__()
+        self.eps = eps
+        self.weight = nn.Parameter(torch.rand(features) + 0.5)
+        self.bias = nn.Parameter(torch.randn(features))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = x.contiguous()
+        y = torch.empty_like(x)
+        kernel.layernorm(x, self.weight.detach(), self.bias.detach(), self.eps, y)
+        return y
