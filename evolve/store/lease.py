@@ -79,11 +79,11 @@ def give_up(connection: Connection, run_id: int, owner: str) -> None:
 
 
 def fence(holder: str | None, owner: str, run_name: str) -> None:
-    """Refuse a write to a run that someone else has taken over meanwhile."""
+    """Refuse a write to a run that someone else continues, perhaps only since a moment."""
     if holder is not None and holder != owner:
         raise StoreError(
-            f"run {run_name!r} was taken over by another process after this one had shown no sign "
-            f"of life for {TTL_S:.0f} s; nothing more is written from here"
+            f"run {run_name!r} is being continued by another process (this one never claimed it, "
+            f"or lost it after {TTL_S:.0f} s without a heartbeat); nothing is written from here"
         )
 
 

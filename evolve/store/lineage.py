@@ -98,16 +98,19 @@ def ancestry(programs_of_interest: Select[Any]) -> CTE:
 def first_sequence(program_id: ColumnElement[int]) -> ScalarSelect[int]:
     """The step of a run (parameter `run`) that produced a program first; NULL if none did."""
     producer = ticket.alias("producer")
+    product = instance.alias("product")
     return (
         select(func.min(producer.c.sequence))
-        .join(instance, instance.c.id == producer.c.instance)
-        .where(producer.c.run == bindparam("run"), instance.c.program == program_id)
+        .join(product, product.c.id == producer.c.instance)
+        .where(producer.c.run == bindparam("run"), product.c.program == program_id)
+        .correlate_except(producer, product)
         .scalar_subquery()
     )
 
 
 _line = ancestry(select(program.c.id.label("program")).where(program.c.digest == bindparam("of")))
-_ANCESTORS = _STEPS.where(ticket.c.sequence.in_(select(first_sequence(_line.c.program))))
+_makers = select(first_sequence(_line.c.program)).select_from(_line)
+_ANCESTORS = _STEPS.where(ticket.c.sequence.in_(_makers))
 
 
 def steps(database: Database, run_id: int) -> Iterator[Step]:

@@ -91,9 +91,13 @@ def size(database: Database) -> dict[str, int]:
         pages = connection.exec_driver_sql("PRAGMA page_count").scalar_one()
         page_size = connection.exec_driver_sql("PRAGMA page_size").scalar_one()
     sizes["records"] = pages * page_size - sum(sizes.values())
-    log = database.path.with_name(database.path.name + "-wal")
-    sizes["log"] = log.stat().st_size if log.exists() else 0
+    sizes["log"] = _log_size(database.path)
     return sizes
+
+
+def _log_size(path: Path) -> int:
+    log = path.with_name(path.name + "-wal")
+    return log.stat().st_size if log.exists() else 0
 
 
 def prune(database: Database, run_id: int, owner: str, keep: int | None) -> Pruned:
@@ -107,12 +111,14 @@ def prune(database: Database, run_id: int, owner: str, keep: int | None) -> Prun
         owner: Token of the caller.
         keep: How many of the fittest elites keep theirs; None for all in the archive.
     """
-    before = database.path.stat().st_size
+    before = database.path.stat().st_size + _log_size(database.path)
     with database.write() as connection:
         runs.row_of(connection, run_id)
         lease.refuse_if_held(connection, run_id, owner)
         limit = -1 if keep is None else keep
-        stripped = connection.execute(_STRIP, {"run": run_id, "keep": limit}).rowcount
+        connection.execute(_STRIP, {"run": run_id, "keep": limit})
+        # The driver counts no rows for a statement that starts with WITH.
+        stripped = connection.exec_driver_sql("SELECT changes()").scalar_one()
     with database.driver() as connection:
         # Checking references from the blob's side would scan every table once per blob.
         connection.execute("PRAGMA foreign_keys=OFF")
