@@ -9,6 +9,7 @@ from evolve.core.measurement import Ratio
 from evolve.report.facts import RunFacts
 from evolve.report.text import baseline_name, count_text, ratio_text, span_text, time_text
 
+_STRONGEST = "namespaces"  # of the sandbox tiers
 _WIDE = {"cuda": 0.01, "cpu": 0.03}  # the half-width that timing aims at, by device
 
 
@@ -24,6 +25,7 @@ class Headline:
 
 
 def headline(facts: RunFacts) -> Headline:
+    """The outcome of the run, told as it is: a gain, none, or nothing yet."""
     if facts.champion is None:
         return _without_champion(facts)
     ratio, against = facts.champion.ratio, baseline_name(facts.baseline)
@@ -139,9 +141,7 @@ def _of_champion(facts: RunFacts) -> Iterator[str]:
 
 def _of_task(facts: RunFacts) -> Iterator[str]:
     environment = {key: str(value).lower() for key, value in facts.environment.items()}
-    if any(
-        "weak" in key and value not in ("", "no", "false") for key, value in environment.items()
-    ):
+    if environment.get("weak", "no") not in ("", "no", "false"):
         yield (
             "The task is weak: a null candidate passes its check, so being correct means little "
             "here."
@@ -151,8 +151,8 @@ def _of_task(facts: RunFacts) -> Iterator[str]:
             "Triton kernels ran in its interpreter, which shows correctness only; none has a time."
         )
     sandbox = facts.environment.get("sandbox")
-    if sandbox:
-        yield f"Candidates ran in the sandbox tier “{sandbox}”, the strongest this host allows."
+    if sandbox and sandbox != _STRONGEST:
+        yield f"Candidates ran in the sandbox tier “{sandbox}”; this host allows no stronger one."
 
 
 def _of_run(facts: RunFacts) -> Iterator[str]:
@@ -161,12 +161,12 @@ def _of_run(facts: RunFacts) -> Iterator[str]:
         yield f"The run is {facts.run.state}; `evolve resume {facts.run.name}` goes on with it."
     if progress.screens:
         yield (
-            f"{count_text(progress.screens, 'cheap screen')} are not counted as evaluations and "
-            "never decide the winner."
+            f"Cheap screens ({progress.screens:,}) are not counted as evaluations and never decide "
+            "the winner."
         )
     infra = sum(1 for step in facts.steps if step.status is Status.INFRA)
     if infra:
-        yield f"{count_text(infra, 'evaluation')} failed through our own machinery and have no score."
+        yield f"Our own machinery failed in {count_text(infra, 'evaluation')}; no score was given."
     if progress.usd is None:
         yield "The cost of model calls is unknown, because a model has no price."
     failed = _failed_verifications(facts)

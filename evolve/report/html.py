@@ -79,7 +79,7 @@ def render(facts: RunFacts) -> str:
         budget=tables.budget_lines(facts),
         kernel=_kernel(facts),
         commands=tables.commands(facts),
-        machine=list(tables.environment_lines(facts)),
+        machine=tables.environment_lines(facts),
         config=tables.config_lines(facts.run.config),
     )
 

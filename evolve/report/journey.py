@@ -25,7 +25,7 @@ class DiffLine:
 
     @property
     def sign(self) -> str:
-        return {"add": "+", "del": "−", "hunk": "⋯"}.get(self.kind, " ")
+        return {"add": "+", "del": "\N{MINUS SIGN}", "hunk": "⋯"}.get(self.kind, " ")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +60,8 @@ class Station:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Journey:
+    """The stations that are shown; `left_out` others stood after the first."""
+
     stations: list[Station]
     left_out: int
 
@@ -114,7 +116,7 @@ def _station(
 
 def _kind(entry: PathStep, source: str, edited: bool) -> str:
     if entry.verifies:
-        return "measured again in fresh processes"
+        return "measured again in fresh processes; the headline rests on this"
     if entry.before is None:
         size = count_text(source.count("\n") + 1, "line")
         return f"starting point, {size} of {detect_language(source).value}"

@@ -7,7 +7,7 @@ the right of it, near their parents.
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import TYPE_CHECKING
 
 from evolve.core.protocols import Elite
@@ -50,6 +50,8 @@ class Edge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineagePicture:
+    """Everything the drawing needs, in its own units; `left_out` programs are not in it."""
+
     width: float
     height: float
     nodes: list[Node]
@@ -206,7 +208,7 @@ def _edges(
     full: "networkx.DiGraph", places: Mapping[str, tuple[float, float]], path: Sequence[str]
 ) -> list[Edge]:
     number = {digest: index for index, digest in enumerate(places)}
-    links = set(zip(path, path[1:], strict=False))
+    links = set(pairwise(path))
     edges = [
         Edge(
             child=number[child],

@@ -12,7 +12,7 @@ from evolve.core.evaluation import Fidelity, Status
 from evolve.core.lineage import Step
 from evolve.core.measurement import Ratio
 from evolve.report.lineage import speedup
-from evolve.report.text import ratio_text, span_text
+from evolve.report.text import TIMES, ratio_text, span_text
 from evolve.search.engine import OPPONENT
 
 SIDE = 1000.0
@@ -37,6 +37,8 @@ class Tick:
 
 @dataclass(frozen=True, slots=True)
 class Dot:
+    """A labelled point of the drawing."""
+
     x: float
     y: float
     label: str
@@ -207,4 +209,4 @@ def _y_ticks(scale: _Scale) -> list[Tick]:
             break
     if len(inside) > 9:
         inside = [tick for index, tick in enumerate(inside) if index % 2 == 0 or tick == 1.0]
-    return [Tick(f"{tick:g}×", scale.y(tick) / SIDE * 100) for tick in inside]
+    return [Tick(f"{tick:g}{TIMES}", scale.y(tick) / SIDE * 100) for tick in inside]

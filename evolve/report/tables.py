@@ -4,11 +4,11 @@ import math
 import re
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from evolve.core.evaluation import Status
+from evolve.core.evaluation import Fidelity, Status
 from evolve.core.lineage import Step
 from evolve.core.measurement import Ratio
 from evolve.report.facts import RunFacts
@@ -39,6 +39,8 @@ class Forest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseLine:
+    """A case of the task as the champion did in it."""
+
     name: str
     weight: str
     verdict: str  # faster | slower | even | not timed
@@ -61,6 +63,8 @@ class Rung:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorLine:
+    """An operator's contribution in words."""
+
     operator: str
     proposals: int
     correct: str
@@ -73,6 +77,8 @@ class OperatorLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetLine:
+    """What was used of something, and its limit (empty: none)."""
+
     name: str
     used: str
     limit: str
@@ -153,6 +159,15 @@ def comparison_lines(facts: RunFacts) -> list[tuple[str, str, str]]:
     ]
 
 
+_BUDGETS = {
+    "evaluations": "full evaluations",
+    "proposals": "proposals",
+    "screens": "cheap screens",
+    "wall_time": "search time",
+    "device_time": "device time",
+    "tokens": "model tokens",
+    "usd": "model cost, USD",
+}
 _RUNGS: tuple[tuple[str, frozenset[Status]], ...] = (
     ("honours the contract", frozenset({Status.CONTRACT})),
     ("compiles", frozenset({Status.COMPILE_ERROR})),
@@ -209,7 +224,10 @@ def funnel(facts: RunFacts) -> list[Rung]:
     custom = [step for step in left if step.custom]
     descend("by a kernel of its own", custom, {"not custom": len(left) - len(custom)})
     faster = [step for step in left if (r := speedup(step, facts.baseline)) and r.is_gain]
-    descend(f"faster than {baseline_name(facts.baseline)}", faster, {})
+    screened = sum(1 for step in left if step.fidelity is Fidelity.SCREEN)
+    slow = len(left) - len(faster) - screened
+    lost = {"screened only": screened, "without a measurable gain": slow}
+    descend(f"faster than {baseline_name(facts.baseline)}", faster, lost)
     return rungs
 
 
@@ -224,6 +242,7 @@ def _rung(name: str, steps: Sequence[Step], total: int, lost: Mapping[str, int])
 
 
 def operator_lines(facts: RunFacts) -> list[OperatorLine]:
+    """What each operator did and gave."""
     champion = facts.champion.sequence if facts.champion else None
     found = operator_contribution(facts.steps, facts.baseline, champion)
     return [_operator_line(entry) for entry in found]
@@ -245,6 +264,7 @@ def _operator_line(entry: Contribution) -> OperatorLine:
 
 
 def budget_lines(facts: RunFacts) -> list[BudgetLine]:
+    """What the run has used, beside the limits that its configuration sets."""
     progress, limits = facts.progress, facts.run.config.get("termination") or {}
     used = {
         "evaluations": f"{progress.evaluations:,}",
@@ -256,7 +276,7 @@ def budget_lines(facts: RunFacts) -> list[BudgetLine]:
         "usd": "unknown" if progress.usd is None else f"{progress.usd:.2f}",
     }
     return [
-        BudgetLine(name=name.replace("_", " "), used=value, limit=_limit(limits, name))
+        BudgetLine(name=_BUDGETS[name], used=value, limit=_limit(limits, name))
         for name, value in used.items()
     ]
 
@@ -326,7 +346,8 @@ def _flat(value: Any, name: str) -> Iterator[tuple[str, str]]:
         yield name, str(value)[:MAX_VALUE]
 
 
-def environment_lines(facts: RunFacts) -> Iterable[tuple[str, str]]:
+def environment_lines(facts: RunFacts) -> list[tuple[str, str]]:
+    """The machine and the versions that the headline was measured with."""
     found = {key: str(value)[:MAX_VALUE] for key, value in facts.environment.items()}
     if facts.evaluation:
         found |= {

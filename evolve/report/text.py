@@ -1,7 +1,6 @@
 """Words and numbers as reports print them, and text of unknown origin made fit to be shown."""
 
 import contextlib
-import os
 import re
 from pathlib import Path
 
@@ -14,6 +13,8 @@ _UNPRINTABLE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"
     "\ufff9-\ufffb\ud800-\udfff\ufffe\uffff]"
 )
+
+TIMES = "\N{MULTIPLICATION SIGN}"
 
 _BASELINES = {
     "eager": "PyTorch eager",
@@ -50,8 +51,8 @@ def baseline_name(name: str) -> str:
 def ratio_text(value: float) -> str:
     """A speedup with as many digits as can matter; three decimals near 1."""
     if 0.9 <= value < 1.1 or value < 0.1:
-        return f"{value:.3f}×"
-    return f"{value:.2f}×" if value < 100 else f"{value:.0f}×"
+        return f"{value:.3f}{TIMES}"
+    return f"{value:.2f}{TIMES}" if value < 100 else f"{value:.0f}{TIMES}"
 
 
 def span_text(interval: Interval) -> str:
@@ -106,7 +107,7 @@ def write_text(path: Path, text: str) -> Path:
     draft = path.with_name(f".{path.name}.part")
     try:
         draft.write_text(text, encoding="utf-8")
-        os.replace(draft, path)
+        draft.replace(path)
     except OSError as error:
         with contextlib.suppress(OSError):
             draft.unlink()
