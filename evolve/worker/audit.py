@@ -76,7 +76,7 @@ def _passes(scene: _Scene, null: Null) -> bool:
     if outputs is None:
         return False
     expected = scene.expected
-    verdict = judge(scene.case, outputs, expected.spec, expected, scene.inputs)
+    verdict = judge(scene.case, outputs, expected.spec, expected, scene.inputs, explain=False)
     return verdict.status is Status.CORRECT
 
 

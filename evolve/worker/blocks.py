@@ -51,27 +51,27 @@ def error_blocks(values: Tensor, truth: Tensor, block: int) -> tuple[Tensor, Ten
     """
     values, truth = values.reshape(-1), truth.reshape(-1)
     step = max(1, _SLAB // block) * block
-    rms, peak = [], []
-    for start in range(0, truth.numel(), step):
-        exact = truth[start : start + step].double()
-        error = values[start : start + step].double() - exact
-        error = torch.where(error.isfinite(), error.abs(), 0.0)
-        sums, tops = _reduce(error, block)
-        rms.append(sums)
-        peak.append(tops)
-    return torch.cat(rms), torch.cat(peak)
+    parts = [
+        _error_slab(values[start : start + step], truth[start : start + step], block)
+        for start in range(0, truth.numel(), step)
+    ]
+    return torch.cat([rms for rms, _ in parts]), torch.cat([peak for _, peak in parts])
 
 
-def _reduce(error: Tensor, block: int) -> tuple[Tensor, Tensor]:
-    count = -(-error.numel() // block)
-    padded = torch.nn.functional.pad(error, (0, count * block - error.numel())).view(count, block)
-    sizes = torch.full((count,), float(block), dtype=torch.float64, device=error.device)
-    sizes[-1] = error.numel() - (count - 1) * block
-    # A top is taken out before squaring so that values near the range's end do not overflow.
-    top = padded.amax(dim=1)
-    unit = torch.where(top > 0, top, 1.0)
-    mean = (padded / unit[:, None]).square().sum(dim=1) / sizes
-    return unit * mean.sqrt(), top
+def _error_slab(values: Tensor, truth: Tensor, block: int) -> tuple[Tensor, Tensor]:
+    error = values.double() - truth.double()
+    blocks = -(-error.numel() // block)
+    missing = blocks * block - error.numel()
+    if missing:
+        error = torch.nn.functional.pad(error, (0, missing))
+    error = error.view(blocks, block)
+    peak = torch.linalg.vector_norm(error, float("inf"), dim=1)
+    if not bool(peak.isfinite().all()):
+        error = torch.where(error.isfinite(), error, 0.0)
+        peak = torch.linalg.vector_norm(error, float("inf"), dim=1)
+    sizes = torch.full_like(peak, block)
+    sizes[-1] -= missing
+    return torch.linalg.vector_norm(error, dim=1) / sizes.sqrt(), peak
 
 
 def output_budget(

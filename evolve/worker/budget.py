@@ -35,7 +35,13 @@ class Judgement:
 
 
 def judge(
-    case: Checked, outputs: Sequence[Tensor], spec: str, expected: Expected, inputs: list[Any]
+    case: Checked,
+    outputs: Sequence[Tensor],
+    spec: str,
+    expected: Expected,
+    inputs: list[Any],
+    *,
+    explain: bool = True,
 ) -> Judgement:
     """Whether outputs (flattened, with the text of their nesting) are right for these inputs.
 
@@ -43,6 +49,8 @@ def judge(
     has one. Otherwise integers have to be equal (to the reference, or to fp64 truth where that
     rounds differently), nothing may be NaN or infinite where the truth is finite, and the error of
     every block has to stay in its budget (`evolve.worker.blocks`).
+    Finding out what a wrong outcome looks like takes longer than judging it; `explain=False` leaves
+    it out of the feedback.
     """
     structure = _judge_structure(outputs, spec, expected)
     if structure is not None:
@@ -51,7 +59,7 @@ def judge(
         return _judge_by_hook(case.check, outputs, expected, inputs)
     margin = 0.0
     for index, output in enumerate(outputs):
-        verdict = _judge_values(index, output, expected)
+        verdict = _judge_values(index, output, expected, explain)
         if verdict.status is not Status.CORRECT:
             return verdict
         margin = max(margin, verdict.margin or 0.0)
@@ -97,39 +105,41 @@ def _judge_by_hook(
     return Judgement(Status.WRONG_VALUE, f"check() refused the outcome: {str(reason)[:300]}")
 
 
-def _judge_values(index: int, output: Tensor, expected: Expected) -> Judgement:
+def _judge_values(index: int, output: Tensor, expected: Expected, explain: bool) -> Judgement:
     own, truth, budget = expected.reference[index], expected.truth[index], expected.budgets[index]
+    margin = None
     if budget is None:
         wrong = (output != own) & (output != truth)
-        if not wrong.any():
-            return Judgement(Status.CORRECT, margin=0.0)
-        return _wrong(index, output, own, truth, wrong, None)
-    output, own, truth = real(output), real(own), real(truth)
-    strange = _unexpected_nonfinite(output, own, truth)
-    if strange.any():
-        return _wrong(index, output, own, truth, strange, None)
+    else:
+        output, own, truth = real(output), real(own), real(truth)
+        wrong = _unexpected_nonfinite(output, own, truth)
+    if not wrong.any():
+        margin = _margin(output, truth, budget) if budget is not None else 0.0
+        if margin <= 1.0:
+            return Judgement(Status.CORRECT, margin=margin)
+    text = f"output {index} {tuple(own.shape)} {str(own.dtype).removeprefix('torch.')}"
+    if explain:
+        if margin is not None and budget is not None:
+            wrong = _bad_elements(output, truth, budget)
+        text += ": " + describe_mismatch(output, truth, wrong, margin)
+    return Judgement(Status.WRONG_VALUE, text, margin)
+
+
+def _margin(output: Tensor, truth: Tensor, budget: OutputBudget) -> float:
     rms, peak = error_blocks(output, truth, budget.block)
-    margin = float(
-        torch.maximum(rms / budget.scale / budget.rms, peak / budget.scale / budget.peak).max()
-    )
-    if margin <= 1.0:
-        return Judgement(Status.CORRECT, margin=margin)
-    return _wrong(index, output, own, truth, _bad_elements(output, truth, budget), margin)
+    worst = torch.maximum(rms / budget.rms, peak / budget.peak) / budget.scale
+    return float(worst.max())
 
 
 def _unexpected_nonfinite(output: Tensor, own: Tensor, truth: Tensor) -> Tensor:
     """NaN and infinities that neither the reference nor the truth has in that place."""
+    if bool(output.isfinite().all()) and bool(own.isfinite().all()):
+        return torch.zeros_like(output, dtype=torch.bool)
     rounded = truth.to(own.dtype)
     same = (output == own) | (output == rounded) | (output.isnan() & (own.isnan() | truth.isnan()))
-    both_finite = own.isfinite() & rounded.isfinite()
-    return torch.where(
-        both_finite, ~output.isfinite(), ~same & ~_either_finite(output, own, rounded)
-    )
-
-
-def _either_finite(output: Tensor, own: Tensor, rounded: Tensor) -> Tensor:
-    """Where one of the two overflowed and the other did not, a finite value is as good."""
-    return output.isfinite() & (own.isfinite() | rounded.isfinite())
+    # Where one of reference and truth overflowed and the other did not, a finite value is as good.
+    allowed = output.isfinite() & (own.isfinite() | rounded.isfinite())
+    return ~same & ~allowed
 
 
 def _bad_elements(output: Tensor, truth: Tensor, budget: OutputBudget) -> Tensor:
@@ -137,15 +147,6 @@ def _bad_elements(output: Tensor, truth: Tensor, budget: OutputBudget) -> Tensor
     allowed = (budget.rms * budget.scale).repeat_interleave(budget.block)[: truth.numel()]
     error = (output.double() - truth.double()).abs()
     return torch.where(error.isfinite(), error, 0.0) > allowed.view(truth.shape)
-
-
-def _wrong(
-    index: int, output: Tensor, own: Tensor, truth: Tensor, wrong: Tensor, margin: float | None
-) -> Judgement:
-    text = f"output {index} {tuple(own.shape)} {str(own.dtype).removeprefix('torch.')}: "
-    return Judgement(
-        Status.WRONG_VALUE, text + describe_mismatch(output, truth, wrong, margin), margin
-    )
 
 
 def suite_verdict(outputs: Sequence[Tensor], expected: Expected) -> bool:

@@ -32,9 +32,9 @@ _CPP_REDUCTION = re.compile(
 )
 _TRITON_REDUCTION = re.compile(r"tl\.(?:sum|max|min|reduce|argmax|argmin|cumsum|associative_scan)")
 _CPP_FUNCTION = re.compile(
-    r"^[ \t]*(?:template\s*<[^>]*>\s*)?(?:static\s+|inline\s+)*[\w:<>,&\* ]+\s+\*?\w+\s*\([^;{}]*\)\s*(?:const\s*)?\{",
-    re.M,
+    r"^[ \t]*(?:template\s*<[^>]*>\s*)?[\w:<>,&\* ]+?[ \*&]\w+\s*\([^;{}]*\)\s*\{", re.M
 )
+_CPP_KEYWORD = re.compile(r"^\s*(?:if|for|while|switch|else|return)\b")
 
 
 def describe(source: str) -> dict[str, float | str]:
@@ -61,8 +61,13 @@ def _describe_cpp(text: str) -> dict[str, float | str]:
         "memory_access": "blocked" if tiled else "vector" if simd else "scalar",
         "parallelism": parallelism,
         "compute_pattern": _pattern(text, len(_CPP_REDUCTION.findall(text)), tiled),
-        "kernels": float(len(_CPP_FUNCTION.findall(text))),
+        "kernels": float(_cpp_functions(text)),
     }
+
+
+def _cpp_functions(text: str) -> int:
+    found = _CPP_FUNCTION.findall(text)
+    return sum(not _CPP_KEYWORD.match(head) for head in found)
 
 
 def _describe_triton(text: str) -> dict[str, float | str]:

@@ -15,8 +15,9 @@ from evolve.worker.parameters import cast_module
 from evolve.worker.reduction import ReductionTrace
 from evolve.worker.seeding import generator, seeded
 from evolve.worker.taskmodule import task_code
-from evolve.worker.trees import cast_floating, flatten, map_tensors, tensors_of
+from evolve.worker.trees import cast_floating, flatten, map_tensors
 
+_MISSING_OPERATION = (RuntimeError, TypeError, ValueError, NotImplementedError)
 SENSITIVITY_STEP = 2.0**-24  # relative size of the perturbation, that of an fp32 rounding
 
 
@@ -56,8 +57,8 @@ def expect(task: str, accumulation: str, model: nn.Module, inputs: list[Any]) ->
     with ReductionTrace() as trace:
         tree = evaluate_reference(task, model, inputs)
     reference, spec = flatten(tree)
-    truth = evaluate_truth(task, model, inputs)
-    moved = _perturbed_truth(task, model, inputs) if not truth.note else truth.outputs
+    truth = evaluate_truth(task, model, inputs, reference)
+    moved = truth.outputs if truth.note else _perturbed_truth(task, model, inputs)
     budgets = [
         output_budget(native, exact, near, trace.length, accumulation, SENSITIVITY_STEP)
         for native, exact, near in zip(reference, truth.outputs, moved, strict=True)
@@ -95,20 +96,19 @@ def evaluate_reference(task: str, model: nn.Module, inputs: list[Any]) -> Any:
 
 
 @torch.no_grad()
-def evaluate_truth(task: str, model: nn.Module, inputs: list[Any]) -> Truth:
+def evaluate_truth(
+    task: str, model: nn.Module, inputs: list[Any], reference: list[Tensor]
+) -> Truth:
     """Outputs of the reference with parameters, inputs and new tensors in fp64.
 
     Where an operation does not exist in fp64, the best that there is stands in (fp32 for a half
-    precision reference, else the native outcome) and `note` says so.
+    precision reference, else the native outcome `reference`) and `note` says so.
     """
-    native: list[Tensor] | None = None
     try:
-        outputs = _forward(_double(model), cast_floating(inputs, torch.float64))
-    except (RuntimeError, TypeError, ValueError, NotImplementedError) as error:
-        outputs, note = _fallback(task, model, inputs, error)
-        return Truth(outputs=outputs, note=note)
-    native = flatten(evaluate_reference(task, model, inputs))[0]
-    for index, (exact, own) in enumerate(zip(outputs, native, strict=True)):
+        outputs = _forward_in(torch.float64, model, inputs)
+    except _MISSING_OPERATION as error:
+        return _fallback(model, inputs, reference, error)
+    for index, (exact, own) in enumerate(zip(outputs, reference, strict=True)):
         if own.is_floating_point() and exact.dtype != torch.float64:
             note = f"output {index} stays {exact.dtype} when the reference runs in fp64"
             return Truth(outputs=[_doubled(output) for output in outputs], note=note)
@@ -116,51 +116,51 @@ def evaluate_truth(task: str, model: nn.Module, inputs: list[Any]) -> Truth:
 
 
 def _fallback(
-    task: str, model: nn.Module, inputs: list[Any], error: Exception
-) -> tuple[list[Tensor], str]:
+    model: nn.Module, inputs: list[Any], reference: list[Tensor], error: Exception
+) -> Truth:
     reason = f"the reference does not run in fp64 ({type(error).__name__}: {str(error)[:120]})"
     try:
-        single = cast_module(copy.deepcopy(model), torch.float32)
-        outputs = _forward(single, cast_floating(inputs, torch.float32))
+        outputs = _forward_in(torch.float32, model, inputs)
         note = f"{reason}; judged by its outcome in fp32"
-    except (RuntimeError, TypeError, ValueError, NotImplementedError):
-        outputs = flatten(evaluate_reference(task, model, inputs))[0]
-        note = f"{reason}; judged by its native outcome"
-    return [_doubled(output) for output in outputs], note
+    except _MISSING_OPERATION:
+        outputs, note = reference, f"{reason}; judged by its native outcome"
+    return Truth(outputs=[_doubled(output) for output in outputs], note=note)
 
 
 def _perturbed_truth(task: str, model: nn.Module, inputs: list[Any]) -> list[Tensor]:
     draws = generator(0, "sensitivity")
-    model = _double(model)
-    operands = cast_floating(inputs, torch.float64)
-    moved = map_tensors(lambda tensor: _nudged(tensor, draws), operands)
+    model = cast_module(copy.deepcopy(model), torch.float64)
     for parameter in model.parameters():
         if parameter.is_floating_point():
             parameter.data = _nudged(parameter.data, draws)
-    with task_code(task, "Model.forward"):
-        return _forward(model, moved)
+    operands = cast_floating(inputs, torch.float64)
+    with task_code(task, "Model.forward"), _default_dtype(torch.float64):
+        return _forward(model, map_tensors(lambda tensor: _nudged(tensor, draws), operands))
 
 
 def _nudged(tensor: Tensor, draws: torch.Generator) -> Tensor:
+    """A copy, floating values moved by the step up or down at random."""
     if not tensor.is_floating_point():
-        return tensor
-    signs = torch.randint(0, 2, tensor.shape, generator=draws, dtype=torch.int8)
-    return tensor * (1 + SENSITIVITY_STEP * (2 * signs.to(tensor) - 1))
-
-
-def _double(model: nn.Module) -> nn.Module:
-    return cast_module(copy.deepcopy(model), torch.float64)
+        return tensor.clone()
+    ups = torch.randint(0, 2, tensor.shape, generator=draws, dtype=torch.int8).to(tensor)
+    return tensor * ups.mul_(2 * SENSITIVITY_STEP).add_(1 - SENSITIVITY_STEP)
 
 
 def _doubled(tensor: Tensor) -> Tensor:
     return tensor.double() if tensor.is_floating_point() else tensor
 
 
+def _forward_in(dtype: torch.dtype, model: nn.Module, inputs: list[Any]) -> list[Tensor]:
+    def operand(tensor: Tensor) -> Tensor:
+        return tensor.to(dtype if tensor.is_floating_point() else tensor.dtype, copy=True)
+
+    with _default_dtype(dtype):
+        return _forward(cast_module(copy.deepcopy(model), dtype), map_tensors(operand, inputs))
+
+
 def _forward(model: nn.Module, inputs: list[Any]) -> list[Tensor]:
-    first = next((t for t in tensors_of(inputs) if t.is_floating_point()), None)
-    with _default_dtype(first.dtype if first is not None else torch.float64), seeded(0):
-        outputs, _ = flatten(model(*map_tensors(Tensor.clone, inputs)))
-    return [output.detach().clone() for output in outputs]
+    with seeded(0):
+        return [output.detach() for output in flatten(model(*inputs))[0]]
 
 
 @contextmanager

@@ -14,82 +14,21 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from evolve.core.evaluation import Label
 
-# Operations that make, describe or move data and compute nothing. By name without the overload.
-_ALLOCATION = frozenset(
-    [
-        "empty",
-        "empty_like",
-        "empty_strided",
-        "empty_permuted",
-        "new_empty",
-        "new_empty_strided",
-        "zeros",
-        "zeros_like",
-        "new_zeros",
-        "ones",
-        "ones_like",
-        "new_ones",
-        "full",
-        "full_like",
-        "new_full",
-        "scalar_tensor",
-        "arange",
-        "fill_",
-        "zero_",
-        "fill",
-        "zero",
-        "lift_fresh",
-        "lift_fresh_copy",
-        "resize_",
-        "set_",
-        "set",
-    ]
-)
-_MOVEMENT = frozenset(
-    [
-        "clone",
-        "copy_",
-        "copy",
-        "_to_copy",
-        "to",
-        "contiguous",
-        "detach",
-        "alias",
-        "lift",
-        "_local_scalar_dense",
-        "is_pinned",
-        "pin_memory",
-        "_pin_memory",
-        "cat",
-        "stack",
-        "constant_pad_nd",
-        "pad",
-        "split_with_sizes_copy",
-        "view_as_real",
-        "view_as_complex",
-        "_reshape_alias",
-        "_unsafe_view",
-        "reshape",
-        "flatten",
-    ]
-)
-_METADATA = frozenset(
-    [
-        "size",
-        "stride",
-        "storage_offset",
-        "dim",
-        "numel",
-        "is_contiguous",
-        "sym_size",
-        "sym_stride",
-        "sym_numel",
-        "sym_storage_offset",
-        "is_same_size",
-        "_has_same_storage_numel",
-    ]
-)
-ALLOWED = _ALLOCATION | _MOVEMENT | _METADATA
+# Operations that make, describe or move data and compute nothing, by name without the overload.
+_ALLOCATION = """
+    empty empty_like empty_strided empty_permuted new_empty new_empty_strided zeros zeros_like
+    new_zeros ones ones_like new_ones full full_like new_full scalar_tensor arange fill fill_
+    zero zero_ lift lift_fresh lift_fresh_copy resize_ set_
+"""
+_MOVEMENT = """
+    clone copy copy_ _to_copy to contiguous detach alias _local_scalar_dense is_pinned pin_memory
+    _pin_memory cat stack constant_pad_nd _reshape_alias _unsafe_view reshape flatten
+"""
+_METADATA = """
+    size stride storage_offset dim numel is_contiguous sym_size sym_stride sym_numel
+    sym_storage_offset is_same_size
+"""
+ALLOWED = frozenset((_ALLOCATION + _MOVEMENT + _METADATA).split())
 
 
 class AtenComputeTrapped(RuntimeError):
@@ -106,6 +45,10 @@ class _Trap(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()
         self.first: str | None = None
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # else the first operation imports torch._dynamo, which takes 1.4 s
 
     def __torch_dispatch__(
         self,
@@ -155,9 +98,6 @@ def _stubbed_tvm_ffi(skipped: list[str]) -> Iterator[None]:
 
     def get_function(self: Any, name: str, *_: Any, **__: Any) -> Callable[..., None]:
         return _skipping(name, skipped)
-
-    def call(self: Any, *_: Any, **__: Any) -> None:
-        skipped.append("tvm_ffi.Function")
 
     with (
         mock.patch.object(tvm_ffi.Module, "get_function", get_function),

@@ -24,6 +24,10 @@ class ReductionTrace(TorchDispatchMode):
         super().__init__()
         self.length = 1
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # else the first operation imports torch._dynamo, which takes 1.4 s
+
     def __torch_dispatch__(
         self,
         func: Any,

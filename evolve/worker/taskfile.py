@@ -98,7 +98,8 @@ class LoadedCase:
 
     def truth(self, model: nn.Module, inputs: list[Any]) -> list[Tensor]:
         """Outputs of the reference computed in fp64, flattened."""
-        return evaluate_truth(self.task, model, inputs).outputs
+        own = self.reference(model, inputs)
+        return evaluate_truth(self.task, model, inputs, own).outputs
 
     def expected(self, model: nn.Module, inputs: list[Any]) -> Expected:
         """All that `judge` needs to know about these inputs; can be kept and used again."""
