@@ -14,6 +14,24 @@ _NO_FUNCTION = re.compile(r"^(?:template\s*<[^{]*>\s*)?(?:struct|class|union|enu
 _FUNCTION = re.compile(r"\w\s*\(.*\)[^()=]*$", re.DOTALL)
 _BRACE = re.compile(r"[{}]")
 _BOUNDARY = re.compile(r"[;{}]")
+_CODE = re.compile(r"^\s*\#\s*\w+|[;{}]\s*$", re.MULTILINE)
+_INCLUDE = re.compile(r"^[ \t]*\#[ \t]*include[ \t]*([<\"][^>\"\n]+[>\"])", re.MULTILINE)
+_NAME = re.compile(r"[A-Za-z_]\w*")
+
+
+def is_code(text: str) -> bool:
+    """Whether a string looks like C++ source: a directive, or a line that ends like a statement."""
+    return bool(_CODE.search(text))
+
+
+def includes(text: str) -> list[str]:
+    """What a text includes, with its brackets or quotes, in order."""
+    return _INCLUDE.findall(text)
+
+
+def names(text: str) -> set[str]:
+    """Identifiers and keywords outside comments and literals."""
+    return set(_NAME.findall(mask(text)))
 
 
 def _blank(match: re.Match[str]) -> str:

@@ -1,0 +1,158 @@
+"""Search over a program's declared tunables."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from evolve.core.digest import canonical_json
+from evolve.core.evaluation import Fidelity, Status
+from evolve.core.program import Assignment, Program, TunableValue
+from evolve.core.protocols import Context, Declined, Elite, Proposal, Trial
+from evolve.core.tunables import Space, parse
+from operators.checks import check_whole
+
+_ENUMERABLE = 4096  # spaces up to this size are listed, larger ones sampled
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tune:
+    """Proposes one instance of its parent per ask: many cheap looks, few full measurements.
+
+    Asynchronous successive halving (Li et al. 2020) with two rungs, followed by local search. A
+    first rung of `breadth` screens; from then on, whenever one of the best `1 / reduction` of the
+    finished screens has not been measured in full, it is; else a neighbour of the best instance
+    is screened, and at a local optimum any other instance. All of it is derived from the stored
+    trials, pending ones included, so that concurrent asks never repeat each other.
+
+    Args:
+        breadth: screens before the first full measurement.
+        reduction: one in so many finished screens is measured in full.
+        limit: the most instances of one program.
+
+    Raises:
+        UsageError: a setting is out of range.
+    """
+
+    breadth: int = 8
+    reduction: int = 3
+    limit: int = 64
+
+    def __post_init__(self) -> None:
+        check_whole("operators.tune.breadth", self.breadth, least=1)
+        check_whole("operators.tune.reduction", self.reduction, least=1)
+        check_whole("operators.tune.limit", self.limit, least=1)
+
+    @property
+    def parents(self) -> int:
+        return 1
+
+    def propose(self, context: Context) -> Proposal | Declined:
+        if not context.parents:
+            return Declined("needs a parent")
+        parent = context.parents[0]
+        program = Program(context.facts.source(parent.program))
+        space = parse(program.source)
+        if space.size == 1:
+            return Declined("the program has no open tunables")
+        history = History(space, context.facts.trials(parent.program), parent)
+        assignment = self._promotion(history)
+        fidelity, note = Fidelity.SEARCH, "best of its screens"
+        if assignment is None:
+            assignment, note = self._unknown(history, context.rng)
+            if space.size > self.reduction:  # a handful is measured at once
+                fidelity = Fidelity.SCREEN
+        if assignment is None:
+            return Declined(note)
+        return Proposal(
+            program=program,
+            assignment=assignment,
+            fidelity=fidelity,
+            parents=(parent.program,),
+            note=note,
+        )
+
+    def _promotion(self, history: "History") -> Assignment | None:
+        """A screened instance that has earned a full measurement and has none."""
+        finished = history.finished_screens
+        if not finished or (len(finished) < self.breadth and not history.is_exhausted):
+            return None
+        quota = max(len(finished) // self.reduction, 1)
+        for trial in ranked(finished)[:quota]:
+            if not history.is_measured(trial) and not history.is_hopeless(trial):
+                return history.space.complete(trial.assignment)
+        return None
+
+    def _unknown(self, history: "History", rng: random.Random) -> tuple[Assignment | None, str]:
+        """An instance that was never tried, with the reason for it (or for there being none)."""
+        if len(history) >= self.limit:
+            return None, f"{len(history)} instances tried, the limit is {self.limit}"
+        wide = len(history.screens) < self.breadth and len(history.screens) % 2 == 0
+        if not wide and (near := history.untried(history.space.neighbours(history.best))):
+            return rng.choice(near), "neighbour of the best instance"
+        far = next(iter(history.untried(candidates(history.space, rng))), None)
+        return far, "random instance" if far else "space explored"
+
+
+class History:
+    """What is known of a program's instances.
+
+    Args:
+        space: the program's tunables.
+        trials: its stored trials in order.
+        parent: its elite; stands in where the run holds no full measurement of it.
+    """
+
+    def __init__(self, space: Space, trials: Sequence[Trial], parent: Elite) -> None:
+        self.space = space
+        self.screens = [trial for trial in trials if trial.fidelity is Fidelity.SCREEN]
+        self.finished_screens = [trial for trial in self.screens if trial.status is not None]
+        full = [trial for trial in trials if trial.fidelity is not Fidelity.SCREEN]
+        self._measured = {self._key(trial.assignment) for trial in full}
+        self._tried = self._measured | {self._key(trial.assignment) for trial in self.screens}
+        self._tried.add(self._key(parent.assignment))
+        self._leader = next(iter(ranked(full)), None)
+        self._fallback = parent.assignment
+
+    def __len__(self) -> int:
+        return len(self._tried)
+
+    @property
+    def best(self) -> Assignment:
+        """The best instance by full measurement."""
+        return self._leader.assignment if self._leader else self._fallback
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether every instance has been tried."""
+        return len(self._tried) >= self.space.size
+
+    def is_measured(self, trial: Trial) -> bool:
+        """Whether the instance of a screen was measured in full, or is being so."""
+        return self._key(trial.assignment) in self._measured
+
+    def is_hopeless(self, trial: Trial) -> bool:
+        """Whether a screen's whole interval lies below that of the best full measurement."""
+        if self._leader is None or self._leader.ratio is None or trial.ratio is None:
+            return False
+        return trial.ratio.high < self._leader.ratio.low
+
+    def untried(self, assignments: Sequence[Assignment]) -> list[Assignment]:
+        return [found for found in assignments if self._key(found) not in self._tried]
+
+    def _key(self, assignment: Assignment) -> str:
+        return canonical_json(self.space.complete(assignment))
+
+
+def ranked(trials: Sequence[Trial]) -> list[Trial]:
+    """The correct and timed trials, fastest first, the earlier first among equals."""
+    timed = [(t.ratio.value, t) for t in trials if t.status is Status.CORRECT and t.ratio]
+    return [trial for _, trial in sorted(timed, key=lambda pair: -pair[0])]
+
+
+def candidates(space: Space, rng: random.Random) -> list[dict[str, TunableValue]]:
+    """The whole space in random order, or as many random draws from one that is too large."""
+    if space.size > _ENUMERABLE:
+        return [space.sample(rng) for _ in range(64)]
+    listed = list(space.assignments())
+    rng.shuffle(listed)
+    return listed
