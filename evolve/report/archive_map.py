@@ -11,7 +11,8 @@ from evolve.report.text import ratio_text
 MAX_RANKED = 20
 MAX_SIDE = 24  # cells along an axis that a page can show
 
-_COORDINATE = re.compile(r"^\s*([^=:]+?)\s*[=:]\s*(.+?)\s*$")
+_COORDINATE = re.compile(r"([^=]+)=(.+)")
+_PLACE = re.compile(r"#\d+$")  # the second, third ... place in a cell
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 
 
@@ -51,7 +52,7 @@ class Ranked:
 
 
 def heat_map(slots: Mapping[str, Elite]) -> HeatMap | None:
-    """The map, or None where slot names are not coordinates such as `tiling=2,vector=1`."""
+    """The map, or None where slot names are not coordinates such as `tiling=2..4|vector=wide`."""
     placed = [(coordinates(slot), elite) for slot, elite in sorted(slots.items())]
     names = {tuple(found) for found, _ in placed}
     if len(names) != 1 or len(placed[0][0]) < 2:
@@ -83,10 +84,10 @@ def heat_map(slots: Mapping[str, Elite]) -> HeatMap | None:
 def coordinates(slot: str) -> dict[str, str]:
     """The axes that a slot name spells out; empty where it spells none.
 
-    >>> coordinates("tiling=2|vector=wide"), coordinates("17")
-    ({'tiling': '2', 'vector': 'wide'}, {})
+    >>> coordinates("tiling=2..4|vector=wide#2"), coordinates("17")
+    ({'tiling': '2..4', 'vector': 'wide'}, {})
     """
-    parts = [_COORDINATE.match(part) for part in re.split(r"[,;|/]", slot)]
+    parts = [_COORDINATE.fullmatch(part) for part in _PLACE.sub("", slot).split("|")]
     return {part[1]: part[2] for part in parts if part} if all(parts) else {}
 
 

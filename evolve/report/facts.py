@@ -67,7 +67,7 @@ def gather(store: Store, name: str | None) -> RunFacts:
     run = store.run(name)
     steps = list(store.steps(run.id))
     winner = champion(store, run)
-    baseline = str(run.config.get("baseline", "eager"))
+    baseline = run.baseline
     path = best_path(steps, baseline, winner.sequence) if winner else []
     programs = dict.fromkeys(str(station.step.program) for station in path)
     return RunFacts(

@@ -4,13 +4,16 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from evolve.core.evaluation import CaseResult, Fidelity, Status
+from evolve.core.evaluation import CaseResult, Fidelity, Label, Status
 from evolve.core.measurement import Ratio
 from evolve.report.facts import RunFacts
 from evolve.report.text import baseline_name, count_text, ratio_text, span_text, time_text
 
 _STRONGEST = "namespaces"  # of the sandbox tiers
 _WIDE = {"cuda": 0.01, "cpu": 0.03}  # the half-width that timing aims at, by device
+
+
+WEAK_TASK = "weak_task"  # the label on evaluations of a task that fails its audit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,17 +137,20 @@ def _of_champion(facts: RunFacts) -> Iterator[str]:
             f"±{100 * target:.0f} %. The machine was probably busy."
         )
     for label in champion.evaluation.labels:
-        yield f"The winner carries the label {label.name}: {label.evidence}"
+        if label.name == WEAK_TASK:
+            continue
+        yield f"The winner carries the label {label.name}: {label.evidence[:300]}"
     if champion.evaluation.suite is False:
         yield "The task's own suite rule rejects the winner, though our checks accept it."
 
 
 def _of_task(facts: RunFacts) -> Iterator[str]:
     environment = {key: str(value).lower() for key, value in facts.environment.items()}
-    if environment.get("weak", "no") not in ("", "no", "false"):
+    weak = [label for label in _labels(facts) if label.name == WEAK_TASK]
+    if weak:
         yield (
-            "The task is weak: a null candidate passes its check, so being correct means little "
-            "here."
+            "The task is weak: its check accepts an outcome that needs no work, so being correct "
+            f"means little here ({weak[0].evidence[:300]})."
         )
     if any("interpret" in f"{key} {value}" for key, value in environment.items()):
         yield (
@@ -153,6 +159,10 @@ def _of_task(facts: RunFacts) -> Iterator[str]:
     sandbox = facts.environment.get("sandbox")
     if sandbox and sandbox != _STRONGEST:
         yield f"Candidates ran in the sandbox tier “{sandbox}”; this host allows no stronger one."
+
+
+def _labels(facts: RunFacts) -> tuple[Label, ...]:
+    return facts.evaluation.labels if facts.evaluation else ()
 
 
 def _of_run(facts: RunFacts) -> Iterator[str]:

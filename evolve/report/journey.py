@@ -137,13 +137,18 @@ def _changes(before: Assignment, after: Assignment) -> list[Change]:
 
 
 def _diff(before: str, after: str) -> Iterator[DiffLine]:
-    sides = [text.replace("\r\n", "\n").split("\n")[:MAX_LINES] for text in (before, after)]
     kinds = {"+": "add", "-": "del", "@": "hunk", " ": "same"}
-    for number, line in enumerate(difflib.unified_diff(*sides, lineterm="", n=3)):
+    for number, line in enumerate(
+        difflib.unified_diff(_lines(before), _lines(after), lineterm="", n=3)
+    ):
         if number < 2:  # the names of the two files, which have none
             continue
         kind = kinds[line[0]]
         yield DiffLine(kind, line if kind == "hunk" else shortened(line[1:]))
+
+
+def _lines(source: str) -> list[str]:
+    return source.replace("\r\n", "\n").split("\n")[:MAX_LINES]
 
 
 def _fitting(lines: list[DiffLine], room: int) -> tuple[list[DiffLine], int]:

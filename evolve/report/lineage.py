@@ -8,7 +8,7 @@ counted on its node.
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import Fidelity, Status
@@ -112,7 +112,7 @@ def _add_program(result: "networkx.DiGraph", step: Step) -> None:
             )
 
 
-def _add_evaluation(node: dict, step: Step, baseline: str) -> None:
+def _add_evaluation(node: dict[str, Any], step: Step, baseline: str) -> None:
     if step.status is None:
         return
     node["evaluations"] += 1
@@ -197,7 +197,7 @@ def _origin(
         )
         return next(same, made) if step.fidelity is Fidelity.VERIFY else made
     parent = step.parents[0] if step.parents else None
-    if parent not in first or first[parent].sequence >= step.sequence:
+    if parent is None or parent not in first or first[parent].sequence >= step.sequence:
         return None
     known = [other for other in timed.get(parent, ()) if other.sequence < step.sequence]
     known = [other for other in known if other.fidelity is not Fidelity.VERIFY] or known

@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from evolve.core.protocols import Elite
 from evolve.report.facts import RunFacts
@@ -183,7 +183,7 @@ def _nodes(
     return nodes
 
 
-def _shape(digest: str, data: Mapping, path: Sequence[str], held: set[str]) -> str:
+def _shape(digest: str, data: Mapping[str, Any], path: Sequence[str], held: set[str]) -> str:
     if path and digest == path[-1]:
         return "winner"
     if digest in held:
@@ -191,12 +191,12 @@ def _shape(digest: str, data: Mapping, path: Sequence[str], held: set[str]) -> s
     return "kept" if data.get("status") == "correct" else "failed"
 
 
-def _label(data: Mapping) -> str:
+def _label(data: Mapping[str, Any]) -> str:
     result = ratio_text(data["speedup"]) if "speedup" in data else "not timed"
     return f"#{data['sequence']} {data['operator'][:14]} {result}"
 
 
-def _title(data: Mapping) -> str:
+def _title(data: Mapping[str, Any]) -> str:
     words = [f"#{data['sequence']} {data['operator']}", data.get("status", "not evaluated")]
     if "speedup" in data:
         low, high = ratio_text(data["speedup_low"]), ratio_text(data["speedup_high"])

@@ -7,6 +7,7 @@ outside the drawing, placed by percentages, so that they stay readable on a phon
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from evolve.core.evaluation import Fidelity, Status
 from evolve.core.lineage import Step
@@ -14,6 +15,8 @@ from evolve.core.measurement import Ratio
 from evolve.report.lineage import speedup
 from evolve.report.text import TIMES, ratio_text, span_text
 from evolve.search.engine import OPPONENT
+
+Item = TypeVar("Item")
 
 SIDE = 1000.0
 MAX_DOTS = 1200
@@ -162,7 +165,7 @@ def _whisker(point: _Point, scale: _Scale) -> str:
     return f"M{x:.1f} {scale.y(point.ratio.low):.1f}V{scale.y(point.ratio.high):.1f}"
 
 
-def _thinned(items: Sequence) -> list:
+def _thinned(items: Sequence[Item]) -> list[Item]:
     """At most MAX_DOTS of them, evenly taken."""
     if len(items) <= MAX_DOTS:
         return list(items)

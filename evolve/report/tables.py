@@ -24,6 +24,8 @@ from evolve.report.text import (
 
 MAX_CONFIG_LINES = 400
 MAX_VALUE = 400
+_DEFAULT_STORE = "runs/evolve.db"
+_DEFAULTS = {"precision": "task", "accumulation": "ieee"}
 _SECRET = re.compile(r"(^|_)(api_?key|key|token|secret|password|credentials?)$", re.IGNORECASE)
 
 
@@ -161,6 +163,7 @@ def comparison_lines(facts: RunFacts) -> list[tuple[str, str, str]]:
 
 _BUDGETS = {
     "evaluations": "full evaluations",
+    "stagnation": "evaluations since a clear gain",
     "proposals": "proposals",
     "screens": "cheap screens",
     "wall_time": "search time",
@@ -226,8 +229,11 @@ def funnel(facts: RunFacts) -> list[Rung]:
     faster = [step for step in left if (r := speedup(step, facts.baseline)) and r.is_gain]
     screened = sum(1 for step in left if step.fidelity is Fidelity.SCREEN)
     slow = len(left) - len(faster) - screened
-    lost = {"screened only": screened, "without a measurable gain": slow}
-    descend(f"faster than {baseline_name(facts.baseline)}", faster, lost)
+    descend(
+        f"faster than {baseline_name(facts.baseline)}",
+        faster,
+        {"screened only": screened, "without a measurable gain": slow},
+    )
     return rungs
 
 
@@ -265,9 +271,10 @@ def _operator_line(entry: Contribution) -> OperatorLine:
 
 def budget_lines(facts: RunFacts) -> list[BudgetLine]:
     """What the run has used, beside the limits that its configuration sets."""
-    progress, limits = facts.progress, facts.run.config.get("termination") or {}
+    progress = facts.progress
     used = {
         "evaluations": f"{progress.evaluations:,}",
+        "stagnation": f"{progress.evaluations - progress.evaluations_at_best:,}",
         "proposals": f"{progress.proposals:,}",
         "screens": f"{progress.screens:,}",
         "wall_time": duration_text(progress.wall_time_s),
@@ -276,15 +283,13 @@ def budget_lines(facts: RunFacts) -> list[BudgetLine]:
         "usd": "unknown" if progress.usd is None else f"{progress.usd:.2f}",
     }
     return [
-        BudgetLine(name=_BUDGETS[name], used=value, limit=_limit(limits, name))
+        BudgetLine(name=_BUDGETS[name], used=value, limit=_limit(facts.run.config, name))
         for name, value in used.items()
     ]
 
 
-def _limit(limits: Any, name: str) -> str:
-    value = limits.get(name) if isinstance(limits, Mapping) else None
-    if isinstance(value, Mapping):
-        value = value.get("limit", value.get("max"))
+def _limit(config: Mapping[str, Any], name: str) -> str:
+    value = _at(config, f"termination.{name}")
     return "" if value is None else str(value)
 
 
@@ -309,24 +314,54 @@ def key_facts(facts: RunFacts) -> list[tuple[str, str]]:
 
 def commands(facts: RunFacts) -> list[tuple[str, str]]:
     """What to type, with what it does."""
-    run, task = shlex.quote(facts.run.name), facts.run.task
+    run, store = shlex.quote(facts.run.name), _store_flag(facts.run.config)
+    task = shlex.quote(str(facts.run.config.get("task", facts.run.task.name)))
     found = []
     if facts.champion:
         step = shlex.quote(f"{facts.run.name}:{facts.champion.sequence}")
         found = [
-            ("Write the kernel as one file", f"evolve best {run} -o kernel.py"),
-            (
-                "Judge that file again",
-                f"evolve eval kernel.py --task {shlex.quote(task.name)}",
-            ),
-            ("A folder that runs without this database", f"evolve eval {step} --repro repro/"),
+            ("Write the kernel as one file", f"evolve best {run} -o kernel.py{store}"),
+            ("Judge that file again", f"evolve eval kernel.py --task {task} {_judged_as(facts)}"),
+            ("A folder to judge elsewhere", f"evolve eval {step} --repro repro/{store}"),
         ]
-    search = f"evolve run {shlex.quote(f'task={task.name}')} seed={facts.run.seed}"
-    overrides = facts.run.config.get("overrides")
-    if isinstance(overrides, (list, tuple)):
-        given = [str(word) for word in overrides if not str(word).startswith(("task=", "seed="))]
-        search = " ".join([search, *map(shlex.quote, given)])
-    return [*found, ("Search again", search), ("See every step", f"evolve show {run}")]
+    search = " ".join(["evolve run", *map(shlex.quote, _overrides(facts))])
+    return [*found, ("Search again", search), ("Look at the run", f"evolve show {run}{store}")]
+
+
+def _store_flag(config: Mapping[str, Any]) -> str:
+    path = _at(config, "store.path")
+    return f" --store {shlex.quote(str(path))}" if path and path != _DEFAULT_STORE else ""
+
+
+def _judged_as(facts: RunFacts) -> str:
+    task = facts.run.task
+    return f"--size {task.size} --precision {task.precision} --accumulation {task.accumulation}"
+
+
+def _overrides(facts: RunFacts) -> Iterator[str]:
+    """The settings that decide most about a search; the whole configuration stands below them."""
+    config, task = facts.run.config, facts.run.task
+    yield f"task={config.get('task', task.name)}"
+    yield f"seed={facts.run.seed}"
+    yield f"task_config.size={task.size}"
+    for name in ("precision", "accumulation"):
+        if (value := getattr(task, name)) != _DEFAULTS[name]:
+            yield f"task_config.{name}={value}"
+    if facts.baseline != "eager":
+        yield f"baseline={facts.baseline}"
+    if initial := config.get("initial"):
+        yield f"initial=[{','.join(map(str, initial))}]"
+    limits = config.get("termination") or {}
+    for name in sorted(limits):
+        if limits[name] is not None and name != "stop_file":
+            yield f"termination.{name}={limits[name]}"
+
+
+def _at(config: Mapping[str, Any], path: str) -> Any:
+    value: Any = config
+    for name in path.split("."):
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return value
 
 
 def config_lines(config: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -261,7 +261,7 @@ class Filling:
         if not self.axes:
             return str(len(self.slots) % 8)
         level = min(max(int(value * 4), 0), 5)
-        return f"vector={self._rng.choice(('none', 'sse', 'avx2'))},tiling={2**level}"
+        return f"vector_width={self._rng.choice((1, 4, 8))}|tiling={2**level}..{2 ** (level + 1)}"
 
     def _elite(self, ticket: Ticket, verdict: Evaluation) -> Elite | None:
         fitness = verdict.fitness("eager")
