@@ -69,7 +69,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"evolve: {error}", file=sys.stderr)
         return FAILED
     except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] in ("evolve", "operators", "archives"):
+        if error.name is None or error.name.partition(".")[0] in (
+            "evolve",
+            "operators",
+            "archives",
+        ):
             raise
         print(_missing_package(words[0], error.name), file=sys.stderr)
         return FAILED

@@ -23,7 +23,7 @@ from omegaconf.errors import (
 from evolve.cli.config.components import COMPONENTS
 from evolve.cli.config.locate import config_dir
 from evolve.cli.config.schema import RunConfig
-from evolve.core.errors import UsageError
+from evolve.core.errors import EvolveError, UsageError
 
 VERSION_BASE = "1.3"
 NOISE = ("full_key:", "object_type=", "reference_type=", "See https://")  # of Hydra's messages
@@ -58,22 +58,34 @@ def run_with_hydra(words: Sequence[str], job: Callable[[DictConfig], int]) -> in
 
     Returns:
         The highest exit status of the jobs; 0 where Hydra only printed something.
+
+    Raises:
+        EvolveError: what a job raised; the first one of a sweep, after its other jobs have run.
     """
     register_schema()
     codes = [0]
+    errors: list[EvolveError] = []
 
     def remembered(config: DictConfig) -> None:
-        codes.append(job(config))
+        try:
+            codes.append(job(config))
+        except EvolveError as error:  # Hydra would print its own words about it
+            errors.append(error)
 
     entry = hydra.main(
         config_path=str(config_dir()), config_name="config", version_base=VERSION_BASE
     )(remembered)
     # The sweeper insists on leaving a multirun.yaml somewhere.
     with tempfile.TemporaryDirectory() as litter:
-        argv = ["evolve run", *words, f"hydra.sweep.dir={litter}"]
+        # argparse wants all overrides in one row.
+        overrides = [word for word in words if "=" in word and not word.startswith("-")]
+        flags = [word for word in words if word not in overrides]
+        argv = ["evolve run", *overrides, f"hydra.sweep.dir={litter}", *flags]
         environment = {"HYDRA_FULL_ERROR": "1"}  # raise, so that the words are ours
         with _our_words(), patch.object(sys, "argv", argv), patch.dict(os.environ, environment):
             entry()
+    if errors:
+        raise errors[0]
     return max(codes)
 
 

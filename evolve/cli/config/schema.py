@@ -49,7 +49,7 @@ class Tier(Enum):
     """How strong the sandbox around candidates must at least be."""
 
     none = "none"
-    rlimits = "rlimits"
+    uid = "uid"
     landlock = "landlock"
     namespaces = "namespaces"
 

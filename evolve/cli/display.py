@@ -1,0 +1,169 @@
+"""The live view of a run: a rich panel on a terminal, plain lines everywhere else."""
+
+import sys
+import time
+from collections import Counter
+from collections.abc import Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from evolve.cli.forecast import budgets, forecast_text, used_text
+from evolve.cli.text import speedup_text
+from evolve.core.evaluation import Evaluation, Fidelity
+from evolve.core.measurement import Ratio
+from evolve.report.text import duration_text
+from evolve.search.champion import VERIFY
+from evolve.search.pipeline import Told
+from evolve.search.termination import Rule
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+QUIET_S = 30.0  # without news, plain output repeats its state this often
+
+
+class Tally:
+    """What a display knows: fed by told steps, and by the run's progress between them."""
+
+    def __init__(self, termination: Mapping[str, Any], rule: Rule, baseline: str) -> None:
+        self.termination = termination
+        self.rule = rule
+        self.baseline = baseline
+        self.counts: Counter[str] = Counter()
+        self.best: Ratio | None = None
+        self.verified: Ratio | None = None
+        self.last = ""
+
+    def add(self, told: Told) -> bool:
+        """Take over one told step; True where it is the best so far."""
+        evaluation = told.evaluation
+        self.counts[_outcome(evaluation)] += 1
+        self.last = f"#{told.ticket.sequence} {told.ticket.operator}: {_outcome(evaluation)}"
+        ratio = evaluation.ratios.get(self.baseline) if evaluation.strict else None
+        if ratio is None or evaluation.fidelity is Fidelity.SCREEN:
+            return False
+        self.last += f", {speedup_text(ratio)}"
+        if told.ticket.operator == VERIFY:
+            self.verified = ratio
+            return False
+        better = told.offer is not None and (self.best is None or ratio.value > self.best.value)
+        if better:
+            self.best = ratio
+        return better
+
+    def best_text(self) -> str:
+        if self.verified:
+            return f"{speedup_text(self.verified)}, verified in fresh processes"
+        if self.best is None:
+            return "none yet"
+        gain = "" if self.best.is_gain else ", not yet a gain"
+        return f"{speedup_text(self.best)}{gain}, not verified yet"
+
+    def counts_text(self) -> str:
+        return ", ".join(f"{count} {name}" for name, count in self.counts.most_common()) or "none"
+
+
+def _outcome(evaluation: Evaluation) -> str:
+    if evaluation.status == "correct" and not evaluation.custom:
+        return "correct without a kernel of its own"
+    return evaluation.status.replace("_", " ")
+
+
+class PlainDisplay:
+    """One line per improvement, and one per half minute without any."""
+
+    def __init__(self, tally: Tally) -> None:
+        self._tally = tally
+        self._printed = time.monotonic()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        return None
+
+    def __call__(self, told: Told) -> None:
+        better = self._tally.add(told)
+        if better or told.ticket.operator == VERIFY or self._is_quiet():
+            self._printed = time.monotonic()
+            used = used_text(self._tally.termination, self._tally.rule.usage(told.progress))
+            mark = "best" if better else "step"
+            print(f"{mark} {self._tally.last} | {used}", flush=True)
+
+    def say(self, line: str) -> None:
+        print(line, flush=True)
+
+    def _is_quiet(self) -> bool:
+        return time.monotonic() - self._printed > QUIET_S
+
+
+class LiveDisplay:
+    """A panel that is redrawn in place."""
+
+    def __init__(self, tally: Tally, title: str) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        self._tally = tally
+        self._title = title
+        self._told: Told | None = None
+        self._since = time.monotonic()
+        self._live = Live(
+            console=Console(), get_renderable=self._render, refresh_per_second=2, transient=True
+        )
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._live.stop()
+
+    def __call__(self, told: Told) -> None:
+        self._told, self._since = told, time.monotonic()
+        if self._tally.add(told):
+            self.say(f"best {self._tally.last}")
+
+    def say(self, line: str) -> None:
+        self._live.console.print(line, markup=False, highlight=False)
+
+    def _render(self) -> "RenderableType":
+        from rich.panel import Panel
+        from rich.table import Table
+
+        grid = Table.grid(padding=(0, 2))
+        grid.add_column(style="bold")
+        grid.add_column()
+        grid.add_row("best", self._tally.best_text())
+        grid.add_row("evaluated", self._tally.counts_text())
+        if self._told is None:
+            grid.add_row("now", "the first evaluations are under way")
+        else:
+            waited = time.monotonic() - self._since
+            progress = self._told.progress
+            usage = self._tally.rule.usage(progress)
+            for name, share in budgets(usage).items():
+                grid.add_row(name, f"{_bar(share)} of {self._tally.termination[name]}")
+            grid.add_row("ends", forecast_text(usage, progress.wall_time_s))
+            grid.add_row("last", f"{self._tally.last} ({duration_text(waited)} ago)")
+        return Panel(grid, title=self._title, title_align="left", border_style="dim")
+
+
+def _bar(share: float, width: int = 20) -> str:
+    full = round(share * width)
+    return "━" * full + "─" * (width - full)
+
+
+def open_display(tally: Tally, title: str) -> PlainDisplay | LiveDisplay:
+    """The display that fits standard output."""
+    return LiveDisplay(tally, title) if sys.stdout.isatty() else PlainDisplay(tally)

@@ -1,0 +1,173 @@
+"""`evolve doctor`: what this machine offers, what is missing, and what to do about it.
+
+Needs nothing but the standard library until it asks the worker, so that it also speaks where the
+installation is broken.
+"""
+
+import asyncio
+import importlib.util
+import json
+import os
+import platform
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import evolve
+from evolve.cli.flags import parser
+from evolve.core.errors import EvaluatorUnavailable, UsageError
+
+OK, MISSING, NOTE = "ok", "missing", "note"
+
+# Import name, distribution, and what does not work without it.
+PACKAGES = (
+    ("torch", "torch", "nothing can be judged"),
+    ("numpy", "numpy", "nothing can be judged"),
+    ("tvm_ffi", "apache-tvm-ffi", "C++ kernels cannot be built"),
+    ("ninja", "ninja", "C++ kernels cannot be built"),
+    ("hydra", "hydra-core", "run and resume cannot read the configuration"),
+    ("sqlalchemy", "sqlalchemy", "there is no database"),
+    ("networkx", "networkx", "there is no lineage graph"),
+    ("jinja2", "jinja2", "there is no report"),
+    ("rich", "rich", "there is no live display"),
+    ("yaml", "pyyaml", "cases.yaml cannot be read"),
+)
+OPTIONAL = (("triton", "triton", "Triton kernels cannot be checked"),)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    state: str
+    what: str
+    detail: str
+
+
+def main(words: Sequence[str]) -> int:
+    arguments = parser("doctor", "Say what this machine offers and what is missing.")
+    arguments.add_argument("--json", action="store_true", help="for machines")
+    arguments.add_argument("--python", metavar="PATH", help="as device.python of a run")
+    options = arguments.parse_args(words)
+    findings = [*host(), *packages(), *compiler(), database(), *judge(options.python)]
+    if options.json:
+        print(json.dumps([asdict(finding) for finding in findings], indent=1))
+    else:
+        for finding in findings:
+            print(f"{finding.state:<8}{finding.what:<20}{finding.detail}")
+        print(_verdict(findings))
+    return 1 if any(finding.state == MISSING for finding in findings) else 0
+
+
+def _verdict(findings: Sequence[Finding]) -> str:
+    lacking = [finding.what for finding in findings if finding.state == MISSING]
+    if lacking:
+        return f"\nMissing for a search: {', '.join(lacking)}."
+    return "\nA search can run here: evolve run task=rmsnorm"
+
+
+def host() -> Iterator[Finding]:
+    version = platform.python_version()
+    if sys.version_info >= (3, 14):
+        yield Finding(MISSING, "python", f"{version}: Hydra 1.3 crashes there; use 3.11 to 3.13")
+    else:
+        yield Finding(OK, "python", f"{version}, {platform.system()} {platform.machine()}")
+    yield Finding(OK, "evolve", f"{evolve.__version__} in {Path(evolve.__file__).parent}")
+    count = os.process_cpu_count() if hasattr(os, "process_cpu_count") else os.cpu_count()
+    yield Finding(OK, "cpu", f"{count} cores")
+    gpu = "GPU seen, but the GPU service is not part of this version"
+    if shutil.which("nvidia-smi") or Path("/dev/kfd").exists():
+        yield Finding(NOTE, "gpu", gpu)
+
+
+def packages() -> Iterator[Finding]:
+    for module, distribution, consequence in PACKAGES:
+        yield _package(module, distribution, consequence, MISSING)
+    for module, distribution, consequence in OPTIONAL:
+        yield _package(module, distribution, consequence, NOTE)
+
+
+def _package(module: str, distribution: str, consequence: str, absent: str) -> Finding:
+    if importlib.util.find_spec(module) is None:
+        return Finding(
+            absent, distribution, f"not installed: {consequence}; pip install {distribution}"
+        )
+    try:
+        return Finding(OK, distribution, metadata.version(distribution))
+    except metadata.PackageNotFoundError:
+        return Finding(OK, distribution, "version unknown")
+
+
+def compiler() -> Iterator[Finding]:
+    """The C++ compiler that builds candidates."""
+    wanted = os.environ.get("CXX", "c++")
+    found = shutil.which(wanted) or shutil.which("g++")
+    if found is None:
+        yield Finding(MISSING, "c++ compiler", f"no {wanted}; on Debian: apt-get install g++")
+        return
+    try:
+        answer = subprocess.run(
+            [found, "--version"], capture_output=True, text=True, timeout=20, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        yield Finding(MISSING, "c++ compiler", f"{found} does not answer: {error}")
+        return
+    yield Finding(OK, "c++ compiler", (answer.stdout or answer.stderr).partition("\n")[0])
+
+
+def database() -> Finding:
+    """Whether a database in the current folder can use the write-ahead log."""
+    try:
+        with tempfile.TemporaryDirectory(dir=Path.cwd(), prefix=".evolve-doctor-") as folder:
+            connection = sqlite3.connect(Path(folder) / "probe.db")
+            try:
+                mode = connection.execute("PRAGMA journal_mode=WAL").fetchone()[0]
+                connection.execute("CREATE TABLE probe (x)")
+            finally:
+                connection.close()
+    except (OSError, sqlite3.Error) as error:
+        return Finding(MISSING, "database", f"{Path.cwd()} cannot be written: {error}")
+    if mode == "wal":
+        return Finding(
+            OK, "database", f"SQLite {sqlite3.sqlite_version}, write-ahead log works here"
+        )
+    return Finding(
+        NOTE, "database", f"no write-ahead log on this file system ({mode}): one host at a time"
+    )
+
+
+def judge(python: str | None) -> Iterator[Finding]:
+    """What the evaluation worker says of its device and its sandbox."""
+    if python is None and importlib.util.find_spec("torch") is None:
+        yield Finding(MISSING, "evaluation worker", "cannot start without torch")
+        return
+    try:
+        facts = asyncio.run(_ask_worker(python))
+    except (EvaluatorUnavailable, UsageError) as error:
+        yield Finding(MISSING, "evaluation worker", str(error))
+        return
+    for name, value in facts.items():
+        yield Finding(OK, name, _text(value))
+
+
+async def _ask_worker(python: str | None) -> dict[str, Any]:
+    from evolve.evaluation import LocalEvaluator
+
+    evaluator = await LocalEvaluator.start(slots=1, python=python)
+    try:
+        return await evaluator.doctor()
+    finally:
+        await evaluator.close()
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{key}: {_text(inner)}" for key, inner in value.items())
+    if isinstance(value, list):
+        return ", ".join(map(_text, value))
+    return str(value)

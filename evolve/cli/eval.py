@@ -1,0 +1,136 @@
+"""`evolve eval`: one file, or one recorded step, before the whole evaluation service."""
+
+import argparse
+import asyncio
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from evolve.cli import repro
+from evolve.cli.flags import add_store, open_store, parser, read_candidate, split_step
+from evolve.cli.verdict import verdict_text
+from evolve.core.errors import UsageError
+from evolve.core.evaluation import Evaluation, Fidelity, Status
+from evolve.core.program import Program, instance_digest
+from evolve.core.protocols import EvaluationRequest
+from evolve.core.task import ACCUMULATIONS, PRECISIONS, SIZES
+from evolve.core.tunables import render
+
+CORRECT, NOT_CORRECT = 0, 1
+
+
+def main(words: Sequence[str]) -> int:
+    options = _parse(words)
+    request, recorded = _request(options)
+    if options.repro:
+        print(repro.write(Path(options.repro), request, recorded))
+        return CORRECT
+    evaluation = asyncio.run(_judge(request, options))
+    if options.json:
+        print(json.dumps(evaluation.to_json(), indent=1))
+    else:
+        print("\n".join(verdict_text(evaluation)))
+    return CORRECT if evaluation.status is Status.CORRECT else NOT_CORRECT
+
+
+def _parse(words: Sequence[str]) -> argparse.Namespace:
+    arguments = parser(
+        "eval",
+        "Judge one candidate: compile, correctness, time against the baseline, feedback. "
+        "Exit status 0: correct; 1: not correct; 2: cannot be judged.",
+    )
+    arguments.add_argument(
+        "candidate",
+        metavar="CANDIDATE",
+        help="a file with ModelNew, a step RUN:SEQ, or a folder that --repro wrote",
+    )
+    arguments.add_argument("--task", metavar="TASK", help="as in `evolve run task=TASK`")
+    arguments.add_argument("--size", choices=SIZES, default="cpu")
+    arguments.add_argument("--precision", choices=PRECISIONS, default="task")
+    arguments.add_argument("--accumulation", choices=ACCUMULATIONS, default="ieee")
+    arguments.add_argument("--fidelity", choices=[f.value for f in Fidelity], default="search")
+    arguments.add_argument("--baseline", metavar="file:MINE.py", help="time against this file too")
+    arguments.add_argument("--json", action="store_true", help="the whole verdict, for machines")
+    arguments.add_argument("--repro", metavar="DIR", help="write the case as a folder instead")
+    arguments.add_argument(
+        "--python", metavar="PATH", help="interpreter that the worker runs under"
+    )
+    arguments.add_argument(
+        "--sandbox-require", default="none", metavar="TIER", help="the weakest acceptable sandbox"
+    )
+    arguments.add_argument(
+        "--sandbox-read", action="append", default=[], metavar="PATH", help="may be read inside"
+    )
+    add_store(arguments)
+    return arguments.parse_args(words)
+
+
+def _request(options: argparse.Namespace) -> tuple[EvaluationRequest, Evaluation | None]:
+    """What is to be judged, and the verdict on record where there is one."""
+    target = options.candidate
+    if (Path(target) / repro.REQUEST).is_file():
+        return repro.read(Path(target)), None
+    _, sequence = (None, None) if Path(target).exists() else split_step_or_file(target)
+    if sequence is not None:
+        return _recorded(options)
+    if not options.task:
+        raise UsageError(f"--task is missing: which task is {target} for? See `evolve tasks`")
+    return _from_file(options), None
+
+
+def split_step_or_file(target: str) -> tuple[str | None, int | None]:
+    """RUN:SEQ where the text has that shape; else it is the name of a file."""
+    return split_step(target) if target.rpartition(":")[2].isdigit() else (target, None)
+
+
+def _from_file(options: argparse.Namespace) -> EvaluationRequest:
+    from evolve.cli.inputs import read_baseline
+    from evolve.tasks import find_task
+
+    source = read_candidate(options.candidate, "candidate")
+    task = find_task(
+        options.task,
+        size=options.size,
+        precision=options.precision,
+        accumulation=options.accumulation,
+    )
+    return EvaluationRequest(
+        task=task,
+        instance=instance_digest(Program(source).digest, {}),
+        source=source,
+        fidelity=Fidelity(options.fidelity),
+        opponents=read_baseline(options.baseline or "eager"),
+    )
+
+
+def _recorded(options: argparse.Namespace) -> tuple[EvaluationRequest, Evaluation | None]:
+    name, sequence = split_step(options.candidate)
+    assert sequence is not None
+    with open_store(options.store) as store:
+        run = store.run(name)
+        step = store.step(run.id, sequence)
+        if step.program is None:
+            raise UsageError(f"step {options.candidate} made no program: {step.failure}")
+        request = EvaluationRequest(
+            task=run.task,
+            instance=instance_digest(step.program, step.assignment),
+            source=render(store.source(step.program), step.assignment),
+            fidelity=step.fidelity,
+            opponents=dict(run.config.get("opponents", {})),
+        )
+        return request, store.evaluation(run.id, sequence)
+
+
+async def _judge(request: EvaluationRequest, options: argparse.Namespace) -> Evaluation:
+    from evolve.evaluation import LocalEvaluator
+
+    evaluator = await LocalEvaluator.start(
+        slots=1,
+        python=options.python,
+        sandbox_require=options.sandbox_require,
+        sandbox_read=options.sandbox_read,
+    )
+    try:
+        return await evaluator.evaluate(request)
+    finally:
+        await evaluator.close()

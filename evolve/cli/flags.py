@@ -1,0 +1,83 @@
+"""What the verbs with --flags share: the parser, the database option, and RUN:SEQ."""
+
+import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+from evolve.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from evolve.store import Store
+
+DEFAULT_STORE = "runs/evolve.db"
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser whose complaints are `UsageError`s: one line, and where to read more."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message}; see `{self.prog} --help`")
+
+
+def parser(verb: str, description: str, **options: object) -> Parser:
+    return Parser(prog=f"evolve {verb}", description=description, **options)  # type: ignore[arg-type]
+
+
+def add_store(target: argparse.ArgumentParser) -> None:
+    target.add_argument(
+        "--store",
+        default=DEFAULT_STORE,
+        metavar="FILE",
+        help="the database (default: %(default)s in the current folder)",
+    )
+
+
+def add_run(target: argparse.ArgumentParser, what: str = "name of the run") -> None:
+    target.add_argument(
+        "run", nargs="?", metavar="RUN", help=f"{what} (default: the newest of the database)"
+    )
+
+
+@contextmanager
+def open_store(path: str, *, read_only: bool = True) -> Iterator["Store"]:
+    """The database at `path`, which must exist."""
+    from evolve.store import Store
+
+    store = Store.open(path, read_only=read_only)
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+def split_step(run: str | None) -> tuple[str | None, int | None]:
+    """`NAME:SEQ` as a name and a sequence number; the newest run where the name is empty.
+
+    Raises:
+        UsageError: SEQ is not a number.
+    """
+    if run is None or ":" not in run:
+        return run, None
+    name, _, number = run.rpartition(":")
+    if not number.isdigit():
+        raise UsageError(f"RUN:SEQ needs the number of a step after the colon, got '{run}'")
+    return name or None, int(number)
+
+
+def read_candidate(path: str, what: str) -> str:
+    """The text of a Python file that a user names.
+
+    Raises:
+        UsageError: missing, a folder, empty, or not text.
+    """
+    file = Path(path)
+    try:
+        source = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise UsageError(f"{what} {path} cannot be read: {reason}") from error
+    if not source.strip():
+        raise UsageError(f"{what} {path} is empty; it needs a class ModelNew")
+    return source

@@ -1,0 +1,73 @@
+"""A run's parts, built from its configuration."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from evolve.cli.config.build import build
+from evolve.core.errors import UsageError
+from evolve.core.protocols import Archive, Evaluator, SelectionPolicy
+from evolve.search import termination
+from evolve.search.schedule import Scheduled
+from evolve.search.termination import Rule
+from evolve.store import Store
+
+
+def build_archive(config: Mapping[str, Any]) -> Archive:
+    archive: Archive = build(config["archive"], "archive")
+    return archive
+
+
+def build_selection(config: Mapping[str, Any]) -> SelectionPolicy:
+    selection: SelectionPolicy = build(config["selection"], "selection")
+    return selection
+
+
+def build_operators(config: Mapping[str, Any]) -> dict[str, Scheduled]:
+    """The operators that are not null, each with its weight (`inf`: asked before all others)."""
+    operators = {}
+    for name, node in config["operators"].items():
+        if node is None:
+            continue
+        arguments = dict(node)
+        weight = _weight(name, arguments.pop("weight", 1.0))
+        operators[name] = Scheduled(operator=build(arguments, f"operators.{name}"), weight=weight)
+    if not operators:
+        raise UsageError("operators: every one is null; leave at least one in")
+    return operators
+
+
+def _weight(name: str, value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError) as error:
+        raise UsageError(
+            f"operators.{name}.weight: '{value}' is not a number; give one above 0, or inf"
+        ) from error
+
+
+def build_termination(config: Mapping[str, Any]) -> Rule:
+    """The rule that ends the run; `stop_file` is watched by the pipeline."""
+    limits = {name: limit for name, limit in config["termination"].items() if name != "stop_file"}
+    return termination.from_config(limits)
+
+
+async def start_evaluator(config: Mapping[str, Any]) -> Evaluator:
+    """The judge that `device` and `sandbox` ask for, ready to answer.
+
+    Raises:
+        UsageError: a sandbox tier that this host does not offer, or no such recorded run.
+        EvaluatorUnavailable: the worker does not come up.
+    """
+    from evolve.evaluation import LocalEvaluator, ReplayEvaluator
+
+    device, sandbox = config["device"], config["sandbox"]
+    if device["kind"] == "replay":
+        recorded = Store.open(config["store"]["path"], read_only=True)
+        return ReplayEvaluator(recorded, recorded.run(device["run"]).id)
+    return await LocalEvaluator.start(
+        device="cpu",  # `auto` too: the CPU service is what this version has
+        slots=device["slots"],
+        python=device["python"],
+        sandbox_require=sandbox["require"],
+        sandbox_read=sandbox["read"],
+    )

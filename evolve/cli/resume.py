@@ -1,0 +1,103 @@
+"""`evolve resume`: continue a stored run after any end."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from evolve.cli.flags import DEFAULT_STORE
+from evolve.cli.run import check_python, check_word
+from evolve.core.errors import UsageError
+
+HELP = """\
+usage: evolve resume [RUN] [key=value ...]
+
+Continue a run of the database (default: the newest) after any end, kill -9 included.
+Without RUN and words it goes on as it was; these settings may differ from the stored ones:
+
+  termination.*   more or less budget:  termination.wall_time=2h  termination=overnight
+  device.*        where it is judged:   device.slots=1  device.python=/path/to/python
+  sandbox.*       behind which walls:   sandbox.require=namespaces
+  store.path      the database file (default: %s)
+
+Anything else is refused, with the difference. Exit status 0: finished; 75: stopped, resumable.
+"""
+
+
+def main(words: Sequence[str]) -> int:
+    if {"-h", "--help"} & {*words}:
+        print(HELP % DEFAULT_STORE, end="")
+        return 0
+    check_python()
+    names = [word for word in words if "=" not in word]
+    overrides = [word for word in words if "=" in word]
+    for word in words:
+        if word not in names or word.startswith("-"):
+            check_word(word)
+    if len(names) > 1:
+        raise UsageError(f"resume takes one run, got {', '.join(names)}; settings are key=value")
+    return asyncio.run(_resume(names[0] if names else None, overrides))
+
+
+async def _resume(name: str | None, overrides: Sequence[str]) -> int:
+    from evolve.cli import parts
+    from evolve.cli.session import search
+    from evolve.store import Store
+
+    with Store.open(_path(overrides)) as store:
+        run = store.run(name)
+        config = overridden(run.config, overrides)
+        for notice in store.notices:
+            print(notice)
+        parts.build_termination(config)
+        evaluator = await parts.start_evaluator(config)
+        try:
+            print(f"resuming {run.name} in {store.path}")
+            return await search(store, run, config, evaluator)
+        finally:
+            await evaluator.close()
+
+
+def _path(overrides: Sequence[str]) -> str:
+    paths = [word.partition("=")[2] for word in overrides if word.startswith("store.path=")]
+    return paths[-1] if paths else DEFAULT_STORE
+
+
+def overridden(stored: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
+    """The stored configuration with what the words change.
+
+    Hydra composes the words alone, so that options of groups, types and names are checked as in
+    `evolve run`; then each key that a word names is taken over.
+
+    Raises:
+        UsageError: a word that Hydra refuses, or that changes what may not change.
+    """
+    if not overrides:
+        return dict(stored)
+    from evolve.cli.config.compose import compose, to_plain
+    from evolve.cli.differences import MAY_DIFFER
+
+    given = to_plain(compose([f"task={stored['task']}", *overrides]))
+    result = dict(stored)
+    refused = []
+    for word in overrides:
+        key = word.partition("=")[0].lstrip("+~")
+        group = key.partition(".")[0]
+        if group not in MAY_DIFFER:
+            refused.append(f"{key} is {_at(stored, key)!r} in the run and {_at(given, key)!r} now")
+        elif key == group:
+            result[group] = given[group]
+        else:
+            result[group] = {**result[group], key.partition(".")[2]: _at(given, key)}
+    if refused:
+        raise UsageError(
+            f"resume refuses to change what the run is: {'; '.join(refused)}. "
+            "Only termination.*, device.*, sandbox.* and store.path may differ"
+        )
+    return result
+
+
+def _at(config: Mapping[str, Any], key: str) -> Any:
+    value: Any = config
+    for part in key.split("."):
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return value

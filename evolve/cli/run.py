@@ -1,0 +1,75 @@
+"""`evolve run`: from key=value words to a finished search."""
+
+import asyncio
+import sys
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+from evolve.core.errors import UsageError
+
+DRY_RUN = "--dry-run"
+HYDRA_FLAGS = ("--help", "-h", "--cfg", "-c", "--multirun", "-m", "--resolve", "--info", "-i")
+HYDRA_FLAGS += ("--package", "-p", "--config-dir", "-cd", "--hydra-help")
+GPU_LATER = "the GPU service is not part of this version"
+
+
+def main(words: Sequence[str]) -> int:
+    """Compose the configuration that the words describe, and run it (or each of a sweep)."""
+    check_python()
+    dry_run = DRY_RUN in words
+    rest = [word for word in words if word != DRY_RUN]
+    for before, word in pairwise(["", *rest]):
+        check_word(word, before)
+    from evolve.cli.config.compose import run_with_hydra, to_plain
+
+    job = _dry_run if dry_run else start
+    return run_with_hydra(rest, lambda config: job(to_plain(config)))
+
+
+def check_python(version: tuple[int, ...] = tuple(sys.version_info)) -> None:
+    """Hydra 1.3 crashes on Python 3.14 while it builds its own --help."""
+    if version >= (3, 14):
+        raise UsageError(
+            f"Python {version[0]}.{version[1]} is too new: Hydra 1.3, which reads the "
+            "configuration, crashes there; use Python 3.11, 3.12 or 3.13"
+        )
+
+
+def check_word(word: str, before: str = "") -> None:
+    """Explain what people type who know other tools, before Hydra says something less clear.
+
+    Args:
+        word: one word of the command line.
+        before: the word before it, which may be a flag that takes this one as its value.
+    """
+    if "=" not in word and not word.startswith("-") and not before.startswith("-"):
+        raise UsageError(f"'{word}' is not key=value; for a task write task={word}")
+    if word.startswith("--") and word.partition("=")[0] not in HYDRA_FLAGS:
+        key, _, value = word.removeprefix("--").partition("=")
+        raise UsageError(
+            f"{word}: configuration is written without dashes, {key.replace('-', '_')}="
+            f"{value or '...'}; the only flags are --dry-run, --cfg job, --help and -m"
+        )
+    if not word.startswith("device=cuda"):
+        return
+    device, _, number = word.removeprefix("device=").partition(":")
+    if number:
+        raise UsageError(
+            f"{word}: the number of a device is a setting of its own, "
+            f"device={device} device.ids=[{number}]; but {GPU_LATER}, device=cpu works today"
+        )
+    raise UsageError(f"{word}: {GPU_LATER}; device=cpu and device=replay work today")
+
+
+def start(config: Mapping[str, Any]) -> int:
+    """Create the run that `config` describes, or continue it as `on_exists` says."""
+    from evolve.cli.launch import launch
+
+    return asyncio.run(launch(config))
+
+
+def _dry_run(config: Mapping[str, Any]) -> int:
+    from evolve.cli.dry_run import dry_run
+
+    return asyncio.run(dry_run(config))

@@ -1,0 +1,96 @@
+"""One sitting of a run: build its parts, search until the end or a stop, say what came of it."""
+
+import asyncio
+import os
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from evolve.cli import parts
+from evolve.cli.display import LiveDisplay, PlainDisplay, Tally, open_display
+from evolve.cli.main import OK, RESUMABLE
+from evolve.cli.report import default_path
+from evolve.cli.summary import summary
+from evolve.core.protocols import Evaluator
+from evolve.report.facts import gather
+from evolve.report.html import render
+from evolve.report.text import write_text
+from evolve.search.champion import champion
+from evolve.search.engine import Search
+from evolve.search.pipeline import Outcome, Pipeline
+from evolve.store import RunRow, Store
+
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+
+
+async def search(store: Store, run: RunRow, config: Mapping[str, Any], evaluator: Evaluator) -> int:
+    """Search until the run's end, or a stop; then write the report and print the summary.
+
+    Args:
+        store: the open database.
+        run: the run to continue from where it stands.
+        config: its configuration with what this sitting overrides.
+        evaluator: the judge.
+
+    Returns:
+        0 where the run is finished, 75 where it can be resumed.
+    """
+    rule = parts.build_termination(config)
+    engine = Search(
+        store=store,
+        run=run,
+        archive=parts.build_archive(config),
+        selection=parts.build_selection(config),
+        operators=parts.build_operators(config),
+        baseline=config["baseline"],
+        opponents=config["opponents"],
+    )
+    tally = Tally(config["termination"], rule, config["baseline"])
+    winner = champion(store, run)
+    tally.best = winner.ratio if winner else None
+    with open_display(tally, title=f"{run.name}: {run.task.name}") as display:
+        stop_file = config["termination"]["stop_file"]
+        pipeline = Pipeline(
+            engine,
+            evaluator,
+            rule,
+            listeners=[display],
+            stop_file=Path(stop_file) if stop_file else None,
+        )
+        outcome = await _run_until_stopped(pipeline, store, run, display)
+    _print_end(store, run, outcome)
+    return OK if outcome.finished else RESUMABLE
+
+
+async def _run_until_stopped(
+    pipeline: Pipeline, store: Store, run: RunRow, display: PlainDisplay | LiveDisplay
+) -> Outcome:
+    """The first signal drains, the second leaves at once; nothing is lost either way."""
+    stopping = False
+
+    def on_signal(number: signal.Signals) -> None:
+        nonlocal stopping
+        if stopping and number is signal.SIGINT:
+            store.release(run.id, "interrupted", "left at once")
+            display.__exit__(None, None, None)
+            os._exit(RESUMABLE)
+        stopping = True
+        display.say(f"{number.name}: finishing what is under way; Ctrl-C again leaves at once")
+        pipeline.request_stop(f"stopped by {number.name}")
+
+    loop = asyncio.get_running_loop()
+    for number in STOP_SIGNALS:
+        loop.add_signal_handler(number, on_signal, number)
+    try:
+        return await pipeline.run()
+    finally:
+        for number in STOP_SIGNALS:
+            loop.remove_signal_handler(number)
+
+
+def _print_end(store: Store, run: RunRow, outcome: Outcome) -> None:
+    facts = gather(store, run.name)
+    path = write_text(default_path(str(store.path), run.name), render(facts))
+    for line in summary(facts, outcome, store.path, path):
+        print(line)

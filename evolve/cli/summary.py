@@ -1,0 +1,58 @@
+"""The last lines of a run: what was won, on what, and what to type next."""
+
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+from evolve.cli.flags import DEFAULT_STORE
+from evolve.cli.text import speedup_text
+from evolve.report.facts import RunFacts
+from evolve.report.text import baseline_name, count_text, duration_text
+from evolve.search.champion import Champion
+from evolve.search.pipeline import Outcome
+
+
+def summary(facts: RunFacts, outcome: Outcome, store: Path, report: Path) -> Iterator[str]:
+    run, progress = facts.run, facts.progress
+    ended = "finished" if outcome.finished else "stopped, and can be resumed"
+    yield ""
+    yield f"Run {run.name} {ended}: {outcome.reason}."
+    yield (
+        f"  {count_text(progress.evaluations, 'evaluation')}, "
+        f"{count_text(progress.screens, 'screen')}, "
+        f"{duration_text(progress.wall_time_s)} of search"
+    )
+    if facts.champion is None:
+        yield "  No strictly correct kernel was timed; the report says what became of candidates."
+    else:
+        yield from _winner(facts, facts.champion)
+    yield ""
+    yield from _next_steps(facts, outcome, store, report)
+
+
+def _winner(facts: RunFacts, winner: Champion) -> Iterator[str]:
+    against = baseline_name(facts.baseline)
+    proof = "verified in fresh processes" if winner.verified else "not verified"
+    yield f"  best kernel: {speedup_text(winner.ratio)} over {against}, {proof}"
+    yield f"  step {winner.sequence}, on {facts.hardware}"
+    if winner.ratio.high < 1:
+        yield f"  It is slower than {against}: this search found no gain."
+    elif not winner.ratio.is_gain:
+        yield f"  The interval contains 1: no gain over {against} was shown."
+    for case in winner.evaluation.cases:
+        ratio = case.ratios.get(facts.baseline)
+        if ratio is not None:
+            slower = "  slower than the baseline" if ratio.high < 1 else ""
+            yield f"    {case.name:<12} {speedup_text(ratio)}{slower}"
+
+
+def _next_steps(facts: RunFacts, outcome: Outcome, store: Path, report: Path) -> Iterator[str]:
+    name, elsewhere = shlex.quote(facts.run.name), store != Path(DEFAULT_STORE)
+    flag = f" --store {shlex.quote(str(store))}" if elsewhere else ""
+    yield f"  report    {report}"
+    if facts.champion is not None:
+        yield f"  kernel    evolve best {name} -o kernel.py{flag}"
+    yield f"  details   evolve show {name}{flag}"
+    if not outcome.finished:
+        setting = f" store.path={shlex.quote(str(store))}" if elsewhere else ""
+        yield f"  go on     evolve resume {name}{setting}"

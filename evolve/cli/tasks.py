@@ -1,0 +1,22 @@
+"""`evolve tasks`: the tasks that ship."""
+
+import json
+from collections.abc import Sequence
+
+from evolve.cli.flags import parser
+from evolve.cli.text import table
+from evolve.tasks import list_tasks
+
+
+def main(words: Sequence[str]) -> int:
+    arguments = parser("tasks", "List the tasks that ship.")
+    arguments.add_argument("--json", action="store_true", help="for machines")
+    options = arguments.parse_args(words)
+    tasks = list_tasks()
+    if options.json:
+        print(json.dumps([task._asdict() for task in tasks], indent=1))
+    else:
+        rows = [(task.name, task.category, task.description) for task in tasks]
+        print(table(("TASK", "CATEGORY", "WHAT IT IS"), rows))
+        print("\nA file of your own is named by its path: evolve run task=./my_task.py")
+    return 0

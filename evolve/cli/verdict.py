@@ -1,0 +1,56 @@
+"""A verdict as the terminal shows it."""
+
+from collections.abc import Iterator
+
+from evolve.cli.text import interval_text, speedup_text, table
+from evolve.core.evaluation import CaseResult, Evaluation, Status
+from evolve.report.text import baseline_name, printable
+
+
+def verdict_text(evaluation: Evaluation) -> Iterator[str]:
+    """Status, speedups, the table of cases, labels with their evidence, and the feedback."""
+    yield f"verdict    {_status(evaluation)}"
+    if evaluation.suite is not None:
+        yield f"suite      {'passed' if evaluation.suite else 'failed'} the suite's own rule"
+    for baseline, ratio in evaluation.ratios.items():
+        yield f"speedup    {speedup_text(ratio)} over {baseline_name(baseline)}"
+    if evaluation.cases:
+        yield ""
+        yield _cases(evaluation.cases)
+        yield ""
+    for label in evaluation.labels:
+        yield f"label      {label.name}: {printable(label.evidence)}"
+    if evaluation.feedback:
+        yield printable(evaluation.feedback)
+
+
+def _status(evaluation: Evaluation) -> str:
+    if evaluation.status is not Status.CORRECT:
+        passed = evaluation.stage.name.lower()
+        return f"{evaluation.status.replace('_', ' ')} (last stage passed: {passed})"
+    if evaluation.custom is None:
+        return "correct, and not established whether its own kernels did the work"
+    if not evaluation.custom:
+        return "correct, but the outcome is not made by a kernel of its own: no score"
+    return "correct, by kernels of its own"
+
+
+def _cases(cases: tuple[CaseResult, ...]) -> str:
+    sides = list(dict.fromkeys(side for case in cases for side in case.times_ms))
+    against = list(dict.fromkeys(side for case in cases for side in case.ratios))
+    header = ["CASE", "CHECK", *(baseline_name(s).upper() for s in sides)]
+    header += [f"SPEEDUP OVER {baseline_name(side).upper()}" for side in against]
+    rows = []
+    for case in cases:
+        row = [case.name, "passed" if case.passed else "failed"]
+        row += [interval_text(case.times_ms[s]) if s in case.times_ms else "-" for s in sides]
+        row += [_with_warning(case, side) for side in against]
+        rows.append(row)
+    return table(header, rows)
+
+
+def _with_warning(case: CaseResult, side: str) -> str:
+    if side not in case.ratios:
+        return "-"
+    ratio = case.ratios[side]
+    return speedup_text(ratio) + (" slower" if ratio.high < 1 else "")
