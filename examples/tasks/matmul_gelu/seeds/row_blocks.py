@@ -80,8 +80,8 @@ static void pack_transposed(const float* w, int64_t ldw, int64_t depth, int64_t 
 }
 
 // exp(x), bounded to [-87, 88], without a branch or a call, so that loops vectorise: x = n ln2 + r
-// with |r| <= ln2/2, a polynomial for exp(r) (error below 1 ulp), and 2^n put together from bits.
-// Adding 1.5 * 2^23 rounds to the nearest integer and leaves it in the low bits of the sum.
+// with |r| <= ln2/2, a polynomial for exp(r) (coefficients of Cephes), and 2^n put together from
+// bits. Adding 1.5 * 2^23 rounds to the nearest integer and leaves it in the low bits of the sum.
 static inline float exp_bounded(float x) {
   const float low = x < -87.0f ? -87.0f : x;
   const float bounded = low > 88.0f ? 88.0f : low;

@@ -30,8 +30,8 @@ static float* floats(TensorView tensor) {
 }
 
 // exp(x) for x <= 0 without a branch or a call, so that loops around it vectorise: x = n ln2 + r
-// with |r| <= ln2/2, a polynomial for exp(r) (error below 1 ulp), and 2^n put together from bits.
-// Adding 1.5 * 2^23 rounds to the nearest integer and leaves it in the low bits of the sum.
+// with |r| <= ln2/2, a polynomial for exp(r) (coefficients of Cephes), and 2^n put together from
+// bits. Adding 1.5 * 2^23 rounds to the nearest integer and leaves it in the low bits of the sum.
 static inline float exp_nonpositive(float x) {
   const float bounded = x < -87.0f ? -87.0f : x;
   const float shifted = bounded * 1.44269504f + 12582912.0f;
