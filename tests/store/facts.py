@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from evolve.core.evaluation import CaseResult, Evaluation, Fidelity, Label, Stage, Status
 from evolve.core.measurement import Interval, Ratio
 from evolve.core.program import Assignment, Program
-from evolve.core.protocols import AddStatus, Elite, Offer, Proposal
+from evolve.core.protocols import AddStatus, Elite, Offer, Progress, Proposal
 from evolve.core.task import Task
 from evolve.store import RunRow, Store, Ticket
 
@@ -132,3 +132,41 @@ def take_step(
         candidate = elite(ticket, judged)
         store.tell(ticket, candidate, archive.offer(candidate, number))
     return ticket
+
+
+def recount(store: Store, run: int, baseline: str = "eager") -> Progress:
+    """The counters of a run, from its steps alone (which must have been evaluated in order)."""
+    steps = list(store.steps(run))
+    judged = [step for step in steps if step.status is not None]
+    whole = [step for step in judged if step.fidelity is not Fidelity.SCREEN]
+    best: Ratio | None = None
+    to_beat, at_best = 0.0, 0
+    for count, step in enumerate(whole, start=1):
+        found = step.ratios.get(baseline)
+        if not (step.custom and found):
+            continue
+        if best is None or found.value > best.value:
+            best = found
+        if found.low > to_beat:
+            to_beat, at_best = found.high, count
+    return Progress(
+        proposals=sum(bool(step.program or step.failure) for step in steps),
+        evaluations=len(whole),
+        screens=len(judged) - len(whole),
+        device_time_s=math.fsum(step.device_time_s for step in judged),
+        wall_time_s=store.progress(run).wall_time_s,
+        best=best,
+        evaluations_at_best=at_best,
+    )
+
+
+def replay(store: Store, run: int) -> dict[str, Elite]:
+    """The archive's slots by applying every offer in order, without looking at stored slots."""
+    held: dict[str, Elite] = {}
+    for candidate, offer in store.offers(run):
+        if offer:
+            leaving = {candidate.program, offer.evicted}
+            held = {slot: kept for slot, kept in held.items() if kept.program not in leaving}
+            assert offer.slot is not None
+            held[offer.slot] = candidate
+    return held

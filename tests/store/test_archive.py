@@ -1,0 +1,78 @@
+"""Invariants.
+
+1. Slots equal a replay of the offers, and equal the archive that made them.
+2. Offers come back exactly as told, in order, however many there are.
+3. A program holds one slot at most.
+"""
+
+import random
+
+from evolve.core.protocols import AddStatus, Offer, Proposal
+from evolve.store import Store
+from tests.store.facts import (
+    SmallArchive,
+    elite,
+    evaluation,
+    new_run,
+    program,
+    replay,
+    take_step,
+)
+
+
+def test_slots_equal_the_archive_and_a_replay_of_its_offers(store: Store) -> None:
+    run = new_run(store).id
+    archive = SmallArchive()
+    draw = random.Random(1)
+    for _ in range(120):
+        number = draw.randrange(40)  # the same program comes again, with other tunables
+        judged = evaluation(draw.uniform(0.5, 3.0))
+        take_step(store, run, archive, number, judged=judged, assignment={"B": draw.randrange(9)})
+    assert len(archive.held) == 4
+    assert store.slots(run) == archive.held == replay(store, run)
+    assert list(store.slots(run)) == sorted(archive.held)
+
+
+def test_offers_come_back_in_order_over_many_pages(store: Store) -> None:
+    run = new_run(store).id
+    archive, told = SmallArchive(), []
+    for number in range(1, 1102):
+        ticket = store.propose(store.ask(run, "seed", ()), Proposal(program=program(number)))
+        judged = evaluation(1.0 + number % 17)
+        ticket = store.evaluated(ticket, judged)
+        told.append((elite(ticket, judged), archive.offer(elite(ticket, judged), number)))
+        store.tell(ticket, *told[-1])
+    assert list(store.offers(run)) == told
+    assert [step.sequence for step in store.steps(run)] == list(range(1101))
+    assert [step.offer for step in store.steps(run)] == [offer.status for _, offer in told]
+
+
+def test_a_program_that_moves_leaves_its_old_slot(store: Store) -> None:
+    run = new_run(store).id
+    moves = [
+        (1, Offer(AddStatus.NEW, "a")),
+        (2, Offer(AddStatus.NEW, "b")),
+        (1, Offer(AddStatus.IMPROVED, "b", evicted=program(2).digest)),
+        (3, Offer(AddStatus.NEW, "c", evicted=program(1).digest)),  # evicted from another slot
+    ]
+    held = []
+    for step, (number, offer) in enumerate(moves):
+        proposal = Proposal(program=program(number), assignment={"step": step})
+        ticket = store.propose(store.ask(run, "tune", ()), proposal)
+        ticket = store.evaluated(ticket, evaluation(1.0 + step))
+        store.tell(ticket, elite(ticket, evaluation(1.0 + step)), offer)
+        held.append({slot: kept.sequence for slot, kept in store.slots(run).items()})
+    assert held == [{"a": 0}, {"a": 0, "b": 1}, {"b": 2}, {"c": 3}]
+
+
+def test_the_best_elites_come_with_their_programs_for_a_warm_start(store: Store) -> None:
+    run = new_run(store).id
+    archive = SmallArchive()
+    for number in range(1, 5):
+        take_step(store, run, archive, number, judged=evaluation(float(number)))
+    best = store.elites(run, 2)
+    assert [item.source for _, item in best] == [program(4).source, program(3).source]
+    assert [kept.program for kept, _ in best] == [item.digest for _, item in best]
+    assert [kept.fitness for kept, _ in best] == [
+        evaluation(n).fitness("eager") for n in (4.0, 3.0)
+    ]

@@ -1,0 +1,172 @@
+"""Invariants.
+
+1. A run is found by its name with everything it was created with.
+2. One process continues a run; a second one is told which, a dead one is replaced.
+3. Whoever lost a run writes nothing more to it.
+"""
+
+import multiprocessing
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import pytest
+
+from evolve.core.errors import StoreError, UsageError
+from evolve.core.task import Case, Task
+from evolve.store import Store
+from tests.store.facts import SmallArchive, new_run, take_step
+
+FORK = multiprocessing.get_context("fork")
+
+
+def hold(path: Path, run: int, pipe: Connection) -> None:
+    store = Store.open(path)
+    try:
+        store.claim(run)
+    except UsageError as error:
+        pipe.send(str(error))
+        return
+    pipe.send("held")
+    pipe.recv()
+
+
+@contextmanager
+def another_process_holding(path: Path, run: int) -> Iterator[multiprocessing.process.BaseProcess]:
+    ours, theirs = FORK.Pipe()
+    process = FORK.Process(target=hold, args=(path, run, theirs))
+    process.start()
+    try:
+        assert ours.recv() == "held"
+        yield process
+    finally:
+        process.kill()
+        process.join()
+
+
+def age_heartbeats(path: Path, seconds: float) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("UPDATE lease SET heartbeat = heartbeat - ?", (seconds,))
+        connection.commit()
+
+
+def test_a_run_is_found_with_everything_it_was_created_with(store: Store) -> None:
+    task = Task(name="t", source="s", cases=(Case(name="c", constants={"N": 4}),), seeds=("a", "b"))
+    config = {"baseline": "compile", "archive": {"capacity": 8}, "gpu": None}
+    created = store.create_run(name="one", task=task, config=config, seed=11)
+    assert (created.task, created.config, created.seed) == (task, config, 11)
+    assert (created.state, created.reason, created.baseline) == ("running", "", "compile")
+    newest = new_run(store, "two")
+    assert store.run("one") == created
+    assert store.run() == newest
+    assert store.runs() == [created, newest]
+
+
+def test_a_name_that_is_taken_names_both_remedies(store: Store) -> None:
+    new_run(store)
+    with pytest.raises(UsageError, match=r"name=first.*on_exists=resume.*on_exists=new"):
+        new_run(store)
+
+
+def test_an_unknown_run_lists_those_that_exist(store: Store) -> None:
+    with pytest.raises(UsageError, match="no run yet"):
+        store.run()
+    new_run(store, "one")
+    new_run(store, "two")
+    with pytest.raises(UsageError, match="no run 'three' in this database; it holds two, one"):
+        store.run("three")
+
+
+def test_two_runs_in_one_file_share_programs_and_nothing_else(store: Store) -> None:
+    one, two = new_run(store, "one").id, new_run(store, "two").id
+    take_step(store, one, SmallArchive(), 1)
+    assert store.progress(two).proposals == 0
+    assert store.slots(two) == {}
+    ticket = take_step(store, two, SmallArchive(), 1)
+    assert ticket.sequence == 0
+    assert store.slots(one) == store.slots(two)
+
+
+def test_active_time_adds_up_over_heartbeats_and_resumes(store: Store) -> None:
+    run = new_run(store).id
+    store.claim(run)
+    store.heartbeat(run, 2.5)
+    store.release(run, "interrupted", "Ctrl-C")
+    assert (store.run().state, store.run().reason) == ("interrupted", "Ctrl-C")
+    store.claim(run)
+    assert (store.run().state, store.run().reason) == ("running", "")
+    store.heartbeat(run, 1.0)
+    take_step(store, run, SmallArchive(), 1)
+    assert store.progress(run).wall_time_s == store.step(run, 0).elapsed_s == 3.5
+
+
+def test_a_second_process_is_told_who_continues_the_run(store: Store) -> None:
+    run = new_run(store).id
+    with another_process_holding(store.path, run) as holder:
+        with pytest.raises(
+            UsageError,
+            match=rf"run 'first' is being continued by another process on .*pid {holder.pid}, "
+            r"last heartbeat \d s ago",
+        ):
+            store.claim(run)
+        with pytest.raises(StoreError, match="being continued by another process"):
+            store.ask(run, "tune", ())
+        store.claim(new_run(store, "second").id)  # other runs of the file are free
+
+
+def test_claiming_in_two_processes_at_once_succeeds_in_one(store: Store) -> None:
+    run = new_run(store).id
+    pipes = [FORK.Pipe() for _ in range(4)]
+    children = [FORK.Process(target=hold, args=(store.path, run, theirs)) for _, theirs in pipes]
+    for child in children:
+        child.start()
+    answers = [ours.recv() for ours, _ in pipes]
+    for child in children:
+        child.kill()
+        child.join()
+    assert answers.count("held") == 1
+    assert all("wait for it or stop it" in answer for answer in answers if answer != "held")
+
+
+def test_a_run_of_a_dead_process_is_free_at_once(store: Store) -> None:
+    run = new_run(store).id
+    with another_process_holding(store.path, run):
+        pass
+    store.claim(run)
+
+
+def test_a_run_whose_holder_is_silent_is_taken_over_and_the_holder_fenced(store: Store) -> None:
+    run = new_run(store).id
+    store.claim(run)
+    ticket = store.ask(run, "tune", ())
+    with Store.open(store.path) as other:
+        age_heartbeats(store.path, 29)
+        with pytest.raises(UsageError, match="29 s ago"):
+            other.claim(run)
+        age_heartbeats(store.path, 2)
+        other.claim(run)
+        for write in (
+            lambda: store.heartbeat(run, 1.0),
+            lambda: store.ask(run, "tune", ()),
+            lambda: store.start_evaluation(ticket),
+            lambda: store.release(run, "finished", ""),
+        ):
+            with pytest.raises(StoreError):
+                write()
+        assert other.open_tickets(run) == [ticket]
+        assert other.progress(run).wall_time_s == 0
+
+
+def test_a_holder_on_another_machine_is_believed_until_it_is_silent(store: Store) -> None:
+    run = new_run(store).id
+    with another_process_holding(store.path, run):
+        pass
+    with closing(sqlite3.connect(store.path)) as connection:
+        connection.execute("UPDATE lease SET machine = 'elsewhere', host = 'node7'")
+        connection.commit()
+    with pytest.raises(UsageError, match="on node7"):
+        store.claim(run)
+    age_heartbeats(store.path, 31)
+    store.claim(run)
