@@ -14,6 +14,7 @@ from evolve.store import filesystem, schema
 
 BUSY_TIMEOUT_S = 30.0
 _CACHE_KIB = 32 * 1024
+_MAGIC = b"SQLite format 3\0"
 
 
 class Database:
@@ -147,6 +148,7 @@ def _check_place(path: Path, *, create: bool) -> None:
     if path.is_dir():
         raise UsageError(f"{path} is a folder; give the path of a database file")
     if path.exists():
+        _refuse_other_formats(path)
         return
     if not create:
         raise UsageError(f"no database at {path}; check the path, or start a run there first")
@@ -156,6 +158,19 @@ def _check_place(path: Path, *, create: bool) -> None:
         raise UsageError(
             f"cannot make the folder {path.parent} ({error.strerror}); choose another place"
         ) from error
+
+
+def _refuse_other_formats(path: Path) -> None:
+    # SQLite itself takes a file shorter than its header for an empty one, and overwrites it.
+    try:
+        with path.open("rb") as file:
+            start = file.read(len(_MAGIC))
+    except OSError as error:
+        raise UsageError(
+            f"{path} cannot be read ({error.strerror}); change its permissions"
+        ) from error
+    if start and start != _MAGIC:
+        raise UsageError(f"{path} is not a database; check the path")
 
 
 def _stamp(connection: Connection) -> tuple[int, int, int]:
@@ -210,8 +225,6 @@ _EXPLANATIONS = {
         change its permissions, or copy it to a place that you can write to""",
     "SQLITE_CANTOPEN": """
         {path} cannot be opened ({cause}); check that you may read it and write to its folder""",
-    "SQLITE_NOTADB": """
-        {path} is not a database; check the path""",
     "SQLITE_CORRUPT": """
         {path} is damaged ({cause});
         go back to a backup, or save what can be read with `sqlite3 FILE .recover`""",

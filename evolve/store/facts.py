@@ -2,10 +2,11 @@
 
 from sqlalchemy import Connection, and_, bindparam, exists, select
 
-from evolve.core.evaluation import Fidelity, Status
+from evolve.core.errors import UsageError
+from evolve.core.evaluation import Evaluation, Fidelity, Status
 from evolve.core.measurement import Ratio
 from evolve.core.protocols import Trial
-from evolve.store import programs
+from evolve.store import evaluations, programs
 from evolve.store.schema import evaluation, evaluation_ratio, instance, program, run, ticket
 
 _TRIALS = (
@@ -38,6 +39,30 @@ _SEEN = select(
     .where(ticket.c.instance == instance.c.id)
     .where(instance.c.digest == bindparam("digest"))
 )
+_MADE_BY = (
+    select(ticket.c.sequence)
+    .where(ticket.c.run == bindparam("run"), ticket.c.operator == bindparam("operator"))
+    .order_by(ticket.c.sequence)
+)
+_RECORDED = (
+    select(ticket.c.id)
+    .join(instance, instance.c.id == ticket.c.instance)
+    .join(evaluation, evaluation.c.ticket == ticket.c.id)
+    .where(
+        ticket.c.run == bindparam("run"),
+        instance.c.digest == bindparam("digest"),
+        ticket.c.fidelity == bindparam("fidelity"),
+    )
+    .order_by(ticket.c.sequence)
+    .limit(1)
+)
+_JUDGE = (
+    select(evaluation.c.device_class, evaluation.c.evaluator_version)
+    .join(ticket, ticket.c.id == evaluation.c.ticket)
+    .where(ticket.c.run == bindparam("run"))
+    .order_by(ticket.c.sequence)
+    .limit(1)
+)
 
 
 def trials(connection: Connection, run_id: int, digest: str) -> list[Trial]:
@@ -57,3 +82,30 @@ def seen(connection: Connection, run_id: int, instance_digest: str) -> bool:
     """Whether the run holds a proposal of the instance."""
     key = {"run": run_id, "digest": instance_digest}
     return bool(connection.execute(_SEEN, key).scalar_one())
+
+
+def made_by(connection: Connection, run_id: int, operator: str) -> list[int]:
+    """The sequence numbers of an operator's tickets, in order."""
+    key = {"run": run_id, "operator": operator}
+    return list(connection.execute(_MADE_BY, key).scalars())
+
+
+def recorded(
+    connection: Connection, run_id: int, instance_digest: str, fidelity: Fidelity
+) -> Evaluation | None:
+    """The run's own evaluation of an instance at a fidelity, the first where there are more."""
+    key = {"run": run_id, "digest": instance_digest, "fidelity": fidelity.value}
+    found: int | None = connection.execute(_RECORDED, key).scalar()
+    return None if found is None else evaluations.of_ticket(connection, found)
+
+
+def judge(connection: Connection, run_id: int) -> tuple[str, str]:
+    """Device class and evaluator version of the run's evaluations.
+
+    Raises:
+        UsageError: the run has none.
+    """
+    row = connection.execute(_JUDGE, {"run": run_id}).one_or_none()
+    if row is None:
+        raise UsageError("the run to replay holds no evaluation; name one that was evaluated")
+    return row.device_class, row.evaluator_version

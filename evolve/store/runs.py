@@ -133,6 +133,12 @@ def proposals(connection: Connection, run_id: int, operator: str) -> int:
     return found or 0
 
 
+def asked(connection: Connection, run_id: int) -> int:
+    """How many tickets the run has: the sequence number of the next one."""
+    count: int = connection.execute(select(run.c.asked).where(run.c.id == run_id)).scalar_one()
+    return count
+
+
 def next_sequence(connection: Connection, run_id: int) -> int:
     """Take the next sequence number of the run."""
     asked: int = connection.execute(_ASKED, {"counted": run_id}).scalar_one()

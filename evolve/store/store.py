@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from evolve.core.evaluation import Evaluation
+from evolve.core.evaluation import Evaluation, Fidelity
 from evolve.core.lineage import Step
 from evolve.core.program import Program
 from evolve.core.protocols import Elite, Failed, Offer, Progress, Proposal, Trial
@@ -155,6 +155,26 @@ class Store:
             return tickets.still_open(connection, run)
 
     # Facts
+
+    def next_sequence(self, run: int) -> int:
+        """The sequence number that the run's next ticket will have."""
+        with self._database.read() as connection:
+            return runs.asked(connection, run)
+
+    def made_by(self, run: int, operator: str) -> list[int]:
+        """The sequence numbers of an operator's tickets, in order."""
+        with self._database.read() as connection:
+            return facts.made_by(connection, run, operator)
+
+    def recorded(self, run: int, instance: str, fidelity: Fidelity) -> Evaluation | None:
+        """This run's own evaluation of an instance at a fidelity."""
+        with self._database.read() as connection:
+            return facts.recorded(connection, run, instance, fidelity)
+
+    def judge(self, run: int) -> tuple[str, str]:
+        """Device class and evaluator version of the run's evaluations; UsageError without any."""
+        with self._database.read() as connection:
+            return facts.judge(connection, run)
 
     def source(self, program: str) -> str:
         """The text of a program, by digest."""
