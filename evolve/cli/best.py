@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 
 def main(words: Sequence[str]) -> int:
+    """Write the winner where the words say."""
     arguments = parser("best", "Write a run's winner as a standalone Python file.")
     add_run(arguments)
     arguments.add_argument(

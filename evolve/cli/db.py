@@ -10,6 +10,7 @@ from evolve.report.text import count_text
 
 
 def main(words: Sequence[str]) -> int:
+    """Do one maintenance action."""
     options = _parse(words)
     options.action(options)
     return 0

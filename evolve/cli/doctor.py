@@ -44,12 +44,15 @@ OPTIONAL = (("triton", "triton", "Triton kernels cannot be checked"),)
 
 @dataclass(frozen=True, slots=True)
 class Finding:
+    """One fact: `ok`, `missing` (no search without it) or `note`."""
+
     state: str
     what: str
     detail: str
 
 
 def main(words: Sequence[str]) -> int:
+    """Print the findings; 1 where something that a search needs is missing."""
     arguments = parser("doctor", "Say what this machine offers and what is missing.")
     arguments.add_argument("--json", action="store_true", help="for machines")
     arguments.add_argument("--python", metavar="PATH", help="as device.python of a run")
@@ -72,6 +75,7 @@ def _verdict(findings: Sequence[Finding]) -> str:
 
 
 def host() -> Iterator[Finding]:
+    """Python, this package, processor, and a GPU that is not used yet."""
     version = platform.python_version()
     if sys.version_info >= (3, 14):
         yield Finding(MISSING, "python", f"{version}: Hydra 1.3 crashes there; use 3.11 to 3.13")
@@ -86,6 +90,7 @@ def host() -> Iterator[Finding]:
 
 
 def packages() -> Iterator[Finding]:
+    """The libraries, without importing any."""
     for module, distribution, consequence in PACKAGES:
         yield _package(module, distribution, consequence, MISSING)
     for module, distribution, consequence in OPTIONAL:

@@ -20,6 +20,7 @@ CORRECT, NOT_CORRECT = 0, 1
 
 
 def main(words: Sequence[str]) -> int:
+    """Judge what the words name, or write it as a folder."""
     options = _parse(words)
     request, recorded = _request(options)
     if options.repro:

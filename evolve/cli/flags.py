@@ -21,11 +21,13 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(f"{message}; see `{self.prog} --help`")
 
 
-def parser(verb: str, description: str, **options: object) -> Parser:
-    return Parser(prog=f"evolve {verb}", description=description, **options)  # type: ignore[arg-type]
+def parser(verb: str, description: str) -> Parser:
+    """The parser of `evolve VERB`."""
+    return Parser(prog=f"evolve {verb}", description=description)
 
 
 def add_store(target: argparse.ArgumentParser) -> None:
+    """The option that names the database."""
     target.add_argument(
         "--store",
         default=DEFAULT_STORE,
@@ -35,6 +37,7 @@ def add_store(target: argparse.ArgumentParser) -> None:
 
 
 def add_run(target: argparse.ArgumentParser, what: str = "name of the run") -> None:
+    """The argument that names a run."""
     target.add_argument(
         "run", nargs="?", metavar="RUN", help=f"{what} (default: the newest of the database)"
     )

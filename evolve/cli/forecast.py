@@ -28,6 +28,7 @@ def first_limit(usage: Mapping[str, float], active_s: float) -> tuple[str, float
 
 
 def forecast_text(usage: Mapping[str, float], active_s: float) -> str:
+    """`wall_time comes first, in about 1 min 5 s`."""
     ahead = first_limit(usage, active_s)
     if ahead is None:
         return "not known yet"

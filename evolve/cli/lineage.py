@@ -6,6 +6,7 @@ from evolve.cli.flags import add_run, add_store, open_store, parser
 
 
 def main(words: Sequence[str]) -> int:
+    """Write the graph in the format that the suffix names."""
     from evolve.report.lineage import export, graph
 
     arguments = parser("lineage", "Write how every program of a run came to be, as a graph.")

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 
 def main(words: Sequence[str]) -> int:
+    """Print one line per run."""
     from evolve.search.champion import champion
 
     arguments = parser("list", "List the runs of a database, newest last.")

@@ -11,13 +11,17 @@ from evolve.search.schedule import Scheduled
 from evolve.search.termination import Rule
 from evolve.store import Store
 
+DEFAULT_SLOTS = 2
+
 
 def build_archive(config: Mapping[str, Any]) -> Archive:
+    """An empty archive of the configured kind."""
     archive: Archive = build(config["archive"], "archive")
     return archive
 
 
 def build_selection(config: Mapping[str, Any]) -> SelectionPolicy:
+    """The configured selection policy."""
     selection: SelectionPolicy = build(config["selection"], "selection")
     return selection
 
@@ -61,13 +65,26 @@ async def start_evaluator(config: Mapping[str, Any]) -> Evaluator:
     from evolve.evaluation import LocalEvaluator, ReplayEvaluator
 
     device, sandbox = config["device"], config["sandbox"]
+    _check_device(device)
     if device["kind"] == "replay":
         recorded = Store.open(config["store"]["path"], read_only=True)
         return ReplayEvaluator(recorded, recorded.run(device["run"]).id)
     return await LocalEvaluator.start(
         device="cpu",  # `auto` too: the CPU service is what this version has
-        slots=device["slots"],
+        slots=device["slots"] or DEFAULT_SLOTS,
         python=device["python"],
         sandbox_require=sandbox["require"],
         sandbox_read=sandbox["read"],
     )
+
+
+def _check_device(device: Mapping[str, Any]) -> None:
+    idle = ("slots", "python") if device["kind"] == "replay" else ("run",)
+    if device["kind"] == "replay" and not device["run"]:
+        raise UsageError("device=replay needs device.run=RUN: whose recorded verdicts to give")
+    for name in idle:
+        if device[name] is not None:
+            raise UsageError(
+                f"device.{name}={device[name]} has no effect with device={device['kind']}; "
+                f"leave it out{', or take device=replay' if name == 'run' else ''}"
+            )

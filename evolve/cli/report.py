@@ -7,6 +7,7 @@ from evolve.cli.flags import add_run, add_store, open_store, parser
 
 
 def main(words: Sequence[str]) -> int:
+    """Write the report and print its path."""
     from evolve.report.html import write_report
 
     arguments = parser("report", "Write a run's report as one HTML file that needs no network.")

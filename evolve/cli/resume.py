@@ -24,6 +24,7 @@ Anything else is refused, with the difference. Exit status 0: finished; 75: stop
 
 
 def main(words: Sequence[str]) -> int:
+    """Continue the run that the words name."""
     if {"-h", "--help"} & {*words}:
         print(HELP % DEFAULT_STORE, end="")
         return 0

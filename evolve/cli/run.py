@@ -2,15 +2,20 @@
 
 import asyncio
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
 from evolve.core.errors import UsageError
 
 DRY_RUN = "--dry-run"
-HYDRA_FLAGS = ("--help", "-h", "--cfg", "-c", "--multirun", "-m", "--resolve", "--info", "-i")
-HYDRA_FLAGS += ("--package", "-p", "--config-dir", "-cd", "--hydra-help")
+HYDRA_FLAGS = frozenset(
+    (
+        *("-h", "--help", "--hydra-help", "-i", "--info", "-m", "--multirun"),
+        *("-c", "--cfg", "--resolve", "-p", "--package", "-cd", "--config-dir"),
+    )
+)
+ALIASES = {"store": "store.path", "run": "name"}  # flags of the other verbs
 GPU_LATER = "the GPU service is not part of this version"
 
 
@@ -23,11 +28,11 @@ def main(words: Sequence[str]) -> int:
         check_word(word, before)
     from evolve.cli.config.compose import run_with_hydra, to_plain
 
-    job = _dry_run if dry_run else start
+    job: Callable[[Mapping[str, Any]], int] = _dry_run if dry_run else start
     return run_with_hydra(rest, lambda config: job(to_plain(config)))
 
 
-def check_python(version: tuple[int, ...] = tuple(sys.version_info)) -> None:
+def check_python(version: tuple[int, int] = sys.version_info[:2]) -> None:
     """Hydra 1.3 crashes on Python 3.14 while it builds its own --help."""
     if version >= (3, 14):
         raise UsageError(
@@ -47,9 +52,10 @@ def check_word(word: str, before: str = "") -> None:
         raise UsageError(f"'{word}' is not key=value; for a task write task={word}")
     if word.startswith("--") and word.partition("=")[0] not in HYDRA_FLAGS:
         key, _, value = word.removeprefix("--").partition("=")
+        setting = ALIASES.get(key, key.replace("-", "_"))
         raise UsageError(
-            f"{word}: configuration is written without dashes, {key.replace('-', '_')}="
-            f"{value or '...'}; the only flags are --dry-run, --cfg job, --help and -m"
+            f"{word}: configuration is written without dashes, {setting}={value or '...'}; "
+            "the only flags are --dry-run, --cfg job, --help and -m"
         )
     if not word.startswith("device=cuda"):
         return

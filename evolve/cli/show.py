@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 
 def main(words: Sequence[str]) -> int:
+    """Print a run, or one step of it."""
     arguments = parser("show", "Show a run, or one of its steps with source and verdict.")
     add_run(arguments, "name of the run, or NAME:SEQ for one step")
     arguments.add_argument("--json", action="store_true", help="for machines")
@@ -82,7 +83,8 @@ def _run_json(store: "Store", run: "RunRow") -> Iterator[str]:
 
 def _step_text(store: "Store", run: "RunRow", sequence: int) -> Iterator[str]:
     step, evaluation = store.step(run.id, sequence), store.evaluation(run.id, sequence)
-    yield f"step       {run.name}:{sequence} by {step.operator}{' ' + step.note if step.note else ''}"
+    note = f" ({step.note})" if step.note else ""
+    yield f"step       {run.name}:{sequence} by {step.operator}{note}"
     if step.parents:
         yield f"parents    {', '.join(parent[:16] for parent in step.parents)}"
     if step.failure:

@@ -13,6 +13,7 @@ from evolve.search.pipeline import Outcome
 
 
 def summary(facts: RunFacts, outcome: Outcome, store: Path, report: Path) -> Iterator[str]:
+    """Lines for the end of a sitting."""
     run, progress = facts.run, facts.progress
     ended = "finished" if outcome.finished else "stopped, and can be resumed"
     yield ""

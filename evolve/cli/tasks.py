@@ -9,6 +9,7 @@ from evolve.tasks import list_tasks
 
 
 def main(words: Sequence[str]) -> int:
+    """Print one line per task."""
     arguments = parser("tasks", "List the tasks that ship.")
     arguments.add_argument("--json", action="store_true", help="for machines")
     options = arguments.parse_args(words)

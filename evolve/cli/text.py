@@ -7,7 +7,7 @@ from evolve.report.text import ratio_text, span_text, time_text
 
 
 def speedup_text(ratio: Interval) -> str:
-    """`3.21× (95 % interval 3.15 to 3.28)`."""
+    """The ratio, and its 95 % interval in brackets."""
     return f"{ratio_text(ratio.value)} (95 % interval {span_text(ratio)})"
 
 

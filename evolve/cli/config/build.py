@@ -1,12 +1,59 @@
 """From configuration to objects: the only place that instantiates what a `_target_` names."""
 
-from collections.abc import Mapping
+import importlib
+import inspect
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import hydra
 from hydra.errors import InstantiationException
 
 from evolve.core.errors import UsageError
+
+# What a setting must be where a constructor asks for the type; other types are its own affair.
+ACCEPTED: dict[str, tuple[tuple[type, ...], str]] = {
+    "int": ((int,), "a whole number"),
+    "float": ((int, float), "a number"),
+    "str": ((str,), "a text"),
+    "bool": ((bool,), "true or false"),
+}
+
+
+def check_types(node: Mapping[str, Any], where: str, *, ours: Sequence[str] = ()) -> None:
+    """Compare a component's settings with the signature of the class that it names.
+
+    Args:
+        node: plain data with `_target_`.
+        where: the setting that it stands under, for messages.
+        ours: settings that are not for the constructor.
+
+    Raises:
+        UsageError: no such class, an unknown setting, a missing one, or one of the wrong type.
+    """
+    target = _locate(node, where)
+    given = {key: value for key, value in node.items() if key[0] != "_" and key not in ours}
+    try:
+        bound = inspect.signature(target).bind(**given)
+    except TypeError as error:
+        raise UsageError(f"{where}: {node['_target_']} says: {error}") from error
+    for name, value in given.items():
+        annotation = bound.signature.parameters[name].annotation if name in bound.arguments else ""
+        asked = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")
+        types, words = ACCEPTED.get(asked, ((type(value),), ""))
+        if type(value) not in types:
+            raise UsageError(f"{where}.{name}: {value!r} is not {words}")
+
+
+def _locate(node: Mapping[str, Any], where: str) -> Any:
+    if not isinstance(node, Mapping) or "_target_" not in node:
+        raise UsageError(f"{where}._target_ is missing; name the class to build")
+    module, _, name = str(node["_target_"]).rpartition(".")
+    try:
+        return getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise UsageError(
+            f"{where}._target_: {node['_target_']} is not to be had: {error}"
+        ) from error
 
 
 def build(node: Mapping[str, Any], where: str) -> Any:
@@ -19,8 +66,6 @@ def build(node: Mapping[str, Any], where: str) -> Any:
     Raises:
         UsageError: no such class, or a constructor that does not take these arguments.
     """
-    if "_target_" not in node:
-        raise UsageError(f"{where}._target_ is missing; name the class to build")
     try:
         return hydra.utils.instantiate(dict(node), _convert_="all")
     except InstantiationException as error:

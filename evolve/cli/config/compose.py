@@ -1,5 +1,6 @@
 """Composition of a configuration: the one place that talks to Hydra, and puts its words in ours."""
 
+import math
 import os
 import sys
 import tempfile
@@ -20,7 +21,7 @@ from omegaconf.errors import (
     OmegaConfBaseException,
 )
 
-from evolve.cli.config.components import COMPONENTS
+from evolve.cli.config.build import check_types
 from evolve.cli.config.locate import config_dir
 from evolve.cli.config.schema import RunConfig
 from evolve.core.errors import EvolveError, UsageError
@@ -30,12 +31,8 @@ NOISE = ("full_key:", "object_type=", "reference_type=", "See https://")  # of H
 
 
 def register_schema() -> None:
-    """Tell Hydra the types of the root and of the components that ship. Idempotent."""
-    store = ConfigStore.instance()
-    store.store(name="schema", node=RunConfig)
-    for group, options in COMPONENTS.items():
-        for name, node in options.items():
-            store.store(group=f"schema/{group}", name=name, node=node, package=group)
+    """Tell Hydra the types of the root. Idempotent."""
+    ConfigStore.instance().store(name="schema", node=RunConfig)
 
 
 def compose(overrides: Sequence[str]) -> DictConfig:
@@ -118,25 +115,36 @@ def _explain(error: Exception) -> str:
 
 
 def to_plain(config: DictConfig) -> dict[str, Any]:
-    """Resolved plain data; what comes from the environment keeps its `${oc.env:...}` spelling.
+    """Resolved plain data, whose components' settings have the types that their classes ask for.
 
-    Secrets come from the environment, and this is what the database stores.
+    What comes from the environment keeps its `${oc.env:...}` spelling: secrets come from there,
+    and this is what the database stores.
+
+    Raises:
+        UsageError: a mandatory value is missing, or one has the wrong type.
     """
-    written = OmegaConf.to_container(config, resolve=False, enum_to_str=True)
     with _our_words():
+        written = OmegaConf.to_container(config, resolve=False, enum_to_str=True)
         resolved = OmegaConf.to_container(
             config, resolve=True, enum_to_str=True, throw_on_missing=True
         )
-    plain = _hide(written, resolved)
+    plain = _storable(written, resolved)
     assert isinstance(plain, dict)
+    for name in ("archive", "selection"):
+        check_types(plain[name], name)
+    for name, node in plain["operators"].items():
+        if node is not None:
+            check_types(node, f"operators.{name}", ours=("weight",))
     return plain
 
 
-def _hide(written: Any, resolved: Any) -> Any:
+def _storable(written: Any, resolved: Any) -> Any:
     if isinstance(written, str) and "oc.env" in written:
         return written
     if isinstance(written, Mapping) and isinstance(resolved, Mapping):
-        return {str(key): _hide(written[key], value) for key, value in resolved.items()}
+        return {str(key): _storable(written[key], value) for key, value in resolved.items()}
     if isinstance(written, list) and isinstance(resolved, list):
-        return [_hide(old, new) for old, new in zip(written, resolved, strict=True)]
+        return [_storable(old, new) for old, new in zip(written, resolved, strict=True)]
+    if isinstance(resolved, float) and not math.isfinite(resolved):
+        return str(resolved)  # JSON has no infinity
     return resolved

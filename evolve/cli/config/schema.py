@@ -1,7 +1,7 @@
 """What may stand in a run's configuration, with types that hold at composition.
 
 Components of `archive`, `selection` and `operators` are open: a `_target_` may name anybody's
-class. The options that ship are typed by the dataclass beside their name in `COMPONENTS`.
+class, and the class's constructor says what types its settings have (`evolve.cli.config.build`).
 """
 
 from dataclasses import dataclass, field
@@ -56,6 +56,8 @@ class Tier(Enum):
 
 @dataclass
 class TaskSettings:
+    """How a task is set up; takes part in its revision."""
+
     size: Size = Size.auto
     precision: Precision = Precision.task
     accumulation: Accumulation = Accumulation.ieee
@@ -77,6 +79,8 @@ class Termination:
 
 
 class DeviceKind(Enum):
+    """Which judge: a worker on this machine, or recorded verdicts."""
+
     auto = "auto"
     cpu = "cpu"
     replay = "replay"
@@ -84,33 +88,26 @@ class DeviceKind(Enum):
 
 @dataclass
 class Device:
+    """`slots` and `python` are for a worker, `run` (whose verdicts) for replay."""
+
     kind: DeviceKind = MISSING
-
-
-@dataclass
-class LocalDevice(Device):
-    """`slots` evaluations under way at once; `python` runs the worker in another environment."""
-
-    slots: int = 2
+    slots: int | None = None
     python: str | None = None
-
-
-@dataclass
-class ReplayDevice(Device):
-    """Verdicts come from the recorded evaluations of `run` (default: any run of the database)."""
-
-    kind: DeviceKind = DeviceKind.replay
-    run: str = MISSING
+    run: str | None = None
 
 
 @dataclass
 class Sandbox:
+    """What confines candidates."""
+
     require: Tier = Tier.none
     read: list[str] = field(default_factory=list)
 
 
 @dataclass
 class StoreSettings:
+    """Where the database is."""
+
     path: str = MISSING
 
 
@@ -130,6 +127,6 @@ class RunConfig:
     selection: Any = MISSING
     operators: dict[str, Any] = field(default_factory=dict)
     termination: Termination = field(default_factory=Termination)
-    device: Device = MISSING
+    device: Device = field(default_factory=Device)
     sandbox: Sandbox = field(default_factory=Sandbox)
     store: StoreSettings = field(default_factory=StoreSettings)
