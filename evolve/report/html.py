@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import jinja2
 
 TEMPLATES = Path(__file__).parent / "templates"
-MAX_SOURCE_CHARS = 120_000
+MAX_SOURCE_CHARS = 80_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

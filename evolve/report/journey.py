@@ -13,7 +13,7 @@ MAX_STATIONS = 40
 MAX_DIFF_LINES = 300
 MAX_LINES = 3000  # of a source, for the diff; difflib's worst case is quadratic
 MAX_LINE = 300
-MAX_DIFF_CHARS = 240_000  # over all stations
+MAX_DIFF_CHARS = 160_000  # over all stations
 
 
 @dataclass(frozen=True, slots=True)

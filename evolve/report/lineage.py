@@ -188,11 +188,12 @@ def _origin(
     step: Step, first: dict[str, Step], timed: dict[str, list[Step]], baseline: str
 ) -> Step | None:
     """The station before: always an earlier step, so that every walk ends."""
-    made = first[str(step.program)]
+    program = str(step.program)
+    made = first[program]
     if step is not made:
         same = (
             other
-            for other in timed.get(step.program, ())
+            for other in timed.get(program, ())
             if other.sequence < step.sequence and dict(other.assignment) == dict(step.assignment)
         )
         return next(same, made) if step.fidelity is Fidelity.VERIFY else made
