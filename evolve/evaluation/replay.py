@@ -37,4 +37,4 @@ class ReplayEvaluator:
         return found
 
     async def close(self) -> None:
-        self._store.close()
+        """Nothing to end: the recorded database belongs to whoever opened it."""

@@ -34,7 +34,7 @@ def champion(store: Store, run: RunRow) -> Champion | None:
     baseline = str(run.config.get("baseline", "eager"))
     verified = [
         found
-        for sequence in store.sequences(run.id, VERIFY)
+        for sequence in store.made_by(run.id, VERIFY)
         if (found := _at(store, run, sequence, baseline))
     ]
     if verified:

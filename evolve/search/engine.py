@@ -7,7 +7,6 @@ tickets, whoever has a judge evaluates them, `tell` takes the verdicts in any or
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import Evaluation, Fidelity
@@ -206,7 +205,7 @@ class Search:
             elif ticket.state is TicketState.PROPOSED:
                 waiting.append(ticket)
             else:  # asked, and the process died before the operator had answered
-                self.store.tell(self.store.propose(ticket, Failed("never answered")), None, None)
+                self.store.propose(ticket, Failed("the process ended before it was proposed"))
         return waiting
 
     def _next_outcome(self) -> tuple[str, Proposal | Failed] | None:
@@ -253,9 +252,6 @@ class Search:
             outcome = Failed("duplicate: this run holds the same instance already")
         ticket = self.store.propose(self.store.ask(self.run.id, operator, parents), outcome)
         self._sequence = ticket.sequence + 1
-        if isinstance(outcome, Failed):
-            self.store.tell(ticket, None, None)
-            return replace(ticket, state=TicketState.TOLD)
         return ticket
 
     def _is_duplicate(self, proposal: Proposal) -> bool:

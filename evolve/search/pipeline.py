@@ -153,18 +153,18 @@ class Pipeline:
         """Until an evaluation ends, a stop is asked, or time-dependent rules are due."""
         stop = asyncio.create_task(self._stop.wait())
         try:
-            done, _ = await asyncio.wait(
+            await asyncio.wait(
                 [*self._running, stop], timeout=POLL_S, return_when=asyncio.FIRST_COMPLETED
             )
         finally:
             stop.cancel()
         self._beat()
-        self._collect(done)
+        self._collect()
 
-    def _collect(self, done: Iterable[asyncio.Task[Evaluation]]) -> None:
+    def _collect(self) -> None:
         """Tell what has ended, in the order of asking; a failed judge is raised after the rest."""
         ended = sorted(
-            (task for task in done if task in self._running),
+            (task for task in self._running if task.done()),
             key=lambda task: self._running[task].sequence,
         )
         failures = []
@@ -218,9 +218,10 @@ class Pipeline:
 
         The winner of many noisy measurements is partly lucky; its headline must not be.
         """
-        leader, *rivals = self._search.contenders() or [None]
-        if leader is None or self._already_verified(leader.program):
+        contenders = self._search.contenders()
+        if not contenders or self._already_verified(contenders[0].program):
             return
+        leader, *rivals = contenders
         opponents = {"runner_up": self._search.instance_source(rivals[0])} if rivals else {}
         result = await self._verify_one(leader, opponents)
         if rivals and (result is None or _lost(result)):
@@ -245,10 +246,8 @@ class Pipeline:
         """Let running evaluations finish for a while; the rest is asked again by a resume."""
         deadline = time.monotonic() + self._drain_s
         while self._running and (left := deadline - time.monotonic()) > 0:
-            done, _ = await asyncio.wait(
-                self._running, timeout=left, return_when=asyncio.FIRST_COMPLETED
-            )
-            self._collect(done)
+            await asyncio.wait(self._running, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+            self._collect()
 
     async def _abandon(self) -> None:
         for task in self._running:

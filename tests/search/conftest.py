@@ -7,14 +7,29 @@ from pathlib import Path
 import pytest
 
 from archives import TopK
+from evolve.core.program import Program
+from evolve.core.protocols import Context, Proposal
 from evolve.search.engine import Search
 from evolve.search.pipeline import Outcome, Pipeline
 from evolve.search.schedule import Scheduled
 from evolve.search.selection import Tournament
 from evolve.search.termination import from_config
 from evolve.store import RunRow, Store
-from evolve.testing.synthetic import SyntheticEvaluator, synthetic_task
+from evolve.testing.synthetic import SEED_SOURCE, SyntheticEvaluator, synthetic_task
 from operators import Recombine, Seed, Tune
+
+
+class Variants:
+    """Proposes new programs for ever, each to be measured in full."""
+
+    parents = 0
+
+    def propose(self, context: Context) -> Proposal:
+        return Proposal(program=Program(f"{SEED_SOURCE}# variant {context.sequence}\n"))
+
+
+def variants() -> dict[str, Scheduled]:
+    return {"variants": Scheduled(operator=Variants())}
 
 
 def operators() -> dict[str, Scheduled]:

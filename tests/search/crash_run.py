@@ -12,12 +12,8 @@ from evolve.core.protocols import EvaluationRequest
 from evolve.search.pipeline import Pipeline
 from evolve.search.termination import from_config
 from evolve.store import Store
-from evolve.testing.synthetic import SEED_SOURCE, SyntheticEvaluator, synthetic_task
-from tests.search.conftest import make_search
-
-WIDE_SEED = SEED_SOURCE.replace(
-    '"BLOCK": (16, 32, 64, 128, 256)', f'"BLOCK": {tuple(range(16, 260, 4))}'
-)
+from evolve.testing.synthetic import SyntheticEvaluator, synthetic_task
+from tests.search.conftest import make_search, operators, variants
 
 
 class Journalled(SyntheticEvaluator):
@@ -37,11 +33,11 @@ def main(database: str, journal: str, evaluations: str) -> None:
     if not store.runs():
         store.create_run(
             name="crash",
-            task=synthetic_task(seeds=(WIDE_SEED,)),
+            task=synthetic_task(),
             config={"baseline": "eager"},
             seed=3,
         )
-    search = make_search(store, store.run("crash"))
+    search = make_search(store, store.run("crash"), operators=operators() | variants())
     limits = from_config({"evaluations": int(evaluations)})
     asyncio.run(Pipeline(search, Journalled(Path(journal)), limits).run())
     store.close()

@@ -16,7 +16,7 @@ from evolve.search.champion import champion
 from evolve.search.pipeline import Pipeline
 from evolve.search.termination import from_config
 from evolve.testing.synthetic import OPTIMUM, PEAK_SPEEDUP, SyntheticEvaluator
-from tests.search.conftest import make_search, run_to_end
+from tests.search.conftest import make_search, run_to_end, variants
 
 
 def test_the_planted_optimum_is_found_and_verified(store, run):
@@ -33,7 +33,7 @@ def test_the_planted_optimum_is_found_and_verified(store, run):
 
 @pytest.mark.parametrize("slots", [1, 2, 5])
 def test_an_evaluation_budget_is_met_exactly(store, run, slots):
-    search = make_search(store, run)
+    search = make_search(store, run, operators=variants())
     outcome = run_to_end(search, SyntheticEvaluator(slots=slots, latency_s=0.001), evaluations=9)
     counted = [
         step for step in store.steps(run.id) if step.fidelity is Fidelity.SEARCH and step.status
