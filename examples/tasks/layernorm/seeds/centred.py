@@ -30,6 +30,14 @@ struct Moments {
   float mean, variance;
 };
 
+// Sum of the lanes in pairs of pairs: each goes through log2(LANES) roundings only.
+static float sum_of_lanes(float (&lanes)[LANES]) {
+  for (int half = LANES / 2; half > 0; half /= 2) {
+    for (int lane = 0; lane < half; ++lane) lanes[lane] += lanes[lane + half];
+  }
+  return lanes[0];
+}
+
 // The sum of (x - centre)^POWER.
 template <int POWER>
 static float centred_sum(const float* x, float centre, int64_t n) {
@@ -42,10 +50,9 @@ static float centred_sum(const float* x, float centre, int64_t n) {
       lanes[lane] += POWER == 1 ? deviation : deviation * deviation;
     }
   }
-  float sum = 0.0f;
-  for (float lane : lanes) sum += lane;
-  for (; i < n; ++i) sum += POWER == 1 ? x[i] - centre : (x[i] - centre) * (x[i] - centre);
-  return sum;
+  float tail = 0.0f;
+  for (; i < n; ++i) tail += POWER == 1 ? x[i] - centre : (x[i] - centre) * (x[i] - centre);
+  return sum_of_lanes(lanes) + tail;
 }
 
 static Moments row_moments(const float* x, int64_t n) {

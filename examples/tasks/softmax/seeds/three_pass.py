@@ -66,6 +66,14 @@ static float row_maximum(const float* x, int64_t n) {
   return maximum;
 }
 
+// Sum of the lanes in pairs of pairs: each goes through log2(LANES) roundings only.
+static float sum_of_lanes(float (&lanes)[LANES]) {
+  for (int half = LANES / 2; half > 0; half /= 2) {
+    for (int lane = 0; lane < half; ++lane) lanes[lane] += lanes[lane + half];
+  }
+  return lanes[0];
+}
+
 static float exponentials(const float* x, float maximum, float* y, int64_t n) {
   float lanes[LANES] = {};
   int64_t i = 0;
@@ -77,10 +85,9 @@ static float exponentials(const float* x, float maximum, float* y, int64_t n) {
       lanes[lane] += e;
     }
   }
-  float sum = 0.0f;
-  for (float lane : lanes) sum += lane;
-  for (; i < n; ++i) sum += y[i] = exp_nonpositive(x[i] - maximum);
-  return sum;
+  float tail = 0.0f;
+  for (; i < n; ++i) tail += y[i] = exp_nonpositive(x[i] - maximum);
+  return sum_of_lanes(lanes) + tail;
 }
 
 static void softmax_row(const float* x, float* y, int64_t n) {
