@@ -1,0 +1,53 @@
+"""The command as users start it, and a database with a recorded run."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from evolve.store import Store
+from evolve.testing.synthetic import SyntheticEvaluator, synthetic_task
+from tests.cli.recording import record
+
+ROOT = Path(__file__).parents[2]
+Evolve = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def evolve(tmp_path: Path) -> Evolve:
+    """Run `evolve WORDS` in an empty folder, in a process of its own."""
+
+    def run(*words: str, timeout: float = 60) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "evolve.cli.main", *words],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+        )
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database with the finished run `demo` of the synthetic task."""
+    path = tmp_path_factory.mktemp("recording") / "evolve.db"
+    with Store.open(path, create=True) as store:
+        record(store, synthetic_task(), SyntheticEvaluator())
+    return path
+
+
+@pytest.fixture
+def recorded(recording: Path, tmp_path: Path) -> Path:
+    """A copy of `recording` at `runs/evolve.db` in the folder where `evolve` runs."""
+    path = tmp_path / "runs" / "evolve.db"
+    path.parent.mkdir()
+    shutil.copy(recording, path)
+    return path

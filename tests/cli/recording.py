@@ -1,0 +1,32 @@
+"""A recorded run: what `evolve run` does, with the synthetic judge in place of a worker."""
+
+import asyncio
+from typing import Any
+
+from evolve.cli import parts
+from evolve.cli.config.compose import compose, to_plain
+from evolve.core.protocols import Evaluator
+from evolve.core.task import Task
+from evolve.search.engine import Search
+from evolve.search.pipeline import Pipeline
+from evolve.store import RunRow, Store
+
+
+def settings(*words: str) -> dict[str, Any]:
+    """The configuration of `evolve run task=synthetic WORDS`, with no opponents."""
+    return to_plain(compose(["task=synthetic", *words])) | {"opponents": {}}
+
+
+def record(store: Store, task: Task, judge: Evaluator, *words: str) -> RunRow:
+    """Search to the end as the words say; the run is called `demo` unless they name it."""
+    config = settings("name=demo", "termination.evaluations=12", *words)
+    run = store.create_run(name=config["name"], task=task, config=config, seed=config["seed"])
+    search = Search(
+        store=store,
+        run=run,
+        archive=parts.build_archive(config),
+        selection=parts.build_selection(config),
+        operators=parts.build_operators(config),
+    )
+    asyncio.run(Pipeline(search, judge, parts.build_termination(config)).run())
+    return run

@@ -1,0 +1,159 @@
+"""Composition.
+
+Invariants:
+1. Every option of every group composes, is built, and says what it says after a round trip.
+2. Every preset composes; what a user types wins over it.
+3. A wrong key, option, type or class is one `UsageError` that names it.
+"""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evolve.cli import parts
+from evolve.cli.config.build import build, check_types
+from evolve.cli.config.compose import compose, to_plain
+from evolve.cli.config.locate import config_dir
+from evolve.core.digest import canonical_json
+from evolve.core.errors import UsageError
+from evolve.core.protocols import Archive
+
+OWN_GROUPS = sorted(path.name for path in config_dir().iterdir() if path.is_dir())
+OPTIONS = [
+    (group, path.stem)
+    for group in OWN_GROUPS
+    if group != "hydra"
+    for path in sorted((config_dir() / group).glob("*.yaml"))
+]
+
+
+def composed(*words: str) -> dict:
+    return to_plain(compose(["task=softmax", *words]))
+
+
+def test_the_groups_are_those_that_are_promised():
+    assert {group for group, _ in OPTIONS} == {
+        *("archive", "selection", "operators", "termination", "device", "store", "search"),
+    }
+
+
+@pytest.mark.parametrize(("group", "option"), OPTIONS)
+def test_every_option_of_every_group_composes_and_its_parts_are_built(group: str, option: str):
+    config = composed(f"{group}={option}")
+    assert isinstance(parts.build_archive(config), Archive)
+    assert callable(parts.build_selection(config).select)
+    assert {"seed", "tune", "recombine"} == {*parts.build_operators(config)}
+    parts.build_termination(config)
+    assert canonical_json(config)  # what the database stores
+
+
+@pytest.mark.parametrize("archive", [option for group, option in OPTIONS if group == "archive"])
+def test_a_capacity_that_is_typed_reaches_the_archive(archive: str):
+    config = composed(f"archive={archive}", "archive.capacity=7")
+    assert parts.build_archive(config).capacity == 7
+
+
+def test_a_preset_selects_parts_and_what_is_typed_wins_over_it():
+    quick = composed("search=quick")
+    assert quick["archive"]["_target_"].endswith("TopK")
+    assert quick["termination"]["wall_time"] == "2m"
+    typed = composed("search=quick", "termination=overnight", "archive=map_elites")
+    assert typed["archive"]["_target_"].endswith("MapElites")
+    assert typed["termination"]["wall_time"] == "8h"
+
+
+def test_the_last_of_two_words_for_one_setting_wins():
+    config = composed("termination=smoke", "task=rmsnorm", "termination=overnight", "seed=1")
+    assert config["task"] == "rmsnorm"
+    assert config["termination"]["wall_time"] == "8h"
+
+
+def test_an_operator_is_left_out_by_null_and_a_foreign_one_is_let_in():
+    config = composed("operators.recombine=null", "+operators.mine._target_=operators.tune.Tune")
+    operators = parts.build_operators(config)
+    assert set(operators) == {"seed", "tune", "mine"}
+    assert operators["mine"].weight == 1.0
+
+
+@pytest.mark.parametrize(
+    ("word", "says"),
+    [
+        ("archive.capacity=abc", "archive.capacity"),
+        ("archive.capacity=1.5", "archive.capacity"),
+        ("archive.capacity=true", "archive.capacity"),
+        ("archive=queue", "topk"),
+        ("archvie.capacity=3", "archvie"),
+        ("+archive.depht=3", "depht"),
+        ("selection.epsilon=often", "selection.epsilon"),
+        ("operators.tune.breadth=x", "operators.tune.breadth"),
+        ("operators.tune.weight=x", "operators.tune.weight"),
+        ("+operators.mine._target_=nobody.Nothing", "nobody.Nothing"),
+        ("task_config.size=huge", "tiny"),
+        ("on_exists=maybe", "resume"),
+        ("seed=x", "seed"),
+        ("termination.evaluations=many", "termination.evaluations"),
+        ("termination.wall_time=soon", "termination.wall_time"),
+        ("termination.steps=3", "termination.steps"),
+        ("initial=[a", "[a"),
+        ("sandbox.require=vm", "namespaces"),
+        ("archive._target_=os.system", "os.system"),
+    ],
+)
+def test_what_cannot_be_is_refused_by_name(word: str, says: str):
+    with pytest.raises(UsageError, match=r".+") as refused:
+        config = composed(word)
+        parts.build_archive(config)
+        parts.build_operators(config)
+        parts.build_termination(config)
+    assert says in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_no_limit_at_all_is_refused():
+    none = [f"termination.{name}=null" for name in ("evaluations", "wall_time", "stagnation")]
+    with pytest.raises(UsageError, match="a run needs an end"):
+        parts.build_termination(composed(*none))
+
+
+def test_what_comes_from_the_environment_is_stored_by_name_and_not_by_value(monkeypatch):
+    monkeypatch.setenv("MY_SECRET", "hunter2")
+    config = composed("name=${oc.env:MY_SECRET}")
+    assert "hunter2" not in canonical_json(config)
+    assert config["name"] == "${oc.env:MY_SECRET}"
+
+
+class Thing:
+    def __init__(self, *, count: int, share: float = 0.5, word: "str" = "") -> None:
+        self.count, self.share, self.word = count, share, word
+
+
+THING = f"{__name__}.Thing"
+
+
+@given(count=st.integers(), share=st.floats(allow_nan=False), word=st.text(max_size=5))
+def test_settings_of_the_right_types_pass(count: int, share: float, word: str):
+    check_types({"_target_": THING, "count": count, "share": share, "word": word}, "thing")
+
+
+@given(st.one_of(st.none(), st.booleans(), st.text(), st.floats(), st.lists(st.integers())))
+def test_settings_of_a_wrong_type_are_refused_by_name(value: object):
+    with pytest.raises(UsageError, match=r"thing\.count"):
+        check_types({"_target_": THING, "count": value}, "thing")
+
+
+def test_a_missing_setting_is_refused():
+    with pytest.raises(UsageError, match="count"):
+        check_types({"_target_": THING}, "thing")
+
+
+def test_a_constructor_that_refuses_is_quoted_in_its_own_words():
+    with pytest.raises(UsageError, match=r"archive\.capacity"):
+        build({"_target_": "archives.topk.TopK", "capacity": -1}, "archive")
+
+
+def test_hydra_leaves_no_files(evolve, tmp_path: Path):
+    assert evolve("run", "task=softmax", "--cfg", "job").returncode == 0
+    assert evolve("run", "-m", "task=nothing", "seed=1,2").returncode == 2
+    assert list(tmp_path.iterdir()) == []
