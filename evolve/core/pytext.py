@@ -16,6 +16,7 @@ _LITERAL = re.compile(
     """,
     re.DOTALL | re.VERBOSE,
 )
+_COMMENT = re.compile(r"[ \t]*#[^\r\n]*")
 _PIECE = re.compile(
     r"\\(?:\r\n|[0-7]{1,3}|x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|N\{[^}]*\}|.)"
     r"|\r\n|\r|[^\\\r]+",
@@ -115,8 +116,10 @@ class Module:
         return self.source[start:end]
 
     def definition_span(self, node: ast.FunctionDef | ast.ClassDef) -> tuple[int, int]:
-        """The span of a definition with its decorators."""
+        """The span of a definition with its decorators and the comment at its last line's end."""
         start, end = self.span(node)
+        comment = _COMMENT.match(self.source, end)
+        end = comment.end() if comment else end
         if node.decorator_list:
             start = self.source.rindex("@", 0, self.span(node.decorator_list[0])[0])
         return start, end

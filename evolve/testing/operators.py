@@ -11,7 +11,7 @@ from evolve.testing.synthetic import SEED_SOURCE
 
 RELATIVES = (
     SEED_SOURCE,
-    SEED_SOURCE.replace("return x[:BLOCK]", "return x[: BLOCK * STAGES]"),
+    SEED_SOURCE.replace("x[:BLOCK]", "x[: BLOCK * STAGES]").replace("tile(x) *", "tile(x) +"),
     SEED_SOURCE.replace("16, 32, 64, 128, 256", "16, 48, 96").replace("tile(x) *", "x *"),
 )
 
@@ -29,8 +29,8 @@ class OperatorConformance:
     def contexts(self, parents: int | None = None) -> Iterator[Context]:
         """Contexts of several ages, each made afresh; `parents` overrides how many there are."""
         wanted = self.make().parents if parents is None else parents
-        for age in range(6):
-            for sequence in range(3):
+        for age in (0, 1, 3):
+            for sequence in range(2):
                 facts, elites = self._history(age)
                 if len(elites) >= wanted:
                     yield make_context(facts, elites[:wanted], sequence=sequence)
