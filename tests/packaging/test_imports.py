@@ -1,0 +1,74 @@
+"""Cheap to import (promise 8), and imports that point downwards only.
+
+Invariants:
+1. `import evolve` takes under 0.2 s and brings in none of the heavy libraries; nor do `--help`,
+   `list` and `tasks`. Only `run` and `resume` import Hydra.
+2. The import-linter contracts of `pyproject.toml` hold.
+"""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+HEAVY = ("torch", "triton", "litellm", "hydra", "omegaconf", "sqlalchemy", "networkx", "numpy")
+
+
+def python(code: str, *words: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    return done.stdout
+
+
+def loaded_by(*words: str) -> set[str]:
+    """Heavy modules that are there after `evolve WORDS`."""
+    code = (
+        "import sys; from evolve.cli.main import main; main(sys.argv[1:]); "
+        f"print('loaded:', *[name for name in {HEAVY} if name in sys.modules])"
+    )
+    return set(python(code, *words).rpartition("loaded:")[2].split())
+
+
+def test_importing_the_package_is_cheap():
+    code = (
+        "import time; start = time.perf_counter(); import evolve; "
+        "print(time.perf_counter() - start)"
+    )
+    assert min(float(python(code)) for _ in range(3)) < 0.2
+
+
+def test_importing_the_package_brings_in_nothing_heavy():
+    code = f"import sys, evolve; print(*[name for name in {HEAVY} if name in sys.modules])"
+    assert python(code).split() == []
+
+
+@pytest.mark.parametrize("words", [["--help"], ["--version"], ["tasks"], ["best", "--help"]])
+def test_a_verb_that_needs_nothing_heavy_imports_nothing_heavy(words: list[str]):
+    code = "import sys; from evolve.cli.main import main\ntry: main(sys.argv[1:])\n"
+    code += "except SystemExit: pass\n"
+    code += f"print('loaded:', *[name for name in {HEAVY} if name in sys.modules])"
+    assert python(code, *words).rpartition("loaded:")[2].split() == []
+
+
+@pytest.mark.parametrize("verb", ["list", "show", "report", "lineage", "db"])
+def test_a_verb_with_flags_imports_neither_hydra_nor_torch(verb: str, tmp_path: Path):
+    words = {"db": ["db", "size"], "lineage": ["lineage", "-o", "x.dot"]}.get(verb, [verb])
+    assert not {"hydra", "omegaconf", "torch"} & loaded_by(*words, "--store", str(tmp_path / "x"))
+
+
+def test_the_parts_of_a_run_are_built_without_torch():
+    code = (
+        "import sys; from evolve.cli import parts; from evolve.cli.config.compose import *; "
+        "c = to_plain(compose(['task=x'])); parts.build_archive(c); parts.build_operators(c); "
+        "print('torch' in sys.modules)"
+    )
+    assert python(code).strip() == "False"
+
+
+def test_imports_point_downwards_only():
+    linter = Path(sys.executable).with_name("lint-imports")
+    done = subprocess.run([linter], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
