@@ -5,8 +5,9 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from evolve.core.measurement import Ratio
 from evolve.core.protocols import Elite
-from evolve.report.text import ratio_text
+from evolve.report.text import ratio_text, span_text
 
 MAX_RANKED = 20
 MAX_SIDE = 24  # cells along an axis that a page can show
@@ -99,14 +100,13 @@ def ranked(slots: Mapping[str, Elite]) -> list[Ranked]:
 
 
 def _ranked(slot: str, elite: Elite, top: float) -> Ranked:
-    value, low, high = (
-        math.exp(bound) for bound in (elite.fitness.value, elite.fitness.low, elite.fitness.high)
-    )
+    fitness = elite.fitness
+    ratio = Ratio(math.exp(fitness.value), math.exp(fitness.low), math.exp(fitness.high))
     return Ranked(
         slot=slot,
-        speedup=ratio_text(value),
-        span=f"{ratio_text(low)} to {ratio_text(high)}",
-        share=round(value / top, 3),
+        speedup=ratio_text(ratio.value),
+        span=span_text(ratio),
+        share=round(ratio.value / top, 3),
         sequence=elite.sequence,
         operator=elite.operator,
     )

@@ -60,7 +60,8 @@ def _meaning(facts: RunFacts, ratio: Ratio, outcome: str) -> str:
             f"Every correct kernel that was found is slower than {against}; keep using {against}."
         )
     cases = [case for case in facts.champion.evaluation.cases if case.timed]  # type: ignore[union-attr]
-    share = f"A call takes {100 / ratio.value:.0f} % of the time it takes {against}"
+    percent = 100 / ratio.value
+    share = f"A call takes {percent:.{0 if percent >= 10 else 1}f} % of the time it takes {against}"
     if len(cases) == 1 and {"candidate", facts.baseline} <= {*cases[0].times_ms}:
         times = cases[0].times_ms
         share += (
@@ -168,7 +169,8 @@ def _labels(facts: RunFacts) -> tuple[Label, ...]:
 def _of_run(facts: RunFacts) -> Iterator[str]:
     progress = facts.progress
     if facts.run.state != "finished":
-        yield f"The run is {facts.run.state}; `evolve resume {facts.run.name}` goes on with it."
+        state = "has not ended" if facts.run.state == "running" else f"was {facts.run.state}"
+        yield f"The run {state}; what follows is what has been recorded so far."
     if progress.screens:
         yield (
             f"Cheap screens ({progress.screens:,}) are not counted as evaluations and never decide "

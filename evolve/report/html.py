@@ -16,7 +16,7 @@ from evolve.report import archive_map, headline, journey, tables
 from evolve.report.facts import RunFacts, gather
 from evolve.report.lineage_picture import lineage_picture
 from evolve.report.progress_chart import progress_chart
-from evolve.report.text import baseline_name, printable, write_text
+from evolve.report.text import baseline_name, count_text, printable, write_text
 from evolve.store import Store
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 TEMPLATES = Path(__file__).parent / "templates"
 MAX_SOURCE_CHARS = 80_000
+MAX_FEEDBACK_CHARS = 4_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +67,7 @@ def render(facts: RunFacts) -> str:
         headline=headline.headline(facts),
         caveats=headline.caveats(facts),
         key_facts=tables.key_facts(facts),
+        feedback=_lines(facts.example.feedback[:MAX_FEEDBACK_CHARS]) if facts.example else [],
         cases=tables.case_lines(facts),
         comparisons=tables.comparison_lines(facts),
         chart=progress_chart(facts.steps, facts.baseline),
@@ -108,7 +110,7 @@ def _lines(source: str) -> list[str]:
 def _environment() -> "jinja2.Environment":
     import jinja2
 
-    return jinja2.Environment(
+    environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
@@ -116,6 +118,9 @@ def _environment() -> "jinja2.Environment":
         lstrip_blocks=True,
         finalize=_finalize,
     )
+    environment.filters["count"] = count_text
+    environment.filters["grouped"] = "{:,}".format
+    return environment
 
 
 def _finalize(value: Any) -> Any:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 MAX_NODES = 600
 PER_ROW = 44
-_SPINE, _FIRST, _PITCH, _TOP = 170.0, 206.0, 17.0, 18.0
+_EDGE, _SPINE, _FIRST, _PITCH, _TOP = 24.0, 170.0, 206.0, 17.0, 18.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,6 +128,7 @@ def _places(
     generation: Mapping[str, int],
 ) -> dict[str, tuple[float, float]]:
     by_generation = sorted(chosen, key=lambda digest: generation[digest])
+    left = _FIRST if path else _EDGE
     rows = [list(row) for _, row in groupby(by_generation, key=lambda d: generation[d])]
     pitch = min(max(2600 / len(rows), 16.0), 46.0)
     places: dict[str, tuple[float, float]] = {}
@@ -139,7 +140,7 @@ def _places(
             places[digest] = (_SPINE, y)
         for index, digest in enumerate(others):
             column, line = index % PER_ROW, index // PER_ROW
-            places[digest] = (_FIRST + _PITCH * column, y + _PITCH * line)
+            places[digest] = (left + _PITCH * column, y + _PITCH * line)
         y += pitch + _PITCH * max((len(others) - 1) // PER_ROW, 0)
     return places
 

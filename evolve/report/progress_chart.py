@@ -138,7 +138,7 @@ class _Scale:
     @classmethod
     def covering(cls, ratios: Sequence[Ratio], total: int) -> "_Scale":
         top = max(max(ratio.high for ratio in ratios), 1.0)
-        bottom = max(min(min(ratio.low for ratio in ratios), 1.0), top / DEPTH)
+        bottom = min(1.0, max(min(ratio.low for ratio in ratios), top / DEPTH))
         margin = max((top / bottom) ** 0.06, 1.02)
         return cls(bottom / margin, top * margin, total)
 

@@ -216,7 +216,7 @@ class Filling:
         proposal = Proposal(
             program=program, assignment=trial, fidelity=fidelity, parents=(elite.program,)
         )
-        value = elite.fitness.value + self._rng.gauss(0.0, 0.06)
+        value = min(elite.fitness.value + self._rng.gauss(0.0, 0.06), math.log(4.6))
         self.step(
             "tune",
             proposal,
