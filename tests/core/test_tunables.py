@@ -100,6 +100,7 @@ def test_constants_of_a_cpp_string_are_read_and_written_at_their_place():
     assert rendered == expected
 
 
+@pytest.mark.filterwarnings("ignore")  # for \\d, which Python itself warns of
 @pytest.mark.parametrize(
     "literal",
     [
