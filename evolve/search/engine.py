@@ -248,19 +248,26 @@ class Search:
 
     def _record(self, operator: str, outcome: Proposal | Failed, *, repeat: bool = False) -> Ticket:
         parents = outcome.parents if isinstance(outcome, Proposal) else ()
-        if isinstance(outcome, Proposal) and not repeat and self._is_duplicate(outcome):
-            outcome = Failed("duplicate: this run holds the same instance already")
+        if isinstance(outcome, Proposal) and not repeat and (why := self._duplicate(outcome)):
+            outcome = Failed(f"duplicate: {why}")
         ticket = self.store.propose(self.store.ask(self.run.id, operator, parents), outcome)
         self._sequence = ticket.sequence + 1
         return ticket
 
-    def _is_duplicate(self, proposal: Proposal) -> bool:
-        """Whether the instance was asked for at this fidelity or a higher one."""
-        return any(
+    def _duplicate(self, proposal: Proposal) -> str:
+        """Why the proposal is nothing new; empty where it is.
+
+        A screened instance may be asked for again at full fidelity.
+        """
+        trials = self._facts.trials(proposal.program.digest)
+        if not trials and (twin := self.store.twin(self.run.id, proposal.program)):
+            return f"program {twin[:12]} differs in comments and formatting only"
+        known = any(
             dict(trial.assignment) == dict(proposal.assignment)
             and (trial.fidelity is not Fidelity.SCREEN or proposal.fidelity is Fidelity.SCREEN)
-            for trial in self._facts.trials(proposal.program.digest)
+            for trial in trials
         )
+        return "this run holds the same instance already" if known else ""
 
     def _elite(self, ticket: Ticket, evaluation: Evaluation) -> Elite | None:
         proposal = _proposal(ticket)

@@ -5,6 +5,8 @@ from sqlalchemy import Connection, and_, bindparam, exists, select
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import Evaluation, Fidelity, Status
 from evolve.core.measurement import Ratio
+from evolve.core.normalise import normalised_digest
+from evolve.core.program import Program
 from evolve.core.protocols import Trial
 from evolve.store import evaluations, programs
 from evolve.store.schema import evaluation, evaluation_ratio, instance, program, run, ticket
@@ -38,6 +40,14 @@ _SEEN = select(
     .where(ticket.c.run == bindparam("run"))
     .where(ticket.c.instance == instance.c.id)
     .where(instance.c.digest == bindparam("digest"))
+)
+_TWIN = (
+    select(program.c.digest)
+    .join(instance, instance.c.program == program.c.id)
+    .join(ticket, and_(ticket.c.run == bindparam("run"), ticket.c.instance == instance.c.id))
+    .where(program.c.normalised == bindparam("normalised"), program.c.digest != bindparam("digest"))
+    .order_by(ticket.c.sequence)
+    .limit(1)
 )
 _MADE_BY = (
     select(ticket.c.sequence)
@@ -82,6 +92,17 @@ def seen(connection: Connection, run_id: int, instance_digest: str) -> bool:
     """Whether the run holds a proposal of the instance."""
     key = {"run": run_id, "digest": instance_digest}
     return bool(connection.execute(_SEEN, key).scalar_one())
+
+
+def twin(connection: Connection, run_id: int, item: Program) -> str | None:
+    """Another program of the run that differs in comments and formatting only, by digest."""
+    key = {
+        "run": run_id,
+        "normalised": normalised_digest(item.source),
+        "digest": item.digest,
+    }
+    found: str | None = connection.execute(_TWIN, key).scalar()
+    return found
 
 
 def made_by(connection: Connection, run_id: int, operator: str) -> list[int]:

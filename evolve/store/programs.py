@@ -6,6 +6,7 @@ from sqlalchemy import Connection, bindparam, insert, select
 
 from evolve.core.digest import canonical_json
 from evolve.core.errors import StoreError, UsageError
+from evolve.core.normalise import normalised_digest
 from evolve.core.program import Assignment, Program, instance_digest
 from evolve.store import blobs
 from evolve.store.schema import blob, instance, program
@@ -43,6 +44,7 @@ def _put_program(connection: Connection, item: Program) -> int:
         return found
     row = {
         "digest": digest,
+        "normalised": normalised_digest(item.source),
         "source": blobs.put(connection, item.source),
         "language": item.language.value,
     }

@@ -129,6 +129,7 @@ program = Table(
     metadata,
     _id(),
     Column("digest", Digest, nullable=False, unique=True),
+    Column("normalised", Digest, nullable=False, index=True),  # without comments and formatting
     _reference("source", "blob"),
     _text("language"),
 )

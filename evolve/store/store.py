@@ -196,6 +196,11 @@ class Store:
         with self._database.read() as connection:
             return facts.seen(connection, run, instance)
 
+    def twin(self, run: int, program: Program) -> str | None:
+        """Another program of this run that differs in comments and formatting only, by digest."""
+        with self._database.read() as connection:
+            return facts.twin(connection, run, program)
+
     def cached(
         self,
         instance: str,

@@ -25,7 +25,7 @@ class Variants:
     parents = 0
 
     def propose(self, context: Context) -> Proposal:
-        return Proposal(program=Program(f"{SEED_SOURCE}# variant {context.sequence}\n"))
+        return Proposal(program=Program(f"{SEED_SOURCE}\n\nVARIANT = {context.sequence}\n"))
 
 
 def variants() -> dict[str, Scheduled]:

@@ -99,6 +99,17 @@ def test_a_duplicate_is_recorded_and_never_evaluated(store, run):
     assert first.sequence == 0
 
 
+def test_a_program_that_differs_in_comments_only_is_a_duplicate(store, run):
+    commented = SEED_SOURCE + "\n# the same\n"
+    sources = (SEED_SOURCE, commented)
+    search = make_search(
+        store, run, operators=scripted(*[Proposal(program=Program(text)) for text in sources])
+    )
+    search.ask()
+    assert search.ask() is None
+    assert "comments" in store.step(run.id, 1).failure
+
+
 def test_a_screen_may_be_followed_by_the_full_evaluation_of_the_same_instance(store, run):
     program = Program(SEED_SOURCE)
     search = make_search(
@@ -164,17 +175,17 @@ def test_the_policy_is_asked_first_and_others_follow_when_its_parent_is_declined
 
         def propose(self, context):
             if context.parents and context.parents[0].program == wanted:
-                return Proposal(program=Program(SEED_SOURCE + "# child\n"))
+                return Proposal(program=Program(SEED_SOURCE + "CHILD = 1\n"))
             return Declined("not this one")
 
-    sources = [SEED_SOURCE, SEED_SOURCE.replace("BLOCK = 16", "BLOCK = 32")]
+    sources = [SEED_SOURCE, SEED_SOURCE + "OTHER = 1\n"]
     search = make_search(
         store, run, selection=Greedy(), operators={"pick": Scheduled(operator=OnlyTheSecond())}
     )
     for source in sources:
         ticket = search.offer(source)
         search.tell(ticket, evaluate(search, ticket))
-    wanted = min(search.archive.slots().values(), key=lambda elite: elite.fitness.value).program
+    wanted = min(search.archive.slots().values(), key=lambda e: e.fitness.value).program
     assert search.ask() is not None
 
 
