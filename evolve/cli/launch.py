@@ -6,6 +6,7 @@ from typing import Any
 
 from evolve.cli import parts
 from evolve.cli.differences import refuse_differences
+from evolve.cli.dry_run import audit_lines
 from evolve.cli.inputs import load_task, read_baseline
 from evolve.cli.session import search
 from evolve.core.errors import UsageError
@@ -25,7 +26,7 @@ async def launch(config: Mapping[str, Any]) -> int:
     opponents = read_baseline(config["baseline"])
     existing = _existing(config)
     if existing is None:
-        parts.build_termination(config)  # a bad limit is said before minutes of work
+        parts.build_all(config)  # what is wrong with a setting is said before minutes of work
     evaluator = await parts.start_evaluator(config)
     try:
         if existing is None:
@@ -45,8 +46,9 @@ async def audit(evaluator: Evaluator, task: Task) -> None:
     """Say so where something that computes nothing passes the task's check."""
     if not isinstance(evaluator, LocalEvaluator):
         return
-    for finding in await evaluator.audit(task):
-        print(f"weak task {task.name}: " + ", ".join(f"{k} {v}" for k, v in finding.items()))
+    findings = await evaluator.audit(task)
+    if findings:
+        print(*audit_lines(task, findings), sep="\n")
 
 
 def _existing(config: Mapping[str, Any]) -> str | None:

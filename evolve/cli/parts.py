@@ -55,6 +55,14 @@ def build_termination(config: Mapping[str, Any]) -> Rule:
     return termination.from_config(limits)
 
 
+def build_all(config: Mapping[str, Any]) -> None:
+    """Build everything once and drop it: raises UsageError for what cannot be built."""
+    build_archive(config)
+    build_selection(config)
+    build_operators(config)
+    build_termination(config)
+
+
 async def start_evaluator(config: Mapping[str, Any]) -> Evaluator:
     """The judge that `device` and `sandbox` ask for, ready to answer.
 

@@ -49,7 +49,7 @@ async def _resume(name: str | None, overrides: Sequence[str]) -> int:
         config = overridden(run.config, overrides)
         for notice in store.notices:
             print(notice)
-        parts.build_termination(config)
+        parts.build_all(config)
         evaluator = await parts.start_evaluator(config)
         try:
             print(f"resuming {run.name} in {store.path}")

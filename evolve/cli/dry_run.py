@@ -1,0 +1,77 @@
+"""`evolve run ... --dry-run`: what the budget will buy here, without touching a database."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from evolve.cli import parts
+from evolve.cli.inputs import load_task, read_baseline
+from evolve.cli.text import interval_text
+from evolve.core.errors import UsageError
+from evolve.core.measurement import Interval
+from evolve.core.task import Task
+from evolve.evaluation import LocalEvaluator
+from evolve.report.text import count_text, duration_text
+from evolve.search.termination import parse_duration
+
+
+async def dry_run(config: Mapping[str, Any]) -> int:
+    """Audit the task, time the reference against itself, and say what the budget will buy.
+
+    Raises:
+        UsageError: everything that a run would refuse, and a device that measures nothing.
+    """
+    task = load_task(config)
+    read_baseline(config["baseline"])
+    parts.build_all(config)
+    evaluator = await parts.start_evaluator(config)
+    try:
+        if not isinstance(evaluator, LocalEvaluator):
+            raise UsageError("--dry-run measures, and device=replay does not; take device=cpu")
+        print(f"task        {task.name}, size {task.size}, {count_text(len(task.seeds), 'seed')}")
+        print(f"judge       {evaluator.device_class}, {count_text(evaluator.slots, 'slot')}")
+        for line in audit_lines(task, await evaluator.audit(task)):
+            print(line)
+        noise = await evaluator.noise(task)
+    finally:
+        await evaluator.close()
+    for line in forecast_lines(config["termination"], noise):
+        print(line)
+    return 0
+
+
+def audit_lines(task: Task, findings: list[dict[str, str]]) -> Iterator[str]:
+    """One line for a sound task; for a weak one, a line for each way to cheat it."""
+    if not findings:
+        yield f"audit       {task.name} is sound: nothing that computes nothing passes its check"
+    for finding in findings:
+        yield (
+            f"audit       {task.name} is WEAK: '{finding['name']}' passes {finding['passed_by']} "
+            f"({finding['detail']}); being correct means little until the task is repaired"
+        )
+
+
+def forecast_lines(termination: Mapping[str, Any], noise: Mapping[str, Any]) -> Iterator[str]:
+    """The reference's time, the noise floor, and which limit comes first at what cost."""
+    each_s = noise["seconds_per_evaluation"]
+    yield f"reference   {interval_text(Interval(*noise['reference_ms']))} per call, all timed cases"
+    yield (
+        f"noise       ± {100 * noise['half_width']:.1f} %: the reference timed against itself; "
+        "smaller gains do not show"
+    )
+    yield f"evaluation  about {duration_text(each_s)} each, the check of a correct program included"
+    ends = dict(limits_s(termination, each_s))
+    for name, seconds in ends.items():
+        bought = count_text(int(seconds / each_s), "evaluation")
+        yield f"limit       {name}={termination[name]}: about {duration_text(seconds)}, {bought}"
+    if ends:
+        yield f"first       {min(ends, key=lambda name: ends[name])} comes first"
+
+
+def limits_s(termination: Mapping[str, Any], each_s: float) -> Iterator[tuple[str, float]]:
+    """Seconds until each limit that can be foreseen, one evaluation after the other."""
+    for name in ("evaluations", "proposals"):
+        if termination[name] is not None:
+            yield name, termination[name] * each_s
+    for name in ("wall_time", "device_time"):
+        if termination[name] is not None:
+            yield name, parse_duration(termination[name])
