@@ -68,7 +68,9 @@ def _audit_case(case: LoadedCase) -> Iterator[Finding]:
 
 def _scene(case: LoadedCase, seed: int, family: str = "task") -> _Scene:
     model, inputs = case.model(seed), case.inputs(seed, family)
-    return _Scene(case=case, model=model, inputs=inputs, expected=case.expected(model, inputs))
+    return _Scene(
+        case=case, model=model, inputs=inputs, expected=case.expected(model, inputs, family)
+    )
 
 
 def _passes(scene: _Scene, null: Null) -> bool:

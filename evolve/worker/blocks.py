@@ -6,17 +6,32 @@ a global ratio, nor a wrong small row behind a large one.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 KAPPA = 4.0  # times the reference's own error
-BASE_ROUNDINGS = 8.0  # roundings of the compute type that any kernel may make on the way
-TERM_ROUNDINGS = 1.0  # times sqrt(terms): a sequential sum; rounding errors walk randomly
-INPUT_ROUNDINGS = 4.0  # of operands, where the task allows a shorter type for them
+BASE_ROUNDINGS = 16.0  # roundings of the compute type that any kernel may make on the way
+WALK_ROUNDINGS = 2.0  # times sqrt(terms): a sequential sum whose rounding errors walk randomly
+DRIFT_ROUNDINGS = 0.5  # times terms: one whose errors have one sign (repeated or uneven terms)
+OPERAND_ROUNDINGS = 2.5  # of operands, where the task allows a shorter type for them
 PEAK = 8.0  # largest single error over the root mean square of errors
-LEAST_SCALE = 1e-3  # of a block, relative to the whole output (blocks of zeros)
+LEAST_SCALE = 1 / 64  # of a block, relative to the median block that is not all zero
 _SLAB = 1 << 22  # elements looked at together; bounds the memory of a comparison
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arithmetic:
+    """What honest kernels may do: the accumulation that the task allows, over how many terms.
+
+    `terms` is the length of the longest reduction; `even` whether rounding errors of its terms
+    may be expected to cancel.
+    """
+
+    accumulation: str
+    terms: int
+    even: bool
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -75,12 +90,7 @@ def _error_slab(values: Tensor, truth: Tensor, block: int) -> tuple[Tensor, Tens
 
 
 def output_budget(
-    reference: Tensor,
-    truth: Tensor,
-    moved: Tensor,
-    terms: int,
-    accumulation: str,
-    step: float,
+    reference: Tensor, truth: Tensor, moved: Tensor, step: float, arithmetic: Arithmetic
 ) -> OutputBudget | None:
     """The error allowed for one output; None where it has no floating elements.
 
@@ -88,9 +98,8 @@ def output_budget(
         reference: The native outcome.
         truth: The fp64 outcome.
         moved: The fp64 outcome with every operand moved by a relative `step`.
-        terms: Length of the longest reduction.
-        accumulation: What arithmetic the task allows: `ieee`, `tf32` or `half`.
         step: See `moved`.
+        arithmetic: What honest kernels may do.
     """
     if not reference.is_floating_point() and not reference.is_complex():
         return None
@@ -98,33 +107,54 @@ def output_budget(
     if truth.numel() == 0:
         return None
     block = block_length(truth.shape)
-    size, _ = error_blocks(torch.zeros_like(truth), truth, block)
-    overall = size.square().mean().sqrt()
-    scale = torch.clamp(size, min=float(LEAST_SCALE * overall))
-    scale = torch.where(scale > 0, scale, 1.0)
+    scale = _scales(truth, block)
     own_rms, own_peak = (error / scale for error in error_blocks(reference, truth, block))
-    motion, _ = error_blocks(moved, truth, block)
+    motion = _spread_over_rows(error_blocks(moved, truth, block)[0], truth.shape, block)
     condition = torch.clamp(motion / scale / step, min=1.0)
-    floor = error_floor(reference.dtype, terms, accumulation, condition)
+    floor = error_floor(reference.dtype, arithmetic, condition)
     rms = torch.maximum(floor, KAPPA * torch.clamp(own_rms, min=float(own_rms.median())))
     peak = torch.maximum(PEAK * rms, KAPPA * own_peak)
     return OutputBudget(block=block, scale=scale, rms=rms, peak=peak, reference_rms=own_rms)
 
 
-def error_floor(dtype: torch.dtype, terms: int, accumulation: str, condition: Tensor) -> Tensor:
+def _scales(truth: Tensor, block: int) -> Tensor:
+    """What errors of a block are relative to: its root mean square, kept from vanishing."""
+    size, _ = error_blocks(torch.zeros_like(truth), truth, block)
+    occupied = size[size > 0]
+    if occupied.numel() == 0:
+        return torch.ones_like(size)
+    return torch.clamp(size, min=float(LEAST_SCALE * occupied.median()))
+
+
+def _spread_over_rows(motion: Tensor, shape: torch.Size, block: int) -> Tensor:
+    """Each block's motion, at least the root mean square over the blocks of its row.
+
+    One perturbation moves neighbouring elements together (a cumulative sum), so that a single
+    block can stay where it is by luck.
+    """
+    last = shape[-1] if shape else 1
+    rows = torch.arange(motion.numel(), device=motion.device) * block // max(last, block)
+    sums = torch.zeros_like(motion).index_add(0, rows, motion.square())
+    counts = torch.zeros_like(motion).index_add(0, rows, torch.ones_like(motion))
+    return torch.maximum(motion, (sums / counts.clamp(min=1)).sqrt()[rows])
+
+
+def error_floor(dtype: torch.dtype, arithmetic: Arithmetic, condition: Tensor | float) -> Any:
     """Root mean square error, relative to the scale, that honest kernels of any order may have.
 
-    One rounding to the output's type, and under `ieee` fp32 arithmetic (fp64 for fp64 outputs)
-    whose errors grow with the root of the number of terms and with the `condition` of the
-    outcome. `tf32` and `half` add the rounding of operands to 11 and 8 bits, `half` also sums in
-    the half precision type.
+    One rounding to the output's type, and fp32 arithmetic (fp64 for fp64 outputs) whose errors
+    grow with the number of terms and with the `condition` of the outcome. `tf32` and `half` add
+    the rounding of operands to 11 and 8 bits, `half` also sums in such a type.
     """
     unit = unit_roundoff(dtype)
     compute = unit if dtype == torch.float64 else 2.0**-24
-    operand = {"ieee": 0.0, "tf32": 2.0**-11, "half": max(unit, 2.0**-8)}[accumulation]
-    adding = max(compute, operand / 4) if accumulation == "half" else compute
-    arithmetic = compute * BASE_ROUNDINGS + adding * TERM_ROUNDINGS * terms**0.5
-    return unit + condition * (INPUT_ROUNDINGS * operand + arithmetic)
+    operand = {"ieee": 0.0, "tf32": 2.0**-11, "half": max(unit, 2.0**-8)}[arithmetic.accumulation]
+    adding = operand / 16 if arithmetic.accumulation == "half" else compute
+    walk = WALK_ROUNDINGS * arithmetic.terms**0.5
+    growth = walk if arithmetic.even else max(walk, DRIFT_ROUNDINGS * arithmetic.terms)
+    return unit + condition * (
+        OPERAND_ROUNDINGS * operand + BASE_ROUNDINGS * compute + growth * adding
+    )
 
 
 def unit_roundoff(dtype: torch.dtype) -> float:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from evolve.core.errors import UsageError
-from evolve.worker.blocks import OutputBudget, output_budget
+from evolve.worker.blocks import Arithmetic, OutputBudget, output_budget
 from evolve.worker.parameters import cast_module
 from evolve.worker.reduction import ReductionTrace
 from evolve.worker.seeding import generator, seeded
@@ -48,7 +48,9 @@ class Expected:
 
 
 @torch.no_grad()
-def expect(task: str, accumulation: str, model: nn.Module, inputs: list[Any]) -> Expected:
+def expect(
+    task: str, model: nn.Module, inputs: list[Any], *, accumulation: str, even: bool
+) -> Expected:
     """Runs the reference in native precision, in fp64, and in fp64 on perturbed operands.
 
     The third run measures the conditioning: how far outputs move when every floating operand moves
@@ -59,8 +61,9 @@ def expect(task: str, accumulation: str, model: nn.Module, inputs: list[Any]) ->
     reference, spec = flatten(tree)
     truth = evaluate_truth(task, model, inputs, reference)
     moved = truth.outputs if truth.note else _perturbed_truth(task, model, inputs)
+    arithmetic = Arithmetic(accumulation=accumulation, terms=trace.length, even=even)
     budgets = [
-        output_budget(native, exact, near, trace.length, accumulation, SENSITIVITY_STEP)
+        output_budget(native, exact, near, SENSITIVITY_STEP, arithmetic)
         for native, exact, near in zip(reference, truth.outputs, moved, strict=True)
     ]
     return Expected(

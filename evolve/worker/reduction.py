@@ -55,6 +55,8 @@ def _terms(func: Any, args: tuple[Any, ...], outcome: Any) -> int:
         return max(1, weight.numel() // min(weight.shape[:2]))
     if "attention" in name:
         return int(args[1].shape[-2])
+    if name.startswith("nll_loss"):
+        return int(args[1].numel())
     if name in _ALONG_DIM:
         return int(args[0].shape[args[1]]) if args[0].dim() else 1
     return max(t.numel() for t in operands) // min(t.numel() for t in results)

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from evolve.core.errors import UsageError
 from evolve.core.task import ACCUMULATIONS, PRECISIONS, Case, Task
 from evolve.worker.expected import Expected, evaluate_reference, evaluate_truth, expect
-from evolve.worker.families import applicable_families, transform
+from evolve.worker.families import applicable_families, family_named, transform
 from evolve.worker.parameters import cast_module, randomise
 from evolve.worker.seeding import seeded
 from evolve.worker.taskmodule import Constants, execute, task_code
@@ -101,9 +101,13 @@ class LoadedCase:
         own = self.reference(model, inputs)
         return evaluate_truth(self.task, model, inputs, own).outputs
 
-    def expected(self, model: nn.Module, inputs: list[Any]) -> Expected:
-        """All that `judge` needs to know about these inputs; can be kept and used again."""
-        return expect(self.task, self.accumulation, model, inputs)
+    def expected(self, model: nn.Module, inputs: list[Any], family: str = "task") -> Expected:
+        """All that `judge` needs to know about these inputs; can be kept and used again.
+
+        `family` is the one that the inputs come from: some make rounding errors systematic.
+        """
+        even = family_named(family).even
+        return expect(self.task, model, inputs, accumulation=self.accumulation, even=even)
 
     @property
     def _input_function(self) -> str:
