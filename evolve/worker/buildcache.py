@@ -1,0 +1,109 @@
+"""Builds of C++ extensions: made once per candidate, read-only afterwards.
+
+The compile runner builds into an empty directory of the candidate's own. Only when that runner has
+ended well does the referee give the directory its final name; a build that failed or was killed
+half-way never gets one. Runners that come later find the shared library there and need neither
+ninja nor a compiler. Inside a runner `tvm_ffi.cpp.load_inline` is replaced to do so.
+"""
+
+import functools
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from evolve.core.digest import framed_digest
+
+
+class BuildError(Exception):
+    """The compiler or linker refused the candidate's source; the message is the compiler's."""
+
+
+class BuildCache:
+    """Directories of finished builds below `root`, one per key."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        root.mkdir(parents=True, exist_ok=True)
+
+    def finished(self, key: str) -> str | None:
+        """The directory of a finished build."""
+        path = self._root / key
+        return str(path) if path.is_dir() else None
+
+    def begin(self, key: str) -> str:
+        """A new empty directory to build in."""
+        return tempfile.mkdtemp(prefix=f".{key[:16]}-", dir=self._root)
+
+    def commit(self, key: str, directory: str) -> str:
+        """Give a build that ended well its name; the earlier of two equal builds stays."""
+        final = self._root / key
+        _own(Path(directory))
+        try:
+            Path(directory).rename(final)
+        except OSError:
+            self.discard(directory)
+        return str(final)
+
+    def discard(self, directory: str) -> None:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def _own(directory: Path) -> None:
+    """Take the files over from the runner's user; anybody may read them, nobody write."""
+    uid, gid = os.getuid(), os.getgid()
+    for path in (directory, *directory.rglob("*")):
+        os.chown(path, uid, gid, follow_symlinks=False)
+        if not path.is_symlink():
+            path.chmod(0o755 if path.is_dir() else 0o555)
+
+
+def install(directory: str | None, may_build: bool) -> None:
+    """In a runner: make `load_inline` use `directory`, and build there only if it may."""
+    try:
+        import tvm_ffi.cpp
+        from tvm_ffi.cpp import extension
+    except ImportError:
+        return
+    load = functools.partial(_load_inline, extension.build_inline, directory, may_build)
+    functools.update_wrapper(load, extension.load_inline)
+    tvm_ffi.cpp.load_inline = extension.load_inline = load
+
+
+def _load_inline(
+    build: Callable[..., str],
+    directory: str | None,
+    may_build: bool,
+    name: str,
+    *,
+    keep_module_alive: bool = True,
+    build_directory: str | None = None,
+    **options: Any,
+) -> Any:
+    import tvm_ffi
+
+    key = framed_digest(name, *(f"{key}={options[key]!r}" for key in sorted(options)))[:24]
+    place = Path(directory or tempfile.gettempdir()) / key
+    library = place / f"{name}.so"
+    if may_build or not library.exists():
+        if not may_build:  # an extension that is only built when forward runs
+            place = Path(tempfile.mkdtemp())
+        place.mkdir(exist_ok=True)
+        try:
+            library = Path(build(name, build_directory=str(place), **options))
+        except RuntimeError as error:
+            raise BuildError(first_errors(str(error))) from error
+    return tvm_ffi.load_module(str(library), keep_module_alive=keep_module_alive)
+
+
+def first_errors(log: str, limit: int = 12) -> str:
+    """The lines of a compiler's log that say what is wrong, each with the two lines after it."""
+    lines = log.splitlines()
+    kept: dict[int, None] = {}
+    for number, line in enumerate(lines):
+        if "error:" in line or "undefined reference" in line or "undefined symbol" in line:
+            kept.update(dict.fromkeys(range(number, min(number + 3, len(lines)))))
+    chosen = [lines[number] for number in kept] or lines[-limit:]
+    return "\n".join(line.rpartition("/")[2] if "error:" in line else line for line in chosen[:limit])

@@ -1,0 +1,252 @@
+"""The trusted clock: wall time around blocks of calls, taken outside of the processes measured.
+
+A block starts when the referee sends the inputs, values that the process has never seen, and ends
+when the referee holds the bytes of one output of its own choice. Between the two the runner says
+where all outputs lie; which one is taken it never learns, and the bytes are read from its memory
+without its help. So no work can start before the clock or end after it: what is skipped or late
+is wrong with the chance that its call is chosen.
+
+What the envelope costs by itself (sending, mapping, unpacking, reading) is measured on the
+reference's process, which runs trusted code, and taken off every side alike.
+
+Processes come in *pairs*, one fresh process for every side; a pair is the unit of the statistics,
+because most of the variance sits between processes.
+"""
+
+import contextlib
+import math
+import random
+import secrets
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from torch import Tensor
+
+from evolve.core.evaluation import Status
+from evolve.worker import custody
+from evolve.worker.budget import judge
+from evolve.worker.device_cpu import CpuDevice
+from evolve.worker.faults import CandidateFault
+from evolve.worker.process import RunnerProcess
+from evolve.worker.warm import BLOCKS, WarmCase
+from evolve.worker.wire import TensorAt
+
+CANDIDATE, EAGER = "candidate", "eager"
+_WARM_BLOCKS = 2
+_IDLE_BLOCKS = 3
+_SLOWEST_S = 60.0
+
+Start = Callable[[], RunnerProcess]
+Layout = tuple[TensorAt, ...]
+
+
+@dataclass(slots=True)
+class Block:
+    """One timed block: seconds around it, seconds to read the sample, seconds claimed inside."""
+
+    total: float
+    reading: float
+    inside: float
+    number: int
+    at: int
+    sample: list[Tensor]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimedCase:
+    """A case to be timed: calls per block, and the layout of each side's outputs."""
+
+    warm: WarmCase
+    calls: int
+    layouts: Mapping[str, Layout]
+
+
+@dataclass(slots=True)
+class PairTimes:
+    """Seconds per call of every side's blocks, by case, and what was noticed on the way."""
+
+    blocks: dict[str, dict[str, list[float]]] = field(default_factory=dict)
+    samples: list[tuple[str, TimedCase, Block]] = field(default_factory=list)
+    overhead: dict[str, float] = field(default_factory=dict)
+    mismatches: list[str] = field(default_factory=list)
+
+    def log_ratio(self, case: str, side: str) -> float:
+        """Log of how many times faster the candidate is than another side, in this pair."""
+        times = self.blocks[case]
+        return math.log(statistics.median(times[side]) / statistics.median(times[CANDIDATE]))
+
+
+def time_pair(device: CpuDevice, starts: Mapping[str, Start], cases: list[TimedCase]) -> PairTimes:
+    """Time every side once, in fresh processes and interleaved blocks.
+
+    `starts` gives for each side a process with its models constructed. Needs the host to itself.
+
+    Raises:
+        CandidateFault: the candidate failed.
+        SideFault: another side did.
+    """
+    rng = random.Random(secrets.randbits(64))
+    result = PairTimes()
+    with contextlib.ExitStack() as stack:
+        processes = {}
+        for side in rng.sample(list(starts), len(starts)):
+            with _blaming(side):
+                processes[side] = stack.enter_context(starts[side]())
+        for case in cases:
+            _time_case(device, processes, case, rng, result)
+    return result
+
+
+class SideFault(Exception):
+    """A side that is not on trial (a baseline or an opponent) failed."""
+
+    def __init__(self, side: str, fault: CandidateFault) -> None:
+        super().__init__(f"{side} failed in the timed run: {fault.feedback}")
+        self.side = side
+        self.fault = fault
+
+
+@contextlib.contextmanager
+def _blaming(side: str):  # noqa: ANN202
+    try:
+        yield
+    except CandidateFault as fault:
+        if side != CANDIDATE:
+            raise SideFault(side, fault) from fault
+        raise
+
+
+def _time_case(
+    device: CpuDevice,
+    processes: Mapping[str, RunnerProcess],
+    case: TimedCase,
+    rng: random.Random,
+    result: PairTimes,
+) -> None:
+    warm = case.warm.block(-1, case.calls)
+    for side, process in processes.items():
+        with _blaming(side):
+            for _ in range(_WARM_BLOCKS):
+                process.run(case.warm.index, warm, _SLOWEST_S)
+                process.drop(_SLOWEST_S)
+    overhead = _envelope(processes[EAGER], case)
+    orders = {side: rng.sample(range(BLOCKS), BLOCKS) for side in processes}
+    buffers = {side: _buffers(case.layouts[side]) for side in processes}
+    blocks: dict[str, list[Block]] = {side: [] for side in processes}
+    for side in _interleaved(list(processes), rng):
+        number = orders[side][len(blocks[side])]
+        with _blaming(side):
+            block = _run_block(device, processes[side], side, case, number, buffers[side])
+        blocks[side].append(block)
+    reading = statistics.median(block.reading for block in blocks[EAGER])
+    name = case.warm.case.name
+    result.overhead[name] = overhead + reading
+    result.blocks[name] = {}
+    for side, taken in blocks.items():
+        times = [(block.total - overhead - reading) / case.calls for block in taken]
+        with _blaming(side):
+            _require_positive(times)
+        result.blocks[name][side] = times
+        if side != EAGER:
+            result.samples += [(side, case, block) for block in taken]
+    result.mismatches += _mismatches(name, blocks[CANDIDATE], overhead + reading)
+
+
+def _envelope(reference: RunnerProcess, case: TimedCase) -> float:
+    """Seconds that a block of no calls takes, in the process that runs trusted code."""
+    slab = case.warm.block(-1, case.calls)
+    seconds = []
+    for _ in range(_IDLE_BLOCKS):
+        start = time.perf_counter()
+        reference.run(case.warm.index, slab, _SLOWEST_S, idle=True)
+        seconds.append(time.perf_counter() - start)
+        reference.drop(_SLOWEST_S)
+    return statistics.median(seconds)
+
+
+def _interleaved(sides: list[str], rng: random.Random) -> list[str]:
+    """Each side `BLOCKS` times; every order of sides is followed by its reverse (ABBA)."""
+    sequence: list[str] = []
+    for _ in range(BLOCKS // 2):
+        order = rng.sample(sides, len(sides))
+        sequence += order + order[::-1]
+    return sequence
+
+
+def _buffers(layout: Layout) -> list[list[Tensor]]:
+    return [[custody.buffer_for(at) for at in layout] for _ in range(BLOCKS)]
+
+
+def _run_block(
+    device: CpuDevice,
+    process: RunnerProcess,
+    side: str,
+    case: TimedCase,
+    number: int,
+    buffers: list[list[Tensor]],
+) -> Block:
+    layout = case.layouts[side]
+    slab = case.warm.block(number, case.calls)
+    at = secrets.randbelow(case.calls)
+    raw = buffers.pop()
+    start = time.perf_counter()
+    done = process.run(case.warm.index, slab, _SLOWEST_S)
+    answered = time.perf_counter()
+    if len(done.addresses) != case.calls * len(layout):
+        raise CandidateFault(Status.WRONG_TREE, "a timed block gave another number of outputs")
+    addresses = done.addresses[at * len(layout) : (at + 1) * len(layout)]
+    for address, buffer in zip(addresses, raw, strict=True):
+        custody.read_into(device, process.pid, address, buffer)
+    end = time.perf_counter()
+    if all(buffer.numel() for buffer in raw) and _shared(done.addresses, len(layout)):
+        raise CandidateFault(Status.ALIASED, "outputs of different calls share memory")
+    process.drop(_SLOWEST_S)
+    sample = [custody.as_tensor(buffer, at_) for buffer, at_ in zip(raw, layout, strict=True)]
+    return Block(end - start, end - answered, done.seconds, number, at, sample)
+
+
+def _shared(addresses: tuple[int, ...], per_call: int) -> bool:
+    calls = [set(addresses[i : i + per_call]) for i in range(0, len(addresses), per_call)]
+    return len(set().union(*calls)) < sum(map(len, calls))
+
+
+def _require_positive(times: list[float]) -> None:
+    if min(times) <= 0:
+        raise CandidateFault(
+            Status.TIMING_UNBOUNDED, "the calls took less time than the clock's own overhead"
+        )
+
+
+def judge_samples(pair: PairTimes) -> None:
+    """Judge the outputs taken in the timed blocks; needs cores, so not while anything is timed."""
+    for side, case, block in pair.samples:
+        with _blaming(side):
+            _judge_sample(case, block)
+    pair.samples.clear()
+
+
+def _judge_sample(case: TimedCase, block: Block) -> None:
+    check = case.warm.block_check(block.number, block.at, case.calls)
+    verdict = judge(
+        case.warm.case, block.sample, check.expected.spec, check.expected, check.tree()
+    )
+    if verdict.status is not Status.CORRECT:
+        raise CandidateFault(
+            verdict.status,
+            "an output of the timed run was wrong although those of the checks were right (is "
+            f"work left over when forward returns, or kept from call to call?): {verdict.feedback}",
+        )
+
+
+def _mismatches(case: str, blocks: list[Block], overhead: float) -> list[str]:
+    """Where the time claimed inside of the process does not fit that taken outside."""
+    found = []
+    for block in blocks:
+        outside = block.total - overhead
+        if not 0.5 * outside - 1e-3 <= block.inside <= block.total + 1e-4:
+            found.append(
+                f"{case}: {block.inside * 1e3:.3g} ms claimed, {outside * 1e3:.3g} ms measured"
+            )
+    return found

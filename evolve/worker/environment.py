@@ -1,0 +1,54 @@
+"""Facts that every evaluation is stored with."""
+
+import functools
+import importlib.metadata
+import os
+import platform
+import shutil
+import subprocess
+
+from evolve.worker.device_cpu import CpuDevice
+
+EVALUATOR_VERSION = "1"
+
+
+@functools.lru_cache
+def compiler_version() -> str:
+    """First line that the C++ compiler says about itself; empty where there is none."""
+    compiler = shutil.which(os.environ.get("CXX", "c++"))
+    if compiler is None:
+        return ""
+    answer = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=False)
+    return answer.stdout.partition("\n")[0].strip()
+
+
+def package_version(name: str) -> str:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+
+
+@functools.lru_cache
+def versions() -> dict[str, str]:
+    """Versions of what runs candidates; an empty one is not installed."""
+    return {
+        "evaluator_version": EVALUATOR_VERSION,
+        "python": platform.python_version(),
+        "torch": package_version("torch"),
+        "triton": package_version("triton"),
+        "tvm_ffi": package_version("apache-tvm-ffi"),
+        "compiler": compiler_version(),
+        "os": platform.platform(),
+    }
+
+
+def environment(device: CpuDevice, tier: str, precision: str, accumulation: str) -> dict[str, str]:
+    """All that a number depends on besides the task and the program."""
+    return {
+        **versions(),
+        **device.describe(),
+        "sandbox": tier,
+        "precision": precision,
+        "accumulation": accumulation,
+    }

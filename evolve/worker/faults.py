@@ -1,0 +1,66 @@
+"""How a candidate's failure travels inside the referee, until a stage makes an evaluation of it."""
+
+import signal
+
+from evolve.core.evaluation import Status
+from evolve.worker.guard import End, Fate
+from evolve.worker.wire import ErrorKind, sanitise
+
+MAX_FEEDBACK = 2000  # characters, about 500 tokens
+
+_BY_SIGNAL = {
+    signal.SIGSEGV: Status.ILLEGAL_ACCESS,
+    signal.SIGBUS: Status.ILLEGAL_ACCESS,
+    signal.SIGILL: Status.ILLEGAL_ACCESS,
+    signal.SIGABRT: Status.ASSERT,
+}
+_BY_ERROR = {
+    ErrorKind.EXCEPTION: Status.RUNTIME_EXCEPTION,
+    ErrorKind.CONTRACT: Status.CONTRACT,
+    ErrorKind.COMPILE: Status.COMPILE_ERROR,
+    ErrorKind.OOM: Status.OOM,
+    ErrorKind.TREE: Status.WRONG_TREE,
+}
+
+
+class CandidateFault(Exception):
+    """The candidate failed; becomes the status and feedback of its evaluation."""
+
+    def __init__(self, status: Status, feedback: str) -> None:
+        super().__init__(feedback)
+        self.status = status
+        self.feedback = clip(feedback)
+
+
+class InfraFault(Exception):
+    """Our own machinery failed; never held against a candidate."""
+
+
+def clip(text: str) -> str:
+    """Text that is safe and short enough to hand on as feedback."""
+    text = sanitise(text).strip()
+    return text if len(text) <= MAX_FEEDBACK else text[: MAX_FEEDBACK - 4] + " ..."
+
+
+def from_error(kind: ErrorKind, text: str) -> CandidateFault:
+    """What the runner's stub reported; whatever it says, it is a failure."""
+    return CandidateFault(_BY_ERROR[kind], text)
+
+
+def from_fate(fate: Fate) -> CandidateFault:
+    """What the kernel said about the end of the candidate's process."""
+    printed = f"; it had printed: {fate.output[-400:]}" if fate.output.strip() else ""
+    if fate.end is End.OUT_OF_MEMORY:
+        return CandidateFault(Status.OOM, "the process used more memory than allowed" + printed)
+    if fate.end is End.EXITED:
+        text = f"the process ended itself with exit code {fate.code} before it had answered"
+        return CandidateFault(Status.KILLED, text + printed)
+    if fate.end is End.STOPPED:
+        return CandidateFault(Status.KILLED, "the process stopped answering" + printed)
+    name = signal.Signals(fate.code).name if fate.code in set(signal.Signals) else str(fate.code)
+    status = _BY_SIGNAL.get(fate.code, Status.KILLED)
+    return CandidateFault(status, f"the process was ended by {name}{printed}")
+
+
+def timeout(what: str, seconds: float) -> CandidateFault:
+    return CandidateFault(Status.TIMEOUT, f"{what} took longer than {seconds:.0f} s")

@@ -1,0 +1,128 @@
+"""Starting runners: zygotes by environment, one confinement for all, and a second try."""
+
+import shutil
+import tempfile
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+from evolve.core.errors import UsageError
+from evolve.core.program import Language
+from evolve.worker import sandbox
+from evolve.worker.device_cpu import CpuDevice
+from evolve.worker.faults import InfraFault
+from evolve.worker.process import RunnerProcess
+from evolve.worker.sandbox import Confinement
+from evolve.worker.zygote import Zygote
+
+
+class Launcher:
+    """Forks confined runners; every one of them is dead when `close` returns.
+
+    Args:
+        device: Where candidates run.
+        require: The weakest sandbox tier to be content with.
+        read: Further paths that candidates may read.
+        allowed: Mask of sandbox mechanisms to use (tests of the weaker tiers).
+    """
+
+    def __init__(
+        self, device: CpuDevice, require: str, read: tuple[str, ...], allowed: int | None = None
+    ) -> None:
+        self._device = device
+        self._require = require
+        self._lock = threading.Lock()
+        self._zygotes: dict[tuple[tuple[str, str], ...], Zygote] = {}
+        self._base = Path(tempfile.mkdtemp(prefix="evolve-"))
+        self._base.chmod(0o711)
+        self._running: set[RunnerProcess] = set()
+        self._closed = False
+        extra = {} if allowed is None else {"allowed": allowed}
+        self._confinement = Confinement(
+            work="",
+            readable=sandbox.readable_paths(read),
+            memory=device.memory,
+            processes=512 + 8 * device.cores,
+            limit_address_space=device.limit_address_space,
+            **extra,
+        )
+        self.mechanisms = 0
+        self.reasons = ""
+
+    @property
+    def tier(self) -> str:
+        return sandbox.tier(self.mechanisms)
+
+    def probe(self) -> None:
+        """Find out, by trying, what sandbox this host grants.
+
+        Raises:
+            UsageError: less than what is required.
+        """
+        with self.start(Language.CPP) as runner:
+            self.mechanisms, self.reasons = runner.mechanisms, runner.reasons
+        if sandbox.TIERS.index(self.tier) < sandbox.TIERS.index(self._require):
+            lacking = sandbox.missing_for(self._require, self.mechanisms)
+            raise UsageError(
+                f"sandbox.require={self._require}: this host grants only {self.tier}; missing: "
+                f"{', '.join(lacking)} ({self.reasons or 'no reason given'}). Run where these are "
+                "allowed, or ask for less."
+            )
+
+    def start(self, language: Language, writable: tuple[str, ...] = (),
+              readable: tuple[str, ...] = ()) -> RunnerProcess:  # fmt: skip
+        """A fresh runner for a program of this language.
+
+        Raises:
+            InfraFault: no runner can be started, even by a fresh zygote.
+        """
+        confinement = _extended(self._confinement, writable, readable)
+        try:
+            return self._start(language, confinement)
+        except (ConnectionError, InfraFault):
+            self._replace(language)
+        try:
+            return self._start(language, confinement)
+        except ConnectionError as error:
+            raise InfraFault(str(error)) from error
+
+    def _start(self, language: Language, confinement: Confinement) -> RunnerProcess:
+        with self._lock:
+            if self._closed:
+                raise InfraFault("the evaluator is shutting down")
+            runner = RunnerProcess(self._zygote(language), confinement, self._base)
+            self._running = {other for other in self._running if other.alive} | {runner}
+        return runner
+
+    def _zygote(self, language: Language) -> Zygote:
+        key = tuple(sorted(self._device.environment(language).items()))
+        zygote = self._zygotes.get(key)
+        if zygote is None or not zygote.alive:
+            zygote = self._zygotes[key] = Zygote(dict(key))
+        return zygote
+
+    def _replace(self, language: Language) -> None:
+        key = tuple(sorted(self._device.environment(language).items()))
+        with self._lock:
+            zygote = self._zygotes.pop(key, None)
+        if zygote is not None:
+            zygote.close()
+
+    def zygotes(self) -> list[Zygote]:
+        return list(self._zygotes.values())
+
+    def close(self) -> None:
+        """End every runner and zygote."""
+        with self._lock:
+            self._closed = True
+            for runner in self._running:
+                runner.close()
+            for zygote in self._zygotes.values():
+                zygote.close()
+        shutil.rmtree(self._base, ignore_errors=True)
+
+
+def _extended(
+    confinement: Confinement, writable: tuple[str, ...], readable: tuple[str, ...]
+) -> Confinement:
+    return replace(confinement, writable=writable, readable=confinement.readable + readable)

@@ -1,0 +1,65 @@
+"""The host-wide lock between timing and everything else that uses the cores.
+
+Shared by every process on the host: timing holds it alone, compiling and checking hold it together.
+Both sides pass a gate first, so that a stream of one kind cannot keep the other waiting for ever.
+"""
+
+import contextlib
+import fcntl
+import os
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+
+class HostLock:
+    """One lock per device; every acquisition opens the files anew, so threads exclude each other."""
+
+    def __init__(self, device: str) -> None:
+        base = Path(tempfile.gettempdir())
+        self._gate = base / f"evolve-{device}.gate"
+        self._lock = base / f"evolve-{device}.lock"
+
+    @contextlib.contextmanager
+    def shared(self) -> Iterator[None]:
+        """Held together with other checks and compilations."""
+        with self._open(self._lock) as lock:
+            with self._open(self._gate) as gate:
+                fcntl.flock(gate, fcntl.LOCK_EX)
+                fcntl.flock(lock, fcntl.LOCK_SH)
+            yield
+
+    @contextlib.contextmanager
+    def exclusive(self) -> Iterator["Stopwatch"]:
+        """Held alone; the value counts the seconds that it is held."""
+        with self._open(self._lock) as lock:
+            with self._open(self._gate) as gate:
+                fcntl.flock(gate, fcntl.LOCK_EX)
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            watch = Stopwatch()
+            try:
+                yield watch
+            finally:
+                watch.stop()
+
+    @contextlib.contextmanager
+    def _open(self, path: Path) -> Iterator[int]:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+        with contextlib.suppress(PermissionError):  # another user made it
+            os.fchmod(fd, 0o666)
+        try:
+            yield fd
+        finally:
+            os.close(fd)
+
+
+class Stopwatch:
+    """Seconds since its making, until stopped."""
+
+    def __init__(self) -> None:
+        self._start = time.monotonic()
+        self.seconds = 0.0
+
+    def stop(self) -> None:
+        self.seconds = time.monotonic() - self._start

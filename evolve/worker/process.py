@@ -1,0 +1,159 @@
+"""The referee's handle of one runner: commands with deadlines, and an end that is final."""
+
+import shutil
+import socket
+import struct
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from evolve.core.evaluation import Status
+from evolve.worker import faults, wire
+from evolve.worker.faults import CandidateFault, InfraFault
+from evolve.worker.guard import Fate, receive_fate
+from evolve.worker.sandbox import Confinement
+from evolve.worker.slab import Slab
+from evolve.worker.wire import ChannelClosed, ChannelFault, DeadlineExceeded, Done, Output, Reply
+from evolve.worker.zygote import Zygote
+
+START_S = 20.0
+_FATE_S = 10.0
+_CREDENTIALS = struct.Struct("iii")
+
+
+class RunnerProcess:
+    """One forked, confined process that runs a candidate or the reference.
+
+    Every method that talks to it raises `CandidateFault` with a status from trusted facts: the
+    deadline, `waitpid`, or the kind of error that the stub reported. Use as a context manager;
+    leaving it kills the process and all that it started.
+    """
+
+    def __init__(self, zygote: Zygote, confinement: Confinement, base: Path) -> None:
+        self._work = tempfile.mkdtemp(dir=base)
+        self._fate: Fate | None = None
+        self._channel, self._control = zygote.fork(replace(confinement, work=self._work))
+        try:
+            self.pid = self._peer()
+            self.mechanisms, self.reasons = wire.parse_ready(self._expect(Reply.READY, START_S))
+        except CandidateFault as fault:  # no candidate code has run yet
+            self.close()
+            raise InfraFault(f"a runner did not start: {fault}") from fault
+
+    def __enter__(self) -> "RunnerProcess":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _peer(self) -> int:
+        """The runner's process id, which the kernel attaches to its first message."""
+        self._channel.settimeout(START_S)
+        try:
+            _, ancillary, _, _ = self._channel.recvmsg(
+                1, socket.CMSG_SPACE(_CREDENTIALS.size), socket.MSG_PEEK
+            )
+            self._channel.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 0)
+        except OSError as error:
+            raise faults.timeout("starting", START_S) from error
+        for _, kind, data in ancillary:
+            if kind == socket.SCM_CREDENTIALS and len(data) == _CREDENTIALS.size:
+                return int(_CREDENTIALS.unpack(data)[0])
+        raise self._ended()
+
+    def load(
+        self,
+        kind: str,
+        text: str,
+        seconds: float,
+        build: str | None = None,
+        may_build: bool = False,
+        stub: bool = False,
+    ) -> None:
+        """Execute a source: `kind` is `candidate` or `reference` (then `text` is the task)."""
+        self._ask(("load", kind, text, build, may_build, stub), Reply.ACK, seconds)
+
+    def construct(self, case: int, seed: int, arguments: Slab | None, seconds: float) -> None:
+        size, tree = (arguments.size, arguments.trees[0]) if arguments else (0, b"")
+        self._ask(("construct", case, seed, size, tree), Reply.ACK, seconds, arguments)
+
+    def call(self, case: int, inputs: Slab, seconds: float, trap: bool = False) -> Output:
+        """One forward on the first inputs of a slab."""
+        command = ("call", case, inputs.size, inputs.trees[0], trap)
+        return self._parse(wire.parse_output, self._ask(command, Reply.OUTPUT, seconds, inputs))
+
+    def run(self, case: int, inputs: Slab, seconds: float, idle: bool = False) -> Done:
+        """A forward on each of the inputs of a slab."""
+        command = ("run", case, inputs.size, inputs.trees, idle)
+        return self._parse(wire.parse_done, self._ask(command, Reply.DONE, seconds, inputs))
+
+    def drop(self, seconds: float) -> None:
+        self._ask(("drop",), Reply.ACK, seconds)
+
+    def _ask(
+        self, command: tuple[Any, ...], answer: Reply, seconds: float, slab: Slab | None = None
+    ) -> bytes:
+        self._channel.settimeout(seconds)
+        try:
+            wire.send_command(self._channel, command, (slab.fd,) if slab else ())
+        except ChannelClosed as error:
+            raise self._ended() from error
+        except DeadlineExceeded as error:
+            raise faults.timeout(command[0], seconds) from error
+        return self._expect(answer, seconds, command[0])
+
+    def _expect(self, answer: Reply, seconds: float, what: str = "starting") -> bytes:
+        try:
+            reply, body = wire.receive_reply(self._channel, time.monotonic() + seconds)
+        except DeadlineExceeded as error:
+            raise faults.timeout(what, seconds) from error
+        except ChannelClosed as error:
+            raise self._ended() from error
+        except ChannelFault as error:
+            raise CandidateFault(Status.HACK, str(error)) from error
+        if reply is Reply.ERROR:
+            raise faults.from_error(*self._parse(wire.parse_error, body))
+        if reply is not answer:
+            raise CandidateFault(Status.HACK, "the candidate's process answered out of turn")
+        return body
+
+    def _parse(self, parser: Any, body: bytes) -> Any:
+        try:
+            return parser(body)
+        except ChannelFault as error:
+            raise CandidateFault(Status.HACK, str(error)) from error
+
+    def _ended(self) -> Exception:
+        """The process went away: ask its guard how."""
+        self._fate = receive_fate(self._control, 1.0) or self._stop()
+        if self._fate is None:
+            return InfraFault("a runner's guard ended without a word")
+        return faults.from_fate(self._fate)
+
+    def _stop(self) -> Fate | None:
+        try:
+            self._control.shutdown(socket.SHUT_WR)
+        except OSError:
+            return None
+        return receive_fate(self._control, _FATE_S)
+
+    @property
+    def alive(self) -> bool:
+        return self._fate is None and self._control.fileno() >= 0
+
+    def close(self) -> str:
+        """Kill the process and everything that it started; what it had printed."""
+        if self._fate is None and self._control.fileno() >= 0:
+            self._fate = self._stop()
+        self._channel.close()
+        self._control.close()
+        shutil.rmtree(self._work, ignore_errors=True)
+        return wire.sanitise(self._fate.output) if self._fate else ""

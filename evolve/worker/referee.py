@@ -1,0 +1,226 @@
+"""The referee: holds inputs, references, comparator and clock, and makes evaluations of it all."""
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from evolve.core.evaluation import CaseResult, Evaluation, Fidelity, Label, Stage, Status
+from evolve.core.task import Task
+from evolve.worker.audit import audit
+from evolve.worker.buildcache import BuildCache
+from evolve.worker.descriptors import describe
+from evolve.worker.device_cpu import CpuDevice
+from evolve.worker.environment import EVALUATOR_VERSION, environment
+from evolve.worker.faults import CandidateFault, InfraFault
+from evolve.worker.labels import static_labels
+from evolve.worker.launcher import Launcher
+from evolve.worker.locks import HostLock
+from evolve.worker.stages import Candidate, Workshop, check, probe_custom, smoke
+from evolve.worker.timing import Timekeeper, Timing
+from evolve.worker.warm import WarmTask, WarmTasks, memory_budget, plan, task_lock
+
+
+@dataclass(slots=True)
+class Progress:
+    """What an evaluation has come to so far."""
+
+    stage: Stage = Stage.NONE
+    custom: bool | None = None
+    suite: bool | None = None
+    labels: list[Label] = field(default_factory=list)
+    timing: Timing = field(default_factory=Timing)
+    durations_s: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def timed(self, name: str) -> Iterator[None]:
+        start = time.monotonic()
+        try:
+            yield
+        finally:
+            self.durations_s[name] = round(time.monotonic() - start, 4)
+
+
+class Referee:
+    """Judges candidates on one device.
+
+    Args:
+        device: Where they run.
+        cache: Directory for builds.
+        require: The weakest sandbox tier to be content with (`sandbox.require`).
+        read: Further paths that candidates may read (`sandbox.read`).
+
+    Raises:
+        UsageError: the host grants less than the required tier.
+    """
+
+    def __init__(
+        self, device: CpuDevice, cache: Path, require: str = "none", read: tuple[str, ...] = ()
+    ) -> None:
+        self.device = device
+        self.launcher = Launcher(device, require, read)
+        try:
+            self.launcher.probe()
+        except BaseException:
+            self.launcher.close()
+            raise
+        self._tasks = WarmTasks(memory_budget())
+        self._lock = HostLock(device.name)
+        self._workshop = Workshop(device, self.launcher, BuildCache(cache))
+        self._timekeeper = Timekeeper(self._workshop, self._lock)
+
+    def close(self) -> None:
+        self.launcher.close()
+
+    def audit(self, task: Task) -> list[dict[str, str]]:
+        """Null candidates that the task cannot tell from a kernel; UsageError for a bad file."""
+        warm = self._warm(task, Fidelity.SEARCH)
+        with self._lock.shared(), task_lock, torch.no_grad():
+            found = audit(warm.loaded)
+        return [{"name": f.name, "passed_by": f.passed_by, "detail": f.detail} for f in found]
+
+    def noise(self, task: Task) -> dict[str, Any]:
+        """The reference timed against itself: what this host can resolve, and what it costs."""
+        start = time.monotonic()
+        warm = self._warm(task, Fidelity.SEARCH)
+        with torch.no_grad():
+            timing = self._timekeeper.time(warm, None, {}, Fidelity.SEARCH)
+        rows = timing.cases.values()
+        total = [sum(row.times_ms["eager"].to_json()[i] for row in rows) for i in range(3)]
+        return {
+            "reference_ms": total,
+            "ratio": timing.ratios["eager"].to_json(),
+            "half_width": timing.ratios["eager"].half_width,
+            "seconds_per_evaluation": time.monotonic() - start,
+        }
+
+    def evaluate(
+        self, task: Task, source: str, fidelity: Fidelity, opponents: Mapping[str, str]
+    ) -> Evaluation:
+        """The verdict on one instance; never raises because of the candidate.
+
+        Raises:
+            UsageError: the task cannot be judged.
+        """
+        warm = self._warm(task, fidelity)
+        progress = Progress()
+        for attempt in (1, 2):
+            progress = Progress()
+            try:
+                with torch.no_grad():
+                    status, feedback = self._climb(warm, source, fidelity, opponents, progress)
+                break
+            except CandidateFault as fault:
+                status, feedback = fault.status, fault.feedback
+                break
+            except InfraFault as error:
+                status, feedback = Status.INFRA, f"the evaluator failed (try {attempt}): {error}"
+        return self._evaluation(warm, source, fidelity, status, feedback, progress)
+
+    def _warm(self, task: Task, fidelity: Fidelity) -> WarmTask:
+        with self._lock.shared(), torch.no_grad():
+            return self._tasks.get(task, fidelity)
+
+    def _climb(
+        self,
+        task: WarmTask,
+        source: str,
+        fidelity: Fidelity,
+        opponents: Mapping[str, str],
+        progress: Progress,
+    ) -> tuple[Status, str]:
+        candidate = Candidate(source)
+        progress.labels += static_labels(source)
+        if "ModelNew" not in source:
+            raise CandidateFault(Status.CONTRACT, "the source defines no class ModelNew")
+        progress.stage = Stage.CONTRACT
+        with self._lock.shared():
+            with progress.timed("compile"):
+                self._workshop.compile(candidate, task)
+            progress.stage = Stage.COMPILE
+            with progress.timed("smoke"):
+                smoke(self._workshop, candidate, task)
+            progress.stage = Stage.SMOKE
+            with progress.timed("correctness"):
+                plans = {case.case.name: plan(case, fidelity) for case in task.cases}
+                progress.suite = check(self._workshop, candidate, task, plans)
+            progress.stage = Stage.CORRECTNESS
+            with progress.timed("labels"):
+                progress.custom, labels = probe_custom(self._workshop, candidate, task)
+                progress.labels += labels
+        if not self.device.can_time(candidate.language):
+            return Status.CORRECT, (
+                f"correct; a {candidate.language} program is only interpreted on this device, "
+                "so no time was taken and nothing is claimed about its speed"
+            )
+        rivals = {name: Candidate(text) for name, text in opponents.items()}
+        with progress.timed("timing"):
+            progress.timing = self._timekeeper.time(task, candidate, rivals, fidelity)
+        progress.stage = {Fidelity.SCREEN: Stage.SCREEN, Fidelity.SEARCH: Stage.TIMING}.get(
+            fidelity, Stage.VERIFY
+        )
+        return Status.CORRECT, _praise(progress)
+
+    def _evaluation(
+        self,
+        task: WarmTask,
+        source: str,
+        fidelity: Fidelity,
+        status: Status,
+        feedback: str,
+        progress: Progress,
+    ) -> Evaluation:
+        correct = status is Status.CORRECT
+        timing = progress.timing if correct else Timing(device_time_s=progress.timing.device_time_s)
+        return Evaluation(
+            status=status,
+            stage=progress.stage,
+            fidelity=fidelity,
+            task_revision=task.task.revision,
+            device_class=self.device.name,
+            evaluator_version=EVALUATOR_VERSION,
+            ratios=timing.ratios,
+            cases=tuple(_row(task, name, timing, correct) for name in _names(task)),
+            custom=progress.custom,
+            suite=progress.suite,
+            labels=tuple(progress.labels + timing.labels),
+            feedback=feedback,
+            descriptors=describe(source),
+            environment=environment(
+                self.device, self.launcher.tier, task.loaded.precision, task.loaded.accumulation
+            ),
+            samples=timing.samples,
+            durations_s=progress.durations_s,
+            device_time_s=timing.device_time_s,
+        )
+
+
+def _names(task: WarmTask) -> list[str]:
+    return [case.case.name for case in task.cases]
+
+
+def _row(task: WarmTask, name: str, timing: Timing, passed: bool) -> CaseResult:
+    if name in timing.cases:
+        return timing.cases[name]
+    case = next(case.case for case in task.cases if case.case.name == name)
+    return CaseResult(name=name, weight=case.weight, timed=case.timed, passed=passed)
+
+
+def _praise(progress: Progress) -> str:
+    """Feedback on a correct, timed candidate: what it gained where."""
+    lines = []
+    for name, row in progress.timing.cases.items():
+        ratio = row.ratios["eager"]
+        times = row.times_ms["candidate"], row.times_ms["eager"]
+        lines.append(
+            f"case {name}: {ratio.value:.3f} times as fast as eager "
+            f"[{ratio.low:.3f}, {ratio.high:.3f}], {times[0].value:.4g} ms against "
+            f"{times[1].value:.4g} ms"
+        )
+    if not progress.custom:
+        lines.append("custom kernels did not make this outcome, so it cannot win: see the labels")
+    return "\n".join(lines)

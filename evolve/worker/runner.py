@@ -1,0 +1,251 @@
+"""The runner: the process that executes one candidate, or the reference, and serves its referee.
+
+It has no authority. It runs what it is told on inputs that it is given, and says where the outputs
+lie in its memory; the referee reads them there and measures the time from outside. A candidate
+shares this process and may rewrite all of this module: nothing that it can say here counts as more
+than a place to look at.
+
+Commands (tuples, the first item names them) and what is answered:
+    load        execute a source: `("load", kind, text, build, may_build, stub)` -> ACK
+    construct   build the model of a case: `("construct", case, seed, size, tree)` -> ACK
+    call        one forward: `("call", case, size, tree, trap)` -> OUTPUT
+    run         a timed block, one forward per tree: `("run", case, size, trees, idle)` -> DONE;
+                an idle block does all but the forwards
+    drop        let go of inputs and outputs -> ACK
+"""
+
+import contextlib
+import json
+import os
+import socket
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from evolve.core.task import Task
+from evolve.worker import buildcache, probes, slab, wire
+from evolve.worker.sandbox import Report
+from evolve.worker.taskfile import load_task
+from evolve.worker.trees import flatten, map_tensors
+from evolve.worker.wire import ErrorKind
+
+_FILENAME = "candidate.py"
+
+
+class ContractError(Exception):
+    """The candidate's module or class is not what the task asks for."""
+
+
+class OutputError(Exception):
+    """An output is no plain dense tensor."""
+
+
+def run(channel: socket.socket, report: Report) -> None:
+    """Serve commands until the referee goes away; called in the confined process."""
+    _forget_surroundings(channel)
+    reasons = "\n".join(f"{name}: {reason}" for name, reason in report.reasons.items())
+    wire.send_ready(channel, int(report.mask), reasons)
+    runner = Runner()
+    while True:
+        try:
+            command, fds = wire.receive_command(channel)
+        except EOFError:
+            return
+        try:
+            runner.execute(channel, command, fds)
+        except BaseException as error:  # noqa: BLE001 - the boundary around candidate code
+            wire.send_error(channel, _kind(error), _explain(error))
+        finally:
+            for fd in fds:
+                os.close(fd)
+
+
+def _forget_surroundings(channel: socket.socket) -> None:
+    """Own directories for every cache, no descriptor but the channel and standard ones."""
+    here = str(Path.cwd())
+    for name in ("HOME", "TMPDIR", "TVM_FFI_CACHE_DIR", "TRITON_CACHE_DIR", "TRITON_HOME",
+                 "TORCHINDUCTOR_CACHE_DIR", "TORCH_EXTENSIONS_DIR", "XDG_CACHE_HOME"):  # fmt: skip
+        os.environ[name] = here
+    tempfile.tempdir = None
+    kept = channel.fileno()
+    os.closerange(3, kept)
+    os.closerange(kept + 1, 1 << 16)
+    sys.argv = [_FILENAME]
+
+
+class Runner:
+    """State of one runner: the loaded module, one model per case, and what the last command made."""
+
+    def __init__(self) -> None:
+        self._make: Callable[..., torch.nn.Module] | None = None
+        self._models: dict[int, torch.nn.Module] = {}
+        self._held: list[Any] = []
+        self._stubs = contextlib.ExitStack()
+
+    def execute(self, channel: socket.socket, command: tuple[Any, ...], fds: list[int]) -> None:
+        name, *arguments = command
+        getattr(self, f"_{name}")(channel, *arguments, *fds)
+
+    def _load(
+        self,
+        channel: socket.socket,
+        kind: str,
+        text: str,
+        build: str | None,
+        may_build: bool,
+        stub: bool,
+    ) -> None:
+        if stub:
+            self._stubs.enter_context(probes.stub_custom())
+        if kind == "reference":
+            self._make = _reference(text)
+        else:
+            buildcache.install(build, may_build)
+            self._make = _candidate(text)
+        wire.send_ack(channel)
+
+    def _construct(
+        self, channel: socket.socket, case: int, seed: int, size: int, tree: bytes, fd: int = -1
+    ) -> None:
+        arguments = slab.unpack(tree, slab.map_slab(fd, size)) if fd >= 0 else None
+        assert self._make is not None
+        self._models[case] = self._make(case, seed, arguments)
+        wire.send_ack(channel)
+
+    def _call(
+        self, channel: socket.socket, case: int, size: int, tree: bytes, trap: bool, fd: int
+    ) -> None:
+        memory = slab.map_slab(fd, size)
+        inputs = slab.unpack(tree, memory)
+        with torch.no_grad(), probes.trap_aten() if trap else contextlib.nullcontext() as trapped:
+            start = time.perf_counter()
+            output = self._models[case](*inputs)
+            seconds = time.perf_counter() - start
+        # The last output stays alive, so that memory handed out twice shows.
+        self._held = [*self._held[-1:], (memory, output)]
+        tensors, spec = _plain_tensors(output)
+        if trap and trapped.first is not None:
+            print(f"{trapped.first} was trapped", file=sys.stderr)
+        wire.send_output(channel, seconds, memory.data_ptr(), spec.encode(), tensors)
+
+    def _run(
+        self,
+        channel: socket.socket,
+        case: int,
+        size: int,
+        trees: tuple[bytes, ...],
+        idle: bool,
+        fd: int,
+    ) -> None:
+        memory = slab.map_slab(fd, size)
+        batches = [slab.unpack(tree, memory) for tree in trees]
+        model = self._models[case]
+        outputs: list[Any] = []
+        with torch.no_grad():
+            start = time.perf_counter()
+            for inputs in () if idle else batches:
+                outputs.append(model(*inputs))  # noqa: PERF401 - one call must not hide another
+            seconds = time.perf_counter() - start
+        self._held = [memory, outputs]
+        wire.send_done(channel, seconds, [at for output in outputs for at in _addresses(output)])
+
+    def _drop(self, channel: socket.socket) -> None:
+        self._held = []
+        wire.send_ack(channel)
+
+
+def _addresses(output: Any) -> list[int]:
+    if type(output) is torch.Tensor:
+        return [output.data_ptr()]
+    return [tensor.data_ptr() for tensor in flatten(output)[0]]
+
+
+def _plain_tensors(output: Any) -> tuple[list[torch.Tensor], str]:
+    try:
+        tensors, spec = flatten(output)
+    except TypeError as error:
+        raise OutputError(str(error)) from error
+    for tensor in tensors:
+        if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
+            raise OutputError(f"an output is a {type(tensor).__name__}, not a plain torch.Tensor")
+        if tensor.layout is not torch.strided or tensor.dtype not in wire.DTYPES:
+            raise OutputError(f"an output is {tensor.layout} of {tensor.dtype}")
+        if tensor.is_conj() or tensor.is_neg():
+            raise OutputError("an output is a lazy conjugate; resolve it")
+    return tensors, spec
+
+
+def _reference(text: str) -> Callable[..., torch.nn.Module]:
+    cases = load_task(Task.from_json(json.loads(text))).cases
+    return lambda case, seed, _: cases[case].model(seed)
+
+
+def _candidate(text: str) -> Callable[..., torch.nn.Module]:
+    """Executes the source as a file in the runner's own directory (Triton wants to read it)."""
+    path = Path.cwd() / _FILENAME
+    path.write_text(text)
+    module = ModuleType("candidate")
+    module.__file__ = str(path)
+    sys.modules["candidate"] = module
+    exec(compile(text, str(path), "exec"), module.__dict__)
+    factory = getattr(module, "ModelNew", None)
+    if not isinstance(factory, type) or not issubclass(factory, torch.nn.Module):
+        raise ContractError("the module defines no class ModelNew derived from torch.nn.Module")
+    return lambda _, seed, arguments: _construct(factory, seed, arguments)
+
+
+def _construct(
+    factory: type[torch.nn.Module], seed: int, arguments: dict[str, Any]
+) -> torch.nn.Module:
+    init = map_tensors(torch.clone, arguments["init"])
+    torch.manual_seed(seed)
+    try:
+        model = factory(*init)
+    except TypeError as error:
+        if error.__traceback__ is not None and error.__traceback__.tb_next is None:
+            raise ContractError(f"ModelNew(*get_init_inputs()) does not fit: {error}") from error
+        raise
+    state = arguments["state"]
+    floating = {value.dtype for value in state.values() if value.is_floating_point()}
+    if len(floating) == 1:
+        model.to(floating.pop())
+    own = model.state_dict()
+    lacking = [name for name in state if name not in own]
+    unlike = [name for name in state if name in own and own[name].shape != state[name].shape]
+    if lacking or unlike:
+        raise ContractError(
+            "parameters go over from Model to ModelNew by name and shape (state_dict); "
+            f"missing in ModelNew: {lacking[:8]}; of another shape: {unlike[:8]}"
+        )
+    model.load_state_dict(state, strict=False)
+    return model.eval().requires_grad_(False)
+
+
+def _kind(error: BaseException) -> ErrorKind:
+    if isinstance(error, ContractError):
+        return ErrorKind.CONTRACT
+    if isinstance(error, OutputError):
+        return ErrorKind.TREE
+    if isinstance(error, SyntaxError | buildcache.BuildError):
+        return ErrorKind.COMPILE
+    out_of_memory = isinstance(error, MemoryError | torch.OutOfMemoryError)
+    if out_of_memory or "can't allocate memory" in str(error):
+        return ErrorKind.OOM
+    return ErrorKind.EXCEPTION
+
+
+def _explain(error: BaseException) -> str:
+    if isinstance(error, ContractError | OutputError | buildcache.BuildError):
+        return str(error)
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename.endswith(_FILENAME)]
+    where = "".join(f"line {f.lineno} in {f.name}: {f.line}\n" for f in frames[-3:])
+    if isinstance(error, SyntaxError):
+        where = f"line {error.lineno}: {(error.text or '').rstrip()}\n"
+    return f"{where}{type(error).__name__}: {error}"

@@ -1,0 +1,198 @@
+"""The ladder that a candidate climbs, up to where it is timed.
+
+Each stage raises `CandidateFault` or leaves something for the next. Stages run in fresh processes:
+one that compiles and sees no inputs, one that is checked, one for each label probe.
+"""
+
+import contextlib
+import json
+from dataclasses import dataclass, field
+
+from evolve.core.digest import framed_digest
+from evolve.core.evaluation import Label, Status
+from evolve.core.program import Language, detect_language
+from evolve.worker import custody
+from evolve.worker.budget import Judgement, judge, suite_verdict
+from evolve.worker.buildcache import BuildCache
+from evolve.worker.device_cpu import CpuDevice
+from evolve.worker.environment import versions
+from evolve.worker.faults import CandidateFault
+from evolve.worker.launcher import Launcher
+from evolve.worker.probes import custom_label
+from evolve.worker.process import RunnerProcess
+from evolve.worker.warm import Check, WarmCase, WarmTask
+from evolve.worker.wire import Output, TensorAt
+
+BUILD_S = 120.0
+SETUP_S = 30.0
+SMOKE_S = 20.0
+CALL_S = 30.0
+
+
+@dataclass(slots=True)
+class Candidate:
+    """A source on its way through the stages, with what is known of it so far."""
+
+    source: str
+    language: Language = field(init=False)
+    build: str | None = None
+    layouts: dict[str, tuple[TensorAt, ...]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.language = detect_language(self.source)
+
+    @property
+    def key(self) -> str:
+        """Identity of what a build of it would give."""
+        known = versions()
+        return framed_digest("build", self.source, known["tvm_ffi"], known["compiler"],
+                             known["python"], known["torch"])  # fmt: skip
+
+
+class Workshop:
+    """Launches a candidate's processes in the ways that the stages need."""
+
+    def __init__(self, device: CpuDevice, launcher: Launcher, builds: BuildCache) -> None:
+        self.device = device
+        self.launcher = launcher
+        self.builds = builds
+
+    def compile(self, candidate: Candidate, task: WarmTask) -> None:
+        """Execute and construct it once where it sees no inputs; keep what it built."""
+        candidate.build = self.builds.finished(candidate.key)
+        fresh = None if candidate.build else self.builds.begin(candidate.key)
+        try:
+            writable = (fresh,) if fresh else ()
+            with self._launch(candidate, writable) as runner:
+                runner.load("candidate", candidate.source, BUILD_S, fresh or candidate.build,
+                            may_build=fresh is not None)  # fmt: skip
+                case = task.smallest
+                runner.construct(case.index, case.model_seed, case.arguments, SETUP_S)
+            if fresh:
+                candidate.build = self.builds.commit(candidate.key, fresh)
+                fresh = None
+        finally:
+            if fresh:
+                self.builds.discard(fresh)
+
+    def _launch(self, candidate: Candidate, writable: tuple[str, ...] = ()) -> RunnerProcess:
+        readable = (candidate.build,) if candidate.build else ()
+        return self.launcher.start(candidate.language, writable, readable)
+
+    def loaded(
+        self, candidate: Candidate, cases: list[WarmCase], stub: bool = False
+    ) -> RunnerProcess:
+        """A process with the candidate's models of these cases; to be used in a `with`."""
+        runner = self._launch(candidate)
+        with contextlib.ExitStack() as on_failure:
+            on_failure.enter_context(runner)
+            runner.load("candidate", candidate.source, SETUP_S, candidate.build, stub=stub)
+            for case in cases:
+                runner.construct(case.index, case.model_seed, case.arguments, SETUP_S)
+            on_failure.pop_all()
+        return runner
+
+    def reference(self, task: WarmTask) -> RunnerProcess:
+        """The same for the reference; its process alone gets the task's source."""
+        runner = self.launcher.start(Language.TORCH)
+        with contextlib.ExitStack() as on_failure:
+            on_failure.enter_context(runner)
+            runner.load("reference", json.dumps(task.task.to_json()), SETUP_S)
+            for case in task.timed:
+                runner.construct(case.index, case.model_seed, None, SETUP_S)
+            on_failure.pop_all()
+        return runner
+
+    def outcome(
+        self, runner: RunnerProcess, case: WarmCase, check: Check, seconds: float,
+        trap: bool = False,
+    ) -> tuple[Judgement, Output, list]:  # fmt: skip
+        """One call on hidden inputs, its output taken into custody and judged."""
+        output = runner.call(case.index, check.inputs, seconds, trap)
+        if custody.same_structure(output, check.expected):
+            tensors = custody.take(self.device, runner.pid, output, check.inputs)
+        else:
+            tensors = custody.described(output)
+        if custody.inputs_changed(self.device, runner.pid, output.inputs_at, check.inputs):
+            raise CandidateFault(Status.MUTATED_INPUT, "forward wrote to its inputs")
+        spec = custody.spec_of(output)
+        return judge(case.case, tensors, spec, check.expected, check.tree()), output, tensors
+
+
+def smoke(workshop: Workshop, candidate: Candidate, task: WarmTask) -> None:
+    """The smallest case once, with little patience."""
+    case = task.smallest
+    with workshop.loaded(candidate, [case]) as runner:
+        verdict, _, _ = workshop.outcome(runner, case, case.check("task", 0), SMOKE_S)
+    _require(verdict, case, "task")
+
+
+def check(
+    workshop: Workshop,
+    candidate: Candidate,
+    task: WarmTask,
+    plans: dict[str, list[tuple[str, int]]],
+) -> bool:
+    """All cases on all hidden inputs, and one of them twice; gives the suite's own verdict."""
+    suite = True
+    with workshop.loaded(candidate, task.cases) as runner:
+        for case in task.cases:
+            for family, number in plans[case.case.name]:
+                hidden = case.check(family, number)
+                verdict, output, tensors = workshop.outcome(runner, case, hidden, CALL_S)
+                _require(verdict, case, family)
+                if family == "task":
+                    suite = suite and suite_verdict(tensors, hidden.expected)
+            candidate.layouts[case.case.name] = output.tensors
+            _require_repeatable(workshop, runner, case, hidden, output, tensors)
+    return suite
+
+
+def _require(verdict: Judgement, case: WarmCase, family: str) -> None:
+    if verdict.status is not Status.CORRECT:
+        where = f"case {case.case.name}, inputs of family {family}"
+        raise CandidateFault(verdict.status, f"{where}: {verdict.feedback}")
+
+
+def _require_repeatable(
+    workshop: Workshop, runner: RunnerProcess, case: WarmCase, hidden: Check,
+    first: Output, before: list,
+) -> None:  # fmt: skip
+    verdict, again, tensors = workshop.outcome(runner, case, hidden, CALL_S)
+    if verdict.status is not Status.CORRECT:
+        raise CandidateFault(
+            Status.NONDETERMINISTIC,
+            f"case {case.case.name}: right at first, wrong on the same inputs again: "
+            f"{verdict.feedback}",
+        )
+    places = {at.address for at in first.tensors if custody.size_in_bytes(at)}
+    if places & {at.address for at in again.tensors}:
+        raise CandidateFault(
+            Status.ALIASED,
+            f"case {case.case.name}: two calls returned the same memory; allocate a new output",
+        )
+
+
+def probe_custom(
+    workshop: Workshop, candidate: Candidate, task: WarmTask
+) -> tuple[bool, tuple[Label, ...]]:
+    """Whether custom kernels make the outcome: without ATen compute, and without the kernels."""
+    case = task.smallest
+    # Fresh inputs for each, or memory left over from an earlier call could pass for work done.
+    trap_ok, printed = _probed(workshop, candidate, case, case.check("task", 1), trap=True)
+    trapped = next((w for w in printed.split() if w.startswith("aten::")), None)
+    stub_ok, _ = _probed(workshop, candidate, case, case.check("task", 2), stub=True)
+    return custom_label(trap_ok, trapped, stub_ok)
+
+
+def _probed(
+    workshop: Workshop, candidate: Candidate, case: WarmCase, hidden: Check,
+    trap: bool = False, stub: bool = False,
+) -> tuple[bool, str]:  # fmt: skip
+    try:
+        with workshop.loaded(candidate, [case], stub) as runner:
+            verdict, _, _ = workshop.outcome(runner, case, hidden, CALL_S, trap)
+            printed = runner.close()
+    except CandidateFault as fault:
+        return False, fault.feedback
+    return verdict.status is Status.CORRECT, printed

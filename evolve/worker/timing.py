@@ -1,0 +1,222 @@
+"""Timing a correct candidate: process pairs until the interval is narrow enough or pairs run out."""
+
+import contextlib
+import statistics
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from evolve.core.evaluation import CaseResult, Fidelity, Label
+from evolve.core.measurement import Interval, Ratio
+from evolve.worker.clock import CANDIDATE, EAGER, PairTimes, SideFault, TimedCase, judge_samples
+from evolve.worker.clock import time_pair as measure_pair
+from evolve.worker.faults import CandidateFault, InfraFault
+from evolve.worker.locks import HostLock
+from evolve.worker.process import RunnerProcess
+from evolve.worker.stages import CALL_S, Candidate, Workshop
+from evolve.worker.statistics import enough, looks, median_interval, ratio_interval
+from evolve.worker.warm import WarmTask
+
+POOL_BYTES = 1 << 30
+
+
+@dataclass(slots=True)
+class Timing:
+    """What timing found: ratios by side, a row per timed case, raw seconds, and labels."""
+
+    ratios: dict[str, Ratio] = field(default_factory=dict)
+    cases: dict[str, CaseResult] = field(default_factory=dict)
+    samples: dict[str, Any] = field(default_factory=dict)
+    labels: list[Label] = field(default_factory=list)
+    device_time_s: float = 0.0
+
+
+class Timekeeper:
+    """Times candidates against the reference and opponents, one pair of processes after another."""
+
+    def __init__(self, workshop: Workshop, lock: HostLock) -> None:
+        self._workshop = workshop
+        self._lock = lock
+
+    def time(
+        self,
+        task: WarmTask,
+        candidate: Candidate | None,
+        opponents: dict[str, Candidate],
+        fidelity: Fidelity,
+    ) -> Timing:
+        """Interleave the candidate (None: the reference itself) with the other sides.
+
+        Raises:
+            CandidateFault: the candidate failed in a timed run.
+        """
+        timing = Timing()
+        sides = {CANDIDATE: candidate, EAGER: None, **opponents}
+        cases = self._plan(task, sides, timing)
+        pairs: list[PairTimes] = []
+        for index, count in enumerate(looks(fidelity)):
+            while len(pairs) < count:
+                pair = self._pair(task, sides, cases, timing)
+                if pair is not None:
+                    pairs.append(pair)
+            others = [side for side in sides if side != CANDIDATE]
+            timing.ratios = {
+                side: ratio_interval(_weighted(pairs, cases, side), index, fidelity)
+                for side in others
+            }
+            if all(enough(r, self._workshop.device.half_width) for r in timing.ratios.values()):
+                break
+        _fill(timing, pairs, cases, list(sides), index, fidelity)
+        return timing
+
+    def _pair(
+        self,
+        task: WarmTask,
+        sides: dict[str, Candidate | None],
+        cases: list[TimedCase],
+        timing: Timing,
+    ) -> PairTimes | None:
+        """One more pair; None where an opponent failed and has left the field."""
+        starts = {side: partial(self._start, task, who) for side, who in sides.items()}
+        try:
+            with self._lock.exclusive() as watch:
+                try:
+                    pair = measure_pair(self._workshop.device, starts, cases)
+                finally:
+                    watch.stop()
+                    timing.device_time_s += watch.seconds
+            with self._lock.shared():
+                judge_samples(pair)
+        except SideFault as error:
+            if error.side == EAGER:
+                raise InfraFault(str(error)) from error
+            self._leave(error.side, error.fault, sides, timing)
+            return None
+        return pair
+
+    def _leave(
+        self,
+        side: str,
+        fault: CandidateFault,
+        sides: dict[str, Candidate | None],
+        timing: Timing,
+    ) -> None:
+        del sides[side]
+        timing.labels.append(Label("opponent_failed", f"{side}: {fault.status}: {fault.feedback}"))
+
+    def _start(self, task: WarmTask, who: Candidate | None) -> RunnerProcess:
+        """A process with the models of all timed cases constructed."""
+        if who is None:
+            return self._workshop.reference(task)
+        return self._workshop.loaded(who, task.timed)
+
+    def _plan(
+        self, task: WarmTask, sides: dict[str, Candidate | None], timing: Timing
+    ) -> list[TimedCase]:
+        """Calls per block, and where each side's outputs lie relative to their address."""
+        with self._lock.shared():
+            own = self._layouts(task)
+            for side in [side for side in sides if sides[side] and side != CANDIDATE]:
+                try:
+                    self._admit(task, sides[side])
+                except CandidateFault as fault:
+                    self._leave(side, fault, sides, timing)
+            cases = []
+            for case in task.timed:
+                name = case.case.name
+                layouts = {
+                    side: who.layouts[name] if who else own[name] for side, who in sides.items()
+                }
+                cases.append(TimedCase(warm=case, calls=task.calls[case.index], layouts=layouts))
+                for number in (-1, 0, 1, 2, 3):
+                    case.block(number, task.calls[case.index])
+        return cases
+
+    def _layouts(self, task: WarmTask) -> dict[str, Any]:
+        """The reference's outputs; its time per call settles the length of blocks, once."""
+        budget = POOL_BYTES // max(1, len(task.timed))
+        layouts = {}
+        with _ours(), self._workshop.reference(task) as runner:
+            for case in task.timed:
+                inputs = case.check("task", 0).inputs
+                outputs = [runner.call(case.index, inputs, CALL_S) for _ in range(3)]
+                layouts[case.case.name] = outputs[-1].tensors
+                seconds = min(output.seconds for output in outputs)
+                block_s = self._workshop.device.block_s
+                task.calls.setdefault(case.index, case.calls(seconds, block_s, budget))
+        return layouts
+
+    def _admit(self, task: WarmTask, opponent: Candidate | None) -> None:
+        """Compile an opponent and check it once on every timed case."""
+        assert opponent is not None
+        self._workshop.compile(opponent, task)
+        with self._workshop.loaded(opponent, task.timed) as runner:
+            for case in task.timed:
+                hidden = case.check("task", 0)
+                verdict, output, _ = self._workshop.outcome(runner, case, hidden, CALL_S)
+                if verdict.feedback:
+                    raise CandidateFault(verdict.status, f"{case.case.name}: {verdict.feedback}")
+                opponent.layouts[case.case.name] = output.tensors
+
+
+@contextlib.contextmanager
+def _ours() -> Iterator[None]:
+    """Nothing but the reference runs inside: what fails is not the candidate's fault."""
+    try:
+        yield
+    except CandidateFault as fault:
+        raise InfraFault(f"the reference failed in its process: {fault.feedback}") from fault
+
+
+def _weighted(pairs: list[PairTimes], cases: list[TimedCase], side: str) -> list[float]:
+    """Per pair, the mean of the cases' log ratios by the cases' weights."""
+    weights = {case.warm.case.name: case.warm.case.weight for case in cases}
+    total = sum(weights.values())
+    return [
+        sum(weight * pair.log_ratio(name, side) for name, weight in weights.items()) / total
+        for pair in pairs
+    ]
+
+
+def _fill(
+    timing: Timing,
+    pairs: list[PairTimes],
+    cases: list[TimedCase],
+    sides: list[str],
+    look: int,
+    fidelity: Fidelity,
+) -> None:
+    for case in cases:
+        warm = case.warm.case
+        ratios = {
+            side: ratio_interval([p.log_ratio(warm.name, side) for p in pairs], look, fidelity)
+            for side in sides
+            if side != CANDIDATE
+        }
+        timing.cases[warm.name] = CaseResult(
+            name=warm.name,
+            weight=warm.weight,
+            timed=True,
+            passed=True,
+            times_ms={side: _median_ms(pairs, warm.name, side) for side in sides},
+            ratios=ratios,
+        )
+        timing.samples[warm.name] = {
+            "calls_per_block": case.calls,
+            "overhead_ms": [round(pair.overhead[warm.name] * 1e3, 4) for pair in pairs],
+            "ms": {
+                side: [[round(s * 1e3, 6) for s in pair.blocks[warm.name][side]] for pair in pairs]
+                for side in sides
+            },
+        }
+    found = [text for pair in pairs for text in pair.mismatches]
+    if found:
+        evidence = f"{len(found)} of {len(pairs)} pairs' blocks, e.g. {found[0]}"
+        timing.labels.append(Label("timing_mismatch", evidence))
+
+
+def _median_ms(pairs: list[PairTimes], case: str, side: str) -> Interval:
+    return median_interval(
+        [1e3 * statistics.median(pair.blocks[case][side]) for pair in pairs]
+    )

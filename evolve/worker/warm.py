@@ -1,0 +1,195 @@
+"""Warm tasks: inputs, references and pools that stay in the referee from candidate to candidate.
+
+Everything here is secret: seeds are drawn from the system once per task and session, and neither
+they nor anything expected ever enters a runner.
+"""
+
+import math
+import os
+import secrets
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from evolve.core.evaluation import Fidelity
+from evolve.core.task import Task
+from evolve.worker.expected import Expected
+from evolve.worker.slab import Slab, make_slab, unpack
+from evolve.worker.taskfile import LoadedCase, LoadedTask, load_task
+from evolve.worker.trees import tensors_of
+
+BLOCKS = 4  # timed blocks of each side in one process pair
+_MAX_CALLS = 256
+_MIN_CALLS = 3
+
+# Executing a task's file draws from global random generators, so one thread at a time may.
+task_lock = threading.RLock()
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Check:
+    """One hidden set of inputs with what is expected of it."""
+
+    family: str
+    inputs: Slab
+    expected: Expected
+
+    def tree(self) -> list[Any]:
+        """The inputs as tensors; views of sealed memory, not to be written to."""
+        return list(unpack(self.inputs.trees[0], self.inputs.memory))
+
+    @property
+    def nbytes(self) -> int:
+        kept = (*self.expected.reference, *self.expected.truth)
+        return self.inputs.size + sum(tensor.nbytes for tensor in kept)
+
+
+class Store:
+    """Things that can be made again, kept up to a number of bytes, least recently used out first."""
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._held: OrderedDict[tuple[Any, ...], tuple[Any, int]] = OrderedDict()
+        self._bytes = 0
+        self._lock = threading.RLock()
+
+    def get(self, key: tuple[Any, ...], make: Callable[[], Any], size: Callable[[Any], int]) -> Any:
+        with self._lock:
+            if key in self._held:
+                self._held.move_to_end(key)
+                return self._held[key][0]
+        with task_lock:
+            value = make()
+        with self._lock:
+            self._held[key] = (value, size(value))
+            self._bytes += size(value)
+            while self._bytes > self._capacity and len(self._held) > 1:
+                _, (_, freed) = self._held.popitem(last=False)
+                self._bytes -= freed
+        return value
+
+
+class WarmCase:
+    """One case of a warm task."""
+
+    def __init__(self, index: int, case: LoadedCase, store: Store, key: tuple[str, str]) -> None:
+        self.index = index
+        self.case = case
+        self._store = store
+        self._key = (*key, index)
+        self._secret = secrets.randbits(62)
+        with task_lock:
+            self.model_seed = self._seed("model")
+            self._model = case.model(self.model_seed)
+            arguments = {
+                "init": case.init_inputs(self.model_seed),
+                "state": dict(self._model.state_dict()),
+            }
+            self.arguments = make_slab("arguments", [arguments])
+            self.families = case.families()
+            first = case.inputs(self._seed("size"))
+        self.input_bytes = sum(tensor.nbytes for tensor in tensors_of(first))
+
+    def _seed(self, *purpose: Any) -> int:
+        return hash((self._secret, *purpose)) & ((1 << 62) - 1)
+
+    def check(self, family: str, number: int) -> Check:
+        """The hidden inputs `number` of a family, with the outcome expected."""
+        return self._store.get(
+            (*self._key, "check", family, number),
+            lambda: self._make_check(family, self._seed("check", family, number)),
+            lambda check: check.nbytes,
+        )
+
+    def _make_check(self, family: str, seed: int) -> Check:
+        inputs = self.case.inputs(seed, family)
+        slab = make_slab("inputs", [inputs])
+        return Check(family, slab, self.case.expected(self._model, inputs))
+
+    def block(self, number: int, calls: int) -> Slab:
+        """Inputs of a timed block, one set for each of its calls; -1 is for warming up."""
+        return self._store.get(
+            (*self._key, "block", number, calls),
+            lambda: make_slab("block", [self._block_inputs(number, at) for at in range(calls)]),
+            lambda slab: slab.size,
+        )
+
+    def _block_inputs(self, number: int, at: int) -> list[Any]:
+        return self.case.inputs(self._seed("block", number, at))
+
+    def block_check(self, number: int, at: int, calls: int) -> Check:
+        """Call `at` of a block, with the outcome expected."""
+        return self._store.get(
+            (*self._key, "sample", number, at),
+            lambda: self._make_check("task", self._seed("block", number, at)),
+            lambda check: check.nbytes,
+        )
+
+    def calls(self, seconds_per_call: float, block_s: float, budget: int) -> int:
+        """Calls in a block: about `block_s` long, within a budget of bytes for all blocks."""
+        wanted = math.ceil(block_s / max(seconds_per_call, 1e-6))
+        affordable = budget // max(1, self.input_bytes * (BLOCKS + 1))
+        return max(1, min(max(wanted, _MIN_CALLS), max(affordable, 1), _MAX_CALLS))
+
+
+class WarmTask:
+    """A loaded task with its cases, for one purpose (`search` or `verify` have other secrets)."""
+
+    def __init__(self, task: Task, loaded: LoadedTask, store: Store, purpose: str) -> None:
+        self.task = task
+        self.loaded = loaded
+        key = (task.revision, purpose)
+        self.cases = [WarmCase(i, case, store, key) for i, case in enumerate(loaded.cases)]
+        self.calls: dict[int, int] = {}  # calls per timed block, by case; measured once
+
+    @property
+    def smallest(self) -> WarmCase:
+        return min(self.cases, key=lambda case: case.input_bytes)
+
+    @property
+    def timed(self) -> list[WarmCase]:
+        return [case for case in self.cases if case.case.timed]
+
+
+class WarmTasks:
+    """The tasks that a referee knows, the last few of them warm."""
+
+    def __init__(self, capacity: int, tasks: int = 4) -> None:
+        self._store = Store(capacity)
+        self._tasks: OrderedDict[tuple[str, str], WarmTask] = OrderedDict()
+        self._limit = tasks
+        self._lock = threading.Lock()
+
+    def get(self, task: Task, fidelity: Fidelity) -> WarmTask:
+        """Load the task or take it from the last time.
+
+        Raises:
+            UsageError: the task's file cannot be used.
+        """
+        purpose = "verify" if fidelity is Fidelity.VERIFY else "search"
+        key = (task.revision, purpose)
+        with self._lock:
+            if key not in self._tasks:
+                with task_lock:
+                    loaded = load_task(task)
+                    self._tasks[key] = WarmTask(task, loaded, self._store, purpose)
+                while len(self._tasks) > self._limit:
+                    self._tasks.popitem(last=False)
+            self._tasks.move_to_end(key)
+            return self._tasks[key]
+
+
+def plan(case: WarmCase, fidelity: Fidelity) -> list[tuple[str, int]]:
+    """Which hidden inputs a candidate is checked on: several of the task's own, one or two of each
+    other family."""
+    own, other = (5, 2) if fidelity is Fidelity.VERIFY else (3, 1)
+    checks = [("task", number) for number in range(own)]
+    return checks + [(f, n) for f in case.families if f != "task" for n in range(other)]
+
+
+def memory_budget() -> int:
+    """Bytes for warm inputs and references: a quarter of the machine's memory, 3 GB at most."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return min(total // 4, 3 << 30)

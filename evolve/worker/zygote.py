@@ -1,0 +1,147 @@
+"""The zygote: one interpreter with the heavy libraries imported, from which runners are forked.
+
+It imports and forks and does nothing else. A parallel torch operation here would start OpenMP
+threads, which do not survive a fork, and every child would hang in its first one; so it must have
+exactly one thread, and refuses to fork otherwise.
+"""
+
+import gc
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+from evolve.worker import wire
+from evolve.worker.guard import guard
+from evolve.worker.sandbox import Confinement
+
+_PASSED_ON = ("PATH", "LANG", "LC_ALL", "CC", "CXX", "CUDA_HOME", "LD_LIBRARY_PATH")
+# Freed output buffers stay with the process, or the page faults of new ones would outweigh many
+# a kernel; the same for every side of a comparison.
+_MALLOC = {
+    "MALLOC_MMAP_MAX_": "0",
+    "MALLOC_TRIM_THRESHOLD_": str(1 << 40),
+    "MALLOC_TOP_PAD_": str(64 << 20),
+}
+_START = (
+    "import sys; sys.path.append(sys.argv[1]); "
+    "from evolve.worker.zygote import serve; serve(int(sys.argv[2]))"
+)
+
+
+def environment(extra: dict[str, str]) -> dict[str, str]:
+    """The whole environment of the zygote and, but for their directories, of all runners."""
+    cores = str(len(os.sched_getaffinity(0)))
+    kept = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+    return {
+        "PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin",
+        "LANG": "C.UTF-8",
+        "HOME": "/nonexistent",
+        "OMP_NUM_THREADS": cores,
+        "OMP_WAIT_POLICY": "passive",
+        "OPENBLAS_NUM_THREADS": "1",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONHASHSEED": "0",
+        **_MALLOC,
+        **kept,
+        **extra,
+    }
+
+
+class Zygote:
+    """The referee's handle of a zygote process; used by one thread at a time.
+
+    Raises:
+        OSError: from every method, where the zygote has died.
+    """
+
+    def __init__(self, extra_environment: dict[str, str]) -> None:
+        self._socket, theirs = socket.socketpair()
+        root = str(Path(__file__).resolve().parents[2])
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-I", "-c", _START, root, str(theirs.fileno())],
+                env=environment(extra_environment),
+                pass_fds=(theirs.fileno(),),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                start_new_session=True,
+                cwd="/",
+            )
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    def threads(self) -> int:
+        """How many threads the zygote has, as the system counts them."""
+        return len(list(Path(f"/proc/{self.pid}/task").iterdir()))
+
+    def fork(self, confinement: Confinement) -> tuple[socket.socket, socket.socket]:
+        """Start a runner; gives the channel to the runner and the one to its guard."""
+        channel, runner_end = socket.socketpair()
+        channel.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)  # for the runner's first word
+        control, guard_end = socket.socketpair()
+        with runner_end, guard_end:
+            fds = (runner_end.fileno(), guard_end.fileno())
+            try:
+                wire.send_command(self._socket, ("fork", confinement), fds)
+                self._confirm()
+            except (wire.ChannelClosed, EOFError) as error:
+                channel.close()
+                control.close()
+                raise ConnectionError("the zygote has died") from error
+        return channel, control
+
+    def _confirm(self) -> None:
+        (answer,), _ = wire.receive_command(self._socket)
+        if answer != "forked":
+            raise ConnectionError(answer)
+
+    def close(self) -> None:
+        self._socket.close()
+        self._process.kill()
+        self._process.wait()
+
+
+def serve(fd: int) -> None:
+    """Main loop of the zygote process."""
+    control = socket.socket(fileno=fd)
+    run = _import_everything()
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # guards report for themselves
+    gc.collect()
+    gc.freeze()
+    while True:
+        try:
+            (_, confinement), (channel_fd, guard_fd) = wire.receive_command(control)
+        except EOFError:
+            return
+        threads = len(os.listdir("/proc/self/task"))  # noqa: PTH208 (cheap, before every fork)
+        if threads != 1:
+            wire.send_command(control, (f"the zygote has {threads} threads and cannot fork",))
+            return
+        if os.fork() == 0:
+            control.close()
+            channel, referee = socket.socket(fileno=channel_fd), socket.socket(fileno=guard_fd)
+            guard(referee, channel, confinement, run)
+            os._exit(0)
+        os.close(channel_fd)
+        os.close(guard_fd)
+        wire.send_command(control, ("forked",))
+
+
+def _import_everything():  # noqa: ANN202
+    """What runners need, imported once; the import alone starts no thread and no device context."""
+    import importlib
+    import importlib.util
+
+    for name in ("torch", "numpy", "triton", "triton.language", "tvm_ffi", "tvm_ffi.cpp"):
+        if importlib.util.find_spec(name.partition(".")[0]):
+            importlib.import_module(name)
+    return importlib.import_module("evolve.worker.runner").run
