@@ -35,21 +35,22 @@ static float segment_sum(const float* x, int64_t n) {
 
 static void scan_row(const float* x, float* y, int64_t n) {
   const int64_t length = n / SEGMENTS;
-  float running[SEGMENTS];
-  double start = 0.0;  // the carry in double: its error would reach every later element
+  double total = 0.0;  // in double: its error would reach every later element
+  float start[SEGMENTS], running[SEGMENTS] = {};
   for (int segment = 0; segment < SEGMENTS; ++segment) {
-    running[segment] = static_cast<float>(start);
-    start += segment_sum(x + segment * length, length);
+    start[segment] = static_cast<float>(total);
+    total += segment_sum(x + segment * length, length);
   }
   for (int64_t i = 0; i < length; ++i) {
+    // Running from zero, not from the start, keeps the roundings as small as the segment's sums.
     for (int segment = 0; segment < SEGMENTS; ++segment) {
       running[segment] += x[segment * length + i];
-      y[segment * length + i] = running[segment];
+      y[segment * length + i] = start[segment] + running[segment];
     }
   }
   for (int64_t i = SEGMENTS * length; i < n; ++i) {
-    start += x[i];
-    y[i] = static_cast<float>(start);
+    total += x[i];
+    y[i] = static_cast<float>(total);
   }
 }
 

@@ -12,7 +12,7 @@ TUNABLE = {
     "WIDTH": (4, 8, 16),
     "TILE_ROWS": (4, 6, 8, 12),
     "TILE_VECTORS": (1, 2, 3),
-    "BLOCK_K": (128, 256, 512),
+    "BLOCK_K": (32, 64, 128),
 }
 
 SOURCE = r"""
@@ -27,7 +27,7 @@ using tvm::ffi::TensorView;
 constexpr int WIDTH = 16;        // floats in a vector: 16 for AVX-512, 8 for AVX2, 4 elsewhere
 constexpr int TILE_ROWS = 8;     // rows times vectors is the number of sums kept in registers
 constexpr int TILE_VECTORS = 2;  // vectors side by side in a tile
-constexpr int BLOCK_K = 256;     // depth of a slice; with TILE_COLUMNS it should fit the L1 cache
+constexpr int BLOCK_K = 128;     // depth of a slice; TILE_COLUMNS of it should fit the L1 cache
 
 static float* floats(TensorView tensor) {
   TVM_FFI_ICHECK(tensor.dtype().code == kDLFloat && tensor.dtype().bits == 32) << "needs float32";
