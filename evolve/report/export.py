@@ -25,7 +25,7 @@ def export(graph: "networkx.DiGraph", path: str | Path) -> Path:
     path = Path(path)
     match path.suffix.lower():
         case ".graphml":
-            text = "\n".join(networkx.generate_graphml(graph)) + "\n"
+            text = "\n".join(networkx.generate_graphml(graph, prettyprint=False)) + "\n"
         case ".json":
             text = json.dumps(networkx.node_link_data(graph, edges="edges"), indent=1) + "\n"
         case ".dot":

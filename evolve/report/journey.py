@@ -88,7 +88,7 @@ def _station(
     source = sources[str(step.program)]
     lines = list(_diff(sources[str(before.program)], source)) if before else []
     shown, used = _fitting(lines, room)
-    gain = entry.indirect_gain
+    gain = None if entry.verifies else entry.indirect_gain  # the same program gains nothing
     return Station(
         sequence=step.sequence,
         operator=step.operator,

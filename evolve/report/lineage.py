@@ -191,12 +191,14 @@ def _origin(
     program = str(step.program)
     made = first[program]
     if step is not made:
-        same = (
+        if step.fidelity is not Fidelity.VERIFY:
+            return made
+        same = [
             other
             for other in timed.get(program, ())
             if other.sequence < step.sequence and dict(other.assignment) == dict(step.assignment)
-        )
-        return next(same, made) if step.fidelity is Fidelity.VERIFY else made
+        ]
+        return max(same, key=lambda other: other.ratios[baseline].value, default=made)
     parent = step.parents[0] if step.parents else None
     if parent is None or parent not in first or first[parent].sequence >= step.sequence:
         return None
