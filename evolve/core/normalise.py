@@ -1,6 +1,7 @@
 """What two sources have in common that differ in layout, comments or tunable values only."""
 
 import ast
+from functools import lru_cache
 
 from evolve.core import cpptext
 from evolve.core.digest import canonical_json, framed_digest
@@ -9,6 +10,7 @@ from evolve.core.pytext import Edit, Module, apply, write_literal
 from evolve.core.tunable_sites import Site, declaration, find_sites
 
 
+@lru_cache(maxsize=256)  # a template is asked about again for each of its instances
 def normalised_digest(source: str) -> str:
     """A digest that is equal for sources which are the same program to a searcher.
 

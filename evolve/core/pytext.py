@@ -25,6 +25,10 @@ _PIECE = re.compile(
 _ESCAPED = frozenset("\n\r\\'\"abfnrtvxuUN01234567")
 
 
+MAX_DEPTH = 150
+"""Nesting of syntax nodes that the recursive functions of `ast` bear with room to spare."""
+
+
 @dataclass(frozen=True, slots=True)
 class Edit:
     """A replacement of the characters `start` to `end` (offsets into the text) by `text`."""
@@ -66,7 +70,7 @@ class Module:
     """A parsed Python module that knows where its nodes stand in the text.
 
     Raises:
-        UsageError: the text is not valid Python.
+        UsageError: the text is not valid Python, or nested more than `MAX_DEPTH` deep.
     """
 
     source: str
@@ -79,13 +83,16 @@ class Module:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # "\d" in someone's docstring is not our business
-                return ast.parse(self.source)
+                tree = ast.parse(self.source)
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             line = getattr(error, "lineno", None)
             where = f"line {line}: " if line else ""
             raise UsageError(
                 f"{where}not valid Python ({getattr(error, 'msg', None) or error}); mend the source"
             ) from None
+        if _depth(tree) > MAX_DEPTH:
+            raise UsageError(f"the source is nested more than {MAX_DEPTH} deep; split it up")
+        return tree
 
     @cached_property
     def _lines(self) -> list[tuple[int, str]]:
@@ -156,6 +163,15 @@ class Module:
         if "".join(said) != value:
             return None
         return Text(value, start, end, (*offsets, end), node.lineno)
+
+
+def _depth(tree: ast.AST) -> int:
+    level: list[ast.AST] = [tree]
+    depth = 0
+    while level:
+        level = [child for node in level for child in ast.iter_child_nodes(node)]
+        depth += 1
+    return depth
 
 
 def _pieces(literal: re.Match[str]) -> Iterator[tuple[str, Sequence[int]]]:

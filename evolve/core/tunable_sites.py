@@ -109,7 +109,7 @@ def declaration(module: Module) -> Declaration | None:
             raise _error(DECLARATION, value.lineno, "has a key that is not a name", remedy)
         if name in choices:
             raise _error(name, value.lineno, "is declared twice", "keep one of the two entries")
-        choices[name] = _choices(name, value)
+        choices[name] = _choices(module, name, value)
     is_read = any(
         isinstance(node, ast.Name) and node.id == DECLARATION and isinstance(node.ctx, ast.Load)
         for node in ast.walk(module.tree)
@@ -117,13 +117,13 @@ def declaration(module: Module) -> Declaration | None:
     return Declaration(statement, choices, is_read)
 
 
-def _choices(name: str, node: ast.expr) -> tuple[TunableValue, ...]:
+def _choices(module: Module, name: str, node: ast.expr) -> tuple[TunableValue, ...]:
     remedy = "list its values in a tuple, e.g. (32, 64, 128)"
     if not isinstance(node, (ast.Tuple, ast.List)):
         raise _error(name, node.lineno, "its choices are not a tuple of literals", remedy)
     if not node.elts:
         raise _error(name, node.lineno, "has no choices", remedy)
-    choices = tuple(_literal(name, element) for element in node.elts)
+    choices = tuple(_literal(module, name, element) for element in node.elts)
     kinds = sorted({type(choice).__name__ for choice in choices})
     if len(kinds) > 1:
         raise _error(name, node.lineno, f"mixes {' and '.join(kinds)}", "use values of one type")
@@ -132,13 +132,13 @@ def _choices(name: str, node: ast.expr) -> tuple[TunableValue, ...]:
     return choices
 
 
-def _literal(name: str, node: ast.expr) -> TunableValue:
+def _literal(module: Module, name: str, node: ast.expr) -> TunableValue:
     try:
         value = ast.literal_eval(node)
     except (ValueError, TypeError):
         value = None
     if not isinstance(value, (int, float, bool, str)):
-        fact = f"{ast.unparse(node)} is not a literal int, float, bool or str"
+        fact = f"{module.segment(node)} is not a literal int, float, bool or str"
         raise _error(name, node.lineno, fact, "write the value out")
     if not isinstance(value, str) and not abs(value) < _LIMIT:
         raise _error(name, node.lineno, "a value is too large", "stay within 64 bits")
@@ -150,7 +150,7 @@ def _declared_site(module: Module, found: Declaration, name: str) -> Site:
     statements = _assignments(module, name)
     if statements:
         node = _value_node(statements[0])
-        default, (start, end) = _literal(name, node), module.span(node)
+        default, (start, end) = _literal(module, name, node), module.span(node)
         written = {choice: repr(choice) for choice in choices}
         line = node.lineno
     else:

@@ -16,6 +16,7 @@ import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from evolve.core.errors import UsageError
 from evolve.core.program import Assignment, TunableValue
@@ -117,7 +118,7 @@ class Space:
 
 def parse(source: str) -> Space:
     """The tunables that a source declares."""
-    return _space(find_sites(Module(source)))
+    return _space(_sites(source))
 
 
 def render(source: str, assignment: Assignment) -> str:
@@ -126,7 +127,7 @@ def render(source: str, assignment: Assignment) -> str:
     Of an autotune list only the chosen config remains. Rendering the defaults gives the source
     back.
     """
-    return apply(source, _edits(find_sites(Module(source)), assignment))
+    return apply(source, _edits(_sites(source), assignment))
 
 
 def freeze(source: str, assignment: Assignment) -> str:
@@ -148,6 +149,11 @@ def freeze(source: str, assignment: Assignment) -> str:
     if not before or before.endswith("\n\n"):
         after = after.lstrip("\n")
     return before + after
+
+
+@lru_cache(maxsize=256)  # a template is read again for each of its instances
+def _sites(source: str) -> Sequence[Site]:
+    return tuple(find_sites(Module(source)))
 
 
 def _space(sites: Sequence[Site]) -> Space:

@@ -24,6 +24,19 @@ def test_a_text_that_is_not_python_is_a_usage_error_with_its_line():
         Module("x = 1\ny = = 2\n")
 
 
+@pytest.mark.parametrize("depth", [1000, 100_000])
+def test_a_text_that_is_nested_too_deeply_for_python_tools_is_refused(depth):
+    for source in ("x = " + "1 + " * depth + "1", "x = " + "-" * depth + "1"):
+        with pytest.raises(UsageError, match=r"nested more than 150 deep|not valid Python"):
+            Module(source)
+
+
+def test_a_text_at_the_limit_of_nesting_is_unparsed_without_harm():
+    module = Module("x = " + "1 + " * 145 + "1")
+    assert ast.unparse(module.tree) == module.source
+    assert ast.dump(module.tree)
+
+
 def test_a_definition_comes_with_its_decorators_and_last_comment():
     source = "x = 1\n@a\n@b(1)\ndef f():\n    return 1  # one\ny = 2\n"
     module = Module(source)
