@@ -18,7 +18,7 @@ DRIFT_ROUNDINGS = 0.5  # times terms: one whose errors have one sign (repeated o
 OPERAND_ROUNDINGS = 2.5  # of operands, where the task allows a shorter type for them
 PEAK = 8.0  # largest single error over the root mean square of errors
 LEAST_SCALE = 1 / 64  # of a block, relative to the median block that is not all zero
-_SLAB = 1 << 22  # elements looked at together; bounds the memory of a comparison
+_SLAB = 1 << 20  # elements looked at together; bounds the memory of a comparison
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,14 +38,14 @@ class Arithmetic:
 class OutputBudget:
     """Allowed error of one floating output: per block, relative to the block's `scale`.
 
-    `reference_rms` is the reference's own error in the same measure.
+    `finite` says that reference and truth are finite everywhere.
     """
 
     block: int
     scale: Tensor
     rms: Tensor
     peak: Tensor
-    reference_rms: Tensor
+    finite: bool
 
 
 def real(tensor: Tensor) -> Tensor:
@@ -59,21 +59,26 @@ def block_length(shape: torch.Size) -> int:
     return last if 64 <= last <= 1024 else 256
 
 
-def error_blocks(values: Tensor, truth: Tensor, block: int) -> tuple[Tensor, Tensor]:
+def error_blocks(
+    values: Tensor, truth: Tensor, block: int, *, finite_only: bool = True
+) -> tuple[Tensor, Tensor]:
     """Root mean square and largest |values - truth| of every block, fp64.
 
-    Elements where either is not finite count as no error; `budget` looks at them separately.
+    With `finite_only`, elements whose error is not finite count as no error; without, they make
+    that of their block not finite.
     """
     values, truth = values.reshape(-1), truth.reshape(-1)
     step = max(1, _SLAB // block) * block
     parts = [
-        _error_slab(values[start : start + step], truth[start : start + step], block)
+        _error_slab(values[start : start + step], truth[start : start + step], block, finite_only)
         for start in range(0, truth.numel(), step)
     ]
     return torch.cat([rms for rms, _ in parts]), torch.cat([peak for _, peak in parts])
 
 
-def _error_slab(values: Tensor, truth: Tensor, block: int) -> tuple[Tensor, Tensor]:
+def _error_slab(
+    values: Tensor, truth: Tensor, block: int, finite_only: bool
+) -> tuple[Tensor, Tensor]:
     error = values.double() - truth.double()
     blocks = -(-error.numel() // block)
     missing = blocks * block - error.numel()
@@ -81,7 +86,7 @@ def _error_slab(values: Tensor, truth: Tensor, block: int) -> tuple[Tensor, Tens
         error = torch.nn.functional.pad(error, (0, missing))
     error = error.view(blocks, block)
     peak = torch.linalg.vector_norm(error, float("inf"), dim=1)
-    if not bool(peak.isfinite().all()):
+    if finite_only and not bool(peak.isfinite().all()):
         error = torch.where(error.isfinite(), error, 0.0)
         peak = torch.linalg.vector_norm(error, float("inf"), dim=1)
     sizes = torch.full_like(peak, block)
@@ -114,7 +119,15 @@ def output_budget(
     floor = error_floor(reference.dtype, arithmetic, condition)
     rms = torch.maximum(floor, KAPPA * torch.clamp(own_rms, min=float(own_rms.median())))
     peak = torch.maximum(PEAK * rms, KAPPA * own_peak)
-    return OutputBudget(block=block, scale=scale, rms=rms, peak=peak, reference_rms=own_rms)
+    finite = bool(reference.isfinite().all()) and bool(truth.isfinite().all())
+    return OutputBudget(block=block, scale=scale, rms=rms, peak=peak, finite=finite)
+
+
+def relative_error(values: Tensor, truth: Tensor) -> Tensor:
+    """Root mean square error of every block, relative to the block's scale."""
+    values, truth = real(values), real(truth)
+    block = block_length(truth.shape)
+    return error_blocks(values, truth, block)[0] / _scales(truth, block)
 
 
 def _scales(truth: Tensor, block: int) -> Tensor:

@@ -1,5 +1,6 @@
 """The judge of outcomes: exact in structure, an error budget against fp64 truth in values."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -107,34 +108,32 @@ def _judge_by_hook(
 
 def _judge_values(index: int, output: Tensor, expected: Expected, explain: bool) -> Judgement:
     own, truth, budget = expected.reference[index], expected.truth[index], expected.budgets[index]
-    margin = None
     if budget is None:
         wrong = (output != own) & (output != truth)
+        margin = math.inf if bool(wrong.any()) else 0.0
     else:
         output, own, truth = real(output), real(own), real(truth)
-        wrong = _unexpected_nonfinite(output, own, truth)
-    if not wrong.any():
-        margin = _margin(output, truth, budget) if budget is not None else 0.0
-        if margin <= 1.0:
-            return Judgement(Status.CORRECT, margin=margin)
+        margin = _margin(output, own, truth, budget)
+    if margin <= 1.0:
+        return Judgement(Status.CORRECT, margin=margin)
     text = f"output {index} {tuple(own.shape)} {str(own.dtype).removeprefix('torch.')}"
     if explain:
-        if margin is not None and budget is not None:
-            wrong = _bad_elements(output, truth, budget)
+        if budget is not None:
+            wrong = _bad_elements(output, own, truth, budget)
         text += ": " + describe_mismatch(output, truth, wrong, margin)
     return Judgement(Status.WRONG_VALUE, text, margin)
 
 
-def _margin(output: Tensor, truth: Tensor, budget: OutputBudget) -> float:
-    rms, peak = error_blocks(output, truth, budget.block)
-    worst = torch.maximum(rms / budget.rms, peak / budget.peak) / budget.scale
-    return float(worst.max())
+def _margin(output: Tensor, own: Tensor, truth: Tensor, budget: OutputBudget) -> float:
+    if not budget.finite and bool(_unexpected_nonfinite(output, own, truth).any()):
+        return math.inf
+    rms, peak = error_blocks(output, truth, budget.block, finite_only=not budget.finite)
+    worst = float((torch.maximum(rms / budget.rms, peak / budget.peak) / budget.scale).max())
+    return math.inf if math.isnan(worst) else worst
 
 
 def _unexpected_nonfinite(output: Tensor, own: Tensor, truth: Tensor) -> Tensor:
     """NaN and infinities that neither the reference nor the truth has in that place."""
-    if bool(output.isfinite().all()) and bool(own.isfinite().all()):
-        return torch.zeros_like(output, dtype=torch.bool)
     rounded = truth.to(own.dtype)
     same = (output == own) | (output == rounded) | (output.isnan() & (own.isnan() | truth.isnan()))
     # Where one of reference and truth overflowed and the other did not, a finite value is as good.
@@ -142,11 +141,12 @@ def _unexpected_nonfinite(output: Tensor, own: Tensor, truth: Tensor) -> Tensor:
     return ~same & ~allowed
 
 
-def _bad_elements(output: Tensor, truth: Tensor, budget: OutputBudget) -> Tensor:
-    """Elements further off than their block's root mean square allows."""
+def _bad_elements(output: Tensor, own: Tensor, truth: Tensor, budget: OutputBudget) -> Tensor:
+    """Elements that are not finite, or further off than their block's root mean square allows."""
     allowed = (budget.rms * budget.scale).repeat_interleave(budget.block)[: truth.numel()]
     error = (output.double() - truth.double()).abs()
-    return torch.where(error.isfinite(), error, 0.0) > allowed.view(truth.shape)
+    error = torch.where(error.isfinite(), error, 0.0)
+    return (error > allowed.view(truth.shape)) | _unexpected_nonfinite(output, own, truth)
 
 
 def suite_verdict(outputs: Sequence[Tensor], expected: Expected) -> bool:

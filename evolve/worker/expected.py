@@ -59,7 +59,7 @@ def expect(
     with ReductionTrace() as trace:
         tree = evaluate_reference(task, model, inputs)
     reference, spec = flatten(tree)
-    truth = evaluate_truth(task, model, inputs, reference)
+    truth = evaluate_truth(model, inputs, reference)
     moved = truth.outputs if truth.note else _perturbed_truth(task, model, inputs)
     arithmetic = Arithmetic(accumulation=accumulation, terms=trace.length, even=even)
     budgets = [
@@ -99,9 +99,7 @@ def evaluate_reference(task: str, model: nn.Module, inputs: list[Any]) -> Any:
 
 
 @torch.no_grad()
-def evaluate_truth(
-    task: str, model: nn.Module, inputs: list[Any], reference: list[Tensor]
-) -> Truth:
+def evaluate_truth(model: nn.Module, inputs: list[Any], reference: list[Tensor]) -> Truth:
     """Outputs of the reference with parameters, inputs and new tensors in fp64.
 
     Where an operation does not exist in fp64, the best that there is stands in (fp32 for a half

@@ -5,20 +5,20 @@ from torch import Tensor
 _CLOSE = 1e-3  # relative error below which a hypothesis about the mistake explains the output
 
 
-def describe_mismatch(output: Tensor, truth: Tensor, wrong: Tensor, margin: float | None) -> str:
+def describe_mismatch(output: Tensor, truth: Tensor, wrong: Tensor, margin: float) -> str:
     """A sentence or two: share of wrong elements, size of errors, and a likely mistake.
 
     Args:
         output: What the candidate gave.
         truth: What is right, same shape.
         wrong: Which elements are wrong.
-        margin: Largest error over what is allowed, None for integers and NaN.
+        margin: Largest error over what is allowed, infinite for integers and NaN.
     """
     share = float(wrong.double().mean()) if wrong.numel() else 0.0
     parts = [f"{share:.2%} of elements wrong"]
     if output.is_floating_point():
         parts.append(_error_size(output, truth))
-    if margin is not None:
+    if margin < math.inf:
         parts.append(f"worst block {margin:.3g} times the allowed error")
     pattern = _pattern(output.double(), truth.double(), wrong)
     if pattern:

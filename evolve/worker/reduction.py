@@ -49,10 +49,10 @@ def _terms(func: Any, args: tuple[Any, ...], outcome: Any) -> int:
     if not operands or not results or name.startswith(_NOT_REDUCING):
         return 1
     if name in _CONTRACTIONS:
-        return operands[-2].shape[-1] if operands[-2].dim() else 1
+        return int(operands[-2].shape[-1]) if operands[-2].dim() else 1
     if "convolution" in name:
         weight = args[1]
-        return max(1, weight.numel() // min(weight.shape[:2]))
+        return int(weight.numel() // min(weight.shape[:2]))
     if "attention" in name:
         return int(args[1].shape[-2])
     if name.startswith("nll_loss"):

@@ -113,9 +113,9 @@ def _signed_rank_cdf(pairs: int, most: int) -> float:
     for rank in range(1, pairs + 1):
         for total in range(most, rank - 1, -1):
             counts[total] += counts[total - rank]
-    return sum(counts) / 2**pairs
+    return float(sum(counts) / 2**pairs)
 
 
 def _binomial_cdf(count: int, most: int) -> float:
     """P(at most `most` of `count` fair coins show heads)."""
-    return sum(math.comb(count, heads) for heads in range(most + 1)) / 2**count
+    return float(sum(math.comb(count, heads) for heads in range(most + 1)) / 2**count)

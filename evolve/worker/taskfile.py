@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from evolve.core.errors import UsageError
 from evolve.core.task import ACCUMULATIONS, PRECISIONS, Case, Task
-from evolve.worker.expected import Expected, evaluate_reference, evaluate_truth, expect
+from evolve.worker.expected import Expected, Truth, evaluate_reference, evaluate_truth, expect
 from evolve.worker.families import applicable_families, family_named, transform
 from evolve.worker.parameters import cast_module, randomise
 from evolve.worker.seeding import seeded
@@ -96,10 +96,9 @@ class LoadedCase:
         """Outputs of the reference in native precision, flattened."""
         return flatten(evaluate_reference(self.task, model, inputs))[0]
 
-    def truth(self, model: nn.Module, inputs: list[Any]) -> list[Tensor]:
-        """Outputs of the reference computed in fp64, flattened."""
-        own = self.reference(model, inputs)
-        return evaluate_truth(self.task, model, inputs, own).outputs
+    def truth(self, model: nn.Module, inputs: list[Any], reference: list[Tensor]) -> Truth:
+        """Outputs computed in fp64, flattened; `reference` stands in where that is impossible."""
+        return evaluate_truth(model, inputs, reference)
 
     def expected(self, model: nn.Module, inputs: list[Any], family: str = "task") -> Expected:
         """All that `judge` needs to know about these inputs; can be kept and used again.

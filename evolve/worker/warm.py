@@ -106,7 +106,7 @@ class WarmCase:
     def _make_check(self, family: str, seed: int) -> Check:
         inputs = self.case.inputs(seed, family)
         slab = make_slab("inputs", [inputs])
-        return Check(family, slab, self.case.expected(self._model, inputs))
+        return Check(family, slab, self.case.expected(self._model, inputs, family))
 
     def block(self, number: int, calls: int) -> Slab:
         """Inputs of a timed block, one set for each of its calls; -1 is for warming up."""
