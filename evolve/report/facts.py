@@ -51,11 +51,12 @@ class RunFacts:
 
     @property
     def hardware(self) -> str:
-        """The device that judged, in words."""
-        for key in ("device_name", "gpu", "cpu", "device"):
-            if self.environment.get(key):
-                return self.environment[key]
-        return self.evaluation.device_class if self.evaluation else ""
+        """The device that judged, in words; empty where nothing has been judged."""
+        if self.evaluation is None:
+            return ""
+        device = self.environment.get("device") or self.evaluation.device_class
+        cores = self.environment.get("cores")
+        return f"{device}, {cores} cores" if cores else device
 
 
 def gather(store: Store, name: str | None) -> RunFacts:

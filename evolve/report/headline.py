@@ -137,25 +137,33 @@ def _of_champion(facts: RunFacts) -> Iterator[str]:
             f"The interval is wide: ±{100 * champion.ratio.half_width:.1f} %, the aim is "
             f"±{100 * target:.0f} %. The machine was probably busy."
         )
+    evidence: dict[str, list[str]] = {}
     for label in champion.evaluation.labels:
-        if label.name == WEAK_TASK:
-            continue
-        yield f"The winner carries the label {label.name}: {label.evidence[:300]}"
+        if label.name != WEAK_TASK:
+            evidence.setdefault(label.name, []).append(label.evidence)
+    for name, found in evidence.items():
+        more = f" and {len(found) - 1:,} more" if len(found) > 1 else ""
+        yield f"The winner carries the label {name}: {found[0][:300]}{more}"
     if champion.evaluation.suite is False:
         yield "The task's own suite rule rejects the winner, though our checks accept it."
 
 
 def _of_task(facts: RunFacts) -> Iterator[str]:
-    environment = {key: str(value).lower() for key, value in facts.environment.items()}
     weak = [label for label in _labels(facts) if label.name == WEAK_TASK]
     if weak:
         yield (
             "The task is weak: its check accepts an outcome that needs no work, so being correct "
             f"means little here ({weak[0].evidence[:300]})."
         )
-    if any("interpret" in f"{key} {value}" for key, value in environment.items()):
+    untimed = sum(
+        1
+        for step in facts.proposals
+        if step.status is Status.CORRECT and step.custom and not step.ratios
+    )
+    if untimed:
         yield (
-            "Triton kernels ran in its interpreter, which shows correctness only; none has a time."
+            f"{count_text(untimed, 'correct program')} without a time, such as Triton kernels on a "
+            "CPU, which only interprets them; they cannot win."
         )
     sandbox = facts.environment.get("sandbox")
     if sandbox and sandbox != _STRONGEST:

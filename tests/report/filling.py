@@ -23,7 +23,8 @@ CONFIG = {
     "llm": {"api_key": "sk-very-secret", "model": None},
 }
 ENVIRONMENT = {
-    "cpu": "AMD EPYC 7763, 2 cores",
+    "device": "AMD EPYC 7763",
+    "cores": "2",
     "torch": "2.13.0+cpu",
     "sandbox": "namespaces",
     "python": "3.11.9",

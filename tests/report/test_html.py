@@ -104,7 +104,7 @@ def test_the_headline_has_the_verified_number_with_its_interval(
     measured = verified.ratios["eager"]
     assert f"{measured.value:.2f}" in page.text
     assert f"95 % interval {measured.low:.2f} to {measured.high:.2f}, verified" in page.text
-    assert "AMD EPYC 7763" in page.text
+    assert "AMD EPYC 7763, 2 cores" in page.text
     assert "PyTorch eager" in page.text
 
 
@@ -161,7 +161,7 @@ def hostile(store: Store, tmp_path: Path) -> str:
             labels=(Label(HOSTILE, HOSTILE),),
             feedback=HOSTILE,
             descriptors={HOSTILE: HOSTILE},
-            environment={HOSTILE: HOSTILE, "cpu": HOSTILE},
+            environment={HOSTILE: HOSTILE, "device": HOSTILE},
             ratios={**verdict.ratios, HOSTILE: ratio(0.1, 0.01)},
         )
         program = Program(f'{number}\n"""{HOSTILE}"""\nclass ModelNew: ...\n')
@@ -229,6 +229,14 @@ def test_labels_of_the_winner_are_caveats(
     text = read(report(one_program(store, 1.0, labels=(label,)), tmp_path)).text
     assert said in text
     assert label.evidence in text
+
+
+def test_kernels_that_are_only_interpreted_are_not_called_slow_or_fast(
+    store: Store, tmp_path: Path
+) -> None:
+    text = read(report(one_program(store, 1.0, ratios={}, cases=()), tmp_path)).text
+    assert "1 correct program without a time" in text
+    assert "correct, but not timed in full (1)" in text
 
 
 def test_a_run_without_a_correct_kernel_says_why(store: Store, tmp_path: Path) -> None:
