@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from evolve.cli import parts
-from evolve.cli.inputs import load_task, read_baseline
+from evolve.cli.inputs import load_task, read_baseline, with_seeds
 from evolve.cli.text import interval_text
 from evolve.core.errors import UsageError
 from evolve.core.measurement import Interval
@@ -20,7 +20,7 @@ async def dry_run(config: Mapping[str, Any]) -> int:
     Raises:
         UsageError: everything that a run would refuse, and a device that measures nothing.
     """
-    task = load_task(config)
+    task = with_seeds(load_task(config), config)
     read_baseline(config["baseline"])
     parts.build_all(config)
     evaluator = await parts.start_evaluator(config)

@@ -3,47 +3,67 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from evolve.cli.flags import open_store, read_candidate
 from evolve.core.errors import UsageError
 from evolve.core.program import Language
 from evolve.core.task import Task
-from evolve.core.tunables import render
+from evolve.core.tunables import parse, render
 from evolve.tasks import find_task
 
-if TYPE_CHECKING:
-    from evolve.store import Store
-
 BASELINE_FILE = "file:"
+WARM = 20  # how many of another run's best programs a warm start tries
 ON_CPU = (Language.CPP, Language.TORCH)  # what has a time there; Triton's interpreter has none
 
 
 def load_task(config: Mapping[str, Any]) -> Task:
-    """The task with everything that a search of it may start from, in the order of trying.
+    """The task that `task` and `task_config` name, with its own seeds.
 
     Raises:
-        UsageError: no such task, an unreadable file, or nothing to start from.
+        UsageError: no such task, or an unreadable file.
     """
     settings = config["task_config"]
-    task = find_task(
+    return find_task(
         str(config["task"]),
         size="cpu" if settings["size"] == "auto" else settings["size"],
         precision=settings["precision"],
         accumulation=settings["accumulation"],
         languages=ON_CPU,
     )
-    initial = [read_candidate(path, "initial") for path in config["initial"]]
+
+
+def with_seeds(task: Task, config: Mapping[str, Any]) -> Task:
+    """The task with all that a new run starts from, in the order of trying.
+
+    That is the user's programs, another run's best ones, and the task's own. They are stored with
+    the run, so that a resume needs no file of them.
+
+    Raises:
+        UsageError: a file that is no candidate, no such run, or nothing to start from.
+    """
+    initial = [_read_initial(path) for path in config["initial"]]
     warm = _elites_of(config["warm_start"], config["store"]["path"])
     seeds = tuple(dict.fromkeys((*initial, *warm, *task.seeds)))
     if not seeds:
         raise UsageError(
             f"task {task.name} has no program to start from: give one of yours, "
-            "initial=[mine.py] (it may be a plain PyTorch ModelNew with a C++ kernel to improve), "
-            "or put some into seeds/ beside the task file. The other remedy, an operator that asks "
-            "a language model for the first kernel, is not part of this version"
+            "initial=[mine.py] (any ModelNew that is correct), or put some into seeds/ beside the "
+            "task file. The other remedy, an operator that asks a language model for the first "
+            "kernel, is not part of this version"
         )
     return replace(task, seeds=seeds)
+
+
+def _read_initial(path: str) -> str:
+    source = read_candidate(path, "initial")
+    if "ModelNew" not in source:
+        raise UsageError(f"initial {path} defines no ModelNew; rename its module class to ModelNew")
+    try:
+        parse(source)
+    except UsageError as error:
+        raise UsageError(f"initial {path}: {error}") from error
+    return source
 
 
 def read_baseline(baseline: str) -> dict[str, str]:
@@ -70,9 +90,5 @@ def _elites_of(warm_start: str | None, own_store: str) -> list[str]:
     if not Path(path).is_file():
         raise UsageError(f"warm_start={warm_start}: there is no database {path}; give FILE.db:RUN")
     with open_store(path) as store:
-        return _rendered(store, store.run(name).id)
-
-
-def _rendered(store: "Store", run: int) -> list[str]:
-    elites = sorted(store.slots(run).values(), key=lambda elite: -elite.fitness.value)
-    return [render(store.source(elite.program), elite.assignment) for elite in elites]
+        elites = store.elites(store.run(name).id, WARM)
+        return [render(program.source, elite.assignment) for elite, program in elites]

@@ -1,5 +1,6 @@
 """The way of a new run: task, judge, audit, row in the database, search."""
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 from evolve.cli import parts
 from evolve.cli.differences import refuse_differences
 from evolve.cli.dry_run import audit_lines
-from evolve.cli.inputs import load_task, read_baseline
+from evolve.cli.inputs import load_task, read_baseline, with_seeds
 from evolve.cli.session import search
 from evolve.core.errors import UsageError
 from evolve.core.protocols import Evaluator
@@ -22,11 +23,16 @@ async def launch(config: Mapping[str, Any]) -> int:
     Returns:
         The exit status: 0 finished, 75 stopped and resumable.
     """
-    task = load_task(config)
-    opponents = read_baseline(config["baseline"])
+    # Everything that can be wrong with the words is said before minutes of work.
+    _check_place(Path(config["store"]["path"]))
     existing = _existing(config)
+    task = load_task(config)
+    recorded = {**config, "opponents": read_baseline(config["baseline"])}
     if existing is None:
-        parts.build_all(config)  # what is wrong with a setting is said before minutes of work
+        task = with_seeds(task, config)
+    else:
+        _refuse_another(existing, task, recorded)
+    parts.build_all(config)
     evaluator = await parts.start_evaluator(config)
     try:
         if existing is None:
@@ -34,8 +40,7 @@ async def launch(config: Mapping[str, Any]) -> int:
         with Store.open(config["store"]["path"], create=True) as store:
             for notice in store.notices:
                 print(notice)
-            recorded = {**config, "opponents": opponents}
-            run = _row(store, recorded, task, existing)
+            run = existing or _create(store, recorded, task)
             print(f"run {run.name} in {store.path}")
             return await search(store, run, recorded, evaluator)
     finally:
@@ -51,34 +56,44 @@ async def audit(evaluator: Evaluator, task: Task) -> None:
         print(*audit_lines(task, findings), sep="\n")
 
 
-def _existing(config: Mapping[str, Any]) -> str | None:
-    """The name of the stored run to continue; None where a new one is to be made."""
+def _check_place(path: Path) -> None:
+    """Raise UsageError where the database cannot be, without creating anything yet."""
+    above = next(folder for folder in path.absolute().parents if folder.exists())
+    if not above.is_dir():
+        raise UsageError(f"store.path={path}: {above} is not a folder; choose another path")
+    if not os.access(path if path.exists() else above, os.W_OK):
+        raise UsageError(f"store.path={path}: it cannot be written there; choose another path")
+
+
+def _existing(config: Mapping[str, Any]) -> RunRow | None:
+    """The stored run to continue; None where a new one is to be made."""
     name, path = config["name"], config["store"]["path"]
     if name is None or not Path(path).is_file() or config["on_exists"] == "new":
         return None
     with Store.open(path, read_only=True) as store:
-        if name not in {run.name for run in store.runs()}:
-            return None
-    if config["on_exists"] == "error":
+        run = next((run for run in store.runs() if run.name == name), None)
+    if run is not None and config["on_exists"] == "error":
         raise UsageError(
             f"name={name}: {path} holds a run of this name; continue it with on_exists=resume, "
             "or start another beside it with on_exists=new"
         )
-    return str(name)
+    return run
 
 
-def _row(store: Store, config: Mapping[str, Any], task: Task, existing: str | None) -> RunRow:
-    if existing is not None:
-        run = store.run(existing)
-        if run.task.revision != task.revision:
-            raise UsageError(
-                f"name={run.name} on_exists=resume: task {task.name} is not what the run was "
-                "started with; give the run another name"
-            )
-        refuse_differences(run, config)
-        return run
+def _refuse_another(run: RunRow, task: Task, config: Mapping[str, Any]) -> None:
+    """Raise UsageError where the words describe another run than the stored one."""
+    refuse_differences(run, config)
+    if run.task.revision != task.revision:
+        raise UsageError(
+            f"name={run.name} on_exists=resume: the task {task.name} has changed since the run "
+            "was started; give the new run another name"
+        )
+
+
+def _create(store: Store, config: Mapping[str, Any], task: Task) -> RunRow:
+    name, stem = config["name"], task.name.replace("/", "-").replace(":", "-")
     return store.create_run(
-        name=_free_name(store, config["name"] or task.name, numbered=config["name"] is None),
+        name=_free_name(store, name or stem, numbered=name is None),
         task=task,
         config=config,
         seed=config["seed"],
@@ -88,6 +103,5 @@ def _row(store: Store, config: Mapping[str, Any], task: Task, existing: str | No
 def _free_name(store: Store, stem: str, *, numbered: bool) -> str:
     """`stem`, or `stem-2`, ... where that is taken; `stem-1` where nobody chose a name."""
     taken = {run.name for run in store.runs()}
-    stem = stem.replace("/", "-").replace(":", "-")
     names = ([] if numbered else [stem]) + [f"{stem}-{n}" for n in range(1, len(taken) + 2)]
     return next(name for name in names if name not in taken)

@@ -1,0 +1,178 @@
+"""Bad input: exit status 2, one clear line on standard error, no traceback, nothing written.
+
+What each line must say is what was wrong, where, and what to do. Cases that need a judge are in
+`test_judging.py`.
+"""
+
+import os
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from evolve.cli.run import check_python
+from evolve.core.errors import UsageError
+
+# The words of the command, and what the message must name.
+CASES = {
+    "unknown verb": (["runn"], ["runn", "run"]),
+    "verb with a typo in a flag": (["list", "--jsonn"], ["--jsonn", "evolve list --help"]),
+    "no task": (["run"], ["task"]),
+    "bare word": (["run", "softmax"], ["task=softmax"]),
+    "unknown task": (["run", "task=softmaxx"], ["softmaxx", "softmax"]),
+    "task file that is missing": (["run", "task=./nope.py"], ["nope.py"]),
+    "task file that is empty": (["run", "task=./empty.py"], ["empty.py"]),
+    "task that does not parse": (["run", "task=./broken.py"], ["broken.py", "line 1"]),
+    "task without a seed": (["run", "task=./lonely.py"], ["initial=[", "language model"]),
+    "unknown suite problem": (["run", "task=kernelbench:9/9"], ["kernelbench:9/9"]),
+    "initial that is missing": (["run", "task=softmax", "initial=[nope.py]"], ["nope.py"]),
+    "initial that is empty": (["run", "task=softmax", "initial=[empty.py]"], ["empty.py"]),
+    "initial without a ModelNew": (
+        ["run", "task=softmax", "initial=[lonely.py]"],
+        ["lonely.py", "ModelNew"],
+    ),
+    "unknown baseline": (["run", "task=softmax", "baseline=compile"], ["compile", "file:"]),
+    "baseline file that is missing": (
+        ["run", "task=softmax", "baseline=file:nope.py"],
+        ["nope.py"],
+    ),
+    "unknown setting": (["run", "task=softmax", "budget=3"], ["budget"]),
+    "unknown option": (["run", "task=softmax", "archive=queue"], ["queue", "topk"]),
+    "word for a number": (["run", "task=softmax", "archive.capacity=abc"], ["archive.capacity"]),
+    "number out of range": (["run", "task=softmax", "archive.capacity=0"], ["archive.capacity"]),
+    "bad duration": (["run", "task=softmax", "termination.wall_time=soon"], ["wall_time"]),
+    "device with a number": (
+        ["run", "task=softmax", "device=cuda:0"],
+        ["device.ids=[0]", "device=cpu"],
+    ),
+    "device to come": (["run", "task=softmax", "device=cuda"], ["device=cpu"]),
+    "replay of nothing": (["run", "task=softmax", "device=replay"], ["device.run"]),
+    "setting without an effect": (["run", "task=softmax", "device.run=demo"], ["device.run"]),
+    "a flag where settings belong": (["run", "--task", "softmax"], ["task="]),
+    "every operator left out": (
+        ["run", "task=softmax", *(f"operators.{n}=null" for n in ("seed", "tune", "recombine"))],
+        ["operators"],
+    ),
+    "name that is taken": (["run", "task=softmax", "name=demo"], ["demo", "on_exists"]),
+    "warm start from no database": (
+        ["run", "task=softmax", "warm_start=nope.db:demo"],
+        ["nope.db"],
+    ),
+    "warm start from no run": (["run", "task=softmax", "warm_start=nobody"], ["nobody", "demo"]),
+    "other settings on resume": (
+        ["resume", "demo", "archive.capacity=3"],
+        ["archive.capacity", "10000", "3"],
+    ),
+    "other settings by name": (
+        ["run", "task=./synthetic.py", "name=demo", "on_exists=resume", "seed=5"],
+        ["seed", "5"],
+    ),
+    "unknown run to resume": (["resume", "nobody"], ["nobody", "demo"]),
+    "two runs to resume": (["resume", "demo", "other"], ["one run"]),
+    "no database to resume from": (["resume", "store.path=nope.db"], ["nope.db"]),
+    "unknown run": (["show", "nobody"], ["nobody", "demo"]),
+    "unknown step": (["show", "demo:99999"], ["99999"]),
+    "step that is no number": (["show", "demo:last"], ["demo:last"]),
+    "no database": (["list", "--store", "nope.db"], ["nope.db"]),
+    "file that is no database": (["list", "--store", "empty.py"], ["empty.py"]),
+    "text that is no database": (["list", "--store", "lonely.py"], ["lonely.py"]),
+    "database below a file": (
+        ["run", "task=softmax", "store.path=empty.py/x.db"],
+        ["empty.py/x.db"],
+    ),
+    "newer schema": (["list", "--store", "newer.db"], ["newer.db"]),
+    "candidate that is missing": (["eval", "nope.py", "--task", "softmax"], ["nope.py"]),
+    "candidate that is empty": (["eval", "empty.py", "--task", "softmax"], ["empty.py"]),
+    "candidate that is a folder": (["eval", ".", "--task", "softmax"], ["directory"]),
+    "candidate without a task": (["eval", "lonely.py"], ["--task"]),
+    "unknown fidelity": (
+        ["eval", "lonely.py", "--task", "softmax", "--fidelity", "most"],
+        ["most", "search"],
+    ),
+    "repro into a full folder": (["eval", "demo:0", "--repro", "."], ["not empty"]),
+    "output that cannot be written": (["best", "demo", "-o", "none/k.py"], ["none/k.py"]),
+    "graph of an unknown kind": (["lineage", "demo", "-o", "g.png"], ["g.png", ".graphml"]),
+    "backup onto a file": (["db", "backup", "empty.py"], ["empty.py"]),
+    "care of no kind": (["db"], ["ACTION"]),
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, recorded: Path) -> Path:
+    """The folder of the command, with files that are wrong in one way each."""
+    (tmp_path / "empty.py").touch()
+    (tmp_path / "broken.py").write_text("def get_inputs(:\n")
+    (tmp_path / "lonely.py").write_text("class Model: ...\n")
+    (tmp_path / "synthetic.py").write_text(_task_of(recorded))
+    (tmp_path / "newer.db").write_bytes(recorded.read_bytes())
+    _make_newer(tmp_path / "newer.db")
+    return tmp_path
+
+
+def _task_of(database: Path) -> str:
+    from evolve.store import Store
+
+    with Store.open(database, read_only=True) as store:
+        return store.run("demo").task.source
+
+
+def _make_newer(database: Path) -> None:
+    connection = sqlite3.connect(database)
+    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    connection.execute(f"PRAGMA user_version = {version + 1}")
+    connection.commit()
+    connection.close()
+
+
+def files(folder: Path) -> set[Path]:
+    """What lies in a folder, but for what SQLite keeps beside a file while it is open."""
+    return {path for path in folder.rglob("*") if not path.name.endswith(("-wal", "-shm"))}
+
+
+@pytest.mark.parametrize(("words", "named"), CASES.values(), ids=CASES.keys())
+def test_bad_input_is_one_clear_line(evolve, folder: Path, words: list[str], named: list[str]):
+    before = files(folder)
+    done = evolve(*words)
+    message = done.stderr.strip()
+    assert done.returncode == 2, (done.stdout, done.stderr)
+    assert message.startswith("evolve: ")
+    assert len(message.splitlines()) == 1
+    for name in named:
+        assert name in message
+    assert done.stdout == ""
+    assert files(folder) == before
+
+
+def test_a_python_that_is_too_new_is_refused_in_one_sentence():
+    with pytest.raises(UsageError, match=r"Python 3\.14 is too new.*3\.13"):
+        check_python((3, 14))
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_read_only_folder_is_named(evolve, folder: Path):
+    (folder / "runs").chmod(0o500)
+    try:
+        done = evolve("run", "task=softmax", "store.path=runs/new.db")
+    finally:
+        (folder / "runs").chmod(0o700)
+    assert done.returncode == 2
+    assert "runs/new.db" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_reader_that_closes_the_pipe_is_no_error(evolve, recorded: Path, tmp_path: Path):
+    import subprocess
+    import sys
+
+    from tests.cli.conftest import ROOT
+
+    done = subprocess.run(
+        f"{sys.executable} -m evolve.cli.main db dump | head -1",
+        shell=True,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stderr == ""
