@@ -1,5 +1,7 @@
 """In words: how a wrong output differs from what was expected, without giving values away."""
 
+import math
+
 from torch import Tensor
 
 _CLOSE = 1e-3  # relative error below which a hypothesis about the mistake explains the output
