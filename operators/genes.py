@@ -3,6 +3,7 @@
 import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from evolve.core import cpptext
 from evolve.core.cpptext import Function
@@ -25,12 +26,13 @@ class Gene:
     includes: tuple[str, ...] = ()
 
 
-def genes(receiver: Module, donor: Module) -> list[Gene]:
+@lru_cache(maxsize=32)  # a search asks for the same few pairs again while its archive stands
+def genes(receiver: Module, donor: Module) -> tuple[Gene, ...]:
     """Definitions with one name and signature in both, but different bodies, that would fit.
 
     A definition fits where everything that it uses of the donor's module exists in the receiver.
     """
-    return [*_python_genes(receiver, donor), *_cpp_genes(receiver, donor)]
+    return (*_python_genes(receiver, donor), *_cpp_genes(receiver, donor))
 
 
 def splice(receiver: Module, chosen: Sequence[Gene]) -> str:
@@ -99,14 +101,14 @@ def _bound(module: Module) -> set[str]:
 
 
 def _cpp_genes(receiver: Module, donor: Module) -> Iterator[Gene]:
-    donors = [text for text in donor.texts() if cpptext.is_code(text.value)]
+    donors = [text for text in donor.texts if cpptext.is_code(text.value)]
     theirs = {
         header: (function, text)
         for text in donors
         for header, function in cpptext.functions(text.value).items()
     }
-    known = set().union(*(cpptext.names(text.value) for text in receiver.texts()))
-    for text in receiver.texts():
+    known = set().union(*(cpptext.names(text.value) for text in receiver.texts))
+    for text in receiver.texts:
         for header, mine in cpptext.functions(text.value).items():
             if header not in theirs:
                 continue

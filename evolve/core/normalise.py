@@ -43,7 +43,7 @@ def _without_values(module: Module, sites: list[Site]) -> str:
 def _cpp_edits(module: Module) -> list[Edit]:
     return [
         Edit(text.start, text.end, write_literal(cpptext.normalise(text.value)))
-        for text in module.texts()
+        for text in module.texts
         if cpptext.is_code(text.value)
     ]
 

@@ -131,14 +131,17 @@ class Module:
             start = self.source.rindex("@", 0, self.span(node.decorator_list[0])[0])
         return start, end
 
-    def texts(self) -> Iterator[Text]:
+    @cached_property
+    def texts(self) -> tuple[Text, ...]:
         """String constants in module-level statements, docstrings and definitions left out."""
+        found: list[Text] = []
         for statement in self.tree.body:
             if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
                 continue
             if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
                 continue
-            yield from self._texts_under(statement)
+            found += self._texts_under(statement)
+        return tuple(found)
 
     def _texts_under(self, node: ast.AST) -> Iterator[Text]:
         if isinstance(node, ast.JoinedStr):

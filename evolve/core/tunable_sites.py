@@ -183,7 +183,7 @@ def _cpp_constant(
     """Value, span and line of a constant that C++ text within the module defines."""
     hits: list[tuple[Text, int, int]] = []
     declared = module.span(found.statement)
-    for text in module.texts():
+    for text in module.texts:
         if declared[0] <= text.start < declared[1]:
             continue
         hits += [(text, *span) for span in _cpp_spans(cpptext.mask(text.value), name)]

@@ -49,14 +49,14 @@ def test_texts_are_the_strings_of_module_level_statements():
         '"""doc"""\nA = "one"\nB: str = ("tw" \'o\')\nC = [f"no{A}", call(x="three")]\n'
         'def f():\n    return "no"\nclass D:\n    e = "no"\n"no"\n'
     )
-    assert [text.value for text in module.texts()] == ["one", "two", "three"]
+    assert [text.value for text in module.texts] == ["one", "two", "three"]
 
 
 @given(st.text(), st.sampled_from([repr, write_literal, ascii]), st.text(alphabet="é a"))
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_every_character_of_a_string_is_found_where_it_is_written(value, write, comment):
     source = f"é = 'é'; X = {write(value)}  # {comment}\n"
-    (_, text) = Module(source).texts()
+    (_, text) = Module(source).texts
     assert text.value == value
     assert ast.literal_eval(source[text.start : text.end]) == value
     assert list(text.offsets) == sorted(text.offsets)
