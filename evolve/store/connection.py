@@ -187,6 +187,10 @@ def _stamp(connection: Connection) -> tuple[int, int, int]:
 
 def _create(connection: Connection) -> None:
     schema.metadata.create_all(connection)
+    connection.exec_driver_sql("ANALYZE")  # makes the table, and finds nothing to put into it
+    for place, numbers in schema.STATISTICS.items():
+        connection.exec_driver_sql("INSERT INTO sqlite_stat1 VALUES (?, ?, ?)", (*place, numbers))
+    connection.exec_driver_sql("ANALYZE sqlite_master")  # makes this connection read them
     connection.exec_driver_sql(f"PRAGMA application_id={schema.APPLICATION_ID}")
     connection.exec_driver_sql(f"PRAGMA user_version={schema.VERSION}")
 

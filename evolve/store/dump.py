@@ -17,7 +17,7 @@ _PAGE = 200
 _TIMES = ("durations_s", "device_time_s", "samples", "environment")
 _COUNTERS = ("proposals", "evaluations", "screens", "evaluations_at_best")
 
-_first = lineage.first_sequence(instance.c.program)
+_first = lineage.first_ticket(instance.c.program)
 _NEXT = (
     select(ticket, _first.label("first"))
     .outerjoin(instance, instance.c.id == ticket.c.instance)
@@ -58,7 +58,7 @@ def _ticket_lines(
     connection: Connection, row: Row[Any], canonical: bool
 ) -> Iterator[dict[str, Any]]:
     item = tickets.load(connection, row)
-    if item.proposal is not None and row.first == row.sequence:
+    if item.proposal is not None and row.first == row.id:
         program = item.proposal.program
         yield {
             "kind": "program",

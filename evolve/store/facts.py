@@ -5,11 +5,17 @@ from sqlalchemy import Connection, and_, bindparam, exists, select
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import Evaluation, Fidelity, Status
 from evolve.core.measurement import Ratio
-from evolve.core.normalise import normalised_digest
 from evolve.core.program import Program
 from evolve.core.protocols import Trial
 from evolve.store import evaluations, programs
-from evolve.store.schema import evaluation, evaluation_ratio, instance, program, run, ticket
+from evolve.store.schema import (
+    evaluation,
+    evaluation_ratio,
+    instance,
+    program,
+    run,
+    ticket,
+)
 
 _TRIALS = (
     select(
@@ -98,7 +104,7 @@ def twin(connection: Connection, run_id: int, item: Program) -> str | None:
     """Another program of the run that differs in comments and formatting only, by digest."""
     key = {
         "run": run_id,
-        "normalised": normalised_digest(item.source),
+        "normalised": programs.normalised_digest(item.source),
         "digest": item.digest,
     }
     found: str | None = connection.execute(_TWIN, key).scalar()

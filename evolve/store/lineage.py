@@ -11,10 +11,8 @@ from sqlalchemy import (
     Row,
     ScalarSelect,
     Select,
-    and_,
     bindparam,
     func,
-    literal,
     select,
 )
 
@@ -76,31 +74,21 @@ def ancestry(programs_of_interest: Select[Any]) -> CTE:
     produced it first.
     """
     line = programs_of_interest.cte("line", recursive=True)
-    maker = ticket.alias("maker")
     parents = (
         select(ticket_parent.c.program)
         .select_from(line)
-        .join(
-            maker,
-            and_(
-                maker.c.run == bindparam("run"),
-                maker.c.sequence == first_sequence(line.c.program),
-            ),
-        )
-        .join(
-            ticket_parent,
-            and_(ticket_parent.c.ticket == maker.c.id, ticket_parent.c.role == literal("used")),
-        )
+        .join(ticket_parent, ticket_parent.c.ticket == first_ticket(line.c.program))
+        .where(ticket_parent.c.role == "used")
     )
     return line.union(parents)
 
 
-def first_sequence(program_id: ColumnElement[int]) -> ScalarSelect[int]:
-    """The step of a run (parameter `run`) that produced a program first; NULL if none did."""
+def first_ticket(program_id: ColumnElement[int]) -> ScalarSelect[int]:
+    """The ticket of a run (parameter `run`) that produced a program first; NULL if none did."""
     producer = ticket.alias("producer")
     product = instance.alias("product")
     return (
-        select(func.min(producer.c.sequence))
+        select(func.min(producer.c.id))
         .join(product, product.c.id == producer.c.instance)
         .where(producer.c.run == bindparam("run"), product.c.program == program_id)
         .correlate_except(producer, product)
@@ -109,8 +97,8 @@ def first_sequence(program_id: ColumnElement[int]) -> ScalarSelect[int]:
 
 
 _line = ancestry(select(program.c.id.label("program")).where(program.c.digest == bindparam("of")))
-_makers = select(first_sequence(_line.c.program)).select_from(_line)
-_ANCESTORS = _STEPS.where(ticket.c.sequence.in_(_makers))
+_makers = select(first_ticket(_line.c.program)).select_from(_line)
+_ANCESTORS = _STEPS.where(ticket.c.id.in_(_makers))
 
 
 def steps(database: Database, run_id: int) -> Iterator[Step]:

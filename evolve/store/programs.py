@@ -1,12 +1,13 @@
 """Programs and their instances: shared by all runs of a database."""
 
 import json
+from functools import lru_cache
 
 from sqlalchemy import Connection, bindparam, insert, select
 
+from evolve.core import normalise
 from evolve.core.digest import canonical_json
 from evolve.core.errors import StoreError, UsageError
-from evolve.core.normalise import normalised_digest
 from evolve.core.program import Assignment, Program, instance_digest
 from evolve.store import blobs
 from evolve.store.schema import blob, instance, program
@@ -50,6 +51,15 @@ def _put_program(connection: Connection, item: Program) -> int:
     }
     identity: int = connection.execute(_PUT_PROGRAM, row).scalar_one()
     return identity
+
+
+@lru_cache(maxsize=64)
+def normalised_digest(source: str) -> str:
+    """`evolve.core.normalise.normalised_digest`, once where a new program is first looked up.
+
+    Parsing 4 KB takes as long as everything else that the store does for a candidate.
+    """
+    return normalise.normalised_digest(source)
 
 
 def find(connection: Connection, digest: str) -> int:

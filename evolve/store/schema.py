@@ -129,7 +129,7 @@ program = Table(
     metadata,
     _id(),
     Column("digest", Digest, nullable=False, unique=True),
-    Column("normalised", Digest, nullable=False, index=True),  # without comments and formatting
+    Column("normalised", Digest, nullable=False, index=True),  # layout and values left out
     _reference("source", "blob"),
     _text("language"),
 )
@@ -157,11 +157,12 @@ ticket = Table(
     _text("failure", ""),
     _count("attempts"),
     _seconds("elapsed_s"),
-    UniqueConstraint("run", "sequence"),
 )
+Index("ticket_sequence", ticket.c.run, ticket.c.sequence, unique=True)
 is_open = text("ticket.state != 'told'")
 Index("ticket_open", ticket.c.run, ticket.c.sequence, sqlite_where=text("state != 'told'"))
 Index("ticket_instance", ticket.c.run, ticket.c.instance)
+Index("ticket_operator", ticket.c.run, ticket.c.operator, ticket.c.sequence)
 
 ticket_parent = Table(
     "ticket_parent",
@@ -234,3 +235,17 @@ archive_slot = Table(
     UniqueConstraint("run", "program"),
     sqlite_with_rowid=False,
 )
+
+STATISTICS = {
+    ("ticket", "ticket_sequence"): "1000000 100000 1",
+    ("ticket", "ticket_instance"): "1000000 100000 2",
+    ("ticket", "ticket_operator"): "1000000 100000 20000 1",
+    ("ticket", "ticket_open"): "10 10 1",
+    ("instance", "ix_instance_program"): "1000000 5",
+    ("program", "ix_program_normalised"): "1000000 2",
+}
+"""What a long run looks like (rows, then rows per value of each index column), for the planner.
+
+Without it SQLite takes the run for a column that narrows a search down well, and answers questions
+about one program by walking the whole run.
+"""

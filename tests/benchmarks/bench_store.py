@@ -3,8 +3,9 @@
     python -m tests.benchmarks.bench_store --sizes 100,1000,10000,100000
 
 One database grows to each size in turn (filled through its schema, without the cost of the public
-API), then a fresh process opens it and takes whole steps through the public API: ask, propose,
-start_evaluation, evaluated, tell, with a full archive and a parent whose source is read.
+API), then a fresh process opens it and takes whole steps through the public API, as the engine
+does: look up the parent's source and whether the child is new, ask, propose, start_evaluation,
+evaluated, tell; with a full archive.
 """
 
 import argparse
@@ -31,7 +32,7 @@ from tests.store.facts import evaluation, new_run
 
 CAPACITY = 10_000
 STEPS = 400
-PARTS = ("ask", "propose", "start", "evaluated", "tell")
+PARTS = ("facts", "ask", "propose", "start", "evaluated", "tell")
 
 
 def main() -> None:
@@ -123,6 +124,9 @@ def _steps(
         )
         clock = [time.perf_counter()]
         store.source(parent.program)
+        store.trials(run, proposal.program.digest)
+        store.twin(run, proposal.program)
+        clock.append(time.perf_counter())
         ticket = store.ask(run, "tune", proposal.parents)
         clock.append(time.perf_counter())
         ticket = store.propose(ticket, proposal)

@@ -14,6 +14,13 @@ from evolve.core.program import Program, instance_digest
 
 _CHUNK = 2_000
 _REPEATS = 20
+_HEAD = """BLOCK = 64
+
+
+@triton.jit
+def kernel(x_ptr, n_columns, block_start, BLOCK: tl.constexpr):
+    total = 0.0
+"""
 _LINE = """
     offsets_{0} = block_start + tl.arange(0, BLOCK) * {1}
     value_{0} = tl.load(x_ptr + offsets_{0}, mask=offsets_{0} < n_columns, other={2}.0)
@@ -30,7 +37,7 @@ def distinct_source(number: int) -> str:
     noise = hashlib.shake_128(str(number).encode()).digest(_REPEATS * 8)
     values = struct.iter_unpack("4H", noise)
     lines = [_LINE.format(place, *value) for place, value in enumerate(values)]
-    return f"# program {number}\nBLOCK = 64\n" + "".join(lines)
+    return f"# program {number}\n{_HEAD}{''.join(lines)}"
 
 
 def fill(path: Path, run: int, size: int, capacity: int) -> None:
@@ -81,6 +88,7 @@ def _program_rows(ids: dict[str, int], number: int) -> dict[str, Row]:
         "program": {
             "id": ids["program"],
             "digest": bytes.fromhex(digest),
+            "normalised": hashlib.sha256(data[::-1]).digest(),
             "source": ids["blob"],
             "language": "triton",
         },
