@@ -32,10 +32,20 @@ def _findings(tree: ast.Module) -> Iterator[Label]:
             yield from _model_findings(node)
         if isinstance(node, ast.Call) and _dotted(node.func) in ("exec", "eval", "__import__"):
             yield Label("dynamic_code", f"line {node.lineno}: {_dotted(node.func)}(...)")
-        if isinstance(node, ast.Attribute) and _dotted(node) == "torch.compile":
-            yield Label("torch_compile", f"line {node.lineno}: torch.compile")
+        if isinstance(node, ast.Attribute):
+            yield from _attribute_findings(node)
         if isinstance(node, ast.Import | ast.ImportFrom):
             yield from _import_findings(node)
+
+
+def _attribute_findings(node: ast.Attribute) -> Iterator[Label]:
+    name = _dotted(node)
+    if name == "torch.compile":
+        yield Label("torch_compile", f"line {node.lineno}: torch.compile")
+    if name in ("torch._C", "torch.overrides", "torch.utils._python_dispatch", "torch.library"):
+        yield Label("torch_internals", f"line {node.lineno}: {name}")
+    if name in ("threading.Thread", "concurrent.futures"):
+        yield Label("own_threads", f"line {node.lineno}: {name}")
 
 
 def _model_findings(model: ast.ClassDef) -> Iterator[Label]:

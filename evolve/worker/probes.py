@@ -5,10 +5,11 @@ defeat them, so the judge compares the outcomes of both runs with what it knows,
 decided elsewhere.
 """
 
+import contextlib
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
-from unittest import mock
 
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -32,15 +33,15 @@ ALLOWED = frozenset((_ALLOCATION + _MOVEMENT + _METADATA).split())
 
 
 class AtenComputeTrapped(RuntimeError):
-    """The candidate asked ATen for a computation; `operation` is its name."""
+    """The candidate asked torch for a computation; `operation` is its name."""
 
     def __init__(self, operation: str) -> None:
-        super().__init__(f"ATen compute operation {operation} is trapped in this run")
+        super().__init__(f"{operation} is trapped: no torch computation in this run")
         self.operation = operation
 
 
 class _Trap(TorchDispatchMode):
-    """Raises on the first ATen operation that is neither a view nor on the list."""
+    """Raises on every operation but ATen views and those on the list."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -58,8 +59,9 @@ class _Trap(TorchDispatchMode):
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         name = func.overloadpacket.__name__
-        if func.namespace == "aten" and not func.is_view and name not in ALLOWED:
-            operation = f"aten::{name}"
+        # What an operation of another namespace calls inside is out of a mode's sight.
+        if func.namespace != "aten" or not (func.is_view or name in ALLOWED):
+            operation = f"{func.namespace}::{name}"
             self.first = self.first or operation
             raise AtenComputeTrapped(operation)
         return func(*args, **(kwargs or {}))
@@ -69,10 +71,24 @@ class _Trap(TorchDispatchMode):
 def trap_aten() -> Iterator[_Trap]:
     """Inside, ATen compute operations raise `AtenComputeTrapped`; data movement passes.
 
-    The value's `first` names the first operation that was trapped, also where the candidate
-    swallowed the exception and went another way.
+    Python threads started inside are watched too. The value's `first` names the first operation
+    that was trapped, also where the candidate swallowed the exception and went another way.
     """
-    with _Trap() as trap:
+    trap = _Trap()
+    start = threading.Thread.start
+
+    def watched_start(thread: threading.Thread) -> None:
+        run = thread.run
+
+        def watched_run() -> None:  # a dispatch mode sees its own thread only
+            with _Trap() as mode, contextlib.suppress(AtenComputeTrapped):
+                run()
+            trap.first = trap.first or mode.first
+
+        thread.run = watched_run  # type: ignore[method-assign]
+        start(thread)
+
+    with _replaced(threading.Thread, {"start": watched_start}), trap:
         yield trap
 
 
@@ -84,53 +100,54 @@ def stub_custom() -> Iterator[list[str]]:
     collects the names of what was skipped, in order.
     """
     skipped: list[str] = []
-    with _stubbed_tvm_ffi(skipped), _stubbed_triton(skipped):
+    with contextlib.ExitStack() as stack:
+        for owner, attributes in (*_tvm_ffi_stubs(skipped), *_triton_stubs(skipped)):
+            stack.enter_context(_replaced(owner, attributes))
         yield skipped
 
 
-@contextmanager
-def _stubbed_tvm_ffi(skipped: list[str]) -> Iterator[None]:
+Stubs = list[tuple[type, dict[str, Any]]]
+
+
+def _tvm_ffi_stubs(skipped: list[str]) -> Stubs:
     try:
         import tvm_ffi
     except ImportError:
-        yield
-        return
+        return []
 
-    def get_function(self: Any, name: str, *_: Any, **__: Any) -> Callable[..., None]:
-        return _skipping(name, skipped)
+    def get_function(module: Any, name: str, query_imports: bool = False) -> Callable[..., None]:
+        def skip(*_: Any) -> None:
+            skipped.append(name)
 
-    with (
-        mock.patch.object(tvm_ffi.Module, "get_function", get_function),
-        mock.patch.object(tvm_ffi.Module, "__getattr__", get_function),
-        mock.patch.object(tvm_ffi.Module, "__getitem__", get_function),
-    ):
-        yield
+        return skip
+
+    names = ("get_function", "__getattr__", "__getitem__")
+    return [(tvm_ffi.Module, dict.fromkeys(names, get_function))]
 
 
-@contextmanager
-def _stubbed_triton(skipped: list[str]) -> Iterator[None]:
+def _triton_stubs(skipped: list[str]) -> Stubs:
     try:
         from triton.runtime.interpreter import InterpretedFunction
         from triton.runtime.jit import JITFunction
     except ImportError:
+        return []
+
+    def run(kernel: Any, *_: Any, **__: Any) -> None:
+        skipped.append(getattr(kernel, "__name__", "a Triton kernel"))
+
+    return [(InterpretedFunction, {"run": run}), (JITFunction, {"run": run})]
+
+
+@contextmanager
+def _replaced(owner: type, attributes: Mapping[str, Any]) -> Iterator[None]:
+    before = {name: getattr(owner, name) for name in attributes}
+    for name, value in attributes.items():
+        setattr(owner, name, value)
+    try:
         yield
-        return
-
-    def launch(self: Any, *_: Any, **__: Any) -> None:
-        skipped.append(getattr(self, "__name__", "triton kernel"))
-
-    with (
-        mock.patch.object(InterpretedFunction, "run", launch),
-        mock.patch.object(JITFunction, "run", launch),
-    ):
-        yield
-
-
-def _skipping(name: str, skipped: list[str]) -> Callable[..., None]:
-    def skip(*_: Any, **__: Any) -> None:
-        skipped.append(name)
-
-    return skip
+    finally:
+        for name, value in before.items():
+            setattr(owner, name, value)
 
 
 def custom_label(
