@@ -4,7 +4,6 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from evolve.core.digest import canonical_json
 from evolve.core.evaluation import Fidelity, Status
 from evolve.core.program import Assignment, Program, TunableValue
 from evolve.core.protocols import Context, Declined, Elite, Proposal, Trial
@@ -35,7 +34,7 @@ class Tune:
 
     breadth: int = 8
     reduction: int = 3
-    limit: int = 64
+    limit: int = 40
 
     def __post_init__(self) -> None:
         check_whole("operators.tune.breadth", self.breadth, least=1)
@@ -104,6 +103,7 @@ class History:
 
     def __init__(self, space: Space, trials: Sequence[Trial], parent: Elite) -> None:
         self.space = space
+        self._written = {tunable.name: tunable.default for tunable in space}
         self.screens = [trial for trial in trials if trial.fidelity is Fidelity.SCREEN]
         self.finished_screens = [trial for trial in self.screens if trial.status is not None]
         full = [trial for trial in trials if trial.fidelity is not Fidelity.SCREEN]
@@ -139,8 +139,8 @@ class History:
     def untried(self, assignments: Sequence[Assignment]) -> list[Assignment]:
         return [found for found in assignments if self._key(found) not in self._tried]
 
-    def _key(self, assignment: Assignment) -> str:
-        return canonical_json(self.space.complete(assignment))
+    def _key(self, assignment: Assignment) -> tuple[TunableValue | None, ...]:
+        return tuple(assignment.get(name, default) for name, default in self._written.items())
 
 
 def ranked(trials: Sequence[Trial]) -> list[Trial]:
