@@ -11,6 +11,7 @@ from torch import nn
 
 TUNABLE = {
     "ROWS_PER_TASK": (1, 4, 16, 64),
+    "LANES": (16, 32, 64, 128),
     "BLOCK": (256, 512, 1024, 4096),
 }
 
@@ -22,6 +23,7 @@ SOURCE = r"""
 using tvm::ffi::TensorView;
 
 constexpr int ROWS_PER_TASK = 4;  // a thread's share: more costs less, fewer balance better
+constexpr int LANES = 64;         // independent partial sums hide the latency of the addition
 constexpr int BLOCK = 512;        // elements that are centred together
 
 static float* floats(TensorView tensor) {
@@ -33,24 +35,39 @@ struct Moments {
   float mean, variance;
 };
 
-static Moments block_moments(const float* x, int64_t n) {
-  float sum = 0.0f, squares = 0.0f;
-#pragma omp simd reduction(+ : sum)
-  for (int64_t i = 0; i < n; ++i) sum += x[i];
-  const float mean = sum / n;
-#pragma omp simd reduction(+ : squares)
-  for (int64_t i = 0; i < n; ++i) squares += (x[i] - mean) * (x[i] - mean);
-  return {mean, squares / n};
+// Sum of the lanes in pairs of pairs: each goes through log2(LANES) roundings only.
+static float sum_of_lanes(float (&lanes)[LANES]) {
+  for (int half = LANES / 2; half > 0; half /= 2) {
+    for (int lane = 0; lane < half; ++lane) lanes[lane] += lanes[lane + half];
+  }
+  return lanes[0];
+}
+
+// The sum of (x - centre)^POWER.
+template <int POWER>
+static float centred_sum(const float* x, float centre, int64_t n) {
+  float lanes[LANES] = {};
+  int64_t i = 0;
+  for (; i + LANES <= n; i += LANES) {
+#pragma omp simd
+    for (int lane = 0; lane < LANES; ++lane) {
+      const float deviation = x[i + lane] - centre;
+      lanes[lane] += POWER == 1 ? deviation : deviation * deviation;
+    }
+  }
+  float tail = 0.0f;
+  for (; i < n; ++i) tail += POWER == 1 ? x[i] - centre : (x[i] - centre) * (x[i] - centre);
+  return sum_of_lanes(lanes) + tail;
 }
 
 static Moments row_moments(const float* x, int64_t n) {
   float mean = 0.0f, squares = 0.0f;  // of the elements before `start`
   for (int64_t start = 0; start < n; start += BLOCK) {
     const int64_t width = std::min<int64_t>(BLOCK, n - start);
-    const Moments block = block_moments(x + start, width);
-    const float share = static_cast<float>(width) / (start + width), step = block.mean - mean;
+    const float block_mean = centred_sum<1>(x + start, 0.0f, width) / width;
+    const float share = static_cast<float>(width) / (start + width), step = block_mean - mean;
     mean += step * share;
-    squares += block.variance * width + step * step * share * start;
+    squares += centred_sum<2>(x + start, block_mean, width) + step * step * share * start;
   }
   return {mean, squares / n};
 }

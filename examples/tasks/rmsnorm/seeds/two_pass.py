@@ -27,14 +27,6 @@ static float* floats(TensorView tensor) {
   return static_cast<float*>(tensor.data_ptr());
 }
 
-// Sum of the lanes in pairs of pairs: each goes through log2(LANES) roundings only.
-static float sum_of_lanes(float (&lanes)[LANES]) {
-  for (int half = LANES / 2; half > 0; half /= 2) {
-    for (int lane = 0; lane < half; ++lane) lanes[lane] += lanes[lane + half];
-  }
-  return lanes[0];
-}
-
 // Partial sums per lane also round less than one running sum does: plain fp32 is accurate enough.
 static float sum_of_squares(const float* x, int64_t n) {
   float lanes[LANES] = {};
@@ -45,7 +37,10 @@ static float sum_of_squares(const float* x, int64_t n) {
   }
   float tail = 0.0f;
   for (; i < n; ++i) tail += x[i] * x[i];
-  return sum_of_lanes(lanes) + tail;
+  for (int half = LANES / 2; half > 0; half /= 2) {  // in pairs of pairs: few roundings each
+    for (int lane = 0; lane < half; ++lane) lanes[lane] += lanes[lane + half];
+  }
+  return lanes[0] + tail;
 }
 
 static void scale_row(const float* x, const float* weight, float scale, float* y, int64_t n) {

@@ -22,14 +22,6 @@ static float* floats(TensorView tensor) {
   return static_cast<float*>(tensor.data_ptr());
 }
 
-// Sum of the lanes in pairs of pairs: each goes through log2(LANES) roundings only.
-static float sum_of_lanes(float (&lanes)[LANES]) {
-  for (int half = LANES / 2; half > 0; half /= 2) {
-    for (int lane = 0; lane < half; ++lane) lanes[lane] += lanes[lane + half];
-  }
-  return lanes[0];
-}
-
 // Partial sums per lane also round less than one running sum does: plain fp32 is accurate enough.
 static float row_total(const float* x, int64_t n) {
   float lanes[LANES] = {};
@@ -40,7 +32,10 @@ static float row_total(const float* x, int64_t n) {
   }
   float tail = 0.0f;
   for (; i < n; ++i) tail += x[i];
-  return sum_of_lanes(lanes) + tail;
+  for (int half = LANES / 2; half > 0; half /= 2) {  // in pairs of pairs: few roundings each
+    for (int lane = 0; lane < half; ++lane) lanes[lane] += lanes[lane + half];
+  }
+  return lanes[0] + tail;
 }
 
 void row_sum(TensorView x, TensorView y) {

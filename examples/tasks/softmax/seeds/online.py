@@ -1,7 +1,8 @@
 """Softmax in two passes with a running maximum (online normaliser, Milakov and Gimelshein, 2018).
 
-The first pass only reads: maximum and sum go along together, block by block. The second computes
-the exponentials again and writes each output once. It pays off where rows do not fit the caches.
+The first pass takes maximum and exponentials together, block by block, the exponentials relative to
+the maximum so far; the second brings all blocks to the same maximum and sum. One sweep less than
+with the maximum taken first, which counts where rows do not fit the caches.
 """
 
 import torch
@@ -18,6 +19,7 @@ SOURCE = r"""
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <vector>
 
 using tvm::ffi::TensorView;
 
@@ -59,26 +61,33 @@ static float row_maximum(const float* x, int64_t n) {
   return maximum;
 }
 
-static float sum_of_exponentials(const float* x, float maximum, int64_t n) {
+static float exponentials(const float* x, float maximum, float* y, int64_t n) {
   float sum = 0.0f;
 #pragma omp simd reduction(+ : sum)
-  for (int64_t i = 0; i < n; ++i) sum += exp_nonpositive(x[i] - maximum);
+  for (int64_t i = 0; i < n; ++i) sum += y[i] = exp_nonpositive(x[i] - maximum);
   return sum;
 }
 
 static void softmax_row(const float* x, float* y, int64_t n) {
-  float maximum = x[0], sum = 0.0f;
+  static thread_local std::vector<float> maxima;  // what the exponentials of a block refer to
+  maxima.clear();
+  float maximum = -INFINITY, sum = 0.0f;
   for (int64_t start = 0; start < n; start += BLOCK) {
     const int64_t width = std::min<int64_t>(BLOCK, n - start);
     const float higher = std::max(maximum, row_maximum(x + start, width));
-    // Equal maxima need no correction, and -inf - -inf would make a NaN of a row that has none.
-    if (higher > maximum) sum *= exp_nonpositive(maximum - higher);
+    // Nothing finite seen yet: -inf - -inf would make a NaN of exponentials that are zero.
+    const float reference = higher > -INFINITY ? higher : 0.0f;
+    sum = sum * exp_nonpositive(maximum - reference);
+    sum += exponentials(x + start, reference, y + start, width);
+    maxima.push_back(reference);
     maximum = higher;
-    if (maximum > -INFINITY) sum += sum_of_exponentials(x + start, maximum, width);
   }
-  const float scale = 1.0f / sum;
+  for (int64_t start = 0; start < n; start += BLOCK) {
+    const int64_t stop = std::min<int64_t>(start + BLOCK, n);
+    const float factor = exp_nonpositive(maxima[start / BLOCK] - maximum) / sum;
 #pragma omp simd
-  for (int64_t i = 0; i < n; ++i) y[i] = exp_nonpositive(x[i] - maximum) * scale;
+    for (int64_t i = start; i < stop; ++i) y[i] *= factor;
+  }
 }
 
 void softmax(TensorView x, TensorView y) {

@@ -13,6 +13,7 @@ TUNABLE = {
 }
 
 SOURCE = r"""
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -61,7 +62,7 @@ static float row_maximum(const float* x, int64_t n) {
     }
   }
   float maximum = -INFINITY;
-  for (float lane : lanes) maximum = lane > maximum ? lane : maximum;
+  for (float lane : lanes) maximum = std::max(maximum, lane);
   for (; i < n; ++i) maximum = x[i] > maximum ? x[i] : maximum;
   return maximum;
 }
