@@ -62,7 +62,7 @@ def main(words: Sequence[str]) -> int:
         print(json.dumps([asdict(finding) for finding in findings], indent=1))
     else:
         for finding in findings:
-            print(f"{finding.state:<8}{finding.what:<20}{finding.detail}")
+            print(f"{finding.state:<8}{finding.what:<21}{finding.detail}")
         print(_verdict(findings))
     return 1 if any(finding.state == MISSING for finding in findings) else 0
 
@@ -156,8 +156,23 @@ def judge(python: str | None) -> Iterator[Finding]:
     except (EvaluatorUnavailable, UsageError) as error:
         yield Finding(MISSING, "evaluation worker", str(error))
         return
-    for name, value in facts.items():
-        yield Finding(OK, name, _text(value))
+    yield Finding(OK, "evaluation worker", ", ".join(map(str, facts["device"].values())))
+    yield from _sandbox(facts["sandbox"])
+
+
+def _sandbox(facts: dict[str, Any]) -> Iterator[Finding]:
+    """The tier that is in force, and each mechanism with the host's reason against it."""
+    tier = facts["tier"]
+    lacking = [name for name, missing in facts["missing"].items() if missing]
+    stronger = "".join(f"; {name} lacks {_names(facts['missing'][name])}" for name in lacking)
+    yield Finding(OK if tier != "none" else NOTE, "sandbox", f"tier {tier}{stronger}")
+    for name, mechanism in facts["mechanisms"].items():
+        state = "in force" if mechanism["available"] else f"not here: {mechanism['why_not']}"
+        yield Finding(OK if mechanism["available"] else NOTE, f"  {_names([name])}", state)
+
+
+def _names(mechanisms: list[str]) -> str:
+    return ", ".join(name.lower().replace("_", " ") for name in mechanisms)
 
 
 async def _ask_worker(python: str | None) -> dict[str, Any]:
@@ -168,11 +183,3 @@ async def _ask_worker(python: str | None) -> dict[str, Any]:
         return await evaluator.doctor()
     finally:
         await evaluator.close()
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, dict):
-        return ", ".join(f"{key}: {_text(inner)}" for key, inner in value.items())
-    if isinstance(value, list):
-        return ", ".join(map(_text, value))
-    return str(value)
