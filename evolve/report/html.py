@@ -25,6 +25,19 @@ if TYPE_CHECKING:
 TEMPLATES = Path(__file__).parent / "templates"
 MAX_SOURCE_CHARS = 80_000
 MAX_FEEDBACK_CHARS = 4_000
+SECTIONS = (
+    ("cases", "Cases"),
+    ("progress", "Progress"),
+    ("path", "Way to the best"),
+    ("lineage", "Lineage"),
+    ("archive", "Archive"),
+    ("funnel", "Proposals"),
+    ("operators", "Operators"),
+    ("budget", "Cost"),
+    ("kernel", "Kernel"),
+    ("reproduce", "Reproduce"),
+    ("machine", "Machine"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +72,7 @@ def render(facts: RunFacts) -> str:
         style=_trusted((TEMPLATES / "report.css").read_text(encoding="utf-8")),
         script=_trusted(script),
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        sections=SECTIONS,
         run=facts.run,
         task=facts.run.task,
         task_lines=_lines(facts.run.task.source),

@@ -172,7 +172,7 @@ class Filling:
         self.store.tell(ticket, elite, self._offer(elite, slot) if elite else None)
         return ticket
 
-    def search(self, programs: int) -> "Filling":
+    def search(self, programs: int, tuning: float = 0.35) -> "Filling":
         """A plausible search: seed, tune, improve, recombine; some fail, a few lead on."""
         root = Proposal(program=Program(source(0, 1)), note="the task's own seed")
         first = evaluation(self.task, Status.CORRECT, Fidelity.SEARCH, 0.05)
@@ -181,7 +181,7 @@ class Filling:
             self.store.heartbeat(self.run.id, 0.3)
             if self._rng.random() < 0.03:
                 self.step("improve", Failed("the reply holds no edit"))
-            elif self._rng.random() < 0.35:
+            elif self._rng.random() < tuning:
                 self._tune()
             else:
                 self._child(number)
