@@ -1,11 +1,13 @@
 """What kind of kernel a source holds, in a few words with fixed choices (MAP-Elites axes).
 
-Plain text rules over comment-free source: cheap, deterministic, and wrong now and then. The
-version is stored with the values, so that bins never drift under a run.
+Rules over names and directives, comments and literals left out: cheap, deterministic, and wrong now
+and then. The version is stored with the values, so that bins never drift under a run.
 """
 
+import ast
 import re
 
+from evolve.core import cpptext
 from evolve.core.program import Language, detect_language
 
 DESCRIPTOR_VERSION = 1
@@ -15,69 +17,79 @@ PARALLELISM = ("serial", "threads", "simd", "threads+simd")
 COMPUTE_PATTERN = ("elementwise", "reduction", "two_pass", "tiled", "online")
 PRECISION_PATH = ("fp64", "fp32", "tf32", "half")
 
-_CPP_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
-_PY_COMMENT = re.compile(r"#(?!\s*(?:pragma|include|define))[^\n]*")
-_THREADS = re.compile(r"omp\s+parallel|std::j?thread|parallel_for|pthread_create|std::async")
+_THREADS = re.compile(r"\bomp\s+parallel|\bstd::j?thread\b|\bstd::async\b|\bpthread_create\b")
 _SIMD = re.compile(
-    r"omp\s+(?:parallel\s+for\s+|for\s+)?simd|_mm(?:256|512)?_|__m(?:128|256|512)|\bv(?:ld1|fma)q?_"
-    r"|vector_size|std::experimental::(?:native_)?simd|\bvec_t\b|GCC\s+ivdep"
+    r"\bomp\s+(?:parallel\s+)?(?:for\s+)?simd\b|\b_mm\d*_|\b__m(?:128|256|512)|\bv(?:ld1|fma)q?_"
+    r"|\bvector_size\b|\bsimd<|\bivdep\b"
 )
-_ONLINE = re.compile(r"\bonline\b|welford|running_?(?:max|sum|mean)|m_new|new_max|\bm_i\b", re.I)
-_TILED = re.compile(
-    r"\b(?:tile|block|[ijkmn][bcr])_?(?:size|[mnkij])?\b\s*(?:=|\+=)|\b(?:BM|BN|BK|TILE\w*|"
-    r"BLOCK_[MNK])\b|tl\.dot|mma|wmma",
+_BLOCKED = re.compile(r"\b\w*(?:block|tile|panel|chunk|strip)\w*\b", re.I)
+_TILED = re.compile(r"\b\w*(?:tile|panel)\w*\b|\bBLOCK_[MNK]\b|\bB[MNK]\b", re.I)
+# A running value scaled down when a larger maximum turns up, or a running mean moved by a share.
+_ONLINE = re.compile(
+    r"\*=?\s*(?:std::|tl\.)?\w*exp\w*\(\s*\w+\s*-\s*\w+\s*\)|\bmean\w*\s*\+=|\bwelford\w*|\bm_new\b",
+    re.I,
 )
-_CPP_REDUCTION = re.compile(
-    r"reduction\s*\(|\b(?:sum|acc|total|s|mx|maxv?|mean|var)\w*\s*(?:\+=|=\s*(?:std::)?f?max)"
-)
-_TRITON_REDUCTION = re.compile(r"tl\.(?:sum|max|min|reduce|argmax|argmin|cumsum|associative_scan)")
-_CPP_FUNCTION = re.compile(
-    r"^[ \t]*(?:template\s*<[^>]*>\s*)?[\w:<>,&\* ]+?[ \*&]\w+\s*\([^;{}]*\)\s*\{", re.M
-)
-_CPP_KEYWORD = re.compile(r"^\s*(?:if|for|while|switch|else|return)\b")
+_LOOP_HEADER = re.compile(r"\bfor\s*\([^{;)]*;[^;]*;[^){]*\)")
+_SUM = re.compile(r"\w\s*(?:\[[^\]]*\]\s*)*\+=")
+_EXTREME = re.compile(r"\bf?(?:max|min)f?\s*\(|reduction\s*\(\s*(?:max|min)\b")
+_CENTRED = re.compile(r"\b\w*(?:centred|centered|deviation|variance|squares)\w*\b", re.I)
+_TRITON_REDUCED = re.compile(r"\btl\.(sum|max|min|reduce|argmax|argmin|cumsum|associative_scan)\(")
+_HALF = re.compile(r"\btl\.b?float16\b|\b__half\b|\b_Float16\b|\bbfloat16\b|\b__bf16\b|\.half\(\)")
+_TF32 = re.compile(r"allow_tf32\s*=\s*True|input_precision\s*=\s*[\"']tf32[\"']")
+_DOUBLE = re.compile(r"\bdouble\s+\w+\s*(?:=|\[|;)|\btl\.float64\b")
 
 
 def describe(source: str) -> dict[str, float | str]:
-    """Descriptors of a program by name; choices are the tuples of this module."""
+    """Descriptors of a program by name.
+
+    `memory_access`, `parallelism`, `compute_pattern` and `precision_path` take the choices of this
+    module; `kernels` counts C++ functions or Triton kernels.
+    """
     language = detect_language(source)
-    text = _PY_COMMENT.sub(
-        "", _CPP_COMMENT.sub("", source) if language is not Language.TRITON else source
-    )
-    common: dict[str, float | str] = {
+    specific = _describe_triton(source) if language is Language.TRITON else _describe_cpp(source)
+    return {
         "descriptor_version": float(DESCRIPTOR_VERSION),
         "language": language.value,
-        "precision_path": _precision(text),
+        **specific,
     }
-    if language is Language.TRITON:
-        return common | _describe_triton(text)
-    return common | _describe_cpp(text)
 
 
-def _describe_cpp(text: str) -> dict[str, float | str]:
+def _describe_cpp(source: str) -> dict[str, float | str]:
+    text = cpptext.mask(_cpp_of(source))
     threads, simd = bool(_THREADS.search(text)), bool(_SIMD.search(text))
-    tiled = bool(_TILED.search(text))
-    parallelism = "+".join(w for w, on in (("threads", threads), ("simd", simd)) if on) or "serial"
+    parallelism = "+".join(word for word, on in (("threads", threads), ("simd", simd)) if on)
+    blocked = bool(_BLOCKED.search(text))
+    steps = _LOOP_HEADER.sub("", text)
+    sums, extremes = bool(_SUM.search(steps)), bool(_EXTREME.search(steps))
+    reductions = sums + extremes + (sums and bool(_CENTRED.search(steps)))
     return {
-        "memory_access": "blocked" if tiled else "vector" if simd else "scalar",
-        "parallelism": parallelism,
-        "compute_pattern": _pattern(text, len(_CPP_REDUCTION.findall(text)), tiled),
-        "kernels": float(_cpp_functions(text)),
+        "memory_access": "blocked" if blocked else "vector" if simd else "scalar",
+        "parallelism": parallelism or "serial",
+        "compute_pattern": _pattern(text, reductions, bool(_TILED.search(text))),
+        "precision_path": _precision(text),
+        "kernels": float(len(cpptext.functions(text))),
     }
 
 
-def _cpp_functions(text: str) -> int:
-    found = _CPP_FUNCTION.findall(text)
-    return sum(not _CPP_KEYWORD.match(head) for head in found)
+def _cpp_of(source: str) -> str:
+    """The C++ in a module's string constants."""
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError):
+        return ""
+    strings = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant))
+    return "\n".join(text for text in strings if isinstance(text, str) and cpptext.is_code(text))
 
 
-def _describe_triton(text: str) -> dict[str, float | str]:
-    tiled = bool(re.search(r"tl\.dot|make_block_ptr|make_tensor_descriptor", text))
-    kernels = len(re.findall(r"@triton\.jit\b", text))
+def _describe_triton(source: str) -> dict[str, float | str]:
+    text = re.sub(r"#[^\n]*", "", source)
+    tiled = bool(re.search(r"\btl\.(?:dot|make_block_ptr|make_tensor_descriptor)\(", text))
     return {
-        "memory_access": "blocked" if tiled else "vector" if "tl.arange" in text else "scalar",
-        "parallelism": "threads+simd" if "tl.program_id" in text else "simd",
-        "compute_pattern": _pattern(text, len(_TRITON_REDUCTION.findall(text)), tiled),
-        "kernels": float(kernels),
+        "memory_access": "blocked" if tiled else "vector" if "tl.arange(" in text else "scalar",
+        "parallelism": "threads+simd" if "tl.program_id(" in text else "simd",
+        "compute_pattern": _pattern(text, len(set(_TRITON_REDUCED.findall(text))), tiled),
+        "precision_path": _precision(text),
+        "kernels": float(len(re.findall(r"@triton\.jit\b", text))),
     }
 
 
@@ -86,14 +98,13 @@ def _pattern(text: str, reductions: int, tiled: bool) -> str:
         return "online"
     if tiled:
         return "tiled"
-    if reductions >= 2:
+    if reductions > 1:
         return "two_pass"
     return "reduction" if reductions else "elementwise"
 
 
 def _precision(text: str) -> str:
-    if re.search(r"tl\.(?:float16|bfloat16)|__half|_Float16|bfloat16|\.half\(\)|float16", text):
-        return "half"
-    if re.search(r"allow_tf32\s*=\s*True|input_precision\s*=\s*[\"']tf32", text):
-        return "tf32"
-    return "fp64" if re.search(r"\bdouble\b|tl\.float64|float64", text) else "fp32"
+    for path, mark in (("half", _HALF), ("tf32", _TF32), ("fp64", _DOUBLE)):
+        if mark.search(text):
+            return path
+    return "fp32"

@@ -1,6 +1,7 @@
 """Static findings about a candidate's source. They label; they never decide what is accepted."""
 
 import ast
+import re
 from collections.abc import Iterator
 
 from evolve.core.evaluation import Label
@@ -17,19 +18,24 @@ _METHODS = """
 """
 
 
+_LIBRARY_CALL = re.compile(
+    r"\b(?:dlopen|dlsym|cblas_\w+|[sdhc]gemm_?|mkl_\w+|dnnl_\w+|cublas\w+|cudnn\w+|at::\w+)\s*\("
+)
+
+
 def static_labels(source: str) -> tuple[Label, ...]:
     """What the source text says about how the candidate works, each with its line."""
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError):
         return ()
-    return tuple(_findings(tree))
+    return (*_findings(tree), *_library_findings(source))
 
 
 def _findings(tree: ast.Module) -> Iterator[Label]:
     for node in ast.walk(tree):
         if isinstance(node, ast.ClassDef) and node.name == "ModelNew":
-            yield from _model_findings(node)
+            yield from _model_findings(node, _assigned(tree))
         if isinstance(node, ast.Call) and _dotted(node.func) in ("exec", "eval", "__import__"):
             yield Label("dynamic_code", f"line {node.lineno}: {_dotted(node.func)}(...)")
         if isinstance(node, ast.Attribute):
@@ -48,7 +54,7 @@ def _attribute_findings(node: ast.Attribute) -> Iterator[Label]:
         yield Label("own_threads", f"line {node.lineno}: {name}")
 
 
-def _model_findings(model: ast.ClassDef) -> Iterator[Label]:
+def _model_findings(model: ast.ClassDef, own: set[str]) -> Iterator[Label]:
     for base in model.bases:
         if _dotted(base).split(".")[-1] == "Model":
             yield Label("subclasses_reference", f"line {model.lineno}: class ModelNew(Model)")
@@ -56,10 +62,10 @@ def _model_findings(model: ast.ClassDef) -> Iterator[Label]:
         if isinstance(node, ast.Try):
             yield Label("try_except", f"line {node.lineno}: try in ModelNew may hide a fallback")
         if isinstance(node, ast.FunctionDef) and node.name == "forward":
-            yield from _forward_findings(node)
+            yield from _forward_findings(node, own)
 
 
-def _forward_findings(forward: ast.FunctionDef) -> Iterator[Label]:
+def _forward_findings(forward: ast.FunctionDef, own: set[str]) -> Iterator[Label]:
     for node in ast.walk(forward):
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
             yield Label("torch_compute", f"line {node.lineno}: the @ operator in forward")
@@ -68,8 +74,15 @@ def _forward_findings(forward: ast.FunctionDef) -> Iterator[Label]:
         name = _dotted(node.func)
         module, _, function = name.rpartition(".")
         named = module in _FUNCTIONAL and function not in _HARMLESS.split()
-        if named or (module and module not in _FUNCTIONAL and function in _METHODS.split()):
+        of_tensor = module and module not in (*_FUNCTIONAL, *own) and function in _METHODS.split()
+        if named or of_tensor:
             yield Label("torch_compute", f"line {node.lineno}: {name}(...) in forward")
+
+
+def _assigned(tree: ast.Module) -> set[str]:
+    """Names that the module gives to something, such as a loaded kernel."""
+    targets = (t for node in tree.body if isinstance(node, ast.Assign) for t in node.targets)
+    return {target.id for target in targets if isinstance(target, ast.Name)}
 
 
 def _import_findings(node: ast.Import | ast.ImportFrom) -> Iterator[Label]:
@@ -80,6 +93,14 @@ def _import_findings(node: ast.Import | ast.ImportFrom) -> Iterator[Label]:
         root = (module or "").split(".")[0]
         if root in ("ctypes", "subprocess", "socket", "gc", "inspect", "multiprocessing", "os"):
             yield Label("unusual_import", f"line {node.lineno}: import {module}")
+
+
+def _library_findings(source: str) -> Iterator[Label]:
+    """Calls out of a C++ text into a library that would do the work."""
+    for number, line in enumerate(source.splitlines(), start=1):
+        found = _LIBRARY_CALL.search(line)
+        if found:
+            yield Label("library_call", f"line {number}: {found[0]}")
 
 
 def _dotted(node: ast.expr) -> str:

@@ -96,6 +96,7 @@ def trap_aten() -> Iterator[_Trap]:
 def stub_custom() -> Iterator[list[str]]:
     """Inside, functions of tvm_ffi modules and Triton launches do nothing.
 
+    To be entered before the candidate is imported: a module keeps functions it has handed out.
     Outputs that a custom kernel should have written keep whatever their memory held. The value
     collects the names of what was skipped, in order.
     """
