@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from evolve.core.evaluation import CaseResult, Fidelity, Label, Status
-from evolve.core.measurement import Ratio
 from evolve.report.facts import RunFacts
 from evolve.report.text import baseline_name, count_text, ratio_text, span_text, time_text
+from evolve.search.champion import Champion
 
 _STRONGEST = "namespaces"  # of the sandbox tiers
 _WIDE = {"cuda": 0.01, "cpu": 0.03}  # the half-width that timing aims at, by device
@@ -31,7 +31,7 @@ def headline(facts: RunFacts) -> Headline:
     """The outcome of the run, told as it is: a gain, none, or nothing yet."""
     if facts.champion is None:
         return _without_champion(facts)
-    ratio, against = facts.champion.ratio, baseline_name(facts.baseline)
+    champion, ratio, against = facts.champion, facts.champion.ratio, baseline_name(facts.baseline)
     span = f"95 % interval {span_text(ratio)}"
     if ratio.is_gain:
         outcome, claim = "gain", f"the speed of {against}"
@@ -44,12 +44,12 @@ def headline(facts: RunFacts) -> Headline:
         figure=ratio_text(ratio.value),
         claim=claim,
         span=span,
-        meaning=_meaning(facts, ratio, outcome),
+        meaning=_meaning(champion, facts.baseline, outcome),
     )
 
 
-def _meaning(facts: RunFacts, ratio: Ratio, outcome: str) -> str:
-    against = baseline_name(facts.baseline)
+def _meaning(champion: Champion, baseline: str, outcome: str) -> str:
+    against = baseline_name(baseline)
     if outcome == "even":
         return (
             f"The interval contains 1, so this search did not show that its best correct kernel "
@@ -59,14 +59,14 @@ def _meaning(facts: RunFacts, ratio: Ratio, outcome: str) -> str:
         return (
             f"Every correct kernel that was found is slower than {against}; keep using {against}."
         )
-    cases = [case for case in facts.champion.evaluation.cases if case.timed]  # type: ignore[union-attr]
-    percent = 100 / ratio.value
+    cases = [case for case in champion.evaluation.cases if case.timed]
+    percent = 100 / champion.ratio.value
     share = f"A call takes {percent:.{0 if percent >= 10 else 1}f} % of the time it takes {against}"
-    if len(cases) == 1 and {"candidate", facts.baseline} <= {*cases[0].times_ms}:
+    if len(cases) == 1 and {"candidate", baseline} <= {*cases[0].times_ms}:
         times = cases[0].times_ms
         share += (
             f" ({time_text(times['candidate'].value)} instead of "
-            f"{time_text(times[facts.baseline].value)})"
+            f"{time_text(times[baseline].value)})"
         )
     elif len(cases) > 1:
         share += f", weighted over {count_text(len(cases), 'timed case')}"
@@ -113,13 +113,11 @@ def caveats(facts: RunFacts) -> list[str]:
     """What a careful reader should know before quoting the headline; full sentences."""
     found = [*_of_run(facts), *_of_task(facts)]
     if facts.champion:
-        found = [*_of_champion(facts), *found]
+        found = [*_of_champion(facts, facts.champion), *found]
     return found
 
 
-def _of_champion(facts: RunFacts) -> Iterator[str]:
-    champion = facts.champion
-    assert champion is not None
+def _of_champion(facts: RunFacts, champion: Champion) -> Iterator[str]:
     if slower := slower_cases(facts):
         names = ", ".join(case.name for case in slower)
         yield (
@@ -131,7 +129,8 @@ def _of_champion(facts: RunFacts) -> Iterator[str]:
             "The winner was not verified in fresh processes. It is the best of many noisy "
             "measurements, so its true speedup is probably a little lower."
         )
-    target = _WIDE.get(facts.evaluation.device_class.split(":")[0].split("-")[0], 0.03)  # type: ignore[union-attr]
+    device = champion.evaluation.device_class
+    target = _WIDE["cuda" if device.startswith("cuda") else "cpu"]
     if champion.ratio.half_width > target:
         yield (
             f"The interval is wide: ±{100 * champion.ratio.half_width:.1f} %, the aim is "

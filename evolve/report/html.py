@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evolve import __version__
-from evolve.report import archive_map, headline, journey, tables
+from evolve.report import accounts, archive_map, cases, funnel, headline, journey, reproduce
 from evolve.report.facts import RunFacts, gather
 from evolve.report.lineage_picture import lineage_picture
 from evolve.report.progress_chart import progress_chart
@@ -80,23 +80,23 @@ def render(facts: RunFacts) -> str:
         verified=facts.champion is not None and facts.champion.verified,
         headline=headline.headline(facts),
         caveats=headline.caveats(facts),
-        key_facts=tables.key_facts(facts),
+        key_facts=accounts.key_facts(facts),
         feedback=_lines(facts.example.feedback[:MAX_FEEDBACK_CHARS]) if facts.example else [],
-        cases=tables.case_lines(facts),
-        comparisons=tables.comparison_lines(facts),
+        cases=cases.case_lines(facts),
+        comparisons=cases.comparison_lines(facts),
         chart=progress_chart(facts.steps, facts.baseline),
         journey=journey.journey(facts),
         lineage=lineage_picture(facts),
         heat_map=heat_map,
         ranked=archive_map.ranked(facts.slots),
         archive_size=len(facts.slots),
-        funnel=tables.funnel(facts),
-        operators=tables.operator_lines(facts),
-        budget=tables.budget_lines(facts),
+        funnel=funnel.funnel(facts),
+        operators=accounts.operator_lines(facts),
+        budget=accounts.budget_lines(facts),
         kernel=_kernel(facts),
-        commands=tables.commands(facts),
-        machine=tables.environment_lines(facts),
-        config=tables.config_lines(facts.run.config),
+        commands=reproduce.commands(facts),
+        machine=reproduce.environment_lines(facts),
+        config=reproduce.config_lines(facts.run.config),
     )
 
 

@@ -5,7 +5,7 @@ outside the drawing, placed by percentages, so that they stay readable on a phon
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -70,27 +70,28 @@ class ProgressChart:
 
 @dataclass(frozen=True, slots=True)
 class _Point:
-    """An evaluation: its place in the order, and its speedup where it has one."""
+    """A timed evaluation and its place in the order of full evaluations."""
 
     number: int
     step: Step
-    ratio: Ratio | None
+    ratio: Ratio
+
+    @property
+    def verifies(self) -> bool:
+        return self.step.fidelity is Fidelity.VERIFY
 
 
 def progress_chart(steps: Sequence[Step], baseline: str) -> ProgressChart | None:
     """The curve, or None where nothing has been timed."""
-    points = list(_points(steps, baseline))
-    timed = [point for point in points if point.ratio]
-    searched = [point for point in points if point.step.fidelity is Fidelity.SEARCH]
-    if not any(point.ratio for point in searched):
+    points, failed, total = _points(steps, baseline)
+    searched = [point for point in points if not point.verifies]
+    verified = [point for point in points if point.verifies]
+    if not searched:
         return None
-    total = max(point.number for point in points)
     best = _best_so_far(searched)
-    scale = _Scale.covering([point.ratio for point in timed if point.ratio], total)
-    failed = [point.number for point in searched if point.ratio is None]
-    dots = [_dot(point, scale) for point in searched if point.ratio]
+    scale = _Scale.covering([point.ratio for point in points], total)
+    dots = [_dot(point, scale) for point in searched]
     shown = _thinned(dots)
-    verified = [point for point in timed if point.step.fidelity is Fidelity.VERIFY]
     return ProgressChart(
         evaluations=total,
         improvements=len(best) - 1,
@@ -103,28 +104,37 @@ def progress_chart(steps: Sequence[Step], baseline: str) -> ProgressChart | None
         verified=[_dot(point, scale) for point in verified],
         dots=shown,
         dots_left_out=len(dots) - len(shown),
-        below_axis=sum(1 for p in searched if p.ratio and p.ratio.value < scale.low),
+        below_axis=sum(1 for point in searched if point.ratio.value < scale.low),
         x_ticks=_x_ticks(scale),
         y_ticks=_y_ticks(scale),
         one=scale.y(1.0),
     )
 
 
-def _points(steps: Sequence[Step], baseline: str) -> Iterator[_Point]:
-    number = 0
+def _points(steps: Sequence[Step], baseline: str) -> tuple[list[_Point], list[int], int]:
+    """Timed evaluations, the numbers of those without a time, and how many there were.
+
+    Verification repeats an evaluation, so it stands at the number of the last one before it.
+    """
+    points: list[_Point] = []
+    failed: list[int] = []
+    total = 0
     for step in steps:
         if step.status in (None, Status.INFRA) or step.operator == OPPONENT:
             continue
-        if step.fidelity is Fidelity.SEARCH:
-            number += 1
-        if step.fidelity is not Fidelity.SCREEN:
-            yield _Point(max(number, 1), step, speedup(step, baseline))
+        total += step.fidelity is Fidelity.SEARCH
+        ratio = speedup(step, baseline)
+        if ratio:
+            points.append(_Point(max(total, 1), step, ratio))
+        elif step.fidelity is Fidelity.SEARCH:
+            failed.append(total)
+    return points, failed, total
 
 
 def _best_so_far(points: Sequence[_Point]) -> list[_Point]:
     best: list[_Point] = []
     for point in points:
-        if point.ratio and (not best or point.ratio.value > best[-1].ratio.value):  # type: ignore[union-attr]
+        if not best or point.ratio.value > best[-1].ratio.value:
             best.append(point)
     return best
 
@@ -151,7 +161,6 @@ class _Scale:
 
 
 def _dot(point: _Point, scale: _Scale) -> Dot:
-    assert point.ratio is not None
     label = (
         f"#{point.step.sequence} {point.step.operator}: {ratio_text(point.ratio.value)} "
         f"({span_text(point.ratio)})"
@@ -160,7 +169,6 @@ def _dot(point: _Point, scale: _Scale) -> Dot:
 
 
 def _whisker(point: _Point, scale: _Scale) -> str:
-    assert point.ratio is not None
     x = scale.x(point.number)
     return f"M{x:.1f} {scale.y(point.ratio.low):.1f}V{scale.y(point.ratio.high):.1f}"
 
