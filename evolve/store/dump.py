@@ -14,7 +14,7 @@ from evolve.store.rows import Ticket
 from evolve.store.schema import instance, ticket
 
 _PAGE = 200
-_TIMES = ("durations_s", "device_time_s", "samples", "environment")
+_NOT_REPEATABLE = ("durations_s", "device_time_s", "samples", "environment")
 _COUNTERS = ("proposals", "evaluations", "screens", "evaluations_at_best")
 
 _first = lineage.first_ticket(instance.c.program)
@@ -97,7 +97,7 @@ def _ticket(item: Ticket) -> dict[str, Any]:
 def _evaluation(item: Evaluation, canonical: bool) -> dict[str, Any]:
     data = item.to_json()
     if canonical:
-        for name in _TIMES:
+        for name in _NOT_REPEATABLE:
             del data[name]
         for case in data["cases"]:
             del case["times_ms"]

@@ -50,6 +50,8 @@ def create(
     """
     if not name:
         raise UsageError("name is empty; give the run a name")
+    if not -(2**63) <= seed < 2**63:
+        raise UsageError(f"seed={seed} does not fit into 64 bits; choose a smaller one")
     if connection.execute(select(run.c.id).where(run.c.name == name)).first():
         raise UsageError(
             f"name={name}: this run exists already; continue it with on_exists=resume, "

@@ -4,8 +4,8 @@
 
 One database grows to each size in turn (filled through its schema, without the cost of the public
 API), then a fresh process opens it and takes whole steps through the public API, as the engine
-does: look up the parent's source and whether the child is new, ask, propose, start_evaluation,
-evaluated, tell; with a full archive.
+does: normalise the child's text, look up the parent's source and whether the child is new, ask,
+propose, start_evaluation, evaluated, tell; with a full archive.
 """
 
 import argparse
@@ -27,12 +27,13 @@ from pathlib import Path
 from evolve.core.program import Program
 from evolve.core.protocols import AddStatus, Elite, Offer, Proposal
 from evolve.store import Store
+from evolve.store.programs import normalised_digest
 from tests.benchmarks.store_filling import distinct_source, fill
 from tests.store.facts import evaluation, new_run
 
 CAPACITY = 10_000
 STEPS = 400
-PARTS = ("facts", "ask", "propose", "start", "evaluated", "tell")
+PARTS = ("normalise", "facts", "ask", "propose", "start", "evaluated", "tell")
 
 
 def main() -> None:
@@ -46,7 +47,9 @@ def main() -> None:
         _print_conditions(options.steps)
         for size in sizes:
             filled_s = grow(path, size)
-            _print_row(size, filled_s, path, _measure_in_fresh_process(path, options.steps))
+            row = {"stored": size} | _measure_in_fresh_process(path, options.steps)
+            row |= {"file_mb": path.stat().st_size / 1e6, "fill_s": filled_s}
+            _print_row(row, titled=size == sizes[0])
 
 
 def _options() -> argparse.Namespace:
@@ -95,10 +98,11 @@ def measure(path: Path, steps: int) -> dict[str, float]:
         part: 1e3 * statistics.median(times) for part, times in zip(PARTS, taken, strict=True)
     }
     return figures | {
-        "open": 1e3 * opened,
+        "store": sum(figures[part] for part in PARTS[1:]),
         "total": 1e3 * statistics.median(totals),
         "p95": 1e3 * totals[int(0.95 * len(totals))],
         "cpu": 1e3 * cpu / steps,
+        "open_s": opened,
         "slots": len(held),
         "idle_mb": idle,
         "memory_mb": _memory_mb(),
@@ -123,6 +127,8 @@ def _steps(
             evaluation(1 + draw.random()), samples={"large": {"candidate": list(times)}}
         )
         clock = [time.perf_counter()]
+        normalised_digest(proposal.program.source)
+        clock.append(time.perf_counter())
         store.source(parent.program)
         store.trials(run, proposal.program.digest)
         store.twin(run, proposal.program)
@@ -162,32 +168,16 @@ def _print_conditions(steps: int) -> None:
     print(f"{os.cpu_count()} cores, load {load}, Python {platform.python_version()},", end=" ")
     print(f"SQLite {sqlite3.sqlite_version}; programs of {len(distinct_source(1))} bytes,", end=" ")
     print(f"archive of at most {CAPACITY}, medians of {steps} candidates, ms per candidate;")
-    print("cpu is the mean processor time of a candidate with making its source and samples;")
+    print("store is the sum of the parts without normalise, total the median of all,", end=" ")
+    print("cpu the mean processor time with making the source and the samples;")
     print("rows that were filled in have no samples, measured candidates have 120")
     print()
-    names = (
-        "stored",
-        *PARTS,
-        "total",
-        "p95",
-        "cpu",
-        "open s",
-        "slots",
-        "MB",
-        "+MB",
-        "file MB",
-        "fill s",
-    )
-    print(" ".join(f"{name:>9}" for name in names))
 
 
-def _print_row(size: int, filled_s: float, path: Path, found: dict[str, float]) -> None:
-    print(f"{size:>9}", end=" ")
-    print(" ".join(f"{found[name]:>9.2f}" for name in (*PARTS, "total", "p95", "cpu")), end=" ")
-    grown = found["memory_mb"] - found["idle_mb"]
-    print(f"{found['open'] / 1e3:>9.2f} {found['slots']:>9.0f}", end=" ")
-    print(f"{found['memory_mb']:>9.0f} {grown:>9.0f}", end=" ")
-    print(f"{path.stat().st_size / 1e6:>9.0f} {filled_s:>9.0f}", flush=True)
+def _print_row(row: dict[str, float], *, titled: bool) -> None:
+    if titled:
+        print(" ".join(f"{name:>9}" for name in row))
+    print(" ".join(f"{value:>9.4g}" for value in row.values()), flush=True)
 
 
 if __name__ == "__main__":

@@ -95,3 +95,37 @@ def test_an_identical_evaluation_of_any_run_is_found(store: Store) -> None:
         assert store.cached(*changed) is None
     ours = (instance_digest(program(2).digest, {}), TASK.revision, "cpu-test", "7", "search")
     assert store.cached(*ours) is None  # our own fault is no verdict
+
+
+def test_a_program_that_differs_in_layout_only_is_found(store: Store) -> None:
+    run, other = new_run(store).id, new_run(store, "other").id
+    take_step(store, run, SmallArchive(), 1)
+    relaid = Program(program(1).source.replace("\n\n\n", "\n\n\n# the same\n"))
+    assert store.twin(run, relaid) == program(1).digest
+    assert store.twin(run, program(1)) is None  # itself
+    assert store.twin(run, program(2)) is None
+    assert store.twin(other, relaid) is None
+
+
+def test_the_steps_of_an_operator_are_listed_in_order(store: Store) -> None:
+    run = new_run(store).id
+    for number in range(1, 8):
+        take_step(store, run, SmallArchive(), number)
+    assert store.made_by(run, "seed") == [2, 5]
+    assert store.made_by(run, "never") == []
+    assert store.next_sequence(run) == 7
+
+
+def test_a_run_answers_for_its_own_evaluations_at_their_fidelity(store: Store) -> None:
+    run, other = new_run(store).id, new_run(store, "other").id
+    with pytest.raises(UsageError, match="holds no evaluation"):
+        store.judge(run)
+    screened = evaluation(1.4, fidelity=Fidelity.SCREEN)
+    proposal = Proposal(program=program(1), fidelity=Fidelity.SCREEN)
+    ticket = store.propose(store.ask(run, "tune", ()), proposal)
+    store.tell(store.evaluated(ticket, screened), None, None)
+    digest = instance_digest(program(1).digest, {})
+    assert store.recorded(run, digest, Fidelity.SCREEN) == screened
+    assert store.recorded(run, digest, Fidelity.SEARCH) is None
+    assert store.recorded(other, digest, Fidelity.SCREEN) is None
+    assert store.judge(run) == ("cpu-test", "7")

@@ -70,6 +70,14 @@ def test_a_name_that_is_taken_names_both_remedies(store: Store) -> None:
         new_run(store)
 
 
+def test_a_name_or_seed_that_cannot_be_stored_is_refused(store: Store) -> None:
+    with pytest.raises(UsageError, match="name is empty"):
+        new_run(store, "")
+    with pytest.raises(UsageError, match="seed=18446744073709551616 does not fit"):
+        store.create_run(name="one", task=Task(name="t", source=""), config={}, seed=2**64)
+    assert store.runs() == []
+
+
 def test_an_unknown_run_lists_those_that_exist(store: Store) -> None:
     with pytest.raises(UsageError, match="no run yet"):
         store.run()
@@ -128,6 +136,22 @@ def test_claiming_in_two_processes_at_once_succeeds_in_one(store: Store) -> None
         child.join()
     assert answers.count("held") == 1
     assert all("wait for it or stop it" in answer for answer in answers if answer != "held")
+
+
+def create(path: Path, number: int) -> None:
+    with Store.open(path, create=True) as store:
+        new_run(store, f"run{number}")
+
+
+def test_several_processes_may_create_the_same_database(path: Path) -> None:
+    children = [FORK.Process(target=create, args=(path, number)) for number in range(6)]
+    for child in children:
+        child.start()
+    for child in children:
+        child.join()
+    assert [child.exitcode for child in children] == [0] * 6
+    with Store.open(path) as store:
+        assert {run.name for run in store.runs()} == {f"run{number}" for number in range(6)}
 
 
 def test_a_run_of_a_dead_process_is_free_at_once(store: Store) -> None:
