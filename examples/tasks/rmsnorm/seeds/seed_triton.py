@@ -6,7 +6,7 @@ import triton.language as tl
 from torch import nn
 
 BLOCK = 2048
-NUM_WARPS = 8
+NUM_WARPS = 16
 
 TUNABLE = {
     "BLOCK": (512, 1024, 2048, 4096, 8192),

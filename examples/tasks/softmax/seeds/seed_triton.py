@@ -5,7 +5,7 @@ import triton
 import triton.language as tl
 from torch import nn
 
-BLOCK = 2048
+BLOCK = 8192
 NUM_WARPS = 8
 
 TUNABLE = {
