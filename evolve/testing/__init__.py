@@ -1,6 +1,6 @@
 """What users need to test their own parts of a search.
 
-- `archives`, `selection`, `operators`: conformance suites to subclass, one for each extension point.
+- `archives`, `selection`, `operators`: conformance suites, one for each extension point.
 - `parts`: elites, facts and contexts without a store or a device.
 - `synthetic`: a task and its judge with a planted optimum, deterministic noise and failures.
 """
