@@ -11,9 +11,6 @@ from evolve.search.schedule import Scheduled
 from evolve.search.termination import Rule
 from evolve.store import Store
 
-DEFAULT_SLOTS = 2
-
-
 def build_archive(config: Mapping[str, Any]) -> Archive:
     """An empty archive of the configured kind."""
     archive: Archive = build(config["archive"], "archive")
@@ -77,9 +74,9 @@ async def start_evaluator(config: Mapping[str, Any]) -> Evaluator:
     if device["kind"] == "replay":
         recorded = Store.open(config["store"]["path"], read_only=True)
         return ReplayEvaluator(recorded, recorded.run(device["run"]).id)
+    # `auto` is the CPU too: its service is what this version has.
     return await LocalEvaluator.start(
-        device="cpu",  # `auto` too: the CPU service is what this version has
-        slots=device["slots"] or DEFAULT_SLOTS,
+        slots=device["slots"],
         python=device["python"],
         sandbox_require=sandbox["require"],
         sandbox_read=sandbox["read"],
