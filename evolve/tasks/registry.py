@@ -10,7 +10,7 @@ from evolve.core.program import Language, detect_language
 from evolve.core.task import ACCUMULATIONS, PRECISIONS, SIZES, Case, Task
 from evolve.tasks.cases import parse_cases
 from evolve.tasks.kernelbench import PREFIX, find_problem
-from evolve.tasks.library import category_of, library_folder, shipped_names
+from evolve.tasks.shipped import category_of, library_folder, shipped_names
 
 
 def find_task(
