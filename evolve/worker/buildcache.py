@@ -106,4 +106,6 @@ def first_errors(log: str, limit: int = 12) -> str:
         if "error:" in line or "undefined reference" in line or "undefined symbol" in line:
             kept.update(dict.fromkeys(range(number, min(number + 3, len(lines)))))
     chosen = [lines[number] for number in kept] or lines[-limit:]
-    return "\n".join(line.rpartition("/")[2] if "error:" in line else line for line in chosen[:limit])
+    return "\n".join(
+        line.rpartition("/")[2] if "error:" in line else line for line in chosen[:limit]
+    )

@@ -1,13 +1,14 @@
 """The trusted clock: wall time around blocks of calls, taken outside of the processes measured.
 
-A block starts when the referee sends the inputs, values that the process has never seen, and ends
-when the referee holds the bytes of one output of its own choice. Between the two the runner says
-where all outputs lie; which one is taken it never learns, and the bytes are read from its memory
-without its help. So no work can start before the clock or end after it: what is skipped or late
-is wrong with the chance that its call is chosen.
+A block has three steps. Its inputs, values that the process has never seen, are *staged* (mapped);
+they are *run* through the model, one call each; and the bytes of one output of the referee's own
+choice are *read* from the process's memory without its help. Which one is taken it never learns.
+The time of a block is the wall time of the run, plus the processor time that the process used in
+the two other steps beyond what the reference's process, which runs trusted code, used in them. So
+work done before the clock starts or after it stops is charged as if it were inside, and what is
+skipped or late is wrong with the chance that its call is chosen.
 
-What the envelope costs by itself (sending, mapping, unpacking, reading) is measured on the
-reference's process, which runs trusted code, and taken off every side alike.
+What a block of no calls costs is measured on the reference's process and taken off every side.
 
 Processes come in *pairs*, one fresh process for every side; a pair is the unit of the statistics,
 because most of the variance sits between processes.
@@ -19,7 +20,7 @@ import random
 import secrets
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from torch import Tensor
@@ -35,8 +36,11 @@ from evolve.worker.wire import TensorAt
 
 CANDIDATE, EAGER = "candidate", "eager"
 _WARM_BLOCKS = 2
-_IDLE_BLOCKS = 3
+_IDLE_BLOCKS = 9
+_IDLE_SLACK_S = 0.002
+_IDLE_SHARE = 0.05
 _SLOWEST_S = 60.0
+_LARGEST_RESERVE = 2 << 30
 
 Start = Callable[[], RunnerProcess]
 Layout = tuple[TensorAt, ...]
@@ -44,11 +48,12 @@ Layout = tuple[TensorAt, ...]
 
 @dataclass(slots=True)
 class Block:
-    """One timed block: seconds around it, seconds to read the sample, seconds claimed inside."""
+    """One timed block, in seconds; `number` and `at` say which call's output `sample` is."""
 
-    total: float
-    reading: float
-    inside: float
+    run: float  # wall time, outside
+    inside: float  # wall time as the process tells it
+    staging: float  # processor time
+    reading: float  # processor time of the process while its output was read
     number: int
     at: int
     sample: list[Tensor]
@@ -109,7 +114,8 @@ class SideFault(Exception):
 
 
 @contextlib.contextmanager
-def _blaming(side: str):  # noqa: ANN202
+def _blaming(side: str) -> Iterator[None]:
+    """What fails inside is this side's doing."""
     try:
         yield
     except CandidateFault as fault:
@@ -125,44 +131,80 @@ def _time_case(
     rng: random.Random,
     result: PairTimes,
 ) -> None:
-    warm = case.warm.block(-1, case.calls)
     for side, process in processes.items():
         with _blaming(side):
-            for _ in range(_WARM_BLOCKS):
-                process.run(case.warm.index, warm, _SLOWEST_S)
-                process.drop(_SLOWEST_S)
-    overhead = _envelope(processes[EAGER], case)
+            _warm_up(process, case)
+    overhead = _round_trip(processes[EAGER], case)
     orders = {side: rng.sample(range(BLOCKS), BLOCKS) for side in processes}
     buffers = {side: _buffers(case.layouts[side]) for side in processes}
     blocks: dict[str, list[Block]] = {side: [] for side in processes}
     for side in _interleaved(list(processes), rng):
         number = orders[side][len(blocks[side])]
+        before = {other: p.cpu_seconds() for other, p in processes.items() if other != side}
         with _blaming(side):
-            block = _run_block(device, processes[side], side, case, number, buffers[side])
+            block = _run_block(device, processes[side], case, side, number, buffers[side])
         blocks[side].append(block)
-    reading = statistics.median(block.reading for block in blocks[EAGER])
+        for other, seconds in before.items():
+            with _blaming(other):
+                _require_idle(processes[other].cpu_seconds() - seconds, block.run)
     name = case.warm.case.name
-    result.overhead[name] = overhead + reading
+    result.overhead[name] = overhead
     result.blocks[name] = {}
     for side, taken in blocks.items():
-        times = [(block.total - overhead - reading) / case.calls for block in taken]
+        extra = _charges(taken, blocks[EAGER])
+        times = [
+            (block.run - overhead + charge) / case.calls
+            for block, charge in zip(taken, extra, strict=True)
+        ]
         with _blaming(side):
             _require_positive(times)
         result.blocks[name][side] = times
         if side != EAGER:
             result.samples += [(side, case, block) for block in taken]
-    result.mismatches += _mismatches(name, blocks[CANDIDATE], overhead + reading)
+    result.mismatches += _mismatches(name, blocks[CANDIDATE], overhead)
 
 
-def _envelope(reference: RunnerProcess, case: TimedCase) -> float:
+def _warm_up(process: RunnerProcess, case: TimedCase) -> None:
+    process.reserve(_working_set(case), _SLOWEST_S)
+    for _ in range(_WARM_BLOCKS):
+        process.stage(case.warm.block(-1, case.calls), _SLOWEST_S)
+        process.run(case.warm.index, _SLOWEST_S)
+        process.drop(_SLOWEST_S)
+
+
+def _charges(blocks: list[Block], reference: list[Block]) -> list[float]:
+    """Processor seconds outside of the run, beyond the reference's."""
+    staging = statistics.median(block.staging for block in reference)
+    reading = statistics.median(block.reading for block in reference)
+    return [
+        max(0.0, block.staging - staging) + max(0.0, block.reading - reading) for block in blocks
+    ]
+
+
+def _require_idle(used: float, seconds: float) -> None:
+    """A side that is not asked has to leave the cores to the one that is."""
+    if used > _IDLE_SLACK_S + _IDLE_SHARE * seconds:
+        raise CandidateFault(
+            Status.TIMING_UNBOUNDED,
+            f"the process used {used * 1e3:.1f} ms of processor time while another was timed; "
+            "threads that spin or work on after forward has returned are not allowed",
+        )
+
+
+def _working_set(case: TimedCase) -> int:
+    """Bytes of heap that a block may need: all its outputs, and temporaries of one call."""
+    output = sum(custody.size_in_bytes(at) for at in case.layouts[EAGER])
+    temporaries = 4 * (case.warm.input_bytes + output)
+    return min(2 * case.calls * output + temporaries + (16 << 20), _LARGEST_RESERVE)
+
+
+def _round_trip(reference: RunnerProcess, case: TimedCase) -> float:
     """Seconds that a block of no calls takes, in the process that runs trusted code."""
-    slab = case.warm.block(-1, case.calls)
     seconds = []
     for _ in range(_IDLE_BLOCKS):
         start = time.perf_counter()
-        reference.run(case.warm.index, slab, _SLOWEST_S, idle=True)
+        reference.run(case.warm.index, _SLOWEST_S, idle=True)
         seconds.append(time.perf_counter() - start)
-        reference.drop(_SLOWEST_S)
     return statistics.median(seconds)
 
 
@@ -182,8 +224,8 @@ def _buffers(layout: Layout) -> list[list[Tensor]]:
 def _run_block(
     device: CpuDevice,
     process: RunnerProcess,
-    side: str,
     case: TimedCase,
+    side: str,
     number: int,
     buffers: list[list[Tensor]],
 ) -> Block:
@@ -191,20 +233,24 @@ def _run_block(
     slab = case.warm.block(number, case.calls)
     at = secrets.randbelow(case.calls)
     raw = buffers.pop()
+    before = process.cpu_seconds()
+    process.stage(slab, _SLOWEST_S)
+    staged = process.cpu_seconds()
     start = time.perf_counter()
-    done = process.run(case.warm.index, slab, _SLOWEST_S)
-    answered = time.perf_counter()
+    done = process.run(case.warm.index, _SLOWEST_S)
+    end = time.perf_counter()
+    ran = process.cpu_seconds()
     if len(done.addresses) != case.calls * len(layout):
         raise CandidateFault(Status.WRONG_TREE, "a timed block gave another number of outputs")
     addresses = done.addresses[at * len(layout) : (at + 1) * len(layout)]
     for address, buffer in zip(addresses, raw, strict=True):
         custody.read_into(device, process.pid, address, buffer)
-    end = time.perf_counter()
+    read = process.cpu_seconds()
     if all(buffer.numel() for buffer in raw) and _shared(done.addresses, len(layout)):
         raise CandidateFault(Status.ALIASED, "outputs of different calls share memory")
     process.drop(_SLOWEST_S)
-    sample = [custody.as_tensor(buffer, at_) for buffer, at_ in zip(raw, layout, strict=True)]
-    return Block(end - start, end - answered, done.seconds, number, at, sample)
+    sample = [custody.as_tensor(buffer, place) for buffer, place in zip(raw, layout, strict=True)]
+    return Block(end - start, done.seconds, staged - before, read - ran, number, at, sample)
 
 
 def _shared(addresses: tuple[int, ...], per_call: int) -> bool:
@@ -229,9 +275,7 @@ def judge_samples(pair: PairTimes) -> None:
 
 def _judge_sample(case: TimedCase, block: Block) -> None:
     check = case.warm.block_check(block.number, block.at, case.calls)
-    verdict = judge(
-        case.warm.case, block.sample, check.expected.spec, check.expected, check.tree()
-    )
+    verdict = judge(case.warm.case, block.sample, check.expected.spec, check.expected, check.tree())
     if verdict.status is not Status.CORRECT:
         raise CandidateFault(
             verdict.status,
@@ -244,8 +288,8 @@ def _mismatches(case: str, blocks: list[Block], overhead: float) -> list[str]:
     """Where the time claimed inside of the process does not fit that taken outside."""
     found = []
     for block in blocks:
-        outside = block.total - overhead
-        if not 0.5 * outside - 1e-3 <= block.inside <= block.total + 1e-4:
+        outside = block.run - overhead
+        if not 0.5 * outside - 1e-3 <= block.inside <= block.run + 1e-4:
             found.append(
                 f"{case}: {block.inside * 1e3:.3g} ms claimed, {outside * 1e3:.3g} ms measured"
             )

@@ -24,6 +24,7 @@ def same_structure(output: Output, expected: Expected) -> bool:
 
 
 def spec_of(output: Output) -> str:
+    """The nesting that a runner claims for its output."""
     return output.tree.decode(errors="replace")
 
 
@@ -50,6 +51,7 @@ def take(device: CpuDevice, pid: int, output: Output, inputs: Slab) -> list[Tens
 
 
 def size_in_bytes(at: TensorAt) -> int:
+    """From the first byte of a tensor to its last."""
     return span(at.shape, at.stride) * at.dtype.itemsize
 
 
@@ -71,6 +73,7 @@ def buffer_for(at: TensorAt) -> Tensor:
 
 
 def read_into(device: CpuDevice, pid: int, address: int, raw: Tensor) -> None:
+    """Fill a buffer from the runner's memory; CandidateFault where it has no such memory."""
     if not raw.numel():
         return
     try:
@@ -82,6 +85,7 @@ def read_into(device: CpuDevice, pid: int, address: int, raw: Tensor) -> None:
 
 
 def as_tensor(raw: Tensor, at: TensorAt) -> Tensor:
+    """The bytes seen as the tensor that they are of."""
     if at.dtype is torch.bool:
         return raw.ne(0).as_strided(at.shape, at.stride)
     return raw.view(at.dtype).as_strided(at.shape, at.stride)

@@ -12,9 +12,7 @@ from evolve.worker.sandbox import Mechanism
 def examine(referee: Referee) -> dict[str, Any]:
     """The device, the versions, the sandbox tier, and for each mechanism whether it is in force."""
     launcher = referee.launcher
-    reasons = dict(
-        line.split(": ", 1) for line in launcher.reasons.splitlines() if ": " in line
-    )
+    reasons = dict(line.split(": ", 1) for line in launcher.reasons.splitlines() if ": " in line)
     return {
         "device": referee.device.describe(),
         "versions": versions(),

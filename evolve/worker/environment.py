@@ -23,6 +23,7 @@ def compiler_version() -> str:
 
 
 def package_version(name: str) -> str:
+    """Version of an installed distribution; empty where it is not installed."""
     try:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:

@@ -49,7 +49,7 @@ def from_error(kind: ErrorKind, text: str) -> CandidateFault:
 
 def from_fate(fate: Fate) -> CandidateFault:
     """What the kernel said about the end of the candidate's process."""
-    printed = f"; it had printed: {fate.output[-400:]}" if fate.output.strip() else ""
+    printed = f"; it had printed: {fate.output[:400]}" if fate.output.strip() else ""
     if fate.end is End.OUT_OF_MEMORY:
         return CandidateFault(Status.OOM, "the process used more memory than allowed" + printed)
     if fate.end is End.EXITED:
@@ -63,4 +63,5 @@ def from_fate(fate: Fate) -> CandidateFault:
 
 
 def timeout(what: str, seconds: float) -> CandidateFault:
+    """The candidate did not answer before a deadline."""
     return CandidateFault(Status.TIMEOUT, f"{what} took longer than {seconds:.0f} s")

@@ -119,6 +119,8 @@ def _become_runner(
     os.dup2(printing, 1)
     os.dup2(printing, 2)
     os.chdir(confinement.work)
+    for fatal in (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT):
+        signal.signal(fatal, signal.SIG_DFL)  # libraries install handlers that only cost time
     os.close(printing)
     sandbox.confine(report, confinement, uid)
 
@@ -132,9 +134,7 @@ def _init(runner: int) -> None:
             os._exit(min(code, 127) if code >= 0 else 128 - code)
 
 
-def _watch(
-    referee: socket.socket, child: int, printed: int, memory: int
-) -> tuple[End, int, bytes]:
+def _watch(referee: socket.socket, child: int, printed: int, memory: int) -> tuple[End, int, bytes]:
     """Wait for the child's end, the referee's word, or too much memory, whichever is first."""
     ended = os.pidfd_open(child)
     os.set_blocking(printed, False)

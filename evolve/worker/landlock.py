@@ -45,7 +45,9 @@ def restrict(readable: tuple[str, ...], writable: tuple[str, ...]) -> None:
     """
     version = abi()
     everything = _ALL_BY_ABI.get(version, _ALL_NEWEST)
-    ruleset = _Ruleset(everything, _NET_ALL if version >= 4 else 0, _SCOPE_ALL if version >= 6 else 0)
+    ruleset = _Ruleset(
+        everything, _NET_ALL if version >= 4 else 0, _SCOPE_ALL if version >= 6 else 0
+    )
     size = 24 if version >= 6 else 16 if version >= 4 else 8
     fd = syscalls.syscall(
         syscalls.LANDLOCK_CREATE_RULESET, ctypes.byref(ruleset), ctypes.c_size_t(size), 0

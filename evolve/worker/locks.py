@@ -14,7 +14,10 @@ from pathlib import Path
 
 
 class HostLock:
-    """One lock per device; every acquisition opens the files anew, so threads exclude each other."""
+    """One lock per device.
+
+    Every acquisition opens the files anew, so threads of one process exclude each other too.
+    """
 
     def __init__(self, device: str) -> None:
         base = Path(tempfile.gettempdir())

@@ -90,10 +90,25 @@ class RunnerProcess:
         command = ("call", case, inputs.size, inputs.trees[0], trap)
         return self._parse(wire.parse_output, self._ask(command, Reply.OUTPUT, seconds, inputs))
 
-    def run(self, case: int, inputs: Slab, seconds: float, idle: bool = False) -> Done:
-        """A forward on each of the inputs of a slab."""
-        command = ("run", case, inputs.size, inputs.trees, idle)
-        return self._parse(wire.parse_done, self._ask(command, Reply.DONE, seconds, inputs))
+    def stage(self, inputs: Slab, seconds: float) -> None:
+        """Hand over the inputs of a timed block."""
+        self._ask(("stage", inputs.size, inputs.trees), Reply.ACK, seconds, inputs)
+
+    def run(self, case: int, seconds: float, idle: bool = False) -> Done:
+        """A forward on each of the inputs staged; none where `idle`."""
+        return self._parse(wire.parse_done, self._ask(("run", case, idle), Reply.DONE, seconds))
+
+    def cpu_seconds(self) -> float:
+        """Processor time that the process has used so far, by the kernel's books."""
+        clock = (~self.pid << 3) | 2  # Linux: the scheduler's clock of another process
+        try:
+            return time.clock_gettime(clock)
+        except OSError as error:
+            raise self._ended() from error
+
+    def reserve(self, size: int, seconds: float) -> None:
+        """Have the process touch heap memory, so that a timed block need not."""
+        self._ask(("reserve", size), Reply.ACK, seconds)
 
     def drop(self, seconds: float) -> None:
         self._ask(("drop",), Reply.ACK, seconds)

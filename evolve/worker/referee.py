@@ -87,8 +87,9 @@ class Referee:
         """The reference timed against itself: what this host can resolve, and what it costs."""
         start = time.monotonic()
         warm = self._warm(task, Fidelity.SEARCH)
+        timing = Timing()
         with torch.no_grad():
-            timing = self._timekeeper.time(warm, None, {}, Fidelity.SEARCH)
+            self._timekeeper.time(warm, None, {}, Fidelity.SEARCH, timing)
         rows = timing.cases.values()
         total = [sum(row.times_ms["eager"].to_json()[i] for row in rows) for i in range(3)]
         return {
@@ -159,7 +160,7 @@ class Referee:
             )
         rivals = {name: Candidate(text) for name, text in opponents.items()}
         with progress.timed("timing"):
-            progress.timing = self._timekeeper.time(task, candidate, rivals, fidelity)
+            self._timekeeper.time(task, candidate, rivals, fidelity, progress.timing)
         progress.stage = {Fidelity.SCREEN: Stage.SCREEN, Fidelity.SEARCH: Stage.TIMING}.get(
             fidelity, Stage.VERIFY
         )
@@ -175,7 +176,9 @@ class Referee:
         progress: Progress,
     ) -> Evaluation:
         correct = status is Status.CORRECT
-        timing = progress.timing if correct else Timing(device_time_s=progress.timing.device_time_s)
+        timing = progress.timing
+        if not correct:
+            timing = Timing(labels=timing.labels, device_time_s=timing.device_time_s)
         return Evaluation(
             status=status,
             stage=progress.stage,

@@ -1,4 +1,4 @@
-"""A private file system for a runner: a fresh tmpfs as root, and nothing below it but what it may see.
+"""A private file system for a runner: a fresh tmpfs as root, with only what it may see in it.
 
 Runs in a mount namespace of its own; the technique is bubblewrap's.
 """

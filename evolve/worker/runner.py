@@ -9,8 +9,9 @@ Commands (tuples, the first item names them) and what is answered:
     load        execute a source: `("load", kind, text, build, may_build, stub)` -> ACK
     construct   build the model of a case: `("construct", case, seed, size, tree)` -> ACK
     call        one forward: `("call", case, size, tree, trap)` -> OUTPUT
-    run         a timed block, one forward per tree: `("run", case, size, trees, idle)` -> DONE;
-                an idle block does all but the forwards
+    stage       map and unpack the inputs of a timed block: `("stage", size, trees)` -> ACK
+    run         the block, one forward for each: `("run", case, idle)` -> DONE; an idle one has none
+    reserve     touch so many bytes of heap: `("reserve", size)` -> ACK
     drop        let go of inputs and outputs -> ACK
 """
 
@@ -81,11 +82,12 @@ def _forget_surroundings(channel: socket.socket) -> None:
 
 
 class Runner:
-    """State of one runner: the loaded module, one model per case, and what the last command made."""
+    """State of one runner: the source loaded, a model per case, what the last command made."""
 
     def __init__(self) -> None:
         self._make: Callable[..., torch.nn.Module] | None = None
         self._models: dict[int, torch.nn.Module] = {}
+        self._staged: list[Any] = []
         self._held: list[Any] = []
         self._stubs = contextlib.ExitStack()
 
@@ -135,29 +137,29 @@ class Runner:
             print(f"{trapped.first} was trapped", file=sys.stderr)
         wire.send_output(channel, seconds, memory.data_ptr(), spec.encode(), tensors)
 
-    def _run(
-        self,
-        channel: socket.socket,
-        case: int,
-        size: int,
-        trees: tuple[bytes, ...],
-        idle: bool,
-        fd: int,
-    ) -> None:
+    def _stage(self, channel: socket.socket, size: int, trees: tuple[bytes, ...], fd: int) -> None:
         memory = slab.map_slab(fd, size)
-        batches = [slab.unpack(tree, memory) for tree in trees]
+        self._staged = [slab.unpack(tree, memory) for tree in trees]
+        wire.send_ack(channel)
+
+    def _run(self, channel: socket.socket, case: int, idle: bool) -> None:
         model = self._models[case]
+        staged = [] if idle else self._staged
         outputs: list[Any] = []
         with torch.no_grad():
             start = time.perf_counter()
-            for inputs in () if idle else batches:
+            for inputs in staged:
                 outputs.append(model(*inputs))  # noqa: PERF401 - one call must not hide another
             seconds = time.perf_counter() - start
-        self._held = [memory, outputs]
+        self._held = outputs
         wire.send_done(channel, seconds, [at for output in outputs for at in _addresses(output)])
 
+    def _reserve(self, channel: socket.socket, size: int) -> None:
+        torch.zeros(size, dtype=torch.uint8)  # freed at once; malloc keeps its pages
+        wire.send_ack(channel)
+
     def _drop(self, channel: socket.socket) -> None:
-        self._held = []
+        self._held, self._staged = [], []
         wire.send_ack(channel)
 
 
@@ -244,7 +246,9 @@ def _kind(error: BaseException) -> ErrorKind:
 def _explain(error: BaseException) -> str:
     if isinstance(error, ContractError | OutputError | buildcache.BuildError):
         return str(error)
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename.endswith(_FILENAME)]
+    frames = [
+        f for f in traceback.extract_tb(error.__traceback__) if f.filename.endswith(_FILENAME)
+    ]
     where = "".join(f"line {f.lineno} in {f.name}: {f.line}\n" for f in frames[-3:])
     if isinstance(error, SyntaxError):
         where = f"line {error.lineno}: {(error.text or '').rstrip()}\n"

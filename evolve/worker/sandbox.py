@@ -8,9 +8,11 @@ import os
 import resource
 import sys
 import sysconfig
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntFlag
 from pathlib import Path
+from typing import Any
 
 from evolve.worker import landlock, rootfs, seccomp, syscalls
 
@@ -83,7 +85,7 @@ class Report:
         self.reasons: dict[str, str] = {}
         self._allowed = Mechanism(allowed)
 
-    def attempt(self, mechanism: Mechanism, action, *arguments) -> bool:  # noqa: ANN001, ANN002
+    def attempt(self, mechanism: Mechanism, action: Callable[..., Any], *arguments: Any) -> bool:
         """Run one step; a refusal by the host is noted, not raised."""
         name = mechanism.name or ""
         if mechanism not in self._allowed:
@@ -180,7 +182,7 @@ def confine(report: Report, confinement: Confinement, uid: int | None) -> None:
     no_new = (syscalls.PR_SET_NO_NEW_PRIVS, 1)
     report.attempt(Mechanism.NO_NEW_PRIVILEGES, syscalls.prctl, *no_new)
     paths = (*confinement.readable, *_LANDLOCK_PATHS)
-    writable = (confinement.work, "/dev/null", "/dev/shm", *confinement.writable)  # noqa: S108
+    writable = (confinement.work, "/dev/null", "/dev/shm", *confinement.writable)
     report.attempt(Mechanism.LANDLOCK, landlock.restrict, paths, writable)
     report.attempt(Mechanism.SECCOMP, seccomp.restrict)
     # The referee reads outputs from this memory, which a change of user had forbidden.

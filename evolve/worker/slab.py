@@ -4,6 +4,7 @@ A slab is a memfd with the storage of every tensor of some trees. The referee wr
 a runner maps it privately, so that a write of the candidate's stays in the candidate's process.
 """
 
+import contextlib
 import fcntl
 import io
 import mmap
@@ -58,12 +59,10 @@ def make_slab(name: str, trees: list[Any]) -> Slab:
 
 
 def map_slab(fd: int, size: int) -> torch.Tensor:
-    """The bytes of a slab as a private mapping with its pages present; writes stay in the process."""
+    """The bytes of a slab, privately mapped with all pages present; writes stay in the process."""
     mapping = mmap.mmap(fd, size, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_WRITE)
-    try:
+    with contextlib.suppress(OSError):  # before Linux 5.14 the pages come with the first touch
         mapping.madvise(_MADV_POPULATE_READ)
-    except OSError:  # before Linux 5.14: the pages come with the first touch
-        pass
     return torch.frombuffer(mapping, dtype=torch.uint8)
 
 

@@ -158,7 +158,7 @@ def _require_repeatable(
     workshop: Workshop, runner: RunnerProcess, case: WarmCase, hidden: Check,
     first: Output, before: list,
 ) -> None:  # fmt: skip
-    verdict, again, tensors = workshop.outcome(runner, case, hidden, CALL_S)
+    verdict, again, _ = workshop.outcome(runner, case, hidden, CALL_S)
     if verdict.status is not Status.CORRECT:
         raise CandidateFault(
             Status.NONDETERMINISTIC,

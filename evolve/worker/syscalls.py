@@ -39,19 +39,23 @@ def _checked(result: int, what: str) -> int:
 
 
 def prctl(option: int, *arguments: int) -> int:
+    """Set an attribute of this process."""
     padded = [ctypes.c_ulong(value) for value in (*arguments, 0, 0, 0, 0)[:4]]
     return _checked(_libc.prctl(option, *padded), "prctl")
 
 
 def syscall(number: int, *arguments: object) -> int:
+    """A system call by number, for those without a wrapper in libc."""
     return _checked(_libc.syscall(ctypes.c_long(number), *arguments), f"system call {number}")
 
 
 def unshare(flags: int) -> None:
+    """Leave namespaces for new ones."""
     _checked(_libc.unshare(flags), "unshare")
 
 
 def mount(source: str, target: str, kind: str = "", flags: int = 0, data: str = "") -> None:
+    """Attach a file system."""
     result = _libc.mount(
         source.encode(), target.encode(), kind.encode(), ctypes.c_ulong(flags), data.encode()
     )

@@ -47,7 +47,7 @@ class Check:
 
 
 class Store:
-    """Things that can be made again, kept up to a number of bytes, least recently used out first."""
+    """Things that can be made again, up to a number of bytes; least recently used go first."""
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
@@ -182,8 +182,7 @@ class WarmTasks:
 
 
 def plan(case: WarmCase, fidelity: Fidelity) -> list[tuple[str, int]]:
-    """Which hidden inputs a candidate is checked on: several of the task's own, one or two of each
-    other family."""
+    """Hidden inputs to check a candidate on: several of the task's own, some of each family."""
     own, other = (5, 2) if fidelity is Fidelity.VERIFY else (3, 1)
     checks = [("task", number) for number in range(own)]
     return checks + [(f, n) for f in case.families if f != "task" for n in range(other)]

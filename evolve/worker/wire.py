@@ -138,9 +138,7 @@ def receive_reply(sock: socket.socket, deadline: float) -> tuple[Reply, bytes]:
     return reply, _receive_exactly(sock, size, deadline)
 
 
-def _receive_exactly(
-    sock: socket.socket, size: int, deadline: float, start: bool = False
-) -> bytes:
+def _receive_exactly(sock: socket.socket, size: int, deadline: float, start: bool = False) -> bytes:
     poller = select.poll()
     poller.register(sock, select.POLLIN)
     buffer = bytearray()
@@ -167,6 +165,7 @@ def parse_ready(body: bytes) -> tuple[int, str]:
 
 
 def parse_error(body: bytes) -> tuple[ErrorKind, str]:
+    """What the stub says went wrong."""
     (code,) = _unpack(_ERROR, body, 0)
     try:
         kind = ErrorKind(code)
@@ -176,6 +175,7 @@ def parse_error(body: bytes) -> tuple[ErrorKind, str]:
 
 
 def parse_done(body: bytes) -> Done:
+    """The end of a block."""
     seconds, count = _unpack(_DONE, body, 0)
     if len(body) != _DONE.size + 8 * count:
         raise ChannelFault("a block's answer has the wrong length")
@@ -258,18 +258,22 @@ def _send(sock: socket.socket, kind: Reply, body: bytes) -> None:
 
 
 def send_ready(sock: socket.socket, mask: int, reasons: str) -> None:
+    """Say that the process is confined, and how far."""
     _send(sock, Reply.READY, _READY.pack(mask) + reasons.encode()[:MAX_TEXT])
 
 
 def send_ack(sock: socket.socket) -> None:
+    """Say that a command without an outcome is done."""
     _send(sock, Reply.ACK, b"")
 
 
 def send_error(sock: socket.socket, kind: ErrorKind, text: str) -> None:
+    """Say that a command failed."""
     _send(sock, Reply.ERROR, _ERROR.pack(kind) + text.encode(errors="replace")[:MAX_TEXT])
 
 
 def send_done(sock: socket.socket, seconds: float, addresses: list[int]) -> None:
+    """Say that a block is done, and where its outputs lie."""
     count = len(addresses)
     _send(sock, Reply.DONE, _DONE.pack(seconds, count) + struct.pack(f"<{count}Q", *addresses))
 
@@ -277,6 +281,7 @@ def send_done(sock: socket.socket, seconds: float, addresses: list[int]) -> None
 def send_output(
     sock: socket.socket, seconds: float, inputs_at: int, tree: bytes, tensors: list[torch.Tensor]
 ) -> None:
+    """Say where one call's outputs lie."""
     body = io.BytesIO()
     body.write(_OUTPUT.pack(seconds, inputs_at, len(tensors), len(tree)) + tree)
     for tensor in tensors:
@@ -284,4 +289,3 @@ def send_output(
         body.write(_TENSOR.pack(DTYPES.index(tensor.dtype), dims, tensor.data_ptr()))
         body.write(struct.pack(f"<{2 * dims}q", *tensor.shape, *tensor.stride()))
     _send(sock, Reply.OUTPUT, body.getvalue())
-

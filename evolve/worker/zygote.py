@@ -6,11 +6,14 @@ exactly one thread, and refuses to fork otherwise.
 """
 
 import gc
+import importlib
+import importlib.util
 import os
 import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from evolve.worker import wire
@@ -136,11 +139,8 @@ def serve(fd: int) -> None:
         wire.send_command(control, ("forked",))
 
 
-def _import_everything():  # noqa: ANN202
-    """What runners need, imported once; the import alone starts no thread and no device context."""
-    import importlib
-    import importlib.util
-
+def _import_everything() -> Callable[..., None]:
+    """Import what runners need; that alone starts no thread and no device context."""
     for name in ("torch", "numpy", "triton", "triton.language", "tvm_ffi", "tvm_ffi.cpp"):
         if importlib.util.find_spec(name.partition(".")[0]):
             importlib.import_module(name)
