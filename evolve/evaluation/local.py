@@ -44,14 +44,14 @@ class LocalEvaluator:
         self._starting = asyncio.Lock()
         self._stderr: deque[str] = deque(maxlen=20)
         self._closed = False
+        self._slots: int | None = None
         self.hello: dict[str, Any] = {}
 
     @classmethod
     async def start(
         cls,
         *,
-        device: str = "cpu",
-        slots: int = 2,
+        slots: int | None = None,
         python: str | None = None,
         sandbox_require: str = "none",
         sandbox_read: Sequence[str] = (),
@@ -60,8 +60,8 @@ class LocalEvaluator:
         """A started worker.
 
         Args:
-            device: device class, as `python -m evolve.worker serve --device` takes it.
-            slots: candidates under way at once; compiling and checking overlap, timing does not.
+            slots: candidates under way at once (None: as many as the device suggests); compiling
+                and checking overlap, timing does not.
             python: another interpreter for referee and runners, with torch in it.
             sandbox_require: the weakest sandbox tier that is acceptable.
             sandbox_read: further paths that candidates may read.
@@ -71,23 +71,28 @@ class LocalEvaluator:
             EvaluatorUnavailable: the worker does not come up.
             UsageError: the demanded sandbox tier is not to be had here.
         """
-        command = [python or sys.executable, "-m", "evolve.worker", "serve", "--device", device]
-        command += ["--slots", str(slots), "--sandbox-require", sandbox_require]
+        command = [python or sys.executable, "-m", "evolve.worker", "serve"]
+        command += ["--sandbox-require", sandbox_require]
         for path in sandbox_read:
             command += ["--read", path]
         if cache is not None:
             command += ["--cache", str(cache)]
         evaluator = cls(command, worker_environment(own_interpreter=python is None))
-        evaluator.hello = await evaluator.call("hello", {})
+        try:
+            evaluator.hello = await evaluator.call("hello", {})
+        except BaseException:
+            await evaluator.close()
+            raise
+        evaluator._slots = slots
         return evaluator
 
     @property
     def slots(self) -> int:
-        return int(self.hello["slots"])
+        return self._slots or int(self.hello["slots"])
 
     @property
     def device_class(self) -> str:
-        return str(self.hello["device_class"])
+        return str(self.hello["device"])
 
     @property
     def evaluator_version(self) -> str:
@@ -198,6 +203,9 @@ class LocalEvaluator:
     async def _read_replies(self, process: asyncio.subprocess.Process) -> None:
         async for line in process.stdout:  # type: ignore[union-attr]
             reply = json.loads(line)
+            if reply["id"] is None:  # it refuses to start, or did not understand us at all
+                self._fail_all(_error(reply["error"]))
+                continue
             future = self._waiting.get(reply["id"])
             if future is None or future.done():
                 continue  # its caller was cancelled
@@ -206,9 +214,12 @@ class LocalEvaluator:
             else:
                 future.set_result(reply["result"])
         await process.wait()
+        self._fail_all(_WorkerDiedError())
+
+    def _fail_all(self, error: Exception) -> None:
         for future in self._waiting.values():
             if not future.done():
-                future.set_exception(_WorkerDiedError())
+                future.set_exception(error)
 
     async def _read_stderr(self, process: asyncio.subprocess.Process) -> None:
         async for line in process.stderr:  # type: ignore[union-attr]
