@@ -62,7 +62,7 @@ def test_a_file_where_the_folder_should_be_is_named(tmp_path: Path) -> None:
         Store.open(tmp_path / "file" / "searches.db", create=True)
 
 
-@pytest.mark.parametrize("content", [b"import torch\n" * 100, b"x"])
+@pytest.mark.parametrize("content", [b"import torch\n" * 100, b"x" * 511, b"x"])
 def test_a_file_that_is_no_database_is_left_as_it_is(path: Path, content: bytes) -> None:
     path.write_bytes(content)
     with pytest.raises(UsageError, match=f"{path} is not a database; check the path"):
@@ -81,8 +81,10 @@ def test_an_empty_file_becomes_a_database_only_when_creating(path: Path) -> None
 def test_a_database_of_another_program_is_left_as_it_is(path: Path) -> None:
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("CREATE TABLE bookmarks (url)")
+    content = path.read_bytes()
     with pytest.raises(UsageError, match="database of another program"):
         Store.open(path, create=True)
+    assert path.read_bytes() == content
 
 
 @pytest.mark.parametrize(
