@@ -1,0 +1,220 @@
+"""The judge of outcomes: structure is exact, and values stay in the error budget.
+
+Invariants: nesting, shape and dtype have to be exact; integers are exact; no NaN or infinity where
+the truth is finite; feedback names the mistake and gives neither seeds nor expected values; what
+the judge is handed can never make it raise.
+"""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evolve.core.evaluation import Status
+from evolve.worker.budget import judge, suite_verdict
+from tests.worker.judging import judged, loaded_case, task_source
+
+ROWS = loaded_case(task_source("torch.softmax(x, -1)", "[torch.randn(12, 320)]"))
+EXPECTED = ROWS.expected(ROWS.model(1), ROWS.inputs(1))
+SQUARE = loaded_case(task_source("x * 2", "[torch.randn(64, 64)]"))
+
+
+def softmax(model, x):
+    return torch.softmax(x, -1)
+
+
+def changed(change):
+    """Softmax with something done to its output afterwards."""
+
+    def candidate(model, x):
+        outcome = torch.softmax(x, -1)
+        return change(outcome)
+
+    return candidate
+
+
+def with_element(place, value):
+    def change(outcome):
+        outcome.view(-1)[place] = value
+        return outcome
+
+    return changed(change)
+
+
+def test_the_reference_itself_is_correct_with_room_to_spare():
+    verdict = judged(ROWS, softmax)
+    assert verdict.status is Status.CORRECT
+    assert verdict.margin <= 0.25
+
+
+@pytest.mark.parametrize(
+    ("change", "status"),
+    [
+        (lambda y: (y,), Status.WRONG_TREE),
+        (lambda y: [y, y], Status.WRONG_TREE),
+        (lambda y: y[:-1], Status.WRONG_SHAPE),
+        (lambda y: y.view(-1), Status.WRONG_SHAPE),
+        (lambda y: y.double(), Status.WRONG_DTYPE),
+        (lambda y: y.half(), Status.WRONG_DTYPE),
+    ],
+)
+def test_nesting_shape_and_dtype_are_exact(change, status):
+    assert judged(ROWS, changed(change)).status is status
+
+
+@pytest.mark.parametrize("place", [0, 319, 320, -1, 1234])
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), 0.5, -1e-3])
+def test_a_single_wrong_element_anywhere_is_found(place, value):
+    assert judged(ROWS, with_element(place, value)).status is Status.WRONG_VALUE
+
+
+@pytest.mark.parametrize(
+    ("case", "candidate", "words"),
+    [
+        (ROWS, changed(torch.zeros_like), "all zeros"),
+        (ROWS, changed(lambda y: torch.full_like(y, 1 / 320)), "all elements equal"),
+        (ROWS, changed(lambda y: y * 1.5), "factor of 1.5"),
+        (ROWS, changed(lambda y: y + 0.25), "constant offset"),
+        (ROWS, changed(lambda y: y.roll(1, -1)), "one too late"),
+        (ROWS, changed(lambda y: y.roll(-1, -1)), "one too early"),
+        (ROWS, with_element(7, float("nan")), "NaN"),
+        (SQUARE, lambda model, x: 2 * x.T, "transposed"),
+        (SQUARE, lambda model, x: torch.cat([2 * x[:32], 0 * x[32:]]), "first half"),
+        (SQUARE, lambda model, x: torch.cat([2 * x[:62], 0 * x[62:]]), "tail is zero"),
+        (SQUARE, lambda model, x: 2 * x * (torch.arange(64) < 48), "columns 48 to 63"),
+        (SQUARE, lambda model, x: 2 * x * (torch.arange(64) % 4 > 0)[:, None], "25.0%"),
+        (ROWS, lambda model, x: torch.softmax(x.half(), -1).float(), "shorter type"),
+    ],
+)
+def test_feedback_names_the_mistake(case, candidate, words):
+    verdict = judged(case, candidate)
+    assert verdict.status is Status.WRONG_VALUE
+    assert words in verdict.feedback
+    assert len(verdict.feedback) < 500
+
+
+def test_feedback_names_output_shape_and_dtype():
+    case = loaded_case(task_source("(x, x + 1)", "[torch.randn(4, 8)]"))
+    verdict = judged(case, lambda model, x: (x, x))
+    assert "output 1 (4, 8) float32" in verdict.feedback
+
+
+def test_integers_have_to_be_equal():
+    case = loaded_case(task_source("x.argmax(-1)", "[torch.randn(8, 32)]"))
+    assert judged(case, lambda model, x: x.argmax(-1)).status is Status.CORRECT
+    assert judged(case, lambda model, x: x.argmin(-1)).status is Status.WRONG_VALUE
+    assert judged(case, lambda model, x: x.argmax(-1).int()).status is Status.WRONG_DTYPE
+
+
+def test_booleans_and_complex_numbers_are_judged_too():
+    case = loaded_case(task_source("(x > 0, torch.fft.rfft(x))", "[torch.randn(8, 32)]"))
+    right = judged(case, lambda model, x: (x > 0, torch.fft.rfft(x)))
+    conjugate = judged(case, lambda model, x: (x > 0, torch.fft.rfft(x).conj().resolve_conj()))
+    flipped = judged(case, lambda model, x: (x <= 0, torch.fft.rfft(x)))
+    assert right.status is Status.CORRECT
+    assert conjugate.status is Status.WRONG_VALUE
+    assert flipped.status is Status.WRONG_VALUE
+
+
+def test_infinities_and_nans_of_the_reference_are_expected():
+    case = loaded_case(task_source("torch.log(x)", "[torch.randn(8, 32)]"))
+    assert judged(case, lambda model, x: torch.log(x)).status is Status.CORRECT
+    filled = judged(case, lambda model, x: torch.log(x).nan_to_num())
+    assert filled.status is Status.WRONG_VALUE
+    masked = loaded_case(task_source("x.masked_fill(x < 0, float('-inf'))", "[torch.randn(8, 32)]"))
+    assert judged(masked, lambda model, x: x).status is Status.WRONG_VALUE
+
+
+def test_an_overflow_in_half_precision_may_be_avoided_but_not_invented():
+    case = loaded_case(task_source("x * 1e5 / 1e5", "[torch.rand(64) + 1]"), precision="fp16")
+    assert case.reference(case.model(1), case.inputs(1))[0].isinf().all()
+    assert judged(case, lambda model, x: x).status is Status.CORRECT
+    sane = loaded_case(task_source("x * 2", "[torch.rand(64) + 1]"), precision="fp16")
+    assert judged(sane, lambda model, x: x * 1e5).status is Status.WRONG_VALUE
+
+
+def test_empty_outputs_and_scalars_can_be_judged():
+    empty = loaded_case(task_source("x[:0]", "[torch.randn(8)]"))
+    assert judged(empty, lambda model, x: x[:0]).status is Status.CORRECT
+    scalar = loaded_case(task_source("x.sum()", "[torch.rand(99)]"))
+    assert judged(scalar, lambda model, x: x.sum()).status is Status.CORRECT
+    assert judged(scalar, lambda model, x: x[:-1].sum()).status is Status.WRONG_VALUE
+
+
+def test_an_output_of_zeros_has_to_be_zero():
+    case = loaded_case(task_source("torch.relu(-x)", "[torch.rand(64)]"))
+    assert judged(case, lambda model, x: torch.relu(-x)).status is Status.CORRECT
+    assert judged(case, lambda model, x: x).status is Status.WRONG_VALUE
+
+
+def test_a_small_row_cannot_hide_behind_a_large_one():
+    case = loaded_case(
+        task_source("x * 3", "[torch.randn(64, 256) * torch.logspace(-4, 4, 64)[:, None]]")
+    )
+    keep = (torch.arange(64) > 0)[:, None]
+    assert judged(case, lambda model, x: x * 3 * keep).status is Status.WRONG_VALUE
+    assert judged(case, lambda model, x: x * 3).status is Status.CORRECT
+
+
+CHECKED = """
+def check(output, reference, inputs):
+    if output.shape[0] > 5:
+        raise IndexError('five at most')
+    return bool((output.sort().values == reference.sort().values).all()), 'other elements'
+"""
+
+
+def test_the_tasks_own_check_decides_on_values():
+    case = loaded_case(task_source("x * 2", "[torch.randn(5)]", extra=CHECKED))
+    assert judged(case, lambda model, x: (x * 2).flip(0)).status is Status.CORRECT
+    refused = judged(case, lambda model, x: x)
+    assert (refused.status, "other elements" in refused.feedback) == (Status.WRONG_VALUE, True)
+    assert judged(case, lambda model, x: (x * 2).half()).status is Status.WRONG_DTYPE
+
+
+def test_an_exception_in_the_check_is_a_wrong_value():
+    case = loaded_case(task_source("x * 2", "[torch.randn(6)]", extra=CHECKED))
+    verdict = judged(case, lambda model, x: x)
+    assert verdict.status is Status.WRONG_VALUE
+    assert "five at most" in verdict.feedback
+
+
+def test_the_check_cannot_change_what_is_kept():
+    extra = "def check(output, reference, inputs):\n    inputs[0].zero_(); reference.zero_()\n"
+    case = loaded_case(task_source("x * 2", "[torch.ones(6)]", extra=extra + "    return True"))
+    model, inputs = case.model(1), case.inputs(1)
+    expected = case.expected(model, inputs)
+    judge(case, [inputs[0] * 2], "T", expected, inputs)
+    assert inputs[0].all()
+    assert expected.reference[0].all()
+
+
+def test_the_suites_own_rule_is_looser():
+    case = loaded_case(task_source("torch.softmax(x, -1)", "[torch.randn(12, 320)]"))
+    model, inputs = case.model(1), case.inputs(1)
+    expected = case.expected(model, inputs)
+    zeros = [torch.zeros_like(expected.reference[0])]
+    half = [torch.softmax(inputs[0].half(), -1).float()]
+    assert suite_verdict(half, expected)
+    assert judge(case, half, "T", expected, inputs).status is Status.WRONG_VALUE
+    assert not suite_verdict(zeros, expected)
+    assert not suite_verdict([], expected)
+    assert not suite_verdict([zeros[0][:1]], expected)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    shape=st.sampled_from([(12, 320), (320, 12), (0,), (), (12, 320, 1), (12, 0)]),
+    dtype=st.sampled_from(
+        [torch.float32, torch.float16, torch.int64, torch.bool, torch.complex64, torch.uint8]
+    ),
+    fill=st.sampled_from([0.0, 1.0, float("nan"), float("inf"), -6e4, 1e-45]),
+    count=st.integers(0, 2),
+)
+def test_no_outcome_makes_the_judge_raise_or_pass(shape, dtype, fill, count):
+    value = fill if dtype.is_floating_point or dtype.is_complex else 1
+    outputs = [torch.full(shape, value, dtype=dtype) for _ in range(count)]
+    verdict = judge(ROWS, outputs, "T", EXPECTED, [])
+    assert verdict.status in {
+        Status.WRONG_TREE, Status.WRONG_SHAPE, Status.WRONG_DTYPE, Status.WRONG_VALUE
+    }  # fmt: skip
