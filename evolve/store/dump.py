@@ -30,7 +30,8 @@ _NEXT = (
 def lines(database: Database, run_id: int, *, canonical: bool) -> Iterator[str]:
     """The run, its programs and tickets in order, and its counters, one JSON object each."""
     with database.read() as connection:
-        yield canonical_json(_run(connection, run_id, canonical))
+        first = _run(connection, run_id, canonical)
+    yield canonical_json(first)
     after = -1
     while True:
         with database.read() as connection:
@@ -41,7 +42,8 @@ def lines(database: Database, run_id: int, *, canonical: bool) -> Iterator[str]:
             break
         after = rows[-1].sequence
     with database.read() as connection:
-        yield canonical_json(_progress(connection, run_id, canonical))
+        last = _progress(connection, run_id, canonical)
+    yield canonical_json(last)
 
 
 def _run(connection: Connection, run_id: int, canonical: bool) -> dict[str, Any]:

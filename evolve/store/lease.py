@@ -78,6 +78,13 @@ def give_up(connection: Connection, run_id: int, owner: str) -> None:
     connection.execute(delete(lease).where(lease.c.run == run_id, lease.c.owner == owner))
 
 
+def fence_run(connection: Connection, run_id: int, owner: str) -> None:
+    """`fence`, for a run by its number."""
+    holder = connection.execute(_HOLDER, {"held": run_id}).one_or_none()
+    if holder is not None:
+        fence(holder.owner, owner, holder.name)
+
+
 def fence(holder: str | None, owner: str, run_name: str) -> None:
     """Refuse a write to a run that someone else continues, perhaps only since a moment."""
     if holder is not None and holder != owner:

@@ -22,11 +22,6 @@ _CURRENT = (
     .outerjoin(schema.lease, schema.lease.c.run == ticket.c.run)
     .where(ticket.c.id == bindparam("ticket"))
 )
-_HOLDER = (
-    select(run.c.name, schema.lease.c.owner)
-    .outerjoin(schema.lease, schema.lease.c.run == run.c.id)
-    .where(run.c.id == bindparam("run"))
-)
 _THIS = update(ticket).where(ticket.c.id == bindparam("ticket"))
 _PROPOSED = _THIS.values(
     state=TicketState.PROPOSED.value,
@@ -34,7 +29,7 @@ _PROPOSED = _THIS.values(
     fidelity=bindparam("at"),
     note=bindparam("remark"),
 )
-_STATE = _THIS.values(state=bindparam("new_state"))
+_EVALUATED = _THIS.values(state=TicketState.EVALUATED.value)
 _TOLD = _THIS.values(
     state=TicketState.TOLD.value, failure=bindparam("reason"), elapsed_s=bindparam("elapsed")
 )
@@ -63,8 +58,7 @@ def ask(
     connection: Connection, run_id: int, owner: str, operator: str, parents: Sequence[str]
 ) -> Ticket:
     """Open the next ticket of a run."""
-    name, holder = connection.execute(_HOLDER, {"run": run_id}).one()
-    lease.fence(holder, owner, name)
+    lease.fence_run(connection, run_id, owner)
     sequence = runs.next_sequence(connection, run_id)
     row = {
         "run": run_id,
@@ -121,8 +115,7 @@ def evaluated(connection: Connection, proposed: Ticket, owner: str, item: Evalua
     _require(row, TicketState.PROPOSED, "evaluated for")
     evaluations.put(connection, proposed.id, row.instance, item)
     runs.count_evaluation(connection, row.run, item)
-    state = {"ticket": proposed.id, "new_state": TicketState.EVALUATED.value}
-    connection.execute(_STATE, state)
+    connection.execute(_EVALUATED, {"ticket": proposed.id})
     return replace(proposed, state=TicketState.EVALUATED, evaluation=item, attempts=row.attempts)
 
 
