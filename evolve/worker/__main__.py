@@ -15,10 +15,12 @@ def main() -> None:
                        choices=("none", "uid", "landlock", "namespaces"))  # fmt: skip
     serve.add_argument("--read", action="append", default=[], metavar="PATH",
                        help="a further path that candidates may read")  # fmt: skip
+    serve.add_argument("--call-timeout", type=float, default=30.0, metavar="S",
+                       help="seconds that one forward may take")  # fmt: skip
     options = parser.parse_args()
     # Before torch is imported: idle OpenMP threads sleep, or they would disturb what is timed.
     os.environ["OMP_WAIT_POLICY"] = "passive"
-    _serve(options.cache, options.sandbox_require, tuple(options.read))
+    _serve(options)
 
 
 def default_cache() -> Path:
@@ -27,12 +29,20 @@ def default_cache() -> Path:
     return Path(base) / "evolve-kernels" / "builds"
 
 
-def _serve(cache: Path, require: str, read: tuple[str, ...]) -> None:
+def _serve(options: argparse.Namespace) -> None:
     from evolve.worker.device_cpu import CpuDevice
     from evolve.worker.referee import Referee
     from evolve.worker.serve import serve
 
-    serve(lambda: Referee(CpuDevice(), cache, require, read))
+    serve(
+        lambda: Referee(
+            CpuDevice(),
+            options.cache,
+            options.sandbox_require,
+            tuple(options.read),
+            options.call_timeout,
+        )
+    )
 
 
 if __name__ == "__main__":

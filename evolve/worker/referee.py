@@ -53,13 +53,19 @@ class Referee:
         cache: Directory for builds.
         require: The weakest sandbox tier to be content with (`sandbox.require`).
         read: Further paths that candidates may read (`sandbox.read`).
+        call_s: Seconds that one forward may take.
 
     Raises:
         UsageError: the host grants less than the required tier.
     """
 
     def __init__(
-        self, device: CpuDevice, cache: Path, require: str = "none", read: tuple[str, ...] = ()
+        self,
+        device: CpuDevice,
+        cache: Path,
+        require: str = "none",
+        read: tuple[str, ...] = (),
+        call_s: float = 30.0,
     ) -> None:
         self.device = device
         self.launcher = Launcher(device, require, read)
@@ -70,7 +76,7 @@ class Referee:
             raise
         self._tasks = WarmTasks(memory_budget())
         self._lock = HostLock(device.name)
-        self._workshop = Workshop(device, self.launcher, BuildCache(cache))
+        self._workshop = Workshop(device, self.launcher, BuildCache(cache), call_s)
         self._timekeeper = Timekeeper(self._workshop, self._lock)
 
     def close(self) -> None:

@@ -1,20 +1,21 @@
 """`python -m evolve.worker serve`: the referee behind JSON lines on standard input and output."""
 
+import inspect
 import os
 import signal
 import sys
 import threading
+import traceback
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NoReturn
 
-from evolve.core.errors import EvaluatorUnavailable, UsageError
+from evolve.core.errors import UsageError
 from evolve.core.evaluation import Fidelity
 from evolve.core.task import Task
 from evolve.worker import protocol, syscalls
 from evolve.worker.doctor import examine
 from evolve.worker.environment import EVALUATOR_VERSION, versions
-from evolve.worker.faults import InfraFault
 from evolve.worker.protocol import ProtocolError, Request
 from evolve.worker.referee import Referee
 
@@ -25,6 +26,7 @@ class Server:
     def __init__(self, referee: Referee, write: Callable[[str], None]) -> None:
         self._referee = referee
         self._write = write
+        self._pool = ThreadPoolExecutor(2 * referee.device.slots)
         self._methods: dict[str, Callable[..., Any]] = {
             "hello": self._hello,
             "audit": self._audit,
@@ -33,20 +35,32 @@ class Server:
             "doctor": lambda: examine(referee),
         }
 
-    def answer(self, request: Request) -> None:
-        """Do what is asked and write the reply."""
+    def accept(self, request: Request) -> None:
+        """Take a request on; its reply is written when it is there."""
+        future = self._pool.submit(self._answer, request)
+        future.add_done_callback(lambda done: self._reply(request, done))
+
+    def _answer(self, request: Request) -> Any:
         method = self._methods.get(request.method)
         if method is None:
             known = ", ".join([*self._methods, "shutdown"])
-            message = f"unknown method {request.method!r}; there are: {known}"
-            return self._write(protocol.failure(request.id, "usage", message))
+            raise UsageError(f"unknown method {request.method!r}; there are: {known}")
         try:
-            reply = protocol.result(request.id, method(**request.params))
-        except (UsageError, TypeError, KeyError, ValueError) as error:
-            reply = protocol.failure(request.id, "usage", _message(error))
-        except (EvaluatorUnavailable, InfraFault, OSError, RuntimeError) as error:
-            reply = protocol.failure(request.id, "unavailable", _message(error))
-        return self._write(reply)
+            inspect.signature(method).bind(**request.params)
+        except TypeError as error:
+            raise UsageError(f"{request.method}: {error}") from error
+        return method(**request.params)
+
+    def _reply(self, request: Request, done: "Future[Any]") -> None:
+        error = done.exception()
+        if error is None:
+            self._write(protocol.result(request.id, done.result()))
+        elif isinstance(error, UsageError):
+            self._write(protocol.failure(request.id, "usage", str(error)))
+        else:
+            traceback.print_exception(error)
+            message = f"{type(error).__name__}: {error}"
+            self._write(protocol.failure(request.id, "unavailable", message))
 
     def _hello(self) -> dict[str, Any]:
         device = self._referee.device
@@ -59,10 +73,10 @@ class Server:
         }
 
     def _audit(self, task: dict[str, Any]) -> Any:
-        return self._referee.audit(Task.from_json(task))
+        return self._referee.audit(_task(task))
 
     def _noise(self, task: dict[str, Any]) -> Any:
-        return self._referee.noise(Task.from_json(task))
+        return self._referee.noise(_task(task))
 
     def _evaluate(
         self,
@@ -71,14 +85,18 @@ class Server:
         fidelity: str = "search",
         opponents: dict[str, str] | None = None,
     ) -> Any:
-        evaluation = self._referee.evaluate(
-            Task.from_json(task), source, Fidelity(fidelity), opponents or {}
-        )
+        if fidelity not in tuple(Fidelity):
+            raise UsageError(f"fidelity={fidelity!r}: choose one of {', '.join(Fidelity)}")
+        rivals = opponents or {}
+        evaluation = self._referee.evaluate(_task(task), source, Fidelity(fidelity), rivals)
         return evaluation.to_json()
 
 
-def _message(error: Exception) -> str:
-    return str(error) if isinstance(error, UsageError) else f"{type(error).__name__}: {error}"
+def _task(data: dict[str, Any]) -> Task:
+    try:
+        return Task.from_json(data)
+    except (KeyError, TypeError) as error:
+        raise UsageError(f"a request's task is malformed: {error!r}") from error
 
 
 def serve(start: Callable[[], Referee]) -> NoReturn:
@@ -98,7 +116,6 @@ def serve(start: Callable[[], Referee]) -> NoReturn:
 
     signal.signal(signal.SIGTERM, leave)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for our parent to handle
-    pool = ThreadPoolExecutor(referee.device.slots + 1)
     for line in sys.stdin:
         if not line.strip():
             continue
@@ -110,7 +127,7 @@ def serve(start: Callable[[], Referee]) -> NoReturn:
         if request.method == "shutdown":
             write(protocol.result(request.id, {}))
             break
-        pool.submit(server.answer, request)
+        server.accept(request)
     leave()
     raise SystemExit
 

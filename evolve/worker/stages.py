@@ -25,8 +25,6 @@ from evolve.worker.wire import Output, TensorAt
 
 BUILD_S = 120.0
 SETUP_S = 30.0
-SMOKE_S = 20.0
-CALL_S = 30.0
 
 
 @dataclass(slots=True)
@@ -50,9 +48,15 @@ class Candidate:
 
 
 class Workshop:
-    """Launches a candidate's processes in the ways that the stages need."""
+    """Launches a candidate's processes in the ways that the stages need.
 
-    def __init__(self, device: CpuDevice, launcher: Launcher, builds: BuildCache) -> None:
+    `call_s` is how many seconds one forward may take.
+    """
+
+    def __init__(
+        self, device: CpuDevice, launcher: Launcher, builds: BuildCache, call_s: float
+    ) -> None:
+        self.call_s = call_s
         self.device = device
         self.launcher = launcher
         self.builds = builds
@@ -104,11 +108,11 @@ class Workshop:
         return runner
 
     def outcome(
-        self, runner: RunnerProcess, case: WarmCase, check: Check, seconds: float,
+        self, runner: RunnerProcess, case: WarmCase, check: Check,
         trap: bool = False,
     ) -> tuple[Judgement, Output, list]:  # fmt: skip
         """One call on hidden inputs, its output taken into custody and judged."""
-        output = runner.call(case.index, check.inputs, seconds, trap)
+        output = runner.call(case.index, check.inputs, self.call_s, trap)
         if custody.same_structure(output, check.expected):
             tensors = custody.take(self.device, runner.pid, output, check.inputs)
         else:
@@ -123,7 +127,7 @@ def smoke(workshop: Workshop, candidate: Candidate, task: WarmTask) -> None:
     """The smallest case once, with little patience."""
     case = task.smallest
     with workshop.loaded(candidate, [case]) as runner:
-        verdict, _, _ = workshop.outcome(runner, case, case.check("task", 0), SMOKE_S)
+        verdict, _, _ = workshop.outcome(runner, case, case.check("task", 0))
     _require(verdict, case, "task")
 
 
@@ -139,7 +143,7 @@ def check(
         for case in task.cases:
             for family, number in plans[case.case.name]:
                 hidden = case.check(family, number)
-                verdict, output, tensors = workshop.outcome(runner, case, hidden, CALL_S)
+                verdict, output, tensors = workshop.outcome(runner, case, hidden)
                 _require(verdict, case, family)
                 if family == "task":
                     suite = suite and suite_verdict(tensors, hidden.expected)
@@ -158,7 +162,7 @@ def _require_repeatable(
     workshop: Workshop, runner: RunnerProcess, case: WarmCase, hidden: Check,
     first: Output, before: list,
 ) -> None:  # fmt: skip
-    verdict, again, _ = workshop.outcome(runner, case, hidden, CALL_S)
+    verdict, again, _ = workshop.outcome(runner, case, hidden)
     if verdict.status is not Status.CORRECT:
         raise CandidateFault(
             Status.NONDETERMINISTIC,
@@ -191,7 +195,7 @@ def _probed(
 ) -> tuple[bool, str]:  # fmt: skip
     try:
         with workshop.loaded(candidate, [case], stub) as runner:
-            verdict, _, _ = workshop.outcome(runner, case, hidden, CALL_S, trap)
+            verdict, _, _ = workshop.outcome(runner, case, hidden, trap)
             printed = runner.close()
     except CandidateFault as fault:
         return False, fault.feedback

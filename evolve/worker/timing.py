@@ -14,7 +14,7 @@ from evolve.worker.clock import time_pair as measure_pair
 from evolve.worker.faults import CandidateFault, InfraFault
 from evolve.worker.locks import HostLock
 from evolve.worker.process import RunnerProcess
-from evolve.worker.stages import CALL_S, Candidate, Workshop
+from evolve.worker.stages import Candidate, Workshop
 from evolve.worker.statistics import enough, looks, median_interval, ratio_interval
 from evolve.worker.warm import BLOCKS, WarmTask
 
@@ -138,12 +138,13 @@ class Timekeeper:
     def _layouts(self, task: WarmTask) -> dict[str, Any]:
         """The reference's outputs; its time per call settles the length of blocks, once."""
         budget = POOL_BYTES // max(1, len(task.timed))
+        call_s = self._workshop.call_s
         layouts = {}
         with _ours(), self._workshop.reference(task) as runner:
             for case in task.timed:
                 inputs = case.check("task", 0).inputs
-                runner.reserve(8 * case.input_bytes, CALL_S)
-                outputs = [runner.call(case.index, inputs, CALL_S) for _ in range(5)]
+                runner.reserve(8 * case.input_bytes, call_s)
+                outputs = [runner.call(case.index, inputs, call_s) for _ in range(5)]
                 layouts[case.case.name] = outputs[-1].tensors
                 seconds = min(output.seconds for output in outputs)
                 block_s = self._workshop.device.block_s
@@ -157,7 +158,7 @@ class Timekeeper:
         with self._workshop.loaded(opponent, task.timed) as runner:
             for case in task.timed:
                 hidden = case.check("task", 0)
-                verdict, output, _ = self._workshop.outcome(runner, case, hidden, CALL_S)
+                verdict, output, _ = self._workshop.outcome(runner, case, hidden)
                 if verdict.feedback:
                     raise CandidateFault(verdict.status, f"{case.case.name}: {verdict.feedback}")
                 opponent.layouts[case.case.name] = output.tensors

@@ -62,7 +62,7 @@ class Zygote:
 
     def __init__(self, extra_environment: dict[str, str]) -> None:
         self._socket, theirs = socket.socketpair()
-        root = str(Path(__file__).resolve().parents[2])
+        root = str(Path(__file__).absolute().parents[2])
         with theirs:
             self._process = subprocess.Popen(
                 [sys.executable, "-I", "-c", _START, root, str(theirs.fileno())],

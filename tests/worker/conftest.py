@@ -1,0 +1,14 @@
+"""Fixtures of the worker's tests."""
+
+import pytest
+
+from tests.worker.serving import Worker
+
+
+@pytest.fixture(scope="session")
+def worker(tmp_path_factory):
+    """One worker for all tests that leave it as it was, with a secret in its environment."""
+    folder = tmp_path_factory.mktemp("worker")
+    serving = Worker(folder, "--call-timeout", "5", EVOLVE_TEST_API_KEY="sk-secret-of-the-user")
+    yield serving
+    serving.close()
