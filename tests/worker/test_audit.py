@@ -1,0 +1,109 @@
+"""The null-candidate audit: a task that lets no work pass for work is found out.
+
+Invariants: a task whose outcome hardly depends on its inputs, weights or precision has a finding
+that names the null candidate and the case; sound tasks have none; large inputs take seconds.
+"""
+
+import time
+
+import pytest
+import torch
+
+from evolve.core.task import Case, Task
+from evolve.worker.audit import audit
+from evolve.worker.taskfile import load_task
+from tests.worker.judging import task_source
+
+
+def findings(source, **fields):
+    return audit(load_task(Task(name="probe", source=source, **fields)))
+
+
+def names(source, **fields):
+    return {finding.name for finding in findings(source, **fields)}
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        task_source("torch.softmax(x, -1)", "[torch.randn(8, 512)]"),
+        task_source("x @ y", "[torch.rand(48, 64), torch.rand(64, 32)]", arguments="x, y"),
+        task_source("self.norm(x)", "[torch.randn(8, 512)]", setup="self.norm = nn.LayerNorm(512)"),
+        task_source(
+            "F.cross_entropy(x, y, reduction='none')",
+            "[torch.randn(8, 100), torch.randint(0, 100, (8,))]",
+            arguments="x, y",
+        ),
+        task_source(
+            "F.cross_entropy(x, y)",
+            "[torch.randn(8, 100), torch.randint(0, 100, (8,))]",
+            arguments="x, y",
+        ),
+        task_source("x.argmax(-1)", "[torch.randn(16, 512)]"),
+        task_source("torch.relu(x)", "[torch.randn(16, 512)]"),
+        task_source("(x.sum(), x * 2)", "[torch.randn(16, 512)]"),
+        task_source("x.cumsum(-1)", "[torch.rand(8, 512)]"),
+    ],
+)
+def test_a_sound_task_has_no_findings(source):
+    assert names(source) == set()
+
+
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [
+        (task_source("torch.relu(-x)", "[torch.rand(64)]"), "zeros"),
+        (task_source("x * 1", "[torch.randn(64)]"), "copy of the input"),
+        (task_source("(x > 9).float()", "[torch.rand(64)]"), "output for other inputs"),
+        (task_source("F.sigmoid(x + 40)", "[torch.rand(64)]"), "constant mean"),
+        (
+            task_source("torch.cat([x, 0 * x])", "[torch.randn(64)]"),
+            "first half only",
+        ),
+        (
+            task_source(
+                "x + 1e-9 * self.w",
+                "[torch.randn(64)]",
+                setup="self.w = nn.Parameter(torch.randn(64))",
+            ),
+            "other weights",
+        ),
+        (task_source("x.sum()", "[torch.rand(1 << 18)]"), "operands rounded to tf32"),
+    ],
+)
+def test_a_weak_task_is_found_out_by_name(source, name):
+    assert name in names(source)
+
+
+def test_shorter_arithmetic_that_the_task_allows_is_no_weakness():
+    source = task_source("x @ y", "[torch.randn(48, 64), torch.randn(64, 32)]", arguments="x, y")
+    assert names(source, accumulation="tf32") == set()
+    assert names(source, accumulation="half") == set()
+    assert names(source, precision="bf16") == set()
+
+
+def test_a_finding_names_the_case_that_it_concerns():
+    source = task_source("x * SCALE", "[torch.randn(64)]", extra="SCALE = 2")
+    cases = (Case(name="double"), Case(name="same", constants={"SCALE": 1}))
+    (finding,) = findings(source, cases=cases)
+    assert (finding.name, finding.passed_by) == ("copy of the input", "same")
+    assert "copy of the input" in finding.detail
+
+
+def test_a_reference_that_is_random_by_itself_is_found_out():
+    source = task_source("x + torch.rand(64)", "[torch.randn(64)]")
+    assert names(source) == {"reference"}
+
+
+def test_a_check_that_accepts_anything_is_found_out():
+    extra = "def check(output, reference, inputs):\n    return True"
+    assert "zeros" in names(task_source("x * 2", "[torch.randn(64)]", extra=extra))
+
+
+def test_sixteen_megabytes_of_inputs_take_two_seconds_at_most():
+    source = task_source("torch.softmax(x, -1)", "[torch.randn(1024, 4096)]")
+    loaded = load_task(Task(name="probe", source=source))
+    torch.softmax(torch.randn(64, 64), -1)
+    start = time.process_time()
+    assert audit(loaded) == ()
+    assert time.process_time() - start < 2.0

@@ -1,0 +1,149 @@
+"""Input families: they show what a task's usual values hide, and never leave what those allow.
+
+Invariants: a family is a function of inputs, name and seed; integers, simplices, directions,
+symmetric and triangular matrices, bounds and signs are kept; a family in which the reference is not
+finite or not exact enough does not apply.
+"""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evolve.core.errors import UsageError
+from evolve.worker.families import FAMILIES, support_of, transform
+from tests.worker.judging import loaded_case, task_source
+
+SHAPE = "32, 64"
+DRAWS = {
+    "normal": f"torch.randn({SHAPE})",
+    "uniform": f"torch.rand({SHAPE})",
+    "symmetric uniform": f"torch.rand({SHAPE}) * 2 - 1",
+    "positive": f"torch.randn({SHAPE}).exp()",
+    "away from zero": f"torch.rand({SHAPE}) + 0.5",
+    "negative": f"-torch.rand({SHAPE})",
+}
+
+
+def families_of(draw, outcome="x"):
+    return set(loaded_case(task_source(outcome, f"[{draw}]")).families())
+
+
+def test_values_of_either_sign_are_tried_in_every_family():
+    assert families_of(DRAWS["normal"]) == set(FAMILIES)
+
+
+def test_the_task_itself_always_comes_first():
+    for draw in DRAWS.values():
+        assert loaded_case(task_source("x", f"[{draw}]")).families()[0] == "task"
+
+
+@pytest.mark.parametrize("draw", DRAWS)
+@pytest.mark.parametrize("seed", range(3))
+def test_no_family_leaves_the_range_that_the_tasks_own_values_show(draw, seed):
+    case = loaded_case(task_source("x", f"[{DRAWS[draw]}]"))
+    own = case.inputs(seed)[0]
+    support = support_of(own)
+    bounded = {"uniform": (0, 1), "symmetric uniform": (-1, 1), "away from zero": (0.5, 1.5),
+               "negative": (-1, 0), "positive": (0, float("inf"))}  # fmt: skip
+    low, high = bounded.get(draw, (-float("inf"), float("inf")))
+    for family in case.families():
+        values = case.inputs(seed, family)[0]
+        assert support.contains(values)
+        assert low <= values.min() and values.max() <= high
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        "torch.randint(0, 9, (32, 64))",
+        "torch.randint(0, 9, (32, 64)).float()",
+        "(torch.rand(32, 64) > 0.5).float()",
+        "torch.softmax(torch.randn(32, 64), -1)",
+        "F.normalize(torch.randn(32, 64), dim=-1)",
+        "torch.full((32, 64), 0.3)",
+        "torch.randn(3)",
+        "torch.randn(32, 64).masked_fill(torch.eye(32, 64) > 0, float('-inf'))",
+    ],
+)
+def test_labels_masks_simplices_directions_and_settings_stay_as_they_are(draw):
+    assert families_of(draw) == {"task"}
+
+
+def test_a_symmetric_matrix_stays_symmetric():
+    case = loaded_case(task_source("x", "[(lambda a: a + a.T)(torch.randn(48, 48))]"))
+    assert len(case.families()) > 1
+    for family in case.families():
+        values = case.inputs(1, family)[0]
+        assert torch.equal(values, values.T)
+
+
+def test_a_triangular_matrix_stays_triangular():
+    case = loaded_case(task_source("x", "[torch.randn(48, 48).triu()]"))
+    assert "heterogeneous_rows" in case.families()
+    for family in case.families():
+        values = case.inputs(1, family)[0]
+        assert torch.equal(values, values.triu())
+
+
+def test_integers_beside_floating_inputs_are_untouched():
+    source = task_source(
+        "F.cross_entropy(x, y)",
+        "[torch.randn(32, 64), torch.randint(0, 64, (32,))]",
+        arguments="x, y",
+    )
+    case = loaded_case(source)
+    labels = case.inputs(1)[1]
+    for family in case.families():
+        assert torch.equal(case.inputs(1, family)[1], labels)
+
+
+def test_a_family_that_makes_the_reference_infinite_does_not_apply():
+    assert "scaled_up" not in families_of("torch.randn(32, 64)", "x.exp()")
+    assert "scaled_up" in families_of("torch.randn(32, 64)", "torch.softmax(x, -1)")
+
+
+def test_a_family_that_the_reference_refuses_does_not_apply():
+    source = task_source("self.small(x)", "[torch.randn(32, 64)]").replace(
+        "    def forward",
+        "    def small(self, x):\n"
+        "        if x.abs().max() > 20:\n"
+        "            raise ValueError('too large')\n"
+        "        return x\n\n    def forward",
+    )
+    families = loaded_case(source).families()
+    assert "scaled_down" in families
+    assert "scaled_up" not in families
+
+
+def test_ties_are_left_out_where_equal_values_could_come_in_any_order():
+    assert "ties" in families_of("torch.randn(32, 64)", "x.sort(-1).values")
+    assert "ties" not in families_of("torch.randn(32, 64)", "x.sort(-1)")
+
+
+def test_the_last_element_of_every_row_counts_where_most_do_not():
+    case = loaded_case(task_source("x", "[torch.randn(32, 64)]"))
+    own, sparse = case.inputs(1)[0], case.inputs(1, "sparse")[0]
+    assert torch.equal(own[:, -1], sparse[:, -1])
+    assert sparse.norm() < own.norm() / 2
+
+
+def test_an_unknown_family_is_named_with_the_known_ones():
+    with pytest.raises(UsageError, match=r"'spares'.*sparse"):
+        transform([torch.randn(32, 64)], "spares", 1)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    seed=st.integers(0, 2**31),
+    family=st.sampled_from(sorted(FAMILIES)),
+    shape=st.lists(st.integers(0, 9), max_size=3).map(tuple),
+    dtype=st.sampled_from([torch.float32, torch.float16, torch.bfloat16, torch.float64]),
+)
+def test_a_family_is_a_function_of_inputs_name_and_seed(seed, family, shape, dtype):
+    values = torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
+    kept = values.clone()
+    one, other = (transform([values], family, seed)[0] for _ in range(2))
+    assert torch.equal(one, other)
+    assert (one.shape, one.dtype) == (values.shape, values.dtype)
+    assert torch.equal(values, kept)
