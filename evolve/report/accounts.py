@@ -52,8 +52,7 @@ def operator_lines(facts: RunFacts) -> list[OperatorLine]:
 
 
 def _operator_line(entry: Contribution) -> OperatorLine:
-    judged = entry.proposals - entry.failed
-    share = f" ({100 * entry.correct / judged:.0f} %)" if judged else ""
+    share = f" ({100 * entry.correct / entry.judged:.0f} %)" if entry.judged else ""
     return OperatorLine(
         operator=entry.operator,
         proposals=entry.proposals,

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from evolve.core.measurement import Ratio
@@ -32,6 +32,7 @@ class CaseLine:
     speedup: str
     span: str
     forest: Forest | None
+    total: bool = False
 
 
 def case_lines(facts: RunFacts) -> list[CaseLine]:
@@ -43,13 +44,19 @@ def case_lines(facts: RunFacts) -> list[CaseLine]:
     axis = [*timed, facts.champion.ratio]
     lines = [
         _case_line(
-            case.name, f"{case.weight:g}", case.times_ms, case.ratios.get(baseline), baseline, axis
+            case.name,
+            f"{case.weight:g}" if case.timed else "",
+            case.times_ms,
+            case.ratios.get(baseline),
+            baseline,
+            axis,
         )
         for case in cases
     ]
     if len(timed) > 1:
         total = facts.champion.ratio
-        lines.append(_case_line("all, weighted", "", {}, total, baseline, axis))
+        line = _case_line("all, weighted", "", {}, total, baseline, axis)
+        lines.append(replace(line, total=True))
     return lines
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from evolve.core.evaluation import CaseResult, Fidelity, Label, Status
 from evolve.report.facts import RunFacts
+from evolve.report.lineage import speedup
 from evolve.report.text import baseline_name, count_text, ratio_text, span_text, time_text
 from evolve.search.champion import Champion
 
@@ -70,9 +71,10 @@ def _meaning(champion: Champion, baseline: str, outcome: str) -> str:
         )
     elif len(cases) > 1:
         share += f", weighted over {count_text(len(cases), 'timed case')}"
+    proof = " It was measured again after it had been chosen." if champion.verified else ""
     return (
-        f"{share}, both measured in turns on the same machine; the whole interval lies above 1, "
-        "so this is not noise."
+        f"{share}, both measured in turns on the same machine; the whole interval lies above 1."
+        f"{proof}"
     )
 
 
@@ -125,16 +127,18 @@ def _of_champion(facts: RunFacts, champion: Champion) -> Iterator[str]:
             f"{names}. The headline averages over cases; look at the table."
         )
     if not champion.verified:
-        yield (
-            "The winner was not verified in fresh processes. It is the best of many noisy "
-            "measurements, so its true speedup is probably a little lower."
+        timed = sum(1 for step in facts.steps if speedup(step, facts.baseline))
+        chosen = (
+            f" It is the best of {timed:,} noisy measurements, so its true speedup is probably a "
+            "little lower."
         )
+        yield "The winner was not verified in fresh processes." + (chosen if timed > 1 else "")
     device = champion.evaluation.device_class
     target = _WIDE["cuda" if device.startswith("cuda") else "cpu"]
     if champion.ratio.half_width > target:
         yield (
             f"The interval is wide: ±{100 * champion.ratio.half_width:.1f} %, the aim is "
-            f"±{100 * target:.0f} %. The machine was probably busy."
+            f"±{100 * target:.0f} %. A busy machine is the usual cause."
         )
     evidence: dict[str, list[str]] = {}
     for label in champion.evaluation.labels:

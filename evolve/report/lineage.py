@@ -65,7 +65,7 @@ class Contribution:
 
     operator: str
     proposals: int
-    failed: int
+    judged: int
     correct: int
     archived: int
     path_steps: int
@@ -227,7 +227,7 @@ def operator_contribution(
         Contribution(
             operator=operator,
             proposals=len(own),
-            failed=sum(1 for step in own if step.program is None),
+            judged=sum(1 for step in own if step.status is not None),
             correct=sum(1 for step in own if step.status is Status.CORRECT and step.custom),
             archived=sum(1 for step in own if step.offer),
             path_steps=stations.get(operator, 0),

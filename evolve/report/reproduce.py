@@ -81,7 +81,7 @@ def environment_lines(facts: RunFacts) -> list[tuple[str, str]]:
     found = {key: str(value)[:MAX_VALUE] for key, value in facts.environment.items()}
     if facts.evaluation:
         found |= {
-            "device class": facts.evaluation.device_class,
-            "evaluator": facts.evaluation.evaluator_version,
+            "device_class": facts.evaluation.device_class,
+            "evaluator_version": facts.evaluation.evaluator_version,
         }
     return sorted(found.items())
