@@ -32,7 +32,7 @@ static float* floats(TensorView tensor) {
 typedef float vec __attribute__((vector_size(WIDTH * 4)));
 typedef int32_t ints __attribute__((vector_size(WIDTH * 4)));
 
-// The elements moved up by `distance` lanes, zeros moved in.
+// The elements moved up by DISTANCE lanes, zeros moved in.
 template <int DISTANCE>
 static inline vec moved_up(vec v) {
   ints lanes;
