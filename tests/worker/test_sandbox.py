@@ -1,0 +1,214 @@
+"""What a candidate can reach outside of its process: as little as the host can arrange.
+
+Invariants:
+- no key, token, home, database, task source or other process of the user is in reach;
+- every tier is made of mechanisms that were tried, and the tier is recorded;
+- what is demanded and not granted is refused with its name.
+"""
+
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from evolve.core.evaluation import Status
+from evolve.core.program import Language
+from evolve.worker import sandbox
+from evolve.worker.device_cpu import CpuDevice
+from evolve.worker.faults import CandidateFault
+from evolve.worker.launcher import Launcher
+from evolve.worker.sandbox import Mechanism
+from tests.worker.serving import ROOT, Worker, forward
+
+EVERYTHING = ~Mechanism(0)
+NAMESPACES = (
+    Mechanism.PID_NAMESPACE
+    | Mechanism.NET_NAMESPACE
+    | Mechanism.IPC_NAMESPACE
+    | Mechanism.MOUNT_NAMESPACE
+)
+TIERS = {
+    "all that there is": EVERYTHING,
+    "no namespaces": EVERYTHING & ~NAMESPACES,
+    "no landlock": EVERYTHING & ~Mechanism.LANDLOCK,
+    "limits only": Mechanism.LIMITS,
+}
+
+
+@pytest.fixture(params=TIERS)
+def launcher(request):
+    """A launcher with some of the mechanisms switched off."""
+    launcher = Launcher(CpuDevice(), "none", (), int(TIERS[request.param]))
+    launcher.probe()
+    yield launcher
+    launcher.close()
+
+
+def says(worker, body: str) -> str:
+    """What an expression of the candidate gives, as it comes out in the feedback."""
+    verdict = worker.evaluate(forward(f"raise RuntimeError(repr({body}))"))
+    assert verdict.status is Status.RUNTIME_EXCEPTION
+    return verdict.feedback
+
+
+def refused(worker, body: str) -> str:
+    """The exception that a line of the candidate's raises."""
+    feedback = worker.evaluate(forward(f"{body}\nraise RuntimeError('it was allowed')")).feedback
+    assert "it was allowed" not in feedback, body
+    return feedback
+
+
+def test_neither_keys_nor_home_are_in_the_environment(worker):
+    text = says(worker, "dict(os.environ)")
+    assert "sk-secret" not in text
+    assert "EVOLVE_TEST_API_KEY" not in text
+    assert str(Path.home()) not in text.replace("'PATH'", "").split("'HOME'")[1][:60]
+
+
+@pytest.mark.parametrize("pid", ["os.getppid()", "1", "os.getpid() - 1"])
+def test_the_environment_of_other_processes_cannot_be_read(worker, pid):
+    feedback = refused(worker, f"open(f'/proc/{{{pid}}}/environ', 'rb').read()")
+    assert "Error" in feedback
+
+
+def test_the_referee_is_no_process_that_the_candidate_can_see(worker):
+    refused(worker, f"os.kill({worker.process.pid}, 0)")
+
+
+@pytest.mark.parametrize("path", [Path.home(), ROOT, ROOT / "README.md", "/var", "/home"])
+def test_home_checkout_and_data_are_not_there(worker, path):
+    refused(worker, f"os.listdir('{path}') if os.path.isdir('{path}') else open('{path}')")
+
+
+def test_the_source_of_the_task_is_nowhere_in_the_candidates_file_system_or_memory(worker):
+    search = """
+import re
+secret = re.compile(b'SECRET_WOR[D]_OF_THE_TASK')  # written so that it does not find itself
+found = []
+for folder, _, names in os.walk('.'):
+    for name in names:
+        if secret.search(open(os.path.join(folder, name), 'rb').read()):
+            found.append(name)
+for line in open('/proc/self/maps'):
+    place, rights, *_, = line.split()
+    if rights.startswith('rw') and 'vvar' not in line:
+        start, end = (int(part, 16) for part in place.split('-'))
+        with open('/proc/self/mem', 'rb') as memory:
+            memory.seek(start)
+            if secret.search(memory.read(min(end - start, 1 << 28))):
+                found.append(line)
+raise RuntimeError(f'found {len(found)}')
+"""
+    feedback = worker.evaluate(forward(search)).feedback
+    assert "found 0" in feedback, feedback
+
+
+def test_the_network_cannot_be_reached(worker):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        refused(worker, f"import socket; socket.create_connection(('127.0.0.1', {port}), 2)")
+    refused(worker, "import socket; socket.create_connection(('192.0.2.1', 80), 2)")
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "ctypes.CDLL(None).ptrace(16, 1, 0, 0)",
+        "ctypes.CDLL(None).unshare(0x10000000)",
+        "ctypes.CDLL(None).mount(b'none', b'/tmp', b'tmpfs', 0, None)",
+        "ctypes.CDLL(None).syscall(425, 8, 0)",
+        "ctypes.CDLL(None).syscall(323, 1)",
+        "ctypes.CDLL(None).syscall(298, 0, 0, -1, -1, 0)",
+    ],
+    ids=["ptrace", "user namespaces", "mount", "io_uring", "userfaultfd", "perf"],
+)
+def test_calls_that_no_kernel_needs_are_denied(worker, call):
+    assert (
+        "RuntimeError: -1"
+        in worker.evaluate(forward(f"import ctypes\nraise RuntimeError({call})")).feedback
+    )
+
+
+def test_files_of_one_candidate_are_gone_for_the_next(worker):
+    leave = forward("return right(x)", "open('note', 'w').write('stored answer')")
+    find = forward("raise RuntimeError(sorted(os.listdir('.')))")
+    assert worker.evaluate(leave).status is Status.CORRECT
+    assert "note" not in worker.evaluate(find).feedback
+
+
+def test_a_path_can_be_opened_on_purpose(tmp_path):
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "table").write_text("opened")
+    tmp_path.chmod(0o755)
+    serving = Worker(tmp_path / "worker", "--read", str(data))
+    try:
+        assert "opened" in says(serving, f"open('{data}/table').read()")
+        refused(serving, f"open('{data}/other', 'w')")
+    finally:
+        serving.close()
+
+
+def test_a_runner_starts_works_and_ends_at_every_tier(launcher):
+    with launcher.start(Language.CPP) as runner:
+        source = forward("return x", "if os.fork() == 0:\n    os.setsid()\n    time.sleep(99)")
+        runner.load("candidate", source, 20.0)
+        pid = runner.pid
+    assert not Path(f"/proc/{pid}").exists()
+
+
+def test_memory_beyond_the_limit_is_reported_at_every_tier(launcher):
+    with launcher.start(Language.CPP) as runner, pytest.raises(CandidateFault) as caught:
+        runner.load("candidate", "import torch; torch.ones(10 << 30)", 20.0)
+    assert caught.value.status is Status.OOM
+
+
+def test_the_tier_is_the_strongest_that_is_complete():
+    everything = int(EVERYTHING)
+    assert sandbox.tier(everything) == "namespaces"
+    assert sandbox.tier(everything & ~int(Mechanism.NET_NAMESPACE)) == "landlock"
+    assert sandbox.tier(int(Mechanism.OWN_UID | Mechanism.LIMITS)) == "uid"
+    assert sandbox.tier(0) == "none"
+    assert sandbox.missing_for("landlock", int(Mechanism.LIMITS)) == [
+        "NO_NEW_PRIVILEGES",
+        "LANDLOCK",
+        "SECCOMP",
+    ]
+
+
+def test_a_tier_that_the_host_does_not_grant_is_refused_by_name():
+    allowed = int(EVERYTHING & ~Mechanism.NET_NAMESPACE)
+    launcher = Launcher(CpuDevice(), "namespaces", (), allowed)
+    try:
+        with pytest.raises(ValueError, match=r"sandbox\.require=namespaces.*NET_NAMESPACE"):
+            launcher.probe()
+    finally:
+        launcher.close()
+
+
+def test_every_evaluation_records_its_tier(worker):
+    verdict = worker.evaluate(forward("return right(x)"))
+    assert verdict.environment["sandbox"] == worker.ask("hello")["sandbox"]
+
+
+@pytest.mark.skipif(shutil.which("unshare") is None, reason="util-linux is not installed")
+def test_a_user_without_privileges_gets_a_worker_too(tmp_path):
+    script = (
+        "import sys; sys.path.insert(0, sys.argv[1]); from tests.worker.serving import *; "
+        "w = Worker(Path(sys.argv[2])); print(w.ask('hello')['sandbox'], w.ask('doctor')['uid'], "
+        "w.evaluate(forward('return right(x)')).status, w.evaluate(forward('os.abort()')).status); "
+        "w.close()"
+    )
+    done = subprocess.run(
+        ["unshare", "--user", "--map-user=1234", "--map-group=1234",
+         sys.executable, "-c", script, str(ROOT), str(tmp_path / "worker")],
+        capture_output=True, text=True, timeout=100, check=False,
+    )  # fmt: skip
+    if "unshare failed" in done.stderr:
+        pytest.skip("no user namespaces on this host")
+    words = done.stdout.split()
+    assert words[1:] == ["1234", "correct", "assert"], done.stdout + done.stderr
+    assert words[0] in ("namespaces", "landlock")
