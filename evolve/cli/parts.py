@@ -11,6 +11,7 @@ from evolve.search.schedule import Scheduled
 from evolve.search.termination import Rule
 from evolve.store import Store
 
+
 def build_archive(config: Mapping[str, Any]) -> Archive:
     """An empty archive of the configured kind."""
     archive: Archive = build(config["archive"], "archive")
