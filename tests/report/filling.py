@@ -2,7 +2,9 @@
 
 import math
 import random
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from evolve.core.evaluation import CaseResult, Evaluation, Fidelity, Label, Stage, Status
 from evolve.core.measurement import Interval, Ratio
@@ -143,12 +145,13 @@ class Filling:
     task: Task = TASK
     seed: int = 0
     axes: bool = True
+    config: Mapping[str, Any] = field(default_factory=lambda: CONFIG)
     run: RunRow = field(init=False)
     slots: dict[str, Elite] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.run = self.store.create_run(
-            name=self.name, task=self.task, config=CONFIG, seed=self.seed
+            name=self.name, task=self.task, config=self.config, seed=self.seed
         )
         self.store.claim(self.run.id)
         self._rng = random.Random(self.seed)

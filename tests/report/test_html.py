@@ -20,8 +20,9 @@ from evolve.core.program import Program
 from evolve.core.protocols import Failed, Proposal
 from evolve.core.task import Task
 from evolve.report.html import SECTIONS, write_report
+from evolve.report.text import TIMES
 from evolve.store import Store
-from tests.report.filling import Filling, evaluation, ratio, source
+from tests.report.filling import CONFIG, Filling, evaluation, ratio, source
 from tests.report.page import Page, read
 
 NAMES = [name for name, _ in SECTIONS]
@@ -201,6 +202,20 @@ def test_the_headline_claims_what_the_interval_shows(
     text = read(report(one_program(store, log_speedup), tmp_path)).text
     assert claim in text
     assert ("interval lies above 1" in text) == (log_speedup == 1.0)
+
+
+def test_the_headline_is_against_the_baseline_that_the_user_named(
+    store: Store, tmp_path: Path
+) -> None:
+    filled = Filling(store=store, config={**CONFIG, "baseline": "file:mine.py"})
+    verdict = evaluation(filled.task, Status.CORRECT, Fidelity.SEARCH, 1.0)
+    ratios = {**verdict.ratios, "file:mine.py": ratio(0.2, 0.01)}
+    proposal = Proposal(program=Program(source(0, 1)))
+    filled.step("seed", proposal, replace(verdict, ratios=ratios), "0")
+    text = read(report(filled, tmp_path)).text
+    assert f"1.22{TIMES} the speed of mine.py" in text
+    assert f"2.72{TIMES} (2.66 to 2.77) the speed of PyTorch eager" in text
+    assert "baseline=file:mine.py" in text
 
 
 def test_a_winner_that_was_not_verified_is_called_so(store: Store, tmp_path: Path) -> None:
