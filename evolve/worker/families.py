@@ -224,9 +224,9 @@ def _applies(case: "LoadedCase", model: nn.Module, own: list[Any], family: str) 
 def is_well_posed(reference: Tensor, truth: Tensor) -> bool:
     """Whether the reference is itself precise enough to judge by.
 
-    Its error against fp64 has to stay below the root of the unit roundoff in every block.
+    Its error against fp64 has to stay below the root of the unit roundoff in most blocks.
     """
     if reference.numel() == 0 or not (reference.is_floating_point() or reference.is_complex()):
         return True
     most = unit_roundoff(reference.dtype) ** 0.5
-    return bool(relative_error(reference, truth).max() <= most)
+    return bool(relative_error(reference, truth).median() <= most)
