@@ -57,9 +57,7 @@ def _meaning(champion: Champion, baseline: str, outcome: str) -> str:
             f"is faster than {against} on this machine."
         )
     if outcome == "slower":
-        return (
-            f"Every correct kernel that was found is slower than {against}; keep using {against}."
-        )
+        return f"The fastest correct kernel that was found is slower than {against}; keep using {against}."
     cases = [case for case in champion.evaluation.cases if case.timed]
     percent = 100 / champion.ratio.value
     share = f"A call takes {percent:.{0 if percent >= 10 else 1}f} % of the time it takes {against}"
@@ -120,7 +118,8 @@ def caveats(facts: RunFacts) -> list[str]:
 
 
 def _of_champion(facts: RunFacts, champion: Champion) -> Iterator[str]:
-    if slower := slower_cases(facts):
+    slower = slower_cases(facts)
+    if slower and champion.ratio.high >= 1:  # else the headline says it already
         names = ", ".join(case.name for case in slower)
         yield (
             f"{count_text(len(slower), 'case')} slower than {baseline_name(facts.baseline)}: "
