@@ -1,6 +1,7 @@
 """One SQLite file: how it is opened, and its transactions."""
 
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -110,10 +111,23 @@ class Database:
 
 def choose_journal(connection: sqlite3.Connection, *, use_wal: bool) -> str:
     """Set up a connection; returns the journal mode that SQLite really took."""
-    wanted = "WAL" if use_wal else "DELETE"
-    (mode,) = connection.execute(f"PRAGMA journal_mode={wanted}").fetchone()
+    switch = f"PRAGMA journal_mode={'WAL' if use_wal else 'DELETE'}"
+    (mode,) = _patiently(connection, switch).fetchone()
     connection.execute(f"PRAGMA synchronous={'NORMAL' if mode == 'wal' else 'FULL'}")
     return str(mode)
+
+
+def _patiently(connection: sqlite3.Connection, statement: str) -> sqlite3.Cursor:
+    """Execute what SQLite refuses at once, timeout or not, if another process does the same."""
+    deadline = time.monotonic() + BUSY_TIMEOUT_S
+    while True:
+        try:
+            return connection.execute(statement)
+        except sqlite3.OperationalError as error:
+            is_busy = error.sqlite_errorname.startswith("SQLITE_BUSY")
+            if not is_busy or time.monotonic() > deadline:
+                raise
+        time.sleep(0.01)
 
 
 def _connect(path: Path, options: str) -> sqlite3.Connection:

@@ -10,6 +10,12 @@ from evolve.store import schema
 
 _SMALLEST = 512  # bytes: the smallest page that SQLite knows
 
+# One statement, for another process may be making the tables at this moment.
+_STAMP = """
+    SELECT application_id, user_version, (SELECT count(*) FROM sqlite_master)
+    FROM pragma_application_id, pragma_user_version
+"""
+
 
 def check_place(path: Path, *, create: bool) -> None:
     """Refuse a path where no database is or could be; with `create`, make its folder.
@@ -58,14 +64,7 @@ def refuse_foreign(path: Path, connection: sqlite3.Connection, *, accept_new: bo
         UsageError: it is of another program, of an older or newer schema, or empty (unless
             `accept_new`).
     """
-    application, version, objects = (
-        connection.execute(query).fetchone()[0]
-        for query in (
-            "PRAGMA application_id",
-            "PRAGMA user_version",
-            "SELECT count(*) FROM sqlite_master",
-        )
-    )
+    application, version, objects = connection.execute(_STAMP).fetchone()
     if not objects and accept_new:
         return
     if not objects:
