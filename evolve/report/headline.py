@@ -57,7 +57,7 @@ def _meaning(champion: Champion, baseline: str, outcome: str) -> str:
             f"is faster than {against} on this machine."
         )
     if outcome == "slower":
-        return f"The fastest correct kernel that was found is slower than {against}; keep using {against}."
+        return f"The fastest correct kernel of this search is slower than {against}; keep that one."
     cases = [case for case in champion.evaluation.cases if case.timed]
     percent = 100 / champion.ratio.value
     share = f"A call takes {percent:.{0 if percent >= 10 else 1}f} % of the time it takes {against}"
