@@ -3,6 +3,7 @@
 import math
 import random
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from evolve.core.evaluation import Fidelity
 from evolve.core.measurement import Interval
@@ -74,7 +75,11 @@ class MemoryFacts:
         fidelity: Fidelity = Fidelity.SEARCH,
         operator: str = "test",
     ) -> Elite | None:
-        """Record a proposal with its verdict; the elite that a full, correct one makes."""
+        """Record a proposal (or one that was pending) with its verdict.
+
+        Returns:
+            The elite that a full, correct evaluation makes, else None.
+        """
         assignment = assignment or {}
         request = EvaluationRequest(
             task=self.task,
@@ -108,8 +113,13 @@ class MemoryFacts:
 
     def _record(self, program: Program, trial: Trial, operator: str) -> None:
         self._sources[program.digest] = program.source
-        self._trials.setdefault(program.digest, []).append(trial)
-        self._proposed.append(operator)
+        trials = self._trials.setdefault(program.digest, [])
+        pending = replace(trial, status=None, ratio=None)
+        if pending in trials:
+            trials[trials.index(pending)] = trial
+        else:
+            trials.append(trial)
+            self._proposed.append(operator)
 
 
 def make_context(

@@ -207,8 +207,6 @@ def test_concurrent_asks_never_repeat_an_instance(seed, slots):
     for number in range(40):
         while len(pending) >= slots:
             done = pending.pop(rng.randrange(len(pending)))
-            trials = facts._trials[program.digest]
-            trials[:] = [t for t in trials if not _is_of(t, done)]
             facts.judge(program, done.assignment, fidelity=done.fidelity)
         answer = Tune().propose(make_context(facts, [parent], sequence=number))
         if not isinstance(answer, Proposal):
@@ -217,11 +215,6 @@ def test_concurrent_asks_never_repeat_an_instance(seed, slots):
         facts.pend(program, answer.assignment, answer.fidelity)
         pending.append(answer)
     assert len(asked) == len(set(asked))
-
-
-def _is_of(trial, proposal: Proposal) -> bool:
-    same = trial.assignment == proposal.assignment and trial.fidelity is proposal.fidelity
-    return same and trial.status is None
 
 
 @pytest.mark.parametrize("field", ["breadth", "reduction", "limit"])
