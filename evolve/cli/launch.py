@@ -1,6 +1,7 @@
 """The way of a new run: task, judge, audit, row in the database, search."""
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -68,6 +69,8 @@ def _check_place(path: Path) -> None:
 def _existing(config: Mapping[str, Any]) -> RunRow | None:
     """The stored run to continue; None where a new one is to be made."""
     name, path = config["name"], config["store"]["path"]
+    if name is not None and not re.fullmatch(r"\w[\w.+-]*", name):
+        raise UsageError(f"name={name}: a run's name has letters, digits and _ . + - only")
     if name is None or not Path(path).is_file() or config["on_exists"] == "new":
         return None
     with Store.open(path, read_only=True) as store:
@@ -91,7 +94,7 @@ def _refuse_another(run: RunRow, task: Task, config: Mapping[str, Any]) -> None:
 
 
 def _create(store: Store, config: Mapping[str, Any], task: Task) -> RunRow:
-    name, stem = config["name"], task.name.replace("/", "-").replace(":", "-")
+    name, stem = config["name"], re.sub(r"[^\w.+-]", "-", task.name)
     return store.create_run(
         name=_free_name(store, name or stem, numbered=name is None),
         task=task,

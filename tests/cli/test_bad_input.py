@@ -53,6 +53,7 @@ CASES = {
         ["run", "task=softmax", *(f"operators.{n}=null" for n in ("seed", "tune", "recombine"))],
         ["operators"],
     ),
+    "name that is a path": (["run", "task=softmax", "name=../x"], ["name=../x", "letters"]),
     "name that is taken": (["run", "task=softmax", "name=demo"], ["demo", "on_exists"]),
     "warm start from no database": (
         ["run", "task=softmax", "warm_start=nope.db:demo"],

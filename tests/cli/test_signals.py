@@ -1,0 +1,134 @@
+"""Stopping a run.
+
+Invariants:
+1. SIGINT, SIGTERM and SIGUSR1 drain: what is under way is told, nothing more is asked, the exit
+   status is 75, and the run says that it was interrupted.
+2. A second Ctrl-C leaves at once, also when what is under way would take long.
+3. After either, a resume goes on without asking for anything again.
+"""
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from evolve.store import Store
+from tests.cli.conftest import ROOT
+
+
+def sit(database: Path, latency_s: float) -> subprocess.Popen[str]:
+    """A sitting that has begun to search."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.cli.sitting", str(database), str(latency_s)],
+        cwd=database.parent,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "sitting\n"
+    wait_for_tickets(database)
+    return process
+
+
+def wait_for_tickets(database: Path) -> None:
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        with Store.open(database, read_only=True) as store:
+            if list(store.steps(store.run("demo").id)):
+                return
+        time.sleep(0.05)
+    raise AssertionError("the sitting never asked for anything")
+
+
+def state(database: Path) -> tuple[str, str]:
+    with Store.open(database, read_only=True) as store:
+        run = store.run("demo")
+        return run.state, run.reason
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])
+def test_a_signal_drains_and_the_run_can_be_resumed(tmp_path: Path, number: signal.Signals):
+    database = tmp_path / "evolve.db"
+    process = sit(database, 0.2)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 75, err
+    assert f"stopped by {number.name}" in out
+    assert "evolve resume demo" in out
+    assert state(database) == ("interrupted", f"stopped by {number.name}")
+    with Store.open(database, read_only=True) as store:
+        assert store.open_tickets(store.run("demo").id) == []
+
+
+def test_a_second_ctrl_c_leaves_at_once_and_nothing_is_lost(tmp_path: Path):
+    database = tmp_path / "evolve.db"
+    process = sit(database, 60)
+    process.send_signal(signal.SIGINT)
+    time.sleep(0.5)
+    started = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=30)
+    assert time.monotonic() - started < 5
+    assert process.returncode == 75
+    with Store.open(database, read_only=True) as store:
+        waiting = store.open_tickets(store.run("demo").id)
+    assert waiting
+    again = sit(database, 0.0)
+    _, err = again.communicate(timeout=60)
+    assert again.returncode == 0, err
+    with Store.open(database, read_only=True) as store:
+        run = store.run("demo")
+        asked = [step.sequence for step in store.steps(run.id)]
+        assert all(store.step(run.id, ticket.sequence).status for ticket in waiting)
+    assert asked == sorted(set(asked))
+
+
+def test_on_a_terminal_the_display_is_drawn_and_taken_away(tmp_path: Path):
+    database = tmp_path / "evolve.db"
+    main_end, other_end = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.cli.sitting", str(database), "0.2"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm-256color", "COLUMNS": "100"},
+        stdout=other_end,
+        stderr=other_end,
+    )
+    os.close(other_end)
+    wait_for_database(database)
+    wait_for_tickets(database)
+    time.sleep(1.5)
+    process.send_signal(signal.SIGTERM)
+    shown = read_all(main_end)
+    assert process.wait(timeout=30) == 75
+    for word in ("demo: synthetic", "best", "evaluations", "comes first", "evolve resume demo"):
+        assert word in shown
+    assert shown.count("\x1b[?25h") >= 1  # the cursor is back
+
+
+def wait_for_database(database: Path) -> None:
+    deadline = time.monotonic() + 30
+    while not database.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    time.sleep(0.5)
+
+
+def read_all(descriptor: int) -> str:
+    """What a pseudo-terminal has been given until its other end was closed."""
+    pieces = []
+    while True:
+        try:
+            piece = os.read(descriptor, 65536)
+        except OSError:
+            break
+        if not piece:
+            break
+        pieces.append(piece)
+    os.close(descriptor)
+    return b"".join(pieces).decode(errors="replace")
