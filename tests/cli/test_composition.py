@@ -119,9 +119,11 @@ def test_no_limit_at_all_is_refused():
 
 def test_what_comes_from_the_environment_is_stored_by_name_and_not_by_value(monkeypatch):
     monkeypatch.setenv("MY_SECRET", "hunter2")
-    config = composed("name=${oc.env:MY_SECRET}")
+    word = f"+operators.mine={{_target_: {THING}, count: 1, word: '${{oc.env:MY_SECRET}}'}}"
+    config = composed(word, "name=${oc.env:USER_NAME,nobody}")
     assert "hunter2" not in canonical_json(config)
-    assert config["name"] == "${oc.env:MY_SECRET}"
+    assert build(config["operators"]["mine"], "operators.mine").word == "hunter2"
+    assert config["name"] == "nobody"
 
 
 class Thing:

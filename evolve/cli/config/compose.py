@@ -27,6 +27,7 @@ from evolve.cli.config.schema import RunConfig
 from evolve.core.errors import EvolveError, UsageError
 
 VERSION_BASE = "1.3"
+COMPONENTS = ("archive", "selection", "operators")
 NOISE = ("full_key:", "object_type=", "reference_type=", "See https://")  # of Hydra's messages
 
 
@@ -117,8 +118,8 @@ def _explain(error: Exception) -> str:
 def to_plain(config: DictConfig) -> dict[str, Any]:
     """Resolved plain data, whose components' settings have the types that their classes ask for.
 
-    What comes from the environment keeps its `${oc.env:...}` spelling: secrets come from there,
-    and this is what the database stores.
+    In components, what comes from the environment keeps its `${oc.env:...}` spelling until they
+    are built: secrets come from there, and this is what the database stores.
 
     Raises:
         UsageError: a mandatory value is missing, or one has the wrong type.
@@ -128,8 +129,11 @@ def to_plain(config: DictConfig) -> dict[str, Any]:
         resolved = OmegaConf.to_container(
             config, resolve=True, enum_to_str=True, throw_on_missing=True
         )
-    plain = _storable(written, resolved)
-    assert isinstance(plain, dict)
+    assert isinstance(written, dict)
+    assert isinstance(resolved, dict)
+    plain = {str(key): value for key, value in resolved.items()}
+    for name in COMPONENTS:
+        plain[name] = _storable(written[name], resolved[name])
     for name in ("archive", "selection"):
         check_types(plain[name], name)
     for name, node in plain["operators"].items():
