@@ -11,7 +11,8 @@ from torch import nn
 
 TUNABLE = {
     "BLOCK_ROWS": (2, 4, 8, 16),
-    "BLOCK_COLUMNS": (256, 1024, 4096),
+    "BLOCK_COLUMNS": (128, 256, 1024, 4096),
+    "PREFETCH": (0, 1),
 }
 
 SOURCE = r"""
@@ -25,7 +26,9 @@ SOURCE = r"""
 using tvm::ffi::TensorView;
 
 constexpr int BLOCK_ROWS = 4;        // a thread's share
-constexpr int BLOCK_COLUMNS = 1024;  // of the scale vector, used for all rows of a block in turn
+constexpr int BLOCK_COLUMNS = 256;   // of the scale vector, used for all rows of a block in turn
+constexpr int PREFETCH = 1;          // 1 asks for the next block while this one is written
+constexpr int LINE = 16;             // floats in a cache line
 
 static float* floats(TensorView tensor) {
   TVM_FFI_ICHECK(tensor.dtype().code == kDLFloat && tensor.dtype().bits == 32) << "needs float32";
@@ -65,6 +68,8 @@ static void normalize_block(const float* x, const float* weight, float eps, floa
     const int64_t width = std::min<int64_t>(BLOCK_COLUMNS, n - column);
     for (int64_t row = 0; row < rows; ++row) {
       const int64_t start = row * n + column;
+      const float* next = x + BLOCK_ROWS * n + start;  // asking past the end does nothing
+      for (int64_t j = 0; PREFETCH && j < width; j += LINE) __builtin_prefetch(next + j);
       scale_row(x + start, weight + column, scales[row], y + start, width);
     }
   }

@@ -10,6 +10,7 @@ from torch import nn
 TUNABLE = {
     "ROWS_PER_TASK": (1, 4, 16, 64),
     "LANES": (16, 32, 64, 128),
+    "PREFETCH": (0, 1, 2),
 }
 
 SOURCE = r"""
@@ -22,6 +23,8 @@ using tvm::ffi::TensorView;
 
 constexpr int ROWS_PER_TASK = 4;  // a thread's share: more costs less, fewer balance better
 constexpr int LANES = 32;         // rows are taken in pieces of so many elements
+constexpr int PREFETCH = 1;       // rows ahead that are asked for while a row is written; 0: none
+constexpr int LINE = 16;          // floats in a cache line
 
 static float* floats(TensorView tensor) {
   TVM_FFI_ICHECK(tensor.dtype().code == kDLFloat && tensor.dtype().bits == 32) << "needs float32";
@@ -93,8 +96,13 @@ static float exponentials(const float* x, float maximum, float* y, int64_t n) {
 
 static void softmax_row(const float* x, float* y, int64_t n) {
   const float scale = 1.0f / exponentials(x, row_maximum(x, n), y, n);
+  int64_t i = 0;
+  for (; i + LINE <= n; i += LINE) {
+    if (PREFETCH > 0) __builtin_prefetch(x + PREFETCH * n + i);  // past the end it does nothing
 #pragma omp simd
-  for (int64_t i = 0; i < n; ++i) y[i] *= scale;
+    for (int64_t j = i; j < i + LINE; ++j) y[j] *= scale;
+  }
+  for (; i < n; ++i) y[i] *= scale;
 }
 
 void softmax(TensorView x, TensorView y) {
