@@ -71,8 +71,9 @@ class _Trap(TorchDispatchMode):
 def trap_aten() -> Iterator[_Trap]:
     """Inside, ATen compute operations raise `AtenComputeTrapped`; data movement passes.
 
-    Python threads started inside are watched too. The value's `first` names the first operation
-    that was trapped, also where the candidate swallowed the exception and went another way.
+    Python threads started inside are watched too. A candidate that swallows the exception and goes
+    another way gains nothing: it is raised again at the end. The value's `first` names the
+    operation that was trapped first.
     """
     trap = _Trap()
     start = threading.Thread.start
@@ -90,6 +91,8 @@ def trap_aten() -> Iterator[_Trap]:
 
     with _replaced(threading.Thread, {"start": watched_start}), trap:
         yield trap
+    if trap.first is not None:
+        raise AtenComputeTrapped(trap.first)
 
 
 @contextmanager
@@ -170,9 +173,5 @@ def custom_label(
     if stub_still_correct:
         labels.append(
             Label("decoy_kernel", "the outcome stays right when custom kernels do nothing")
-        )
-    if trap_ok and trapped_op is not None:
-        labels.append(
-            Label("fallback", f"right although {trapped_op} was refused: another path exists")
         )
     return trap_ok and not stub_still_correct, tuple(labels)
