@@ -79,7 +79,7 @@ def test_any_text_can_be_labelled(text):
     ],
 )
 def test_torch_compute_is_trapped_and_named(compute):
-    with trap_aten() as trap, pytest.raises(AtenComputeTrapped):
+    with pytest.raises(AtenComputeTrapped), trap_aten() as trap:
         compute(torch.ones(4, 4))
     assert trap.first.startswith("aten::")
     assert (torch.ones(2) + 1).sum() == 4
