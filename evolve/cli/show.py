@@ -112,4 +112,4 @@ def _step_json(store: "Store", run: "RunRow", sequence: int) -> Iterator[str]:
 
 def _plain(record: dict[str, Any]) -> dict[str, Any]:
     """`asdict` of a record, whose values JSON knows but for names of enums."""
-    return json.loads(json.dumps(record, default=str))  # type: ignore[no-any-return]
+    return json.loads(json.dumps(record, default=str))
