@@ -6,7 +6,7 @@ from functools import lru_cache
 from evolve.core import cpptext
 from evolve.core.digest import canonical_json, framed_digest
 from evolve.core.errors import UsageError
-from evolve.core.pytext import Edit, Module, apply, write_literal
+from evolve.core.pytext import Edit, Module, apply, read, write_literal
 from evolve.core.tunable_sites import Site, declaration, find_sites
 
 
@@ -19,9 +19,9 @@ def normalised_digest(source: str) -> str:
     parse, or that declares its tunables wrongly, is told apart by its text.
     """
     try:
-        module = Module(source)
+        module = read(source)
         sites = find_sites(module)
-        bare = Module(_without_values(module, sites))
+        bare = read(_without_values(module, sites))
         text = _normalised_python(apply(bare.source, _cpp_edits(bare)))
     except (UsageError, RecursionError):
         return framed_digest("unreadable", source)
@@ -51,10 +51,22 @@ def _cpp_edits(module: Module) -> list[Edit]:
 def _normalised_python(source: str) -> str:
     tree = ast.parse(source)
     tree.body = [statement for statement in tree.body if not isinstance(statement, ast.Pass)]
-    for node in ast.walk(tree):
-        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
-            node.body = _without_docstring(node.body)
+    _drop_docstrings(tree)
     return ast.unparse(tree)
+
+
+def _drop_docstrings(scope: ast.Module | ast.ClassDef | ast.FunctionDef) -> None:
+    """Of the scope and the functions and classes in it; statements only, which is what is quick."""
+    scope.body = _without_docstring(scope.body)
+    nested: list[ast.stmt] = list(scope.body)
+    while nested:
+        match nested.pop():
+            case (ast.ClassDef() | ast.FunctionDef() | ast.AsyncFunctionDef()) as inner:
+                inner.body = _without_docstring(inner.body)
+                nested += inner.body
+            case statement:
+                for name in ("body", "orelse", "finalbody", "handlers", "cases"):
+                    nested += getattr(statement, name, [])
 
 
 def _without_docstring(body: list[ast.stmt]) -> list[ast.stmt]:

@@ -168,6 +168,12 @@ class Module:
         return Text(value, start, end, (*offsets, end), node.lineno)
 
 
+@lru_cache(maxsize=64)
+def read(source: str) -> Module:
+    """The module of a text; parsed once for all that ask about a program while it is new."""
+    return Module(source)
+
+
 def _depth(tree: ast.AST) -> int:
     level: list[ast.AST] = [tree]
     depth = 0

@@ -20,7 +20,7 @@ from functools import lru_cache
 
 from evolve.core.errors import UsageError
 from evolve.core.program import Assignment, TunableValue
-from evolve.core.pytext import Edit, Module, apply
+from evolve.core.pytext import Edit, apply, read
 from evolve.core.tunable_sites import Site, declaration, find_sites
 
 __all__ = ["Space", "Tunable", "freeze", "parse", "render"]
@@ -135,7 +135,7 @@ def freeze(source: str, assignment: Assignment) -> str:
 
     The declaration stays, as the plain data that it is, where the source itself reads it.
     """
-    module = Module(render(source, assignment))
+    module = read(render(source, assignment))
     found = declaration(module)
     if found is None or found.is_read:
         return module.source
@@ -153,7 +153,7 @@ def freeze(source: str, assignment: Assignment) -> str:
 
 @lru_cache(maxsize=256)  # a template is read again for each of its instances
 def _sites(source: str) -> Sequence[Site]:
-    return tuple(find_sites(Module(source)))
+    return tuple(find_sites(read(source)))
 
 
 def _space(sites: Sequence[Site]) -> Space:

@@ -92,6 +92,7 @@ class Search:
         self._facts = RunFacts(store, run.id)
         self._sequence = store.next_sequence(run.id)
         archive.restore(store.slots(run.id))
+        self._elites: list[Elite] | None = None  # of the archive, until an offer changes it
 
     @property
     def progress(self) -> Progress:
@@ -159,6 +160,7 @@ class Search:
         ticket = self.store.evaluated(ticket, evaluation)
         elite = self._elite(ticket, evaluation)
         offer = self.archive.offer(elite) if elite else None
+        self._elites = None if offer else self._elites
         self.store.tell(ticket, elite, offer)
         return offer
 
@@ -209,7 +211,9 @@ class Search:
         return waiting
 
     def _next_outcome(self) -> tuple[str, Proposal | Failed] | None:
-        elites = list(self.archive.slots().values())
+        if self._elites is None:
+            self._elites = list(self.archive.slots().values())
+        elites = self._elites
         for name in order(self._operators, self._rng("schedule")):
             operator = self._operators[name].operator
             for parents in self._parent_choices(name, operator.parents, elites):
