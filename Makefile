@@ -1,6 +1,7 @@
 # Two commands on a fresh machine (python3 3.11 to 3.13 with venv, g++, make):
 #   make run     evolve a kernel on what this machine has, within about two minutes
 #   make test    everything that CI checks
+#   make bench   the figures of the scale guide: minutes, on a quiet machine
 # `make run ARGS="task=softmax termination.wall_time=10m"` passes configuration on;
 # `make PYTHON=python3.12 run` uses another interpreter for a fresh .venv.
 
@@ -12,7 +13,7 @@ ARGS ?=
 
 .PHONY: help run test lint bench clean
 help:
-	@sed -n 's/^# \{0,1\}//p' Makefile | head -5
+	@sed -n 's/^# \{0,1\}//p' Makefile | head -6
 
 run: $(VENV)/.installed
 	$(BIN)/evolve run task=rmsnorm search=quick $(ARGS)
@@ -27,7 +28,10 @@ lint: $(VENV)/.installed-dev
 	$(BIN)/lint-imports
 
 bench: $(VENV)/.installed-dev
-	$(BIN)/python -m tests.benchmarks $(ARGS)
+	@for script in tests/benchmarks/bench_*.py; do \
+	  echo "== $$script $(ARGS)"; \
+	  $(BIN)/python -m tests.benchmarks.$$(basename $$script .py) $(ARGS) || exit 1; \
+	done
 
 clean:
 	rm -rf $(VENV) dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
