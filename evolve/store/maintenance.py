@@ -29,10 +29,16 @@ _USES = {
     "environments": evaluation.c.environment,
     "tasks": run.c.task,
 }
+# Every column that refers to a blob, so that a table added later is not forgotten.
+_REFERENCES = [
+    key.parent
+    for table in schema.metadata.tables.values()
+    for key in table.foreign_keys
+    if key.column.table is blob
+]
 _UNUSED_BLOBS = "DELETE FROM blob WHERE id NOT IN ({})".format(
     " UNION ALL ".join(
-        f"SELECT {use.name} FROM {use.table.name} WHERE {use.name} IS NOT NULL"
-        for use in _USES.values()
+        f"SELECT {use.name} FROM {use.table} WHERE {use.name} IS NOT NULL" for use in _REFERENCES
     )
 )
 _KEPT = (

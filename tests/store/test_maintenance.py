@@ -6,7 +6,9 @@
 """
 
 import random
+import sqlite3
 import threading
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -86,6 +88,8 @@ def test_pruning_keeps_elites_their_ancestors_and_every_verdict(store: Store) ->
 
     assert removed.evaluations == 60 - len(kept)
     assert removed.bytes > 0
+    with closing(sqlite3.connect(store.path)) as connection:
+        assert connection.execute("PRAGMA foreign_key_check").fetchall() == []
     assert list(store.steps(run)) == steps
     assert store.slots(run) == archive.held
     for step in steps:
