@@ -29,5 +29,7 @@ def examine(referee: Referee) -> dict[str, Any]:
             "missing": {tier: sandbox.missing_for(tier, launcher.mechanisms)
                         for tier in sandbox.TIERS},
         },
-        "zygote_threads": [zygote.threads() for zygote in launcher.zygotes()],
+        "zygotes": [
+            {"pid": zygote.pid, "threads": zygote.threads()} for zygote in launcher.zygotes()
+        ],
     }  # fmt: skip

@@ -6,13 +6,15 @@ import threading
 from dataclasses import replace
 from pathlib import Path
 
-from evolve.core.errors import UsageError
+import torch
+
+from evolve.core.errors import EvaluatorUnavailable, UsageError
 from evolve.core.program import Language
 from evolve.worker import sandbox
 from evolve.worker.device_cpu import CpuDevice
 from evolve.worker.faults import InfraFault
 from evolve.worker.process import RunnerProcess
-from evolve.worker.sandbox import Confinement
+from evolve.worker.sandbox import Confinement, Mechanism
 from evolve.worker.zygote import Zygote
 
 
@@ -48,6 +50,7 @@ class Launcher:
         )
         self.mechanisms = 0
         self.reasons = ""
+        self._unreadable = ""
 
     @property
     def tier(self) -> str:
@@ -58,9 +61,18 @@ class Launcher:
 
         Raises:
             UsageError: less than what is required.
+            EvaluatorUnavailable: outputs cannot be read from a runner here.
         """
-        with self.start(Language.CPP) as runner:
-            self.mechanisms, self.reasons = runner.mechanisms, runner.reasons
+        if not self._try_out() and Mechanism.OWN_UID in Mechanism(self.mechanisms):
+            # Some hosts let root read only processes of the same user.
+            without = self._confinement.allowed & ~int(Mechanism.OWN_UID)
+            self._confinement = replace(self._confinement, allowed=without)
+            self._try_out()
+        if self._unreadable:
+            raise EvaluatorUnavailable(
+                f"the memory of a child process cannot be read here ({self._unreadable}); allow "
+                "process_vm_readv: kernel.yama.ptrace_scope at most 1, or the capability SYS_PTRACE"
+            )
         if sandbox.TIERS.index(self.tier) < sandbox.TIERS.index(self._require):
             lacking = sandbox.missing_for(self._require, self.mechanisms)
             raise UsageError(
@@ -68,6 +80,19 @@ class Launcher:
                 f"{', '.join(lacking)} ({self.reasons or 'no reason given'}). Run where these are "
                 "allowed, or ask for less."
             )
+
+    def _try_out(self) -> bool:
+        """Start a runner, note its sandbox, and see whether its memory can be read."""
+        with self.start(Language.CPP) as runner:
+            self.mechanisms, self.reasons = runner.mechanisms, runner.reasons
+            word = torch.zeros(8, dtype=torch.uint8)
+            try:
+                self._device.read(runner.pid, runner.readable_at, word.data_ptr(), 8)
+            except OSError as error:
+                self._unreadable = str(error)
+                return False
+        self._unreadable = ""
+        return True
 
     def start(self, language: Language, writable: tuple[str, ...] = (),
               readable: tuple[str, ...] = ()) -> RunnerProcess:  # fmt: skip

@@ -38,7 +38,8 @@ class RunnerProcess:
         self._channel, self._control = zygote.fork(replace(confinement, work=self._work))
         try:
             self.pid = self._peer()
-            self.mechanisms, self.reasons = wire.parse_ready(self._expect(Reply.READY, START_S))
+            ready = wire.parse_ready(self._expect(Reply.READY, START_S))
+            self.mechanisms, self.readable_at, self.reasons = ready
         except CandidateFault as fault:  # no candidate code has run yet
             self.close()
             raise InfraFault(f"a runner did not start: {fault}") from fault

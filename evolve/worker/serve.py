@@ -10,12 +10,13 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NoReturn
 
-from evolve.core.errors import UsageError
+from evolve.core.errors import EvaluatorUnavailable, UsageError
 from evolve.core.evaluation import Fidelity
 from evolve.core.task import Task
 from evolve.worker import protocol, syscalls
 from evolve.worker.doctor import examine
 from evolve.worker.environment import EVALUATOR_VERSION, versions
+from evolve.worker.faults import InfraFault
 from evolve.worker.protocol import ProtocolError, Request
 from evolve.worker.referee import Referee
 
@@ -108,6 +109,9 @@ def serve(start: Callable[[], Referee]) -> NoReturn:
     except UsageError as error:
         write(protocol.failure(None, "usage", str(error)))
         os._exit(2)
+    except (EvaluatorUnavailable, InfraFault, OSError) as error:
+        write(protocol.failure(None, "unavailable", f"the worker cannot start: {error}"))
+        os._exit(1)
     server = Server(referee, write)
 
     def leave(*_: object) -> None:

@@ -36,7 +36,7 @@ DTYPES: tuple[torch.dtype, ...] = (
 
 _COMMAND = struct.Struct("<4sI")
 _REPLY = struct.Struct("<4sBI")
-_READY = struct.Struct("<I")
+_READY = struct.Struct("<IQ")  # sandbox mechanisms, an address that can be read
 _ERROR = struct.Struct("<B")
 _OUTPUT = struct.Struct("<dQHH")  # in-process seconds, address of the inputs, tensors, tree bytes
 _TENSOR = struct.Struct("<BBQ")  # dtype code, dimensions, address of the first element
@@ -158,10 +158,10 @@ def _receive_exactly(sock: socket.socket, size: int, deadline: float, start: boo
     return bytes(buffer)
 
 
-def parse_ready(body: bytes) -> tuple[int, str]:
-    """The mask of sandbox mechanisms in force, and why the others are not."""
-    (mask,) = _unpack(_READY, body, 0)
-    return mask, _text(body[_READY.size :])
+def parse_ready(body: bytes) -> tuple[int, int, str]:
+    """The mask of sandbox mechanisms, an address to try reading, why mechanisms are lacking."""
+    mask, address = _unpack(_READY, body, 0)
+    return mask, address, _text(body[_READY.size :])
 
 
 def parse_error(body: bytes) -> tuple[ErrorKind, str]:
@@ -259,7 +259,7 @@ def _send(sock: socket.socket, kind: Reply, body: bytes) -> None:
 
 def send_ready(sock: socket.socket, mask: int, reasons: str) -> None:
     """Say that the process is confined, and how far."""
-    _send(sock, Reply.READY, _READY.pack(mask) + reasons.encode()[:MAX_TEXT])
+    _send(sock, Reply.READY, _READY.pack(mask, id(reasons)) + reasons.encode()[:MAX_TEXT])
 
 
 def send_ack(sock: socket.socket) -> None:

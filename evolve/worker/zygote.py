@@ -124,7 +124,7 @@ def serve(fd: int) -> None:
         try:
             (_, confinement), (channel_fd, guard_fd) = wire.receive_command(control)
         except EOFError:
-            return
+            os._exit(0)
         threads = len(os.listdir("/proc/self/task"))  # noqa: PTH208 (cheap, before every fork)
         if threads != 1:
             wire.send_command(control, (f"the zygote has {threads} threads and cannot fork",))

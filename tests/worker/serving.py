@@ -153,4 +153,12 @@ def family_of(pid: int) -> set[int]:
 
 
 def alive(pids: set[int]) -> set[int]:
-    return {pid for pid in pids if Path(f"/proc/{pid}").exists()}
+    """Those that still run; one that has ended and only waits to be reaped does not."""
+    return {pid for pid in pids if _state(pid) not in ("", "Z", "X")}
+
+
+def _state(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return ""

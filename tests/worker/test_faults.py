@@ -174,7 +174,7 @@ def test_feedback_carries_no_terminal_escapes(worker):
 
 
 def test_after_all_these_faults_the_zygote_is_the_same_with_one_thread(worker):
-    facts = worker.ask("doctor")
-    assert facts["zygote_threads"] == [1]
+    (before,) = worker.ask("doctor")["zygotes"]
+    assert before["threads"] == 1
     assert worker.evaluate(HONEST).status is Status.CORRECT
-    assert worker.ask("doctor")["zygote_threads"] == [1]
+    assert worker.ask("doctor")["zygotes"] == [before]

@@ -1,0 +1,196 @@
+"""The clock: taken outside, over inputs never seen before, ended by bytes that the referee took.
+
+Invariants:
+- work that is late, skipped, remembered or done by somebody else makes a candidate wrong, not fast;
+- a program timed against itself is not found faster or slower;
+- every ratio has an interval and its raw samples.
+"""
+
+import math
+
+import pytest
+
+from evolve.core.evaluation import Stage, Status
+from tests.worker.serving import HONEST_CPP, RELU_TASK, forward
+
+
+def test_an_honest_kernel_is_correct_custom_and_timed_with_an_interval(worker):
+    verdict = worker.evaluate(HONEST_CPP, fidelity="search")
+    assert verdict.status is Status.CORRECT, verdict.feedback
+    assert verdict.stage is Stage.TIMING
+    assert verdict.custom
+    assert verdict.suite
+    ratio = verdict.ratios["eager"]
+    assert 0 < ratio.low <= ratio.value <= ratio.high
+    (case,) = verdict.cases
+    assert set(case.times_ms) == {"candidate", "eager"}
+    assert verdict.device_time_s > 0
+    sides = verdict.samples["default"]["ms"]
+    assert len(sides["candidate"]) == len(sides["eager"]) >= 6  # pairs of processes
+    assert {"compile", "smoke", "correctness", "labels", "timing"} <= set(verdict.durations_s)
+    assert verdict.environment["compiler"]
+
+
+def test_plain_torch_is_correct_but_not_custom(worker):
+    verdict = worker.evaluate(forward("return right(x)"))
+    assert verdict.status is Status.CORRECT
+    assert verdict.custom is False
+    assert not verdict.strict
+
+
+def test_a_decoy_kernel_beside_torch_is_not_custom(worker):
+    decoy = HONEST_CPP.replace("return y", "return torch.relu(x) * 2 + x")
+    verdict = worker.evaluate(decoy)
+    assert verdict.status is Status.CORRECT
+    assert verdict.custom is False
+    assert "decoy_kernel" in [label.name for label in verdict.labels]
+
+
+CHEATS = {
+    "work in a thread after returning": """
+y = torch.zeros_like(x)
+def late():
+    time.sleep(0.02)
+    y.copy_(right(x))
+threading.Thread(target=late).start()
+return y
+""",
+    "work in a thread while timed only": """
+self.n = getattr(self, 'n', 0) + 1
+if self.n < 40:
+    return right(x)
+y = torch.zeros_like(x)
+def late():
+    time.sleep(0.005)
+    y.copy_(right(x))
+threading.Thread(target=late).start()
+return y
+""",
+    "the outcome of an earlier call": """
+self.n = getattr(self, 'n', 0) + 1
+if self.n > 40 and self.n % 2:
+    return self.y.clone()
+self.y = right(x)
+return self.y.clone()
+""",
+    "memory that the reference has freed": "return torch.empty_like(x)",
+}
+
+
+@pytest.mark.parametrize("name", CHEATS)
+def test_work_that_is_late_or_skipped_is_wrong_not_fast(worker, name):
+    verdict = worker.evaluate(forward(CHEATS[name]))
+    assert verdict.status in (
+        Status.WRONG_VALUE, Status.NONDETERMINISTIC, Status.TIMING_UNBOUNDED, Status.ALIASED
+    ), verdict.feedback  # fmt: skip
+    assert not verdict.ratios
+
+
+def test_remembering_outcomes_by_content_gains_nothing(worker):
+    before = "memory = {}"
+    body = """
+key = x.numpy().tobytes()
+if key not in memory:
+    time.sleep(0.0003)
+    memory[key] = right(x)
+return memory[key].clone()
+"""
+    verdict = worker.evaluate(forward(body, before))
+    assert verdict.status is Status.CORRECT, verdict.feedback
+    assert verdict.ratios["eager"].high < 0.2  # 2 ms of sleep for every input
+
+
+def test_computing_while_the_inputs_are_staged_is_charged(worker):
+    before = """
+from evolve.worker import runner
+outcomes = {}
+stage = runner.Runner._stage
+def ahead(self, channel, size, trees, fd):
+    memory = runner.slab.map_slab(fd, size)
+    self._staged = [runner.slab.unpack(tree, memory) for tree in trees]
+    for (x,) in self._staged:
+        busy = time.perf_counter() + 0.0003
+        while time.perf_counter() < busy:
+            pass
+        outcomes[x.data_ptr()] = right(x)
+    runner.wire.send_ack(channel)
+runner.Runner._stage = ahead
+"""
+    body = "y = outcomes.get(x.data_ptr())\nreturn right(x) if y is None else y"
+    verdict = worker.evaluate(forward(body, before))
+    assert verdict.status is not Status.CORRECT or verdict.ratios["eager"].high < 0.2
+
+
+def test_a_clock_patched_inside_the_process_changes_nothing(worker):
+    before = "time.perf_counter = lambda: 0.0"
+    verdict = worker.evaluate(forward("time.sleep(0.0003); return right(x)", before))
+    assert verdict.ratios["eager"].high < 0.2
+    assert "timing_mismatch" in [label.name for label in verdict.labels]
+
+
+def test_threads_that_spin_while_the_baseline_is_timed_are_found(worker):
+    before = """
+def spin():
+    while True:
+        pass
+"""
+    body = """
+if not hasattr(self, 'thread'):
+    self.thread = threading.Thread(target=spin, daemon=True)
+    self.thread.start()
+return right(x)
+"""
+    verdict = worker.evaluate(forward(body, before))
+    assert verdict.status is Status.TIMING_UNBOUNDED
+    assert not verdict.ratios
+
+
+def test_an_opponent_is_timed_in_the_same_run(worker):
+    slow = forward("time.sleep(0.0003); return right(x)")
+    verdict = worker.evaluate(HONEST_CPP, opponents={"file:slow.py": slow})
+    assert verdict.ratios["file:slow.py"].low > 2
+    assert "eager" in verdict.ratios
+
+
+def test_an_opponent_that_fails_is_named_and_does_not_fail_the_candidate(worker):
+    verdict = worker.evaluate(HONEST_CPP, opponents={"elite": forward("return x * 3")})
+    assert verdict.status is Status.CORRECT
+    assert set(verdict.ratios) == {"eager"}
+    (label,) = [label for label in verdict.labels if label.name == "opponent_failed"]
+    assert "elite" in label.evidence
+    assert "default" in label.evidence
+
+
+def test_a_program_timed_against_itself_shows_no_gain(worker):
+    noise = worker.ask("noise", task=RELU_TASK.to_json())
+    value, low, high = noise["ratio"]
+    assert low <= value <= high
+    assert abs(math.log(value)) < 0.3
+    assert noise["seconds_per_evaluation"] > 0
+    assert noise["reference_ms"][0] > 0
+
+
+def test_a_triton_program_is_checked_without_a_gpu_and_claims_no_speed(worker):
+    pytest.importorskip("triton")
+    source = """
+import torch
+import triton
+import triton.language as tl
+
+@triton.jit
+def kernel(x, y, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    value = tl.load(x + at, mask=at < n)
+    tl.store(y + at, tl.maximum(value, 0.0) * 2 + value, mask=at < n)
+
+class ModelNew(torch.nn.Module):
+    def forward(self, x):
+        y = torch.empty_like(x)
+        kernel[(triton.cdiv(x.numel(), 1024),)](x, y, x.numel(), BLOCK=1024)
+        return y
+"""
+    verdict = worker.evaluate(source)
+    assert verdict.status is Status.CORRECT, verdict.feedback
+    assert verdict.stage is Stage.CORRECTNESS
+    assert not verdict.ratios
+    assert "interpreted" in verdict.feedback

@@ -1,0 +1,140 @@
+"""The two languages of the worker: JSON lines with its client, binary structs with a runner.
+
+Invariants:
+- whatever bytes a runner sends, reading them gives a message or one of three channel errors;
+- whatever text a client sends, reading it gives a request or a `ProtocolError`;
+- what the runner's half writes, the referee's half reads as the same.
+"""
+
+import contextlib
+import json
+import socket
+import time
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evolve.worker import protocol, wire
+from evolve.worker.wire import ChannelClosed, ChannelFault, DeadlineExceeded, ErrorKind, Reply
+
+PARSERS = (wire.parse_ready, wire.parse_error, wire.parse_done, wire.parse_output)
+SHAPES = st.lists(st.integers(0, 4), max_size=4).map(tuple)
+DTYPES = st.sampled_from(wire.DTYPES)
+
+
+@pytest.fixture
+def pair():
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        yield ours, theirs
+
+
+def soon() -> float:
+    return time.monotonic() + 0.2
+
+
+@given(st.binary(max_size=400))
+def test_any_bytes_are_a_message_or_a_fault(data):
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        theirs.sendall(data)
+        theirs.close()
+        try:
+            reply, _ = wire.receive_reply(ours, soon())
+            assert reply in Reply
+        except (ChannelFault, ChannelClosed):
+            pass
+
+
+@given(st.binary(max_size=200))
+def test_any_body_is_parsed_or_refused(body):
+    for parse in PARSERS:
+        with contextlib.suppress(ChannelFault):
+            parse(body)
+
+
+@given(st.lists(st.tuples(SHAPES, DTYPES), max_size=5), st.floats(0, 10))
+def test_an_outputs_descriptors_arrive_as_they_were_sent(kinds, seconds):
+    tensors = [torch.empty(shape, dtype=dtype) for shape, dtype in kinds]
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        wire.send_output(theirs, seconds, 4096, b"(T,T)", tensors)
+        reply, body = wire.receive_reply(ours, soon())
+    output = wire.parse_output(body)
+    assert reply is Reply.OUTPUT
+    assert (output.seconds, output.inputs_at, output.tree) == (seconds, 4096, b"(T,T)")
+    for at, tensor in zip(output.tensors, tensors, strict=True):
+        assert (at.dtype, at.shape, at.stride) == (tensor.dtype, tensor.shape, tensor.stride())
+        assert at.address == tensor.data_ptr()
+
+
+@given(st.lists(st.integers(0, 2**64 - 1), max_size=50))
+def test_the_addresses_of_a_block_arrive_as_they_were_sent(addresses):
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        wire.send_done(theirs, 0.5, addresses)
+        _, body = wire.receive_reply(ours, soon())
+    assert wire.parse_done(body) == wire.Done(0.5, tuple(addresses))
+
+
+def test_an_error_arrives_clipped_and_printable(pair):
+    ours, theirs = pair
+    wire.send_error(theirs, ErrorKind.OOM, "\x1b[1m" + "x" * 100_000)
+    kind, text = wire.parse_error(wire.receive_reply(ours, soon())[1])
+    assert kind is ErrorKind.OOM
+    assert len(text) <= wire.MAX_TEXT
+    assert "\x1b" not in text
+
+
+def test_an_oversized_message_is_refused_before_it_is_read(pair):
+    ours, theirs = pair
+    theirs.sendall(wire._REPLY.pack(wire.MAGIC, Reply.DONE, wire.MAX_BODY + 1))
+    with pytest.raises(ChannelFault):
+        wire.receive_reply(ours, soon())
+
+
+def test_half_a_message_is_waited_for_until_the_deadline(pair):
+    ours, theirs = pair
+    theirs.sendall(wire._REPLY.pack(wire.MAGIC, Reply.DONE, 100) + b"half")
+    with pytest.raises(DeadlineExceeded):
+        wire.receive_reply(ours, soon())
+
+
+def test_commands_arrive_with_their_descriptors(pair):
+    ours, theirs = pair
+    with open("/dev/null") as null:  # noqa: PTH123 - the descriptor is the point
+        wire.send_command(ours, ("call", 1, b"x" * 3_000), (null.fileno(),))
+        command, (fd,) = wire.receive_command(theirs)
+    assert command == ("call", 1, b"x" * 3_000)
+    socket.close(fd)
+
+
+@given(st.text(max_size=200))
+def test_any_line_is_a_request_or_a_protocol_error(line):
+    try:
+        protocol.parse_request(line)
+    except protocol.ProtocolError as error:
+        assert str(error)
+
+
+@given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(),
+                    lambda inner: st.dictionaries(st.text(), inner) | st.lists(inner)))  # fmt: skip
+def test_any_json_is_a_request_or_a_protocol_error(value):
+    try:
+        protocol.parse_request(json.dumps(value))
+    except protocol.ProtocolError as error:
+        assert str(error)
+
+
+@given(st.integers(0, 2**40), st.text(min_size=1), st.dictionaries(st.text(), st.integers()))
+def test_a_request_is_read_as_it_was_written(number, method, params):
+    line = json.dumps({"v": 1, "id": number, "method": method, "params": params})
+    assert protocol.parse_request(line) == protocol.Request(number, method, params)
+
+
+def test_replies_are_one_line_each():
+    for line in (protocol.result(1, {"a": "x\ny"}), protocol.failure(None, "usage", "a\nb")):
+        assert line.count("\n") == 1
+        assert json.loads(line)["v"] == 1

@@ -1,0 +1,143 @@
+"""Runners as the referee handles them: sealed inputs, outputs in custody, builds that are whole.
+
+Invariants:
+- a runner can write to its view of the inputs and nobody else sees it;
+- the referee reads what lies in the runner's memory, whatever the runner says;
+- a build that failed or was killed half-way is never used.
+"""
+
+import os
+import signal
+
+import pytest
+import torch
+
+from evolve.core.evaluation import Status
+from evolve.core.program import Language
+from evolve.worker import custody, slab
+from evolve.worker.buildcache import BuildCache, first_errors
+from evolve.worker.device_cpu import CpuDevice
+from evolve.worker.faults import CandidateFault
+from evolve.worker.launcher import Launcher
+from evolve.worker.trees import tensors_of
+from evolve.worker.wire import TensorAt
+from tests.worker.serving import HONEST_CPP, forward
+
+
+@pytest.fixture(scope="module")
+def launcher():
+    launcher = Launcher(CpuDevice(), "none", ())
+    launcher.probe()
+    yield launcher
+    launcher.close()
+
+
+@pytest.fixture
+def arguments():
+    return slab.make_slab("arguments", [{"init": [], "state": {}}])
+
+
+def loaded(launcher, source, arguments):
+    runner = launcher.start(Language.CPP)
+    runner.load("candidate", source, 20.0)
+    runner.construct(0, 1, arguments, 20.0)
+    return runner
+
+
+def test_a_tree_comes_out_of_a_slab_as_it_went_in():
+    x = torch.arange(12.0).view(3, 4)
+    tree = [x, {"t": x.t(), "n": None}, (torch.tensor(True), torch.empty(0, 3)), 7, "word"]
+    made = slab.make_slab("test", [tree, [x + 1]])
+    back = slab.unpack(made.trees[0], slab.map_slab(made.fd, made.size))
+    assert back[3:] == [7, "word"]
+    for mine, theirs in zip(tensors_of(tree), tensors_of(back), strict=True):
+        assert torch.equal(mine, theirs)
+        assert mine.stride() == theirs.stride()
+    assert back[0].data_ptr() == back[1]["t"].data_ptr()  # one storage stays one
+
+
+def test_a_sealed_slab_cannot_be_changed_by_its_holder():
+    made = slab.make_slab("test", [[torch.zeros(4)]])
+    with pytest.raises(PermissionError):
+        os.pwrite(made.fd, b"x", 0)
+    mapped = slab.map_slab(made.fd, made.size)
+    mapped.fill_(1)
+    assert not made.memory.any()
+
+
+def test_outputs_of_any_layout_are_taken_as_they_are(launcher, arguments):
+    inputs = slab.make_slab("inputs", [[torch.arange(24.0).view(4, 6)]])
+    x = torch.arange(24.0).view(4, 6)
+    source = forward("return (x + 1).t(), {'b': x > 3, 'c': (x * 2)[1:, ::2]}, (x + 5).sum()")
+    with loaded(launcher, source, arguments) as runner:
+        output = runner.call(0, inputs, 10.0)
+        taken = custody.take(CpuDevice(), runner.pid, output, inputs)
+    assert output.tree == b"(T,{b:T,c:T},T)"
+    wanted = [(x + 1).t(), x > 3, (x * 2)[1:, ::2], (x + 5).sum()]
+    for mine, theirs in zip(wanted, taken, strict=True):
+        assert torch.equal(mine, theirs)
+
+
+@pytest.mark.parametrize("address", [0, 8, 1 << 46, 2**64 - 4096])
+def test_an_address_that_is_none_is_the_candidates_fault(launcher, arguments, address):
+    at = TensorAt(torch.float32, (1024,), (1,), address)
+    runner = loaded(launcher, forward("return x"), arguments)
+    with runner, pytest.raises(CandidateFault) as caught:
+        custody.take_tensor(CpuDevice(), runner.pid, at)
+    assert caught.value.status is Status.WRONG_VALUE
+
+
+def test_an_output_spread_over_far_more_memory_than_it_needs_is_refused():
+    with pytest.raises(CandidateFault):
+        custody.buffer_for(TensorAt(torch.float32, (2,), (1 << 40,), 4096))
+
+
+def test_what_one_candidate_does_to_torch_the_next_does_not_see(launcher, arguments):
+    inputs = slab.make_slab("inputs", [[torch.ones(4)]])
+    broken = forward("return x", "torch.relu = None; torch.set_default_dtype(torch.float64)")
+    with loaded(launcher, broken, arguments):
+        pass
+    with loaded(launcher, forward("return right(x)"), arguments) as runner:
+        assert runner.call(0, inputs, 10.0).tensors[0].dtype is torch.float32
+
+
+def test_a_finished_build_is_loaded_without_a_compiler(launcher, arguments, tmp_path):
+    tmp_path.chmod(0o755)
+    cache = BuildCache(tmp_path / "builds")
+    directory = cache.begin("key")
+    with launcher.start(Language.CPP, (directory,)) as runner:
+        runner.load("candidate", HONEST_CPP, 60.0, directory, may_build=True)
+    final = cache.commit("key", directory)
+    without = "import os; os.environ['PATH'] = '/nowhere'\n"
+    with launcher.start(Language.CPP, (), (final,)) as runner:
+        runner.load("candidate", without + HONEST_CPP, 20.0, final)
+    assert cache.finished("key") == final
+
+
+def test_a_build_that_was_killed_half_way_is_not_used(launcher, tmp_path):
+    tmp_path.chmod(0o755)
+    cache = BuildCache(tmp_path / "builds")
+    directory = cache.begin("key")
+    with launcher.start(Language.CPP, (directory,)) as runner:
+        with pytest.raises(CandidateFault):
+            runner.load("candidate", HONEST_CPP, 0.3, directory, may_build=True)
+        os.kill(runner.pid, signal.SIGKILL)
+    cache.discard(directory)
+    assert cache.finished("key") is None
+    assert not list((tmp_path / "builds").iterdir())
+
+
+def test_a_later_runner_cannot_write_to_a_finished_build(launcher, tmp_path):
+    tmp_path.chmod(0o755)
+    cache = BuildCache(tmp_path / "builds")
+    final = cache.commit("key", cache.begin("key"))
+    runner = launcher.start(Language.CPP, (), (final,))
+    with runner, pytest.raises(CandidateFault) as caught:
+        runner.load("candidate", f"open('{final}/more', 'w')", 20.0)
+    assert "Error" in caught.value.feedback
+
+
+def test_a_compilers_log_is_reduced_to_its_errors():
+    log = "[1/2] c++ -c a.cpp\n" * 50 + "/tmp/x/a.cpp:3:5: error: 'y' was not declared\n  y\n  ^\n"
+    assert first_errors(log).startswith("a.cpp:3:5: error: 'y' was not declared")
+    assert "[1/2]" not in first_errors(log)

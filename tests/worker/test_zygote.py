@@ -1,0 +1,76 @@
+"""The zygote: imports, forks, nothing else.
+
+Invariants:
+- it has exactly one thread before, between and after forks, whatever its children do;
+- a child can use all cores, so nothing in the zygote has spoilt OpenMP for it;
+- its environment is an allow-list.
+"""
+
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from evolve.core.program import Language
+from evolve.worker import slab
+from evolve.worker.device_cpu import CpuDevice
+from evolve.worker.faults import InfraFault
+from evolve.worker.launcher import Launcher
+from evolve.worker.zygote import environment
+from tests.worker.serving import forward
+
+
+@pytest.fixture(scope="module")
+def launcher():
+    launcher = Launcher(CpuDevice(), "none", ())
+    launcher.probe()
+    yield launcher
+    launcher.close()
+
+
+def test_it_has_one_thread_whatever_its_children_do(launcher):
+    (zygote,) = launcher.zygotes()
+    parallel = forward("return x", "torch.rand(512, 512) @ torch.rand(512, 512)")
+    for _ in range(3):
+        with launcher.start(Language.CPP) as runner:
+            runner.load("candidate", parallel, 20.0)
+            assert zygote.threads() == 1
+    assert zygote.threads() == 1
+
+
+def test_a_child_can_compute_on_all_cores(launcher):
+    arguments = slab.make_slab("arguments", [{"init": [], "state": {}}])
+    inputs = slab.make_slab("inputs", [[torch.rand(600, 600)]])
+    with launcher.start(Language.CPP) as runner:
+        runner.load("candidate", forward("return x @ x"), 20.0)
+        runner.construct(0, 1, arguments, 20.0)
+        runner.call(0, inputs, 20.0)
+        threads = len(list(Path(f"/proc/{runner.pid}/task").iterdir()))
+    assert threads >= CpuDevice().cores
+
+
+def test_its_environment_is_an_allow_list(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
+    monkeypatch.setenv("HOME", "/home/somebody")
+    given = environment({"TRITON_INTERPRET": "1"})
+    assert "OPENAI_API_KEY" not in given
+    assert given["HOME"] != "/home/somebody"
+    assert given["OMP_WAIT_POLICY"] == "passive"
+    assert given["TRITON_INTERPRET"] == "1"
+
+
+def test_a_runner_starts_in_less_than_a_third_of_a_second(launcher):
+    taken = []
+    for _ in range(5):
+        start = time.perf_counter()
+        with launcher.start(Language.CPP):
+            taken.append(time.perf_counter() - start)
+    assert min(taken) < 0.3
+
+
+def test_no_runner_starts_after_the_launcher_was_closed():
+    launcher = Launcher(CpuDevice(), "none", ())
+    launcher.close()
+    with pytest.raises(InfraFault):
+        launcher.start(Language.CPP)
