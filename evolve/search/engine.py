@@ -7,6 +7,7 @@ tickets, whoever has a judge evaluates them, `tell` takes the verdicts in any or
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import Evaluation, Fidelity
@@ -177,7 +178,7 @@ class Search:
             found.ratios and not {self.baseline, *request.opponents} <= {*found.ratios}
         ):
             return None
-        return found
+        return replace(found, device_time_s=0.0)  # it cost nothing this time
 
     def contenders(self) -> list[Elite]:
         """Elites by fitness: the leader, then all whose interval overlaps the leader's."""

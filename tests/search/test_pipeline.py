@@ -158,6 +158,8 @@ def test_an_identical_evaluation_is_answered_from_the_store(store, run):
     run_to_end(make_search(store, other), second, evaluations=6)
     assert second.calls <= 2  # the verification of the champion is never answered from the store
     assert champion(store, other).ratio.value == pytest.approx(champion(store, run).ratio.value)
+    answered = [step for step in store.steps(other.id) if step.operator != "verify"]
+    assert sum(step.device_time_s for step in answered) == 0.0
 
 
 def test_a_users_baseline_is_judged_once_and_timed_beside_every_candidate(store, run):
