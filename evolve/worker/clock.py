@@ -146,7 +146,7 @@ def _time_case(
         blocks[side].append(block)
         for other, seconds in before.items():
             with _blaming(other):
-                _require_idle(processes[other].cpu_seconds() - seconds, block.run)
+                _require_idle(processes[other], seconds, block.run)
     name = case.warm.case.name
     result.overhead[name] = overhead
     result.blocks[name] = {}
@@ -181,13 +181,19 @@ def _charges(blocks: list[Block], reference: list[Block]) -> list[float]:
     ]
 
 
-def _require_idle(used: float, seconds: float) -> None:
+def _require_idle(process: RunnerProcess, before: float, seconds: float) -> None:
     """A side that is not asked has to leave the cores to the one that is."""
+    used = process.cpu_seconds() - before
     if used > _IDLE_SLACK_S + _IDLE_SHARE * seconds:
         raise CandidateFault(
             Status.TIMING_UNBOUNDED,
             f"the process used {used * 1e3:.1f} ms of processor time while another was timed; "
             "threads that spin or work on after forward has returned are not allowed",
+        )
+    if process.has_company():
+        raise CandidateFault(
+            Status.TIMING_UNBOUNDED,
+            "processes that the candidate has started are alive while it is timed",
         )
 
 

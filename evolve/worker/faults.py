@@ -8,7 +8,7 @@ from evolve.worker.wire import ErrorKind, sanitise
 
 MAX_FEEDBACK = 2000  # characters, about 500 tokens
 
-_BY_SIGNAL = {
+_BY_SIGNAL: dict[int, Status] = {
     signal.SIGSEGV: Status.ILLEGAL_ACCESS,
     signal.SIGBUS: Status.ILLEGAL_ACCESS,
     signal.SIGILL: Status.ILLEGAL_ACCESS,

@@ -14,7 +14,7 @@ from evolve.worker import sandbox
 from evolve.worker.device_cpu import CpuDevice
 from evolve.worker.faults import InfraFault
 from evolve.worker.process import RunnerProcess
-from evolve.worker.sandbox import Confinement, Mechanism
+from evolve.worker.sandbox import ALL_MECHANISMS, Confinement, Mechanism
 from evolve.worker.zygote import Zygote
 
 
@@ -29,7 +29,7 @@ class Launcher:
     """
 
     def __init__(
-        self, device: CpuDevice, require: str, read: tuple[str, ...], allowed: int | None = None
+        self, device: CpuDevice, require: str, read: tuple[str, ...], allowed: int = ALL_MECHANISMS
     ) -> None:
         self._device = device
         self._require = require
@@ -39,14 +39,13 @@ class Launcher:
         self._base.chmod(0o711)
         self._running: set[RunnerProcess] = set()
         self._closed = False
-        extra = {} if allowed is None else {"allowed": allowed}
         self._confinement = Confinement(
             work="",
             readable=sandbox.readable_paths(read),
             memory=device.memory,
             processes=512 + 8 * device.cores,
             limit_address_space=device.limit_address_space,
-            **extra,
+            allowed=allowed,
         )
         self.mechanisms = 0
         self.reasons = ""

@@ -13,7 +13,7 @@ from typing import Any
 from evolve.core.evaluation import Status
 from evolve.worker import faults, wire
 from evolve.worker.faults import CandidateFault, InfraFault
-from evolve.worker.guard import Fate, receive_fate
+from evolve.worker.guard import Fate, descendants, receive_fate
 from evolve.worker.sandbox import Confinement
 from evolve.worker.slab import Slab
 from evolve.worker.wire import ChannelClosed, ChannelFault, DeadlineExceeded, Done, Output, Reply
@@ -113,6 +113,14 @@ class RunnerProcess:
 
     def drop(self, seconds: float) -> None:
         self._ask(("drop",), Reply.ACK, seconds)
+
+    def has_company(self) -> bool:
+        """Whether other processes of the candidate are alive beside this one."""
+        try:
+            parent = int(Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[1])
+        except OSError as error:
+            raise self._ended() from error
+        return descendants(parent) != [self.pid]
 
     def _ask(
         self, command: tuple[Any, ...], answer: Reply, seconds: float, slab: Slab | None = None

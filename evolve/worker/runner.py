@@ -126,14 +126,15 @@ class Runner:
     ) -> None:
         memory = slab.map_slab(fd, size)
         inputs = slab.unpack(tree, memory)
-        with torch.no_grad(), probes.trap_aten() if trap else contextlib.nullcontext() as trapped:
+        with torch.no_grad(), contextlib.ExitStack() as trapping:
+            trapped = trapping.enter_context(probes.trap_aten()) if trap else None
             start = time.perf_counter()
             output = self._models[case](*inputs)
             seconds = time.perf_counter() - start
         # The last output stays alive, so that memory handed out twice shows.
         self._held = [*self._held[-1:], (memory, output)]
         tensors, spec = _plain_tensors(output)
-        if trap and trapped.first is not None:
+        if trapped is not None and trapped.first is not None:
             print(f"{trapped.first} was trapped", file=sys.stderr)
         wire.send_output(channel, seconds, memory.data_ptr(), spec.encode(), tensors)
 

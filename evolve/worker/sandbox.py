@@ -42,6 +42,7 @@ class Mechanism(IntFlag):
     LIMITS = 256
 
 
+ALL_MECHANISMS = int(~Mechanism(0))
 _NAMESPACES = (
     Mechanism.PID_NAMESPACE
     | Mechanism.NET_NAMESPACE
@@ -74,7 +75,7 @@ class Confinement:
     processes: int = 512
     file_size: int = 1 << 30
     limit_address_space: bool = True
-    allowed: int = int(~Mechanism(0))
+    allowed: int = ALL_MECHANISMS
 
 
 class Report:

@@ -30,20 +30,21 @@ task_lock = threading.RLock()
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Check:
-    """One hidden set of inputs with what is expected of it."""
+    """One hidden set of inputs, number `at` of a slab, with what is expected of it."""
 
-    family: str
     inputs: Slab
+    at: int
     expected: Expected
 
     def tree(self) -> list[Any]:
         """The inputs as tensors; views of sealed memory, not to be written to."""
-        return list(unpack(self.inputs.trees[0], self.inputs.memory))
+        return list(unpack(self.inputs.trees[self.at], self.inputs.memory))
 
     @property
     def nbytes(self) -> int:
+        """What the expected outcome takes; the inputs are counted where they are kept."""
         kept = (*self.expected.reference, *self.expected.truth)
-        return self.inputs.size + sum(tensor.nbytes for tensor in kept)
+        return sum(tensor.nbytes for tensor in kept)
 
 
 class Store:
@@ -99,20 +100,22 @@ class WarmCase:
         """The hidden inputs `number` of a family, with the outcome expected."""
         return self._store.get(
             (*self._key, "check", family, number),
-            lambda: self._make_check(family, self._seed("check", family, number)),
-            lambda check: check.nbytes,
+            lambda: self._make_check(self._check_slab(family, number), 0, family),
+            lambda check: check.nbytes + check.inputs.size,
         )
 
-    def _make_check(self, family: str, seed: int) -> Check:
-        inputs = self.case.inputs(seed, family)
-        slab = make_slab("inputs", [inputs])
-        return Check(family, slab, self.case.expected(self._model, inputs, family))
+    def _check_slab(self, family: str, number: int) -> Slab:
+        return make_slab("inputs", [self.case.inputs(self._seed(family, number), family)])
+
+    def _make_check(self, slab: Slab, at: int, family: str = "task") -> Check:
+        inputs = list(unpack(slab.trees[at], slab.memory))
+        return Check(slab, at, self.case.expected(self._model, inputs, family))
 
     def block(self, number: int, calls: int) -> Slab:
         """Inputs of a timed block, one set for each of its calls; -1 is for warming up."""
         return self._store.get(
             (*self._key, "block", number, calls),
-            lambda: make_slab("block", [self._block_inputs(number, at) for at in range(calls)]),
+            lambda: make_slab("block", [self._block_inputs(number, i) for i in range(calls)]),
             lambda slab: slab.size,
         )
 
@@ -122,8 +125,8 @@ class WarmCase:
     def block_check(self, number: int, at: int, calls: int) -> Check:
         """Call `at` of a block, with the outcome expected."""
         return self._store.get(
-            (*self._key, "sample", number, at),
-            lambda: self._make_check("task", self._seed("block", number, at)),
+            (*self._key, "sample", number, at, calls),
+            lambda: self._make_check(self.block(number, calls), at),
             lambda check: check.nbytes,
         )
 

@@ -145,6 +145,19 @@ return right(x)
     assert not verdict.ratios
 
 
+def test_helpers_that_outlive_forward_are_found(worker):
+    body = """
+if not hasattr(self, 'helper'):
+    self.helper = os.fork()
+    if self.helper == 0:
+        os.setsid()
+        time.sleep(600)
+return right(x)
+"""
+    verdict = worker.evaluate(forward(body))
+    assert verdict.status is Status.TIMING_UNBOUNDED, verdict.feedback
+
+
 def test_an_opponent_is_timed_in_the_same_run(worker):
     slow = forward("time.sleep(0.0003); return right(x)")
     verdict = worker.evaluate(HONEST_CPP, opponents={"file:slow.py": slow})
