@@ -17,7 +17,7 @@ WALK_ROUNDINGS = 2.0  # times sqrt(terms): a sequential sum whose rounding error
 DRIFT_ROUNDINGS = 0.5  # times terms: one whose errors have one sign (repeated or uneven terms)
 OPERAND_ROUNDINGS = 2.5  # of operands, where the task allows a shorter type for them
 PEAK = 8.0  # largest single error over the root mean square of errors
-LEAST_SCALE = 1 / 64  # of a block, relative to the median block that is not all zero
+LEAST_SCALE = 1 / 64  # of a block, relative to its row and to the median block in use
 _SLAB = 1 << 20  # elements looked at together; bounds the memory of a comparison
 
 
@@ -114,7 +114,9 @@ def output_budget(
     block = block_length(truth.shape)
     scale = _scales(truth, block)
     own_rms, own_peak = (error / scale for error in error_blocks(reference, truth, block))
-    motion = _spread_over_rows(error_blocks(moved, truth, block)[0], truth.shape, block)
+    motion, _ = error_blocks(moved, truth, block)
+    # One perturbation moves neighbours together (a cumulative sum): a block may stay by luck.
+    motion = torch.maximum(motion, _over_row(motion, truth.shape, block))
     condition = torch.clamp(motion / scale / step, min=1.0)
     floor = error_floor(reference.dtype, arithmetic, condition)
     rms = torch.maximum(floor, KAPPA * torch.clamp(own_rms, min=float(own_rms.median())))
@@ -136,20 +138,17 @@ def _scales(truth: Tensor, block: int) -> Tensor:
     occupied = size[size > 0]
     if occupied.numel() == 0:
         return torch.ones_like(size)
-    return torch.clamp(size, min=float(LEAST_SCALE * occupied.median()))
+    least = torch.maximum(_over_row(size, truth.shape, block), occupied.median())
+    return torch.maximum(size, LEAST_SCALE * least)
 
 
-def _spread_over_rows(motion: Tensor, shape: torch.Size, block: int) -> Tensor:
-    """Each block's motion, at least the root mean square over the blocks of its row.
-
-    One perturbation moves neighbouring elements together (a cumulative sum), so that a single
-    block can stay where it is by luck.
-    """
+def _over_row(sizes: Tensor, shape: torch.Size, block: int) -> Tensor:
+    """For each block the root mean square over the blocks of its row (the last dimension)."""
     last = shape[-1] if shape else 1
-    rows = torch.arange(motion.numel(), device=motion.device) * block // max(last, block)
-    sums = torch.zeros_like(motion).index_add(0, rows, motion.square())
-    counts = torch.zeros_like(motion).index_add(0, rows, torch.ones_like(motion))
-    return torch.maximum(motion, (sums / counts.clamp(min=1)).sqrt()[rows])
+    rows = torch.arange(sizes.numel(), device=sizes.device) * block // max(last, block)
+    sums = torch.zeros_like(sizes).index_add(0, rows, sizes.square())
+    counts = torch.zeros_like(sizes).index_add(0, rows, torch.ones_like(sizes))
+    return (sums / counts.clamp(min=1)).sqrt()[rows]
 
 
 def error_floor(dtype: torch.dtype, arithmetic: Arithmetic, condition: Tensor | float) -> Any:
