@@ -160,7 +160,7 @@ def _time_case(
             _require_positive(times)
         result.blocks[name][side] = times
         if side != EAGER:
-            result.samples += [(side, case, block) for block in taken]
+            result.samples.append((side, case, secrets.choice(taken)))
     result.mismatches += _mismatches(name, blocks[CANDIDATE], overhead)
 
 
@@ -237,7 +237,7 @@ def _run_block(
 ) -> Block:
     layout = case.layouts[side]
     slab = case.warm.block(number, case.calls)
-    at = secrets.randbelow(case.calls)
+    at = secrets.choice(case.warm.sampled(number, case.calls))
     raw = buffers.pop()
     before = process.cpu_seconds()
     process.stage(slab, _SLOWEST_S)
@@ -272,7 +272,7 @@ def _require_positive(times: list[float]) -> None:
 
 
 def judge_samples(pair: PairTimes) -> None:
-    """Judge the outputs taken in the timed blocks; needs cores, so not while anything is timed."""
+    """Judge one output of every side and case; needs cores, so not while anything is timed."""
     for side, case, block in pair.samples:
         with _blaming(side):
             _judge_sample(case, block)
