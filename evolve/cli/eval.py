@@ -15,6 +15,7 @@ from evolve.core.program import Program, instance_digest
 from evolve.core.protocols import EvaluationRequest
 from evolve.core.task import ACCUMULATIONS, PRECISIONS, SIZES
 from evolve.core.tunables import render
+from evolve.worker.sandbox import TIERS
 
 CORRECT, NOT_CORRECT = 0, 1
 
@@ -57,7 +58,7 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
         "--python", metavar="PATH", help="interpreter that the worker runs under"
     )
     arguments.add_argument(
-        "--sandbox-require", default="none", metavar="TIER", help="the weakest acceptable sandbox"
+        "--sandbox-require", choices=TIERS, default="none", help="the weakest acceptable sandbox"
     )
     arguments.add_argument(
         "--sandbox-read", action="append", default=[], metavar="PATH", help="may be read inside"

@@ -21,7 +21,7 @@ Evolve = Callable[..., subprocess.CompletedProcess[str]]
 def evolve(tmp_path: Path) -> Evolve:
     """Run `evolve WORDS` in an empty folder, in a process of its own."""
 
-    def run(*words: str, timeout: float = 60) -> subprocess.CompletedProcess[str]:
+    def run(*words: str, timeout: float = 90) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [sys.executable, "-m", "evolve.cli.main", *words],
             cwd=tmp_path,

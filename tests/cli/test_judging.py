@@ -1,0 +1,143 @@
+"""Verbs that need a judge, with a real worker on this machine.
+
+Invariants:
+1. `eval` says what is right or wrong with a file: status 0 correct, 1 not correct, 2 not judgeable.
+2. A task file that cannot be judged is one clear line with status 2, and no database appears.
+3. A folder that `--repro` wrote gives the same verdict again.
+4. `run` ends with a kernel, its interval, and a report; `--dry-run` touches no database.
+"""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from evolve.cli.config.schema import Accumulation, Precision, Size, Tier
+from evolve.core.task import ACCUMULATIONS, PRECISIONS, SIZES
+from evolve.tasks.shipped import library_folder
+from evolve.worker.sandbox import TIERS
+
+SEED = library_folder() / "softmax" / "seeds" / "online.py"
+TINY = ("--task", "softmax", "--size", "tiny", "--fidelity", "screen")
+
+ZEROS = """\
+import torch
+
+
+class ModelNew(torch.nn.Module):
+    def forward(self, x):
+        return torch.zeros_like(x)
+"""
+
+TASK = """\
+import torch
+
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return {result}
+
+
+def get_inputs():
+    return [torch.ones(3)]
+
+
+def get_init_inputs():
+    return []
+"""
+
+BAD_TASKS = {
+    "does not import": ("import nowhere\n" + TASK.format(result="x"), ["nowhere"]),
+    "lacks a function": (TASK.format(result="x").partition("def get_init")[0], ["get_init_inputs"]),
+    "gives no tensor": (TASK.format(result="'no'"), ["str", "tensor"]),
+}
+
+
+def test_the_settings_offer_what_tasks_and_sandbox_know():
+    assert {size.value for size in Size} == {"auto", *SIZES}
+    assert {precision.value for precision in Precision} == {*PRECISIONS}
+    assert {accumulation.value for accumulation in Accumulation} == {*ACCUMULATIONS}
+    assert {tier.value for tier in Tier} == {*TIERS}
+
+
+def test_a_correct_kernel_is_judged_and_its_times_have_intervals(evolve):
+    done = evolve("eval", str(SEED), *TINY, "--json")
+    assert done.returncode == 0, done.stderr
+    verdict = json.loads(done.stdout)
+    assert verdict["status"] == "correct"
+    assert verdict["custom"] is True
+    value, low, high = verdict["ratios"]["eager"]
+    assert low <= value <= high
+
+
+def test_a_wrong_kernel_is_told_what_is_wrong(evolve, tmp_path: Path):
+    (tmp_path / "zeros.py").write_text(ZEROS)
+    done = evolve("eval", "zeros.py", *TINY)
+    assert done.returncode == 1, done.stderr
+    assert "wrong value" in done.stdout
+    assert "all zeros" in done.stdout
+
+
+@pytest.mark.parametrize(("source", "named"), BAD_TASKS.values(), ids=BAD_TASKS.keys())
+def test_a_task_that_cannot_be_judged_is_one_clear_line(
+    evolve, tmp_path: Path, source: str, named: list[str]
+):
+    (tmp_path / "bad.py").write_text(source)
+    (tmp_path / "zeros.py").write_text(ZEROS)
+    done = evolve("run", "task=./bad.py", "initial=[zeros.py]")
+    assert done.returncode == 2, done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    for name in named:
+        assert name in done.stderr
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_folder_that_repro_wrote_is_judged_again(evolve, recorded: Path, tmp_path: Path):
+    done = evolve("eval", "demo:0", "--repro", "case")
+    assert done.returncode == 0, done.stderr
+    request = json.loads((tmp_path / "case" / "request.json").read_text())
+    request["fidelity"] = "screen"
+    request["task"] = {**request["task"], "source": TASK.format(result="x * 0")}
+    (tmp_path / "case" / "request.json").write_text(json.dumps(request))
+    (tmp_path / "case" / "candidate.py").write_text(ZEROS)
+    done = evolve("eval", "case", "--json")
+    assert json.loads(done.stdout)["status"] == "correct", done.stderr
+
+
+def test_doctor_asks_the_worker_for_each_mechanism_of_the_sandbox(evolve):
+    done = evolve("doctor", "--json")
+    assert done.returncode == 0, done.stdout
+    findings = {finding["what"].strip(): finding for finding in json.loads(done.stdout)}
+    assert findings["sandbox"]["detail"].startswith("tier ")
+    assert {"landlock", "seccomp", "pid namespace", "limits"} <= {*findings}
+
+
+def test_an_unknown_sandbox_tier_is_refused_by_name(evolve):
+    done = evolve("eval", str(SEED), *TINY, "--sandbox-require", "vm")
+    assert done.returncode == 2
+    assert "namespaces" in done.stderr
+
+
+def test_a_dry_run_says_what_the_budget_buys_and_touches_no_database(evolve, tmp_path: Path):
+    done = evolve(
+        *("run", "task=softmax", "task_config.size=tiny", "search=quick", "--dry-run"),
+        timeout=110,
+    )
+    assert done.returncode == 0, done.stderr
+    for word in ("sound", "reference", "noise", "evaluations=60", "wall_time=2m", "comes first"):
+        assert word in done.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_a_run_ends_with_a_kernel_and_its_report(evolve, tmp_path: Path):
+    done = evolve(
+        *("run", "task=softmax", "task_config.size=tiny", "search=quick"),
+        "termination.evaluations=3",
+        timeout=110,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "best kernel" in done.stdout
+    assert (tmp_path / "runs" / "softmax-1.html").is_file()
+    assert evolve("best", "-o", "kernel.py").returncode == 0
+    assert evolve("eval", "kernel.py", *TINY).returncode == 0
