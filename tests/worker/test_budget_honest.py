@@ -43,6 +43,7 @@ POSITIVE_SUM = task("x.sum(-1)", "[torch.rand(8, 8192)]")
 SCALAR_SUM = task("x.sum()", "[torch.randn(65536)]")
 CUMULATIVE = task("torch.cumsum(x, -1)", "[torch.randn(4, 16384)]")
 SOFTMAX = task("torch.softmax(x, -1)", "[torch.randn(32, 2048)]")
+PEAKED_SOFTMAX = task("torch.softmax(8 * x, -1)", "[torch.randn(4, 4096)]")
 LAYERNORM = layernorm_task(32, 1024)
 OFFSET_LAYERNORM = layernorm_task(32, 1024, "rand")
 MATMUL = task("x @ y", "[torch.randn(96, 512), torch.randn(512, 80)]", arguments="x, y")
@@ -180,6 +181,8 @@ def sequential_token_loss(model, x, y):
         (SOFTMAX, online_softmax),
         (SOFTMAX, exp2_softmax),
         (SOFTMAX, sequential_softmax),
+        (PEAKED_SOFTMAX, lambda model, x: exp2_softmax(model, 8 * x)),
+        (PEAKED_SOFTMAX, lambda model, x: online_softmax(model, 8 * x)),
         (LAYERNORM, sequential_layernorm),
         (LAYERNORM, welford_layernorm),
         (LAYERNORM, one_pass_layernorm),
@@ -238,6 +241,8 @@ def layernorm_with(eps=1e-5, unbiased=False):
         (SOFTMAX, lambda model, x: torch.softmax(x.bfloat16(), -1).float()),
         (SOFTMAX, lambda model, x: x.exp() / x.exp().sum(-1, keepdim=True)),
         (SOFTMAX, lambda model, x: x.exp() / x[:, :-1].exp().sum(-1, keepdim=True)),
+        (PEAKED_SOFTMAX, lambda model, x: torch.zeros_like(x)),
+        (PEAKED_SOFTMAX, in_half(lambda model, x: torch.softmax(8 * x, -1))),
         (LAYERNORM, layernorm_with(eps=0.0)),
         (LAYERNORM, layernorm_with(eps=1e-6)),
         (LAYERNORM, layernorm_with(unbiased=True)),
