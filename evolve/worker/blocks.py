@@ -15,6 +15,7 @@ KAPPA = 4.0  # times the reference's own error
 BASE_ROUNDINGS = 16.0  # roundings of the compute type that any kernel may make on the way
 WALK_ROUNDINGS = 2.0  # times sqrt(terms): a sequential sum whose rounding errors walk randomly
 DRIFT_ROUNDINGS = 0.5  # times terms: one whose errors have one sign (repeated or uneven terms)
+MOST_TERMS = 1 << 16  # that are added one after the other: longer sums are made in lanes or parts
 OPERAND_ROUNDINGS = 2.5  # of operands, where the task allows a shorter type for them
 PEAK = 8.0  # largest single error over the root mean square of errors
 LEAST_SCALE = 1 / 64  # of a block, relative to its row and to the median block in use
@@ -162,8 +163,9 @@ def error_floor(dtype: torch.dtype, arithmetic: Arithmetic, condition: Tensor | 
     compute = unit if dtype == torch.float64 else 2.0**-24
     operand = {"ieee": 0.0, "tf32": 2.0**-11, "half": max(unit, 2.0**-8)}[arithmetic.accumulation]
     adding = operand / 16 if arithmetic.accumulation == "half" else compute
-    walk = WALK_ROUNDINGS * arithmetic.terms**0.5
-    growth = walk if arithmetic.even else max(walk, DRIFT_ROUNDINGS * arithmetic.terms)
+    terms = min(arithmetic.terms, MOST_TERMS)
+    walk = WALK_ROUNDINGS * terms**0.5
+    growth = walk if arithmetic.even else max(walk, DRIFT_ROUNDINGS * terms)
     return unit + condition * (
         OPERAND_ROUNDINGS * operand + BASE_ROUNDINGS * compute + growth * adding
     )

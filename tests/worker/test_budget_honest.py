@@ -41,6 +41,7 @@ def layernorm_task(rows, columns, draw="randn"):
 LONG_SUM = task("x.sum(-1)", "[torch.randn(4, 65536)]")
 POSITIVE_SUM = task("x.sum(-1)", "[torch.rand(8, 8192)]")
 SCALAR_SUM = task("x.sum()", "[torch.randn(65536)]")
+WHOLE_NORM = task("x / x.norm()", "[torch.rand(1024, 1024)]")
 CUMULATIVE = task("torch.cumsum(x, -1)", "[torch.randn(4, 16384)]")
 SOFTMAX = task("torch.softmax(x, -1)", "[torch.randn(32, 2048)]")
 PEAKED_SOFTMAX = task("torch.softmax(8 * x, -1)", "[torch.randn(4, 4096)]")
@@ -177,6 +178,7 @@ def sequential_token_loss(model, x, y):
         (LONG_SUM, pairwise_sum),
         (POSITIVE_SUM, lambda model, x: sequential_sum(x)),
         (SCALAR_SUM, lambda model, x: sequential_sum(x)),
+        (WHOLE_NORM, lambda model, x: x * sequential_sum(sequential_sum(x * x)).rsqrt()),
         (CUMULATIVE, sequential_cumsum),
         (SOFTMAX, online_softmax),
         (SOFTMAX, exp2_softmax),
@@ -235,6 +237,8 @@ def layernorm_with(eps=1e-5, unbiased=False):
         (POSITIVE_SUM, lambda model, x: x[..., :-1].sum(-1)),
         (SCALAR_SUM, lambda model, x: x.half().float().sum()),
         (SCALAR_SUM, lambda model, x: x[:-1].sum()),
+        (WHOLE_NORM, lambda model, x: (x / x.norm()).half().float()),
+        (WHOLE_NORM, lambda model, x: x / x[:-1].norm()),
         (CUMULATIVE, lambda model, x: x.half().float().cumsum(-1)),
         (CUMULATIVE, lambda model, x: x.cumsum(-1) - x),
         (SOFTMAX, in_half(lambda model, x: torch.softmax(x, -1))),
