@@ -77,7 +77,7 @@ def overridden(stored: Mapping[str, Any], overrides: Sequence[str]) -> dict[str,
     from evolve.cli.config.compose import compose, to_plain
     from evolve.cli.differences import MAY_DIFFER
 
-    given = to_plain(compose([f"task={stored['task']}", *overrides]))
+    given = to_plain(compose(["task=stored", *overrides]))
     result = dict(stored)
     refused = []
     for word in overrides:

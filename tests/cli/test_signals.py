@@ -5,6 +5,7 @@ Invariants:
    status is 75, and the run says that it was interrupted.
 2. A second Ctrl-C leaves at once, also when what is under way would take long.
 3. After either, a resume goes on without asking for anything again.
+4. While one process continues a run, another one is refused.
 """
 
 import os
@@ -88,6 +89,22 @@ def test_a_second_ctrl_c_leaves_at_once_and_nothing_is_lost(tmp_path: Path):
         asked = [step.sequence for step in store.steps(run.id)]
         assert all(store.step(run.id, ticket.sequence).status for ticket in waiting)
     assert asked == sorted(set(asked))
+
+
+def test_a_second_process_cannot_continue_the_same_run(evolve, tmp_path: Path):
+    database = tmp_path / "evolve.db"
+    process = sit(database, 0.3)
+    time.sleep(1.5)
+    try:
+        done = evolve(
+            *("resume", "demo", "store.path=evolve.db", "device=replay", "device.run=demo")
+        )
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=30)
+    assert done.returncode == 2
+    assert "another process" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_on_a_terminal_the_display_is_drawn_and_taken_away(tmp_path: Path):
