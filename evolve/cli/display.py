@@ -4,6 +4,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -150,10 +151,11 @@ class LiveDisplay:
             grid.add_row("now", "the first evaluations are under way")
         else:
             waited = time.monotonic() - self._since
-            progress = self._told.progress
-            usage = self._tally.rule.usage(progress)
+            told_s = self._told.progress.wall_time_s
+            progress = replace(self._told.progress, wall_time_s=told_s + waited)
+            usage, limits = self._tally.rule.usage(progress), self._tally.termination
             for name, share in budgets(usage).items():
-                grid.add_row(name, f"{_bar(share)} of {self._tally.termination[name]}")
+                grid.add_row(name, f"{_bar(share)} {100 * share:.0f} % of {limits[name]}")
             grid.add_row("ends", forecast_text(usage, progress.wall_time_s))
             grid.add_row("last", f"{self._tally.last} ({duration_text(waited)} ago)")
         return Panel(grid, title=self._title, title_align="left", border_style="dim")
