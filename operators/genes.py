@@ -1,6 +1,7 @@
 """Whole definitions that can move from one program into another."""
 
 import ast
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -8,6 +9,8 @@ from functools import lru_cache
 from evolve.core import cpptext
 from evolve.core.cpptext import Function
 from evolve.core.pytext import Edit, Module, Text, apply, write_literal
+
+_HINT = re.compile(r"^[ \t]*#[ \t]*(?:include|pragma)\b.*$", re.MULTILINE)
 
 Definition = ast.FunctionDef | ast.ClassDef
 
@@ -123,4 +126,9 @@ def _cpp_genes(receiver: Module, donor: Module) -> Iterator[Gene]:
 def _needs(function: Function, source: Text) -> set[str]:
     """Names that a function shares with the rest of its source: it may depend on them."""
     rest = source.value[: function.start] + source.value[function.end :]
-    return cpptext.names(function.text) & cpptext.names(rest)
+    return cpptext.names(_without_hints(function.text)) & cpptext.names(_without_hints(rest))
+
+
+def _without_hints(code: str) -> str:
+    """The code without includes and pragmas, whose words (`reduction`, `max`) are no names."""
+    return _HINT.sub("", code)

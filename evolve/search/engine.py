@@ -25,10 +25,10 @@ from evolve.core.protocols import (
     Proposal,
     SelectionPolicy,
     Trial,
-    best_of,
 )
 from evolve.core.randomness import stream
 from evolve.core.tunables import render
+from evolve.search.ranking import Ranking
 from evolve.search.schedule import Scheduled, order
 from evolve.store import RunRow, Store, Ticket, TicketState
 
@@ -93,7 +93,7 @@ class Search:
         self._facts = RunFacts(store, run.id)
         self._sequence = store.next_sequence(run.id)
         archive.restore(store.slots(run.id))
-        self._elites: list[Elite] | None = None  # of the archive, until an offer changes it
+        self._ranking = Ranking(archive.slots().values())
 
     @property
     def progress(self) -> Progress:
@@ -102,7 +102,7 @@ class Search:
     @property
     def leader(self) -> Elite | None:
         """The archive's best elite by its measured fitness; `champion` is the verified one."""
-        return best_of(self.archive.slots().values())
+        return next(iter(self._ranking.elites), None)
 
     def ask(self) -> Ticket | None:
         """The next instance to evaluate, stored; None when no operator has anything to propose.
@@ -161,7 +161,8 @@ class Search:
         ticket = self.store.evaluated(ticket, evaluation)
         elite = self._elite(ticket, evaluation)
         offer = self.archive.offer(elite) if elite else None
-        self._elites = None if offer else self._elites
+        if elite and offer:
+            self._ranking.update(elite, offer)
         self.store.tell(ticket, elite, offer)
         return offer
 
@@ -182,9 +183,7 @@ class Search:
 
     def contenders(self) -> list[Elite]:
         """Elites by fitness: the leader, then all whose interval overlaps the leader's."""
-        ranked = sorted(
-            self.archive.slots().values(), key=lambda elite: (-elite.fitness.value, elite.sequence)
-        )
+        ranked = self._ranking.elites
         return [elite for elite in ranked if elite.fitness.high >= ranked[0].fitness.low]
 
     def instance_source(self, elite: Elite) -> str:
@@ -212,9 +211,7 @@ class Search:
         return waiting
 
     def _next_outcome(self) -> tuple[str, Proposal | Failed] | None:
-        if self._elites is None:
-            self._elites = list(self.archive.slots().values())
-        elites = self._elites
+        elites = self._ranking.elites
         for name in order(self._operators, self._rng("schedule")):
             operator = self._operators[name].operator
             for parents in self._parent_choices(name, operator.parents, elites):
@@ -244,8 +241,7 @@ class Search:
         yield chosen
         if not count:
             return
-        ranked = sorted(elites, key=lambda elite: (-elite.fitness.value, elite.sequence))
-        window = ranked[: MAX_PARENT_CHOICES + count]
+        window = elites[: MAX_PARENT_CHOICES + count]
         for start in range(len(window) - count + 1):
             others = tuple(window[start : start + count])
             if others != chosen:

@@ -382,3 +382,30 @@ def _contract(source: str) -> list[str]:
     """Names and arguments of what ModelNew defines."""
     (model,) = (n for n in ast.parse(source).body if getattr(n, "name", "") == "ModelNew")
     return [part.name + ast.unparse(part.args) for part in model.body]
+
+
+def test_a_function_moves_although_its_pragma_has_words_that_the_donor_uses_elsewhere():
+    def cpp(body):
+        return f"""
+CPP = r'''
+#include <vector>
+static float row(const float* x, long n) {{
+{body}
+}}
+static float reduction = 0;
+'''
+
+
+class ModelNew:
+    pass
+"""
+
+    plain = "  float s = 0; for (long i = 0; i < n; ++i) s += x[i]; return s;"
+    hinted = "  float s = 0;\n#pragma omp simd reduction(+ : s)\n" + plain.removeprefix(
+        "  float s = 0;"
+    )
+    facts = MemoryFacts()
+    sources = [cpp(plain).replace("static float reduction = 0;", ""), cpp(hinted)]
+    elites = [facts.judge(Program(source)) for source in sources]
+    child = Recombine().propose(make_context(facts, elites, sequence=0))
+    assert "#pragma omp simd" in child.program.source

@@ -208,3 +208,14 @@ def test_weights_are_shares_and_an_infinite_weight_goes_first():
 def test_a_weight_of_zero_names_the_remedy():
     with pytest.raises(UsageError, match="null"):
         Scheduled(operator=Scripted("x"), weight=0.0)
+
+
+def test_the_ranking_is_the_archive_in_order_after_every_step(store, run):
+    search = make_search(store, run, archive=TopK(capacity=3))
+    for _ in range(25):
+        ticket = search.ask()
+        search.tell(ticket, evaluate(search, ticket))
+        held = sorted(search.archive.slots().values(), key=lambda elite: -elite.fitness.value)
+        assert search.leader == held[0]
+        assert {elite.program for elite in search.contenders()} <= {e.program for e in held}
+    assert make_search(store, run, archive=TopK(capacity=3)).leader == search.leader
