@@ -17,7 +17,7 @@ class CpuDevice:
 
     name = "cpu"
     half_width = 0.03
-    block_s = 0.03
+    block_s = 0.025
     memory = 6 << 30
     limit_address_space = True
 

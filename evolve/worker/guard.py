@@ -24,7 +24,6 @@ from evolve.worker.sandbox import Confinement, Mechanism, Report
 MAX_OUTPUT = 16 << 10
 _FATE = struct.Struct("<BiI")
 _WATCH_S = 0.2
-_PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 class End(IntEnum):
@@ -193,12 +192,13 @@ def descendants(pid: int) -> list[int]:
 
 
 def _memory_of(pids: list[int]) -> int:
-    """Bytes of memory of their own (no shared pages) that the processes hold."""
+    """Bytes that the processes hold, without the pages of files."""
     total = 0
     for pid in pids:
         try:
-            words = Path(f"/proc/{pid}/statm").read_text().split()
+            lines = Path(f"/proc/{pid}/status").read_text().splitlines()
         except OSError:
             continue
-        total += (int(words[1]) - int(words[2])) * _PAGE
+        sizes = (line.split()[1] for line in lines if line.startswith(("RssAnon", "RssShmem")))
+        total += 1024 * sum(map(int, sizes))
     return total

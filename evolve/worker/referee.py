@@ -124,7 +124,7 @@ class Referee:
             except CandidateFault as fault:
                 status, feedback = fault.status, fault.feedback
                 break
-            except InfraFault as error:
+            except (InfraFault, OSError) as error:
                 status, feedback = Status.INFRA, f"the evaluator failed (try {attempt}): {error}"
         return self._evaluation(warm, source, fidelity, status, feedback, progress)
 

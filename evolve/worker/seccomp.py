@@ -26,20 +26,24 @@ _DENIED_EVERYWHERE = (
     428, 429, 430, 431, 432, 433, 442,  # mounts by descriptor
     438,  # pidfd_getfd
     440, 448,  # process_madvise, process_mrelease
+    447,  # memfd_secret
 )  # fmt: skip
 _DENIED = {
     # ptrace, acct, settimeofday, mount, umount2, swapon, swapoff, reboot, sethostname,
     # setdomainname, iopl, ioperm, init_module, delete_module, quotactl, kexec_load, add_key,
     # request_key, keyctl, unshare, pivot_root, chroot, perf_event_open, name_to_handle_at,
     # open_by_handle_at, setns, process_vm_readv, process_vm_writev, kcmp, finit_module,
-    # kexec_file_load, bpf, userfaultfd, clock_settime, adjtimex, clock_adjtime
+    # kexec_file_load, bpf, userfaultfd, clock_settime, adjtimex, clock_adjtime; and memory that
+    # no limit counts: shmget, memfd_create
     "x86_64": (
         101, 163, 164, 165, 166, 167, 168, 169, 170, 171, 172, 173, 175, 176, 179, 246, 248, 249,
         250, 272, 155, 161, 298, 303, 304, 308, 310, 311, 312, 313, 320, 321, 323, 227, 159, 305,
+        29, 319,
     ),
     "aarch64": (
         117, 89, 170, 40, 39, 224, 225, 142, 161, 162, 105, 106, 60, 104, 217, 218, 219, 97, 41,
         51, 241, 264, 265, 268, 270, 271, 272, 273, 294, 280, 282, 112, 171, 266,
+        194, 279,
     ),
 }  # fmt: skip
 

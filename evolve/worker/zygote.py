@@ -28,6 +28,7 @@ _MALLOC = {
     "MALLOC_TRIM_THRESHOLD_": str(1 << 40),
     "MALLOC_TOP_PAD_": str(64 << 20),
 }
+_IMPORT_S = 120.0  # importing torch and triton from a cold disk
 _START = (
     "import sys; sys.path.append(sys.argv[1]); "
     "from evolve.worker.zygote import serve; serve(int(sys.argv[2]))"
@@ -62,6 +63,7 @@ class Zygote:
 
     def __init__(self, extra_environment: dict[str, str]) -> None:
         self._socket, theirs = socket.socketpair()
+        self._socket.settimeout(_IMPORT_S)
         root = str(Path(__file__).absolute().parents[2])
         with theirs:
             self._process = subprocess.Popen(
@@ -96,10 +98,10 @@ class Zygote:
             try:
                 wire.send_command(self._socket, ("fork", confinement), fds)
                 self._confirm()
-            except (wire.ChannelClosed, EOFError) as error:
+            except (wire.ChannelClosed, wire.DeadlineExceeded, EOFError, OSError) as error:
                 channel.close()
                 control.close()
-                raise ConnectionError("the zygote has died") from error
+                raise ConnectionError("the zygote has died or hangs") from error
         return channel, control
 
     def _confirm(self) -> None:
