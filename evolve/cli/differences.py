@@ -8,7 +8,7 @@ from evolve.store import RunRow
 
 # Nothing here changes what the run is: budgets, and where and behind which walls it is judged.
 MAY_DIFFER = ("termination", "device", "sandbox", "store")
-HOW_TO_START = ("name", "on_exists")  # say which run, nothing about it
+APART = ("name", "on_exists", "audit")  # which run it is, and what was found when it began
 
 
 def flatten(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -26,8 +26,7 @@ def differences(stored: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str
     return {
         name: (old.get(name), new.get(name))
         for name in sorted({*old, *new})
-        if old.get(name) != new.get(name)
-        and name.partition(".")[0] not in MAY_DIFFER + HOW_TO_START
+        if old.get(name) != new.get(name) and name.partition(".")[0] not in MAY_DIFFER + APART
     }
 
 

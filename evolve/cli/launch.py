@@ -36,8 +36,8 @@ async def launch(config: Mapping[str, Any]) -> int:
     parts.build_all(config)
     evaluator = await parts.start_evaluator(config)
     try:
-        if existing is None:
-            await audit(evaluator, task)
+        findings = existing.config.get("audit", []) if existing else await audit(evaluator, task)
+        recorded["audit"] = findings
         with Store.open(config["store"]["path"], create=True) as store:
             for notice in store.notices:
                 print(notice)
@@ -48,13 +48,17 @@ async def launch(config: Mapping[str, Any]) -> int:
         await evaluator.close()
 
 
-async def audit(evaluator: Evaluator, task: Task) -> None:
-    """Say so where something that computes nothing passes the task's check."""
+async def audit(evaluator: Evaluator, task: Task) -> list[dict[str, str]]:
+    """What computes nothing and passes the task's check all the same; said, and kept with the run.
+
+    A recorded run was audited when it was recorded: replay has no device to do it on.
+    """
     if not isinstance(evaluator, LocalEvaluator):
-        return
+        return []
     findings = await evaluator.audit(task)
     if findings:
         print(*audit_lines(task, findings), sep="\n")
+    return findings
 
 
 def _check_place(path: Path) -> None:

@@ -40,6 +40,11 @@ def _winner(facts: RunFacts, winner: Champion) -> Iterator[str]:
         yield f"  It is slower than {against}: this search found no gain."
     elif not winner.ratio.is_gain:
         yield f"  The interval contains 1: no gain over {against} was shown."
+    for finding in facts.run.config.get("audit", []):
+        yield (
+            f"  The task is WEAK: '{finding['name']}' passes its check, so that being correct "
+            "means little; this is no strict score."
+        )
     for case in winner.evaluation.cases:
         ratio = case.ratios.get(facts.baseline)
         if ratio is not None:

@@ -141,3 +141,13 @@ def test_a_run_ends_with_a_kernel_and_its_report(evolve, tmp_path: Path):
     assert (tmp_path / "runs" / "softmax-1.html").is_file()
     assert evolve("best", "-o", "kernel.py").returncode == 0
     assert evolve("eval", "kernel.py", *TINY).returncode == 0
+
+
+def test_a_task_that_accepts_no_work_is_said_to_be_weak(evolve, tmp_path: Path):
+    (tmp_path / "bad.py").write_text(TASK.format(result="x * 0"))
+    (tmp_path / "zeros.py").write_text(ZEROS)
+    done = evolve("run", "task=./bad.py", "initial=[zeros.py]", "termination.evaluations=1")
+    assert done.returncode == 0, done.stderr
+    assert "bad is WEAK" in done.stdout
+    config = json.loads(evolve("show", "--json").stdout)["config"]
+    assert config["audit"]
