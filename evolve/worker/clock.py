@@ -198,10 +198,10 @@ def _require_idle(process: RunnerProcess, before: float, seconds: float) -> None
 
 
 def _working_set(case: TimedCase) -> int:
-    """Bytes of heap that a block may need: all its outputs, and temporaries of one call."""
+    """Bytes of heap that a block may need: its outputs (twice: malloc leaves gaps), temporaries."""
     output = sum(custody.size_in_bytes(at) for at in case.layouts[EAGER])
     temporaries = 4 * (case.warm.input_bytes + output)
-    return min(case.calls * output + temporaries + (16 << 20), _LARGEST_RESERVE)
+    return min(2 * case.calls * output + temporaries + (16 << 20), _LARGEST_RESERVE)
 
 
 def _round_trip(reference: RunnerProcess, case: TimedCase) -> float:

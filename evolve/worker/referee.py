@@ -76,15 +76,15 @@ class Referee:
             raise
         self._tasks = WarmTasks(memory_budget())
         self._lock = HostLock(device.name)
-        self._workshop = Workshop(device, self.launcher, BuildCache(cache), call_s)
-        self._timekeeper = Timekeeper(self._workshop, self._lock)
+        self.workshop = Workshop(device, self.launcher, BuildCache(cache), call_s)
+        self._timekeeper = Timekeeper(self.workshop, self._lock)
 
     def close(self) -> None:
         self.launcher.close()
 
     def audit(self, task: Task) -> list[dict[str, str]]:
         """Null candidates that the task cannot tell from a kernel; UsageError for a bad file."""
-        warm = self._warm(task, Fidelity.SEARCH)
+        warm = self.warm(task, Fidelity.SEARCH)
         with self._lock.shared(), task_lock, torch.no_grad():
             found = audit(warm.loaded)
         return [{"name": f.name, "passed_by": f.passed_by, "detail": f.detail} for f in found]
@@ -92,7 +92,7 @@ class Referee:
     def noise(self, task: Task) -> dict[str, Any]:
         """The reference timed against itself: what this host can resolve, and what it costs."""
         start = time.monotonic()
-        warm = self._warm(task, Fidelity.SEARCH)
+        warm = self.warm(task, Fidelity.SEARCH)
         timing = Timing()
         with torch.no_grad():
             self._timekeeper.time(warm, None, {}, Fidelity.SEARCH, timing)
@@ -113,7 +113,7 @@ class Referee:
         Raises:
             UsageError: the task cannot be judged.
         """
-        warm = self._warm(task, fidelity)
+        warm = self.warm(task, fidelity)
         progress = Progress()
         for attempt in (1, 2):
             progress = Progress()
@@ -128,7 +128,8 @@ class Referee:
                 status, feedback = Status.INFRA, f"the evaluator failed (try {attempt}): {error}"
         return self._evaluation(warm, source, fidelity, status, feedback, progress)
 
-    def _warm(self, task: Task, fidelity: Fidelity) -> WarmTask:
+    def warm(self, task: Task, fidelity: Fidelity = Fidelity.SEARCH) -> WarmTask:
+        """The task with its hidden inputs, as evaluations of this fidelity use it."""
         with self._lock.shared(), torch.no_grad():
             return self._tasks.get(task, fidelity)
 
@@ -147,17 +148,17 @@ class Referee:
         progress.stage = Stage.CONTRACT
         with self._lock.shared():
             with progress.timed("compile"):
-                self._workshop.compile(candidate, task)
+                self.workshop.compile(candidate, task)
             progress.stage = Stage.COMPILE
             with progress.timed("smoke"):
-                smoke(self._workshop, candidate, task)
+                smoke(self.workshop, candidate, task)
             progress.stage = Stage.SMOKE
             with progress.timed("correctness"):
                 plans = {case.case.name: plan(case, fidelity) for case in task.cases}
-                progress.suite = check(self._workshop, candidate, task, plans)
+                progress.suite = check(self.workshop, candidate, task, plans)
             progress.stage = Stage.CORRECTNESS
             with progress.timed("labels"):
-                progress.custom, labels = probe_custom(self._workshop, candidate, task)
+                progress.custom, labels = probe_custom(self.workshop, candidate, task)
                 progress.labels += labels
         if not self.device.can_time(candidate.language):
             return Status.CORRECT, (
