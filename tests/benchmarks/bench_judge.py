@@ -1,0 +1,87 @@
+"""What one isolated candidate costs, and whether the clock is honest about a tie.
+
+    python -m tests.benchmarks.bench_judge --task softmax --runs 200
+
+Isolation: a fresh confined process loads a candidate that is built already, takes its inputs, runs
+once and hands its output over. A/A: the reference timed against itself, each time in fresh process
+pairs; the interval should exclude 1.0 in at most 5 % of all runs.
+"""
+
+import argparse
+import statistics
+import tempfile
+import time
+from pathlib import Path
+
+from evolve.core.errors import EvolveError
+from evolve.tasks import find_task
+from evolve.worker.device_cpu import CpuDevice
+from evolve.worker.referee import Referee
+from evolve.worker.stages import Candidate
+from tests.benchmarks.conditions import print_conditions
+
+CANDIDATES = 20
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--task", default="softmax")
+    parser.add_argument("--runs", type=int, default=20, help="of the A/A test; 200 for the figure")
+    options = parser.parse_args()
+    print_conditions()
+    with tempfile.TemporaryDirectory() as cache:
+        referee = Referee(CpuDevice(), Path(cache))
+        try:
+            isolation(referee, options.task)
+            against_itself(referee, options.task, options.runs)
+        finally:
+            referee.close()
+
+
+def isolation(referee: Referee, name: str) -> None:
+    """Seconds from the request for a process to its output in custody, tiny and cpu size."""
+    for size in ("tiny", "cpu"):
+        task = find_task(name, size=size)
+        warm = referee.warm(task)
+        case = warm.timed[0]
+        workshop = referee.workshop
+        candidate = Candidate(task.seeds[0])
+        workshop.compile(candidate, warm)
+        hidden = case.check("task", 0)
+        seconds = []
+        for _ in range(CANDIDATES):
+            start = time.perf_counter()
+            with workshop.loaded(candidate, [case]) as runner:
+                workshop.outcome(runner, case, hidden, workshop.call_s)
+            seconds.append(time.perf_counter() - start)
+        print(
+            f"isolated candidate, {name} at size {size} ({case.input_bytes / 1e6:.1f} MB of "
+            f"inputs): median {statistics.median(seconds):.3f} s, worst {max(seconds):.3f} s "
+            f"of {CANDIDATES}, sandbox {referee.launcher.tier}"
+        )
+
+
+def against_itself(referee: Referee, name: str, runs: int) -> None:
+    """How often the interval of eager against eager excludes 1.0, and how wide it is."""
+    task = find_task(name, size="cpu")
+    excluded, widths, seconds = 0, [], []
+    for number in range(runs):
+        start = time.monotonic()
+        try:
+            found = referee.noise(task)
+        except EvolveError as error:
+            print(f"run {number}: {error}")
+            continue
+        seconds.append(time.monotonic() - start)
+        _, low, high = found["ratio"]
+        excluded += not low <= 1.0 <= high
+        widths.append(found["half_width"])
+    print(
+        f"A/A of {name}: {excluded} of {len(widths)} intervals exclude 1.0; half-width median "
+        f"{100 * statistics.median(widths):.1f} %, {sum(w <= 0.03 for w in widths)} within 3 %; "
+        f"{statistics.median(seconds):.1f} s each"
+    )
+
+
+if __name__ == "__main__":
+    main()
