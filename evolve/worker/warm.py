@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from evolve.core.errors import UsageError
 from evolve.core.evaluation import Fidelity
 from evolve.core.task import Task
 from evolve.worker.expected import Expected
@@ -154,6 +155,8 @@ class WarmTask:
         self.loaded = loaded
         key = (task.revision, purpose)
         self.cases = [WarmCase(i, case, store, key) for i, case in enumerate(loaded.cases)]
+        if not self.timed:
+            raise UsageError(f"task {task.name}: no case is timed. Set timed on at least one case.")
         self.calls: dict[int, int] = {}  # calls per timed block, by case; measured once
 
     @property

@@ -46,8 +46,6 @@ def environment(extra: dict[str, str]) -> dict[str, str]:
         "OMP_NUM_THREADS": cores,
         "OMP_WAIT_POLICY": "passive",
         "OPENBLAS_NUM_THREADS": "1",
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "PYTHONHASHSEED": "0",
         **_MALLOC,
         **kept,
         **extra,
@@ -67,7 +65,7 @@ class Zygote:
         root = str(Path(__file__).absolute().parents[2])
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-I", "-c", _START, root, str(theirs.fileno())],
+                [sys.executable, "-I", "-B", "-u", "-c", _START, root, str(theirs.fileno())],
                 env=environment(extra_environment),
                 pass_fds=(theirs.fileno(),),
                 stdin=subprocess.DEVNULL,

@@ -2,6 +2,8 @@
 
 import pytest
 
+from evolve.worker.device_cpu import CpuDevice
+from evolve.worker.launcher import Launcher
 from tests.worker.serving import Worker
 
 
@@ -12,3 +14,12 @@ def worker(tmp_path_factory):
     serving = Worker(folder, "--call-timeout", "5", EVOLVE_TEST_API_KEY="sk-secret-of-the-user")
     yield serving
     serving.close()
+
+
+@pytest.fixture(scope="session")
+def launcher():
+    """Starts runners without a worker around them."""
+    launcher = Launcher(CpuDevice(), "none", ())
+    launcher.probe()
+    yield launcher
+    launcher.close()

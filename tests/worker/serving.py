@@ -108,18 +108,19 @@ class Worker:
     def _read(self) -> None:
         for line in self.process.stdout:
             reply = json.loads(line)
-            self._waiting.setdefault(reply["id"], Future()).set_result(reply)
+            self._waiting.pop(reply["id"]).set_result(reply)
 
     def send(self, method: str, **params: Any) -> "Future[dict[str, Any]]":
         self._number += 1
-        future = self._waiting.setdefault(self._number, Future())
         request = {"v": 1, "id": self._number, "method": method, "params": params}
-        self.send_line(json.dumps(request))
-        return future
+        return self.send_line(json.dumps(request), self._number)
 
-    def send_line(self, line: str) -> None:
+    def send_line(self, line: str, id: int | None) -> "Future[dict[str, Any]]":  # noqa: A002
+        """Send a line whose reply will carry this id."""
+        future = self._waiting[id] = Future()
         self.process.stdin.write(line + "\n")
         self.process.stdin.flush()
+        return future
 
     def ask(self, method: str, **params: Any) -> Any:
         reply = self.send(method, **params).result(100)

@@ -173,8 +173,8 @@ def test_feedback_carries_no_terminal_escapes(worker):
     assert "red" in verdict.feedback
 
 
-def test_after_all_these_faults_the_zygote_is_the_same_with_one_thread(worker):
-    (before,) = worker.ask("doctor")["zygotes"]
-    assert before["threads"] == 1
+def test_after_all_these_faults_the_zygotes_are_the_same_with_one_thread_each(worker):
+    before = worker.ask("doctor")["zygotes"]
+    assert {zygote["threads"] for zygote in before} == {1}
     assert worker.evaluate(HONEST).status is Status.CORRECT
-    assert worker.ask("doctor")["zygotes"] == [before]
+    assert worker.ask("doctor")["zygotes"] == before

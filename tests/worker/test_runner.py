@@ -18,18 +18,9 @@ from evolve.worker import custody, slab
 from evolve.worker.buildcache import BuildCache, first_errors
 from evolve.worker.device_cpu import CpuDevice
 from evolve.worker.faults import CandidateFault
-from evolve.worker.launcher import Launcher
 from evolve.worker.trees import tensors_of
 from evolve.worker.wire import TensorAt
 from tests.worker.serving import HONEST_CPP, forward
-
-
-@pytest.fixture(scope="module")
-def launcher():
-    launcher = Launcher(CpuDevice(), "none", ())
-    launcher.probe()
-    yield launcher
-    launcher.close()
 
 
 @pytest.fixture

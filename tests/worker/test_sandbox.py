@@ -39,8 +39,8 @@ TIERS = {
 }
 
 
-@pytest.fixture(params=TIERS)
-def launcher(request):
+@pytest.fixture(params=TIERS, scope="module")
+def tiered(request):
     """A launcher with some of the mechanisms switched off."""
     launcher = Launcher(CpuDevice(), "none", (), int(TIERS[request.param]))
     launcher.probe()
@@ -66,7 +66,7 @@ def test_neither_keys_nor_home_are_in_the_environment(worker):
     text = says(worker, "dict(os.environ)")
     assert "sk-secret" not in text
     assert "EVOLVE_TEST_API_KEY" not in text
-    assert str(Path.home()) not in text.replace("'PATH'", "").split("'HOME'")[1][:60]
+    assert str(Path.home()) not in says(worker, "os.environ['HOME']")
 
 
 @pytest.mark.parametrize("pid", ["os.getppid()", "1", "os.getpid() - 1"])
@@ -155,16 +155,16 @@ def test_a_path_can_be_opened_on_purpose(tmp_path):
         serving.close()
 
 
-def test_a_runner_starts_works_and_ends_at_every_tier(launcher):
-    with launcher.start(Language.CPP) as runner:
+def test_a_runner_starts_works_and_ends_at_every_tier(tiered):
+    with tiered.start(Language.CPP) as runner:
         source = forward("return x", "if os.fork() == 0:\n    os.setsid()\n    time.sleep(99)")
         runner.load("candidate", source, 20.0)
         pid = runner.pid
     assert not Path(f"/proc/{pid}").exists()
 
 
-def test_memory_beyond_the_limit_is_reported_at_every_tier(launcher):
-    with launcher.start(Language.CPP) as runner, pytest.raises(CandidateFault) as caught:
+def test_memory_beyond_the_limit_is_reported_at_every_tier(tiered):
+    with tiered.start(Language.CPP) as runner, pytest.raises(CandidateFault) as caught:
         runner.load("candidate", "import torch; torch.ones(10 << 30)", 20.0)
     assert caught.value.status is Status.OOM
 

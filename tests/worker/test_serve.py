@@ -73,15 +73,11 @@ def test_doctor_gives_a_reason_for_every_mechanism_that_is_lacking(worker):
         ('{"v": 1, "id": 901, "method": 7}', "method"),
     ],
 )
-def test_a_line_that_is_no_request_gets_an_error(tmp_path, line, message):
-    serving = Worker(tmp_path / "worker")
+def test_a_line_that_is_no_request_gets_an_error(worker, line, message):
     given = json.loads(line).get("id") if line.startswith("{") else None
-    serving.send_line(line)
-    serving.ask("hello")
-    reply = serving._waiting[given].result(10)
+    reply = worker.send_line(line, given).result(10)
     assert reply["error"]["kind"] == "usage"
     assert message in reply["error"]["message"]
-    serving.close()
 
 
 @pytest.mark.parametrize(

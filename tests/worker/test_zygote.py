@@ -21,14 +21,6 @@ from evolve.worker.zygote import environment
 from tests.worker.serving import forward
 
 
-@pytest.fixture(scope="module")
-def launcher():
-    launcher = Launcher(CpuDevice(), "none", ())
-    launcher.probe()
-    yield launcher
-    launcher.close()
-
-
 def test_it_has_one_thread_whatever_its_children_do(launcher):
     (zygote,) = launcher.zygotes()
     parallel = forward("return x", "torch.rand(512, 512) @ torch.rand(512, 512)")
