@@ -1,8 +1,11 @@
 """Starting runners: zygotes by environment, one confinement for all, and a second try."""
 
+import fcntl
+import os
 import shutil
 import tempfile
 import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,9 +20,14 @@ from evolve.worker.process import RunnerProcess
 from evolve.worker.sandbox import ALL_MECHANISMS, Confinement, Mechanism
 from evolve.worker.zygote import Zygote
 
+_PREFIX = "evolve-runners-"
+_ABANDONED_S = 60.0
+
 
 class Launcher:
     """Forks confined runners; every one of them is dead when `close` returns.
+
+    Raises UsageError where a path of `read` does not exist.
 
     Args:
         device: Where candidates run.
@@ -35,8 +43,14 @@ class Launcher:
         self._require = require
         self._lock = threading.Lock()
         self._zygotes: dict[tuple[tuple[str, str], ...], Zygote] = {}
-        self._base = Path(tempfile.mkdtemp(prefix="evolve-"))
+        missing = [path for path in read if not Path(path).exists()]
+        if missing:
+            raise UsageError(f"sandbox.read: {missing[0]} does not exist. Correct the path.")
+        _remove_abandoned()
+        self._base = Path(tempfile.mkdtemp(prefix=_PREFIX))
         self._base.chmod(0o711)
+        self._claim = os.open(self._base, os.O_RDONLY | os.O_DIRECTORY)
+        fcntl.flock(self._claim, fcntl.LOCK_EX)
         self._running: set[RunnerProcess] = set()
         self._closed = False
         self._confinement = Confinement(
@@ -144,6 +158,25 @@ class Launcher:
             for zygote in self._zygotes.values():
                 zygote.close()
         shutil.rmtree(self._base, ignore_errors=True)
+        os.close(self._claim)
+
+
+def _remove_abandoned() -> None:
+    """Folders of launchers that were killed; one that lives holds a lock on its own."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        try:
+            if time.time() - folder.stat().st_mtime < _ABANDONED_S:
+                continue
+            fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        except OSError:  # another user's, or gone meanwhile
+            continue
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(folder, ignore_errors=True)
+        except BlockingIOError:
+            pass
+        finally:
+            os.close(fd)
 
 
 def _extended(

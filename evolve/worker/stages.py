@@ -6,7 +6,10 @@ one that compiles and sees no inputs, one that is checked, one for each label pr
 
 import contextlib
 import json
+import time
 from dataclasses import dataclass, field
+
+from torch import Tensor
 
 from evolve.core.digest import framed_digest
 from evolve.core.evaluation import Label, Status
@@ -21,7 +24,7 @@ from evolve.worker.launcher import Launcher
 from evolve.worker.probes import custom_label
 from evolve.worker.process import RunnerProcess
 from evolve.worker.warm import Check, WarmCase, WarmTask
-from evolve.worker.wire import Output, TensorAt
+from evolve.worker.wire import TensorAt
 
 BUILD_S = 120.0
 SETUP_S = 30.0
@@ -35,6 +38,7 @@ class Candidate:
     language: Language = field(init=False)
     build: str | None = None
     layouts: dict[str, tuple[TensorAt, ...]] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)  # of a call, by case; to plan with
 
     def __post_init__(self) -> None:
         self.language = detect_language(self.source)
@@ -45,6 +49,16 @@ class Candidate:
         known = versions()
         return framed_digest("build", self.source, known["tvm_ffi"], known["compiler"],
                              known["python"], known["torch"])  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One call: the verdict on it, where its tensors were, their copies, wall seconds."""
+
+    verdict: Judgement
+    places: tuple[TensorAt, ...]
+    tensors: list[Tensor]
+    seconds: float
 
 
 class Workshop:
@@ -108,27 +122,29 @@ class Workshop:
         return runner
 
     def outcome(
-        self, runner: RunnerProcess, case: WarmCase, check: Check,
-        trap: bool = False,
-    ) -> tuple[Judgement, Output, list]:  # fmt: skip
+        self, runner: RunnerProcess, case: WarmCase, hidden: Check, trap: bool = False
+    ) -> Outcome:
         """One call on hidden inputs, its output taken into custody and judged."""
-        output = runner.call(case.index, check.inputs, self.call_s, trap)
-        if custody.same_structure(output, check.expected):
-            tensors = custody.take(self.device, runner.pid, output, check.inputs)
+        start = time.perf_counter()
+        output = runner.call(case.index, hidden.inputs, self.call_s, trap)
+        seconds = time.perf_counter() - start
+        if custody.same_structure(output, hidden.expected):
+            tensors = custody.take(self.device, runner.pid, output, hidden.inputs)
         else:
             tensors = custody.described(output)
-        if custody.inputs_changed(self.device, runner.pid, output.inputs_at, check.inputs):
+        if custody.inputs_changed(self.device, runner.pid, output.inputs_at, hidden.inputs):
             raise CandidateFault(Status.MUTATED_INPUT, "forward wrote to its inputs")
         spec = custody.spec_of(output)
-        return judge(case.case, tensors, spec, check.expected, check.tree()), output, tensors
+        verdict = judge(case.case, tensors, spec, hidden.expected, hidden.tree())
+        return Outcome(verdict, output.tensors, tensors, seconds)
 
 
 def smoke(workshop: Workshop, candidate: Candidate, task: WarmTask) -> None:
-    """The smallest case once, with little patience."""
+    """The smallest case once: the cheapest way to fail."""
     case = task.smallest
     with workshop.loaded(candidate, [case]) as runner:
-        verdict, _, _ = workshop.outcome(runner, case, case.check("task", 0))
-    _require(verdict, case, "task")
+        outcome = workshop.outcome(runner, case, case.check("task", 0))
+    _require(outcome.verdict, case, "task")
 
 
 def check(
@@ -143,12 +159,14 @@ def check(
         for case in task.cases:
             for family, number in plans[case.case.name]:
                 hidden = case.check(family, number)
-                verdict, output, tensors = workshop.outcome(runner, case, hidden)
-                _require(verdict, case, family)
+                outcome = workshop.outcome(runner, case, hidden)
+                _require(outcome.verdict, case, family)
                 if family == "task":
-                    suite = suite and suite_verdict(tensors, hidden.expected)
-            candidate.layouts[case.case.name] = output.tensors
-            _require_repeatable(workshop, runner, case, hidden, output, tensors)
+                    suite = suite and suite_verdict(outcome.tensors, hidden.expected)
+            again = workshop.outcome(runner, case, hidden)
+            _require_repeatable(case.case.name, outcome, again)
+            candidate.layouts[case.case.name] = outcome.places
+            candidate.seconds[case.case.name] = again.seconds
     return suite
 
 
@@ -158,22 +176,18 @@ def _require(verdict: Judgement, case: WarmCase, family: str) -> None:
         raise CandidateFault(verdict.status, f"{where}: {verdict.feedback}")
 
 
-def _require_repeatable(
-    workshop: Workshop, runner: RunnerProcess, case: WarmCase, hidden: Check,
-    first: Output, before: list,
-) -> None:  # fmt: skip
-    verdict, again, _ = workshop.outcome(runner, case, hidden)
-    if verdict.status is not Status.CORRECT:
+def _require_repeatable(case: str, first: Outcome, again: Outcome) -> None:
+    if again.verdict.status is not Status.CORRECT:
         raise CandidateFault(
             Status.NONDETERMINISTIC,
-            f"case {case.case.name}: right at first, wrong on the same inputs again: "
-            f"{verdict.feedback}",
+            f"case {case}: right at first, wrong on the same inputs again: "
+            f"{again.verdict.feedback}",
         )
-    places = {at.address for at in first.tensors if custody.size_in_bytes(at)}
-    if places & {at.address for at in again.tensors}:
+    places = {at.address for at in first.places if custody.size_in_bytes(at)}
+    if places & {at.address for at in again.places}:
         raise CandidateFault(
             Status.ALIASED,
-            f"case {case.case.name}: two calls returned the same memory; allocate a new output",
+            f"case {case}: two calls returned the same memory; allocate a new output",
         )
 
 
@@ -190,12 +204,17 @@ def probe_custom(
 
 
 def _probed(
-    workshop: Workshop, candidate: Candidate, case: WarmCase, hidden: Check,
-    trap: bool = False, stub: bool = False,
-) -> tuple[bool, str]:  # fmt: skip
+    workshop: Workshop,
+    candidate: Candidate,
+    case: WarmCase,
+    hidden: Check,
+    *,
+    trap: bool = False,
+    stub: bool = False,
+) -> tuple[bool, str]:
     try:
         with workshop.loaded(candidate, [case], stub) as runner:
-            verdict, _, _ = workshop.outcome(runner, case, hidden, trap)
+            verdict = workshop.outcome(runner, case, hidden, trap).verdict
             printed = runner.close()
     except CandidateFault as fault:
         return False, fault.feedback

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from evolve.core.evaluation import CaseResult, Fidelity, Label
+from evolve.core.evaluation import CaseResult, Fidelity, Label, Status
 from evolve.core.measurement import Interval, Ratio
 from evolve.worker.clock import CANDIDATE, EAGER, PairTimes, SideFault, TimedCase, judge_samples
 from evolve.worker.clock import time_pair as measure_pair
@@ -19,6 +19,8 @@ from evolve.worker.statistics import enough, looks, median_interval, ratio_inter
 from evolve.worker.warm import BLOCKS, WarmTask
 
 POOL_BYTES = 1 << 30
+_LONGEST_BLOCK_S = 2.0  # where a side is much slower than the reference
+_CLEARLY_SLOWER = 0.9
 _MISMATCH_SHARE = 0.25  # of all blocks; a few are the scheduler's doing
 
 
@@ -68,9 +70,13 @@ class Timekeeper:
                 side: ratio_interval(_weighted(pairs, cases, side), index, fidelity)
                 for side in others
             }
-            if all(enough(r, self._workshop.device.half_width) for r in timing.ratios.values()):
+            if all(self._settled(ratio) for ratio in timing.ratios.values()):
                 break
         _fill(timing, pairs, cases, list(sides), index, fidelity)
+
+    def _settled(self, ratio: Ratio) -> bool:
+        """Narrow enough, or clearly slower than the other side: then width is of no interest."""
+        return ratio.high < _CLEARLY_SLOWER or enough(ratio, self._workshop.device.half_width)
 
     def _pair(
         self,
@@ -130,9 +136,11 @@ class Timekeeper:
                 layouts = {
                     side: who.layouts[name] if who else own[name] for side, who in sides.items()
                 }
-                cases.append(TimedCase(warm=case, calls=task.calls[case.index], layouts=layouts))
-                for number in (-1, 0, 1, 2, 3):
-                    case.block(number, task.calls[case.index])
+                slowest = max((who.seconds[name] for who in sides.values() if who), default=1e-6)
+                calls = min(task.calls[case.index], max(1, int(_LONGEST_BLOCK_S / slowest)))
+                cases.append(TimedCase(warm=case, calls=calls, layouts=layouts))
+                for number in (-1, *range(BLOCKS)):  # made now, not while the device is ours alone
+                    case.block(number, calls)
         return cases
 
     def _layouts(self, task: WarmTask) -> dict[str, Any]:
@@ -157,11 +165,12 @@ class Timekeeper:
         self._workshop.compile(opponent, task)
         with self._workshop.loaded(opponent, task.timed) as runner:
             for case in task.timed:
-                hidden = case.check("task", 0)
-                verdict, output, _ = self._workshop.outcome(runner, case, hidden)
-                if verdict.feedback:
-                    raise CandidateFault(verdict.status, f"{case.case.name}: {verdict.feedback}")
-                opponent.layouts[case.case.name] = output.tensors
+                outcome = self._workshop.outcome(runner, case, case.check("task", 0))
+                name, verdict = case.case.name, outcome.verdict
+                if verdict.status is not Status.CORRECT:
+                    raise CandidateFault(verdict.status, f"case {name}: {verdict.feedback}")
+                opponent.layouts[name] = outcome.places
+                opponent.seconds[name] = outcome.seconds
 
 
 @contextlib.contextmanager

@@ -7,6 +7,7 @@ Invariants:
 """
 
 import math
+import time
 
 import pytest
 
@@ -156,6 +157,15 @@ return right(x)
 """
     verdict = worker.evaluate(forward(body))
     assert verdict.status is Status.TIMING_UNBOUNDED, verdict.feedback
+
+
+def test_a_candidate_that_is_very_slow_is_timed_briefly(worker):
+    start = time.monotonic()
+    verdict = worker.evaluate(forward("time.sleep(0.2); return right(x)"))
+    assert verdict.status is Status.CORRECT
+    assert verdict.ratios["eager"].high < 0.01
+    assert verdict.samples["default"]["calls_per_block"] <= 10
+    assert time.monotonic() - start < 60
 
 
 def test_an_opponent_is_timed_in_the_same_run(worker):
