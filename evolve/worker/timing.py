@@ -19,7 +19,8 @@ from evolve.worker.statistics import enough, looks, median_interval, ratio_inter
 from evolve.worker.warm import BLOCKS, WarmTask
 
 POOL_BYTES = 1 << 30
-_LONGEST_BLOCK_S = 2.0  # where a side is much slower than the reference
+_LONGEST_BLOCK_S = 0.5  # where a side is much slower than the reference
+_HOPELESS_S, _HOPELESS_FACTOR = 3.0, 50.0
 _CLEARLY_SLOWER = 0.9
 _MISMATCH_SHARE = 0.25  # of all blocks; a few are the scheduler's doing
 
@@ -131,11 +132,13 @@ class Timekeeper:
                 except CandidateFault as fault:
                     self._leave(side, fault, sides, timing)
             cases = []
+            candidate = sides[CANDIDATE]
             for case in task.timed:
                 name = case.case.name
                 layouts = {
                     side: who.layouts[name] if who else own[name] for side, who in sides.items()
                 }
+                _require_worth(candidate, case.case.name, task.reference_s[case.index])
                 slowest = max((who.seconds[name] for who in sides.values() if who), default=1e-6)
                 calls = min(task.calls[case.index], max(1, int(_LONGEST_BLOCK_S / slowest)))
                 cases.append(TimedCase(warm=case, calls=calls, layouts=layouts))
@@ -156,6 +159,7 @@ class Timekeeper:
                 layouts[case.case.name] = outputs[-1].tensors
                 seconds = min(output.seconds for output in outputs)
                 block_s = self._workshop.device.block_s
+                task.reference_s.setdefault(case.index, seconds)
                 task.calls.setdefault(case.index, case.calls(seconds, block_s, budget))
         return layouts
 
@@ -171,6 +175,17 @@ class Timekeeper:
                     raise CandidateFault(verdict.status, f"case {name}: {verdict.feedback}")
                 opponent.layouts[name] = outcome.places
                 opponent.seconds[name] = outcome.seconds
+
+
+def _require_worth(candidate: Candidate | None, case: str, reference_s: float) -> None:
+    """Timing what takes seconds where the reference takes none would hold up everybody else."""
+    seconds = candidate.seconds[case] if candidate else 0.0
+    if seconds > _HOPELESS_S and seconds > _HOPELESS_FACTOR * reference_s:
+        raise CandidateFault(
+            Status.TIMEOUT,
+            f"case {case}: correct, but one call takes {seconds:.1f} s, "
+            f"{seconds / reference_s:.0f} times as long as the reference's; it was not timed",
+        )
 
 
 @contextlib.contextmanager

@@ -157,7 +157,9 @@ class WarmTask:
         self.cases = [WarmCase(i, case, store, key) for i, case in enumerate(loaded.cases)]
         if not self.timed:
             raise UsageError(f"task {task.name}: no case is timed. Set timed on at least one case.")
-        self.calls: dict[int, int] = {}  # calls per timed block, by case; measured once
+        # By case, measured once: seconds of one call of the reference, calls per timed block.
+        self.reference_s: dict[int, float] = {}
+        self.calls: dict[int, int] = {}
 
     @property
     def smallest(self) -> WarmCase:
