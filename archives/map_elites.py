@@ -40,7 +40,8 @@ class MapElites:
             )
         if not isinstance(depth, int) or isinstance(depth, bool) or depth < 1:
             raise UsageError(f"archive.depth must be a whole number from 1, got {depth!r}; set 1")
-        self._axes = tuple(Axis.of(name, bins) for name, bins in axes.items())
+        # By name, for a configuration comes back from the store with its keys in another order.
+        self._axes = tuple(Axis.of(name, bins) for name, bins in sorted(axes.items()))
         self._depth = depth
         self._capacity = min(checked_capacity(capacity), self.cells * depth)
         self._table = SlotTable()
@@ -55,7 +56,7 @@ class MapElites:
         return math.prod(axis.size for axis in self._axes)
 
     def cell(self, descriptors: Mapping[str, float | str]) -> str:
-        """The name of the cell, e.g. `vector_width=4..8|layout=row`."""
+        """The name of the cell, axes by name: `layout=row|vector_width=4..8`."""
         return "|".join(f"{axis.name}={axis.bin(descriptors)}" for axis in self._axes)
 
     def offer(self, elite: Elite) -> Offer:

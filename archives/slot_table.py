@@ -4,11 +4,9 @@ from bisect import bisect_left, insort
 from collections.abc import Mapping
 
 from evolve.core.errors import UsageError
-from evolve.core.protocols import Elite
+from evolve.core.protocols import Elite, rank
 
 MAX_CAPACITY = 10_000
-
-_Rank = tuple[float, int, str]
 
 
 def checked_capacity(capacity: int) -> int:
@@ -28,7 +26,7 @@ class SlotTable:
     def __init__(self) -> None:
         self._elites: dict[str, Elite] = {}
         self._slot_of: dict[str, str] = {}
-        self._ranks: list[_Rank] = []  # worst first
+        self._ranks: list[tuple[float, int, str]] = []  # best first
 
     def __len__(self) -> int:
         return len(self._elites)
@@ -41,7 +39,7 @@ class SlotTable:
 
     @property
     def worst(self) -> Elite:
-        return self._elites[self._slot_of[self._ranks[0][2]]]
+        return self._elites[self._slot_of[self._ranks[-1][2]]]
 
     def put(self, slot: str, elite: Elite) -> None:
         """Hold the elite at the slot and nowhere else; whoever was at the slot is dropped."""
@@ -50,17 +48,17 @@ class SlotTable:
             self.drop(self._elites[slot].program)
         self._elites[slot] = elite
         self._slot_of[elite.program] = slot
-        insort(self._ranks, _rank(elite))
+        insort(self._ranks, rank(elite))
 
     def drop(self, program: str) -> None:
         """Forget the program if it is held."""
         slot = self._slot_of.pop(program, None)
         if slot is not None:
-            del self._ranks[bisect_left(self._ranks, _rank(self._elites.pop(slot)))]
+            del self._ranks[bisect_left(self._ranks, rank(self._elites.pop(slot)))]
 
     def slots(self) -> dict[str, Elite]:
         """A copy, best elite first: the order depends on what is held, not on how it came in."""
-        places = [self._slot_of[program] for _, _, program in reversed(self._ranks)]
+        places = [self._slot_of[program] for _, _, program in self._ranks]
         return {slot: self._elites[slot] for slot in places}
 
     def restore(self, slots: Mapping[str, Elite], capacity: int) -> None:
@@ -72,9 +70,4 @@ class SlotTable:
             )
         self._elites = dict(slots)
         self._slot_of = {elite.program: slot for slot, elite in slots.items()}
-        self._ranks = sorted(map(_rank, slots.values()))
-
-
-def _rank(elite: Elite) -> _Rank:
-    """Sort key: higher fitness first, then the earlier one, as `best_of` has it."""
-    return elite.fitness.value, -elite.sequence, elite.program
+        self._ranks = sorted(map(rank, slots.values()))

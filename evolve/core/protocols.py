@@ -242,6 +242,15 @@ class Evaluator(Protocol):
     async def close(self) -> None: ...
 
 
+def rank(elite: Elite) -> tuple[float, int, str]:
+    """Sort key: the highest fitness value first, the earlier one first among equals.
+
+    A total order over the programs of a run, so that what is selected or dropped depends on what
+    is held and not on how it came in.
+    """
+    return -elite.fitness.value, elite.sequence, elite.program
+
+
 def best_of(elites: Iterable[Elite]) -> Elite | None:
-    """The elite with the highest fitness value; the earliest wins a tie."""
-    return max(elites, key=lambda elite: (elite.fitness.value, -elite.sequence), default=None)
+    """The first elite by `rank`."""
+    return min(elites, key=rank, default=None)

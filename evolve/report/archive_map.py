@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from evolve.core.measurement import Ratio
-from evolve.core.protocols import Elite
+from evolve.core.protocols import Elite, rank
 from evolve.report.text import ratio_text, span_text
 
 MAX_RANKED = 20
@@ -94,7 +94,7 @@ def coordinates(slot: str) -> dict[str, str]:
 
 def ranked(slots: Mapping[str, Elite]) -> list[Ranked]:
     """The best elites, fastest first."""
-    order = sorted(slots.items(), key=lambda item: (-item[1].fitness.value, item[1].sequence))
+    order = sorted(slots.items(), key=lambda item: rank(item[1]))
     top = math.exp(order[0][1].fitness.value) if order else 1.0
     return [_ranked(slot, elite, top) for slot, elite in order[:MAX_RANKED]]
 
@@ -115,7 +115,7 @@ def _ranked(slot: str, elite: Elite, top: float) -> Ranked:
 def _cell(elites: Sequence[Elite], low: float, high: float) -> Cell | None:
     if not elites:
         return None
-    best = max(elites, key=lambda elite: (elite.fitness.value, -elite.sequence))
+    best = min(elites, key=rank)
     return Cell(
         speedup=ratio_text(math.exp(best.fitness.value)),
         heat=round((best.fitness.value - low) / (high - low), 2) if high > low else 1.0,

@@ -6,11 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from evolve.core.errors import UsageError
-from evolve.core.protocols import Elite
-
-
-def _rank(elite: Elite) -> tuple[float, int, str]:
-    return elite.fitness.value, -elite.sequence, elite.program
+from evolve.core.protocols import Elite, rank
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +14,7 @@ class Greedy:
     """The best elites, best first."""
 
     def select(self, elites: Sequence[Elite], count: int, rng: random.Random) -> tuple[Elite, ...]:
-        return tuple(heapq.nlargest(count, elites, key=_rank))
+        return tuple(heapq.nsmallest(count, elites, key=rank))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +39,7 @@ class Tournament:
             # Enough draws to leave `size` entrants when those chosen already are struck out.
             draws = rng.sample(range(len(elites)), min(self.size + len(chosen), len(elites)))
             entrants = [index for index in draws if index not in chosen][: self.size]
-            chosen.append(max(entrants, key=lambda index: _rank(elites[index])))
+            chosen.append(min(entrants, key=lambda index: rank(elites[index])))
         return tuple(elites[index] for index in chosen)
 
 
@@ -63,7 +59,7 @@ class EpsilonGreedy:
             raise UsageError(f"selection.epsilon must be from 0 to 1, got {self.epsilon!r}")
 
     def select(self, elites: Sequence[Elite], count: int, rng: random.Random) -> tuple[Elite, ...]:
-        left = heapq.nlargest(count, range(len(elites)), key=lambda index: _rank(elites[index]))
+        left = heapq.nsmallest(count, range(len(elites)), key=lambda index: rank(elites[index]))
         chosen: list[int] = []
         for _ in range(min(count, len(elites))):
             best = next(index for index in left if index not in chosen)

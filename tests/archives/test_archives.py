@@ -2,7 +2,8 @@
 
 Invariants:
 1. TopK holds the best programs that were offered.
-2. MapElites holds the best program of every cell; bins never move, whatever is offered.
+2. MapElites holds the best program of every cell; bins never move, whatever is offered, and are
+   called the same in whatever order the axes are given.
 3. A wrong setting is a UsageError that names it.
 """
 
@@ -115,6 +116,19 @@ def test_the_evicted_program_is_named():
 )
 def test_bins_are_fixed_and_strangers_have_their_own(descriptors, cell):
     assert MapElites(axes=AXES).cell(descriptors) == cell
+
+
+def test_the_order_in_which_axes_are_given_does_not_matter():
+    archives = [MapElites(axes=dict(axes)) for axes in (AXES.items(), reversed(AXES.items()))]
+    for number, size in enumerate((8, 64, 9, 200)):
+        elite = make_elite(
+            f"p{number}", speedup=1 + number, sequence=number, descriptors=block(size)
+        )
+        for archive in archives:
+            archive.offer(elite)
+    first, second = (archive.slots() for archive in archives)
+    assert first == second
+    assert len(first) == 3
 
 
 def test_the_number_of_cells_bounds_the_capacity():
