@@ -1,45 +1,33 @@
 """The programs that a search starts from."""
 
-from collections.abc import Sequence
-
 from evolve.core import tunables
 from evolve.core.errors import UsageError
-from evolve.core.program import Program, instance_digest
+from evolve.core.program import Program
 from evolve.core.protocols import Context, Declined, Proposal
 
 
 class Seed:
-    """Proposes the user's initial programs, then the task's seeds, each once, as written.
+    """Proposes the seeds of the run's task, each once, in order, as written.
 
-    Args:
-        sources: texts of the user's programs.
-
-    Raises:
-        UsageError: a text is empty, is not Python, defines no ModelNew, or declares its tunables
-            wrongly.
+    Those are the user's programs and the task's own. Which one is next is read off the number of
+    proposals that the run has of the operator named `seed`, so that a seed which is refused as a
+    duplicate is not proposed for ever.
     """
 
     parents = 0
 
-    def __init__(self, *, sources: Sequence[str] = ()) -> None:
-        for number, source in enumerate(sources, start=1):
-            _check(f"initial program {number}", source)
-        self._sources = tuple(sources)
-
     def propose(self, context: Context) -> Proposal | Declined:
-        """The first program that the run has not proposed yet.
+        """The next seed.
 
         Raises:
-            UsageError: a seed of the task is wrong, as for `sources`.
+            UsageError: it is empty, is not Python, defines no ModelNew, or declares its tunables
+                wrongly.
         """
-        for number, source in enumerate((*self._sources, *context.task.seeds), start=1):
-            program = Program(source)
-            if not context.facts.seen(instance_digest(program.digest, {})):
-                initial = number <= len(self._sources)
-                if not initial:
-                    _check(f"a seed of task {context.task.name}", source)
-                return Proposal(program=program, note="initial program" if initial else "task seed")
-        return Declined("every seed has been proposed")
+        seeds, number = context.task.seeds, context.facts.proposals("seed")
+        if number >= len(seeds):
+            return Declined("every seed has been proposed")
+        _check(f"seed {number + 1} of task {context.task.name}", seeds[number])
+        return Proposal(program=Program(seeds[number]), note=f"seed {number + 1} of {len(seeds)}")
 
 
 def _check(what: str, source: str) -> None:

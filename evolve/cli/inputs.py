@@ -1,12 +1,13 @@
 """What a configuration names and a run must hold for ever: task, programs, the user's baseline."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from evolve.cli.flags import open_store, read_candidate
 from evolve.core.errors import UsageError
+from evolve.core.normalise import normalised_digest
 from evolve.core.program import Language
 from evolve.core.task import Task
 from evolve.core.tunables import parse, render
@@ -36,15 +37,16 @@ def load_task(config: Mapping[str, Any]) -> Task:
 def with_seeds(task: Task, config: Mapping[str, Any]) -> Task:
     """The task with all that a new run starts from, in the order of trying.
 
-    That is the user's programs, another run's best ones, and the task's own. They are stored with
-    the run, so that a resume needs no file of them.
+    That is the user's programs, another run's best ones, and the task's own; of those that differ
+    in comments, layout or tunable values only, the first. They are stored with the run, so that a
+    resume needs no file of them.
 
     Raises:
         UsageError: a file that is no candidate, no such run, or nothing to start from.
     """
     initial = [_read_initial(path) for path in config["initial"]]
     warm = _elites_of(config["warm_start"], config["store"]["path"])
-    seeds = tuple(dict.fromkeys((*initial, *warm, *task.seeds)))
+    seeds = _without_twins((*initial, *warm, *task.seeds))
     if not seeds:
         raise UsageError(
             f"task {task.name} has no program to start from: give one of yours, "
@@ -53,6 +55,13 @@ def with_seeds(task: Task, config: Mapping[str, Any]) -> Task:
             "kernel, is not part of this version"
         )
     return replace(task, seeds=seeds)
+
+
+def _without_twins(sources: Sequence[str]) -> tuple[str, ...]:
+    first: dict[str, str] = {}
+    for source in sources:
+        first.setdefault(normalised_digest(source), source)
+    return tuple(first.values())
 
 
 def _read_initial(path: str) -> str:

@@ -1,7 +1,7 @@
 """The built-in operators hold to `OperatorConformance`, and each to its own rule.
 
 Invariants:
-1. Seed proposes every initial program and task seed once, in order, and nothing else.
+1. Seed proposes every seed of the task once, in order, and nothing else, whatever becomes of them.
 2. Tune never repeats an instance at a fidelity, pending ones included, promotes the best screens
    only, drops failed ones, and ends.
 3. Tune finds the planted optimum within the cost of 20 full evaluations.
@@ -21,7 +21,7 @@ from evolve.core.normalise import normalised_digest
 from evolve.core.program import Program
 from evolve.core.protocols import Declined, Proposal
 from evolve.core.tunables import parse, render
-from evolve.testing.operators import OperatorConformance
+from evolve.testing.operators import RELATIVES, OperatorConformance
 from evolve.testing.parts import MemoryFacts, make_context
 from evolve.testing.synthetic import (
     OPTIMUM,
@@ -38,7 +38,10 @@ SCREEN_COST = 0.6  # of a full evaluation: both compile, which takes most of the
 
 class TestSeed(OperatorConformance):
     def make(self):
-        return Seed(sources=[BARE])
+        return Seed()
+
+    def sources(self):
+        return RELATIVES[1:]  # the first is the task's seed, which an archive gets from Seed itself
 
 
 class TestTune(OperatorConformance):
@@ -54,34 +57,40 @@ class TestRecombine(OperatorConformance):
 # Seed
 
 
-def test_seeds_come_once_each_the_users_first():
-    facts = MemoryFacts(task=synthetic_task(seeds=(SEED_SOURCE, BARE)))
-    operator = Seed(sources=[BARE, "# mine\n" + BARE])
+def test_seeds_come_once_each_in_order():
+    facts = MemoryFacts(task=synthetic_task(seeds=(BARE, "# mine\n" + BARE, SEED_SOURCE)))
+    operator = Seed()
     proposed = []
     while isinstance(answer := operator.propose(make_context(facts)), Proposal):
-        proposed.append(answer.program.source)
-        facts.judge(answer.program)
-    assert proposed == [BARE, "# mine\n" + BARE, SEED_SOURCE]
+        proposed.append((answer.program.source, answer.note))
+        facts.judge(answer.program, operator="seed")
+    assert proposed == [
+        (BARE, "seed 1 of 3"),
+        ("# mine\n" + BARE, "seed 2 of 3"),
+        (SEED_SOURCE, "seed 3 of 3"),
+    ]
     assert answer == Declined("every seed has been proposed")
+
+
+def test_a_seed_that_is_also_the_users_baseline_is_proposed_all_the_same():
+    facts = MemoryFacts(task=synthetic_task(seeds=(BARE,)))
+    facts.judge(Program(BARE), operator="baseline")
+    answer = Seed().propose(make_context(facts))
+    assert isinstance(answer, Proposal)
 
 
 @pytest.mark.parametrize(
     ("source", "said"),
     [
-        (" \n", "initial program 2 is empty"),
-        ("class Model: pass", "initial program 2 defines no ModelNew"),
-        (BARE + "x = (", "initial program 2: line 3"),
-        (BARE + 'TUNABLE = {"A": ()}', "initial program 2: tunable A, line 3"),
+        (" \n", "seed 1 of task synthetic is empty"),
+        ("class Model: pass", "seed 1 of task synthetic defines no ModelNew"),
+        (BARE + "x = (", "seed 1 of task synthetic: line 3"),
+        (BARE + 'TUNABLE = {"A": ()}', "seed 1 of task synthetic: tunable A, line 3"),
     ],
 )
-def test_an_initial_program_that_cannot_start_a_search_is_refused(source, said):
+def test_a_seed_that_cannot_start_a_search_is_refused(source, said):
+    facts = MemoryFacts(task=synthetic_task(seeds=(source,)))
     with pytest.raises(UsageError, match=said):
-        Seed(sources=[BARE, source])
-
-
-def test_a_wrong_seed_of_a_task_names_the_task():
-    facts = MemoryFacts(task=synthetic_task(seeds=("x = 1\n",)))
-    with pytest.raises(UsageError, match="a seed of task synthetic defines no ModelNew"):
         Seed().propose(make_context(facts))
 
 
