@@ -1,17 +1,19 @@
 """The `evolve` command: finds the verb, and turns errors into one message and an exit status."""
 
 import difflib
+import errno
 import importlib
-import os
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 
 import evolve
-from evolve.core.errors import EvolveError, UsageError
+from evolve.cli.unattended import outliving_the_terminal, silence
+from evolve.core.errors import EvolveError, StoreError, UsageError
 
 OK = 0
-FAILED = 1  # our side: device, worker, database
-USAGE = 2
+FAILED = 1  # our side: device, worker
+USAGE = 2  # what a person has to mend: the words, the database's place, the disk
 RESUMABLE = 75  # EX_TEMPFAIL: schedulers take it as "run me again"
 INTERRUPTED = 130
 
@@ -28,6 +30,10 @@ VERBS = {
     "doctor": "what this machine offers, and what is missing",
     "db": "backup, prune, size, upgrade, dump",
 }
+
+LONG = ("run", "resume", "eval")  # work that does not depend on who reads what it prints
+
+DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES)  # full, or not to be written
 
 HELP = """\
 usage: evolve VERB ...
@@ -54,15 +60,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of the console script.
 
     Returns:
-        0 done, 1 our machinery failed, 2 the request cannot be done, 75 stopped and resumable;
-        `eval` returns 1 also for a candidate that is not correct.
+        0 done, 1 our machinery failed, 2 the request cannot be done, as it stands or on this
+        disk, 75 stopped and resumable; `eval` returns 1 also for a candidate that is not correct.
     """
     words = list(sys.argv[1:] if argv is None else argv)
     try:
         code = _dispatch(words)
         sys.stdout.flush()
         return code
-    except UsageError as error:
+    except (UsageError, StoreError) as error:
         print(f"evolve: {error}", file=sys.stderr)
         return USAGE
     except EvolveError as error:
@@ -78,8 +84,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(_missing_package(words[0], error.name), file=sys.stderr)
         return FAILED
     except BrokenPipeError:  # `evolve list | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        silence(sys.stdout)
         return OK
+    except OSError as error:
+        if error.errno not in DISK:
+            raise
+        silence(sys.stdout)
+        where = f"{error.filename}: " if error.filename else ""
+        print(f"evolve: {where}{error.strerror}; mend that and try again", file=sys.stderr)
+        return USAGE
     except KeyboardInterrupt:
         return INTERRUPTED
 
@@ -94,7 +107,8 @@ def _dispatch(words: list[str]) -> int:
     verb, *rest = words
     if verb not in VERBS:
         raise UsageError(f"there is no verb '{verb}'{_guess(verb)}; `evolve --help` lists them")
-    code: int = importlib.import_module(f"evolve.cli.{verb}").main(rest)
+    with outliving_the_terminal() if verb in LONG else nullcontext():
+        code: int = importlib.import_module(f"evolve.cli.{verb}").main(rest)
     return code
 
 

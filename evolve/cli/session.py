@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from evolve.cli.display import LiveDisplay, PlainDisplay, Tally, open_display
 from evolve.cli.main import OK, RESUMABLE
 from evolve.cli.report import default_path
 from evolve.cli.summary import summary
+from evolve.core.errors import EvaluatorUnavailable
 from evolve.core.protocols import Evaluator
 from evolve.report.facts import gather
 from evolve.report.html import render
@@ -34,7 +36,7 @@ async def search(store: Store, run: RunRow, config: Mapping[str, Any], evaluator
         evaluator: the judge.
 
     Returns:
-        0 where the run is finished, 75 where it can be resumed.
+        0 where the run is finished, 75 where it can be resumed, also where the judge failed.
     """
     rule = parts.build_termination(config)
     engine = Search(
@@ -49,16 +51,21 @@ async def search(store: Store, run: RunRow, config: Mapping[str, Any], evaluator
     tally = Tally(config["termination"], rule, config["baseline"])
     winner = champion(store, run)
     tally.best = winner.ratio if winner else None
-    with open_display(tally, title=f"{run.name}: {run.task.name}") as display:
-        stop_file = config["termination"]["stop_file"]
-        pipeline = Pipeline(
-            engine,
-            evaluator,
-            rule,
-            listeners=[display],
-            stop_file=Path(stop_file) if stop_file else None,
-        )
-        outcome = await _run_until_stopped(pipeline, store, run, display)
+    display = open_display(tally, title=f"{run.name}: {run.task.name}")
+    stop_file = config["termination"]["stop_file"]
+    pipeline = Pipeline(
+        engine,
+        evaluator,
+        rule,
+        listeners=[display],
+        stop_file=Path(stop_file) if stop_file else None,
+    )
+    try:
+        with display:
+            outcome = await _run_until_stopped(pipeline, store, run, display)
+    except EvaluatorUnavailable as error:  # the pipeline has left the run fit to be resumed
+        print(f"evolve: {error}", file=sys.stderr)
+        outcome = Outcome(reason=str(error), finished=False)
     _print_end(store, run, outcome)
     return OK if outcome.finished else RESUMABLE
 

@@ -7,6 +7,7 @@ import asyncio
 import sys
 
 from evolve.cli.session import search
+from evolve.cli.unattended import outliving_the_terminal
 from evolve.store import Store
 from evolve.testing.synthetic import SyntheticEvaluator, synthetic_task
 from tests.cli.recording import settings
@@ -27,4 +28,6 @@ async def sit(path: str, latency_s: float) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(asyncio.run(sit(sys.argv[1], float(sys.argv[2]))))
+    with outliving_the_terminal():
+        code = asyncio.run(sit(sys.argv[1], float(sys.argv[2])))
+    sys.exit(code)

@@ -6,6 +6,7 @@ Invariants:
 2. A second Ctrl-C leaves at once, also when what is under way would take long.
 3. After either, a resume goes on without asking for anything again.
 4. While one process continues a run, another one is refused.
+5. A search outlives its terminal and the reader of its output.
 """
 
 import os
@@ -105,6 +106,41 @@ def test_a_second_process_cannot_continue_the_same_run(evolve, tmp_path: Path):
     assert done.returncode == 2
     assert "another process" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_search_whose_reader_went_away_goes_on(tmp_path: Path):
+    database = tmp_path / "evolve.db"
+    process = sit(database, 0.1)
+    assert process.stdout is not None
+    process.stdout.close()
+    time.sleep(2)
+    assert process.poll() is None
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=30) == 75
+    assert process.stderr is not None
+    assert process.stderr.read() == ""
+    process.stderr.close()
+    assert state(database) == ("interrupted", "stopped by SIGTERM")
+
+
+def test_a_search_whose_terminal_is_closed_goes_on(tmp_path: Path):
+    database = tmp_path / "evolve.db"
+    main_end, other_end = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.cli.sitting", str(database), "0.1"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm-256color", "COLUMNS": "100"},
+        preexec_fn=lambda: os.login_tty(other_end),
+    )
+    os.close(other_end)
+    wait_for_database(database)
+    wait_for_tickets(database)
+    os.close(main_end)  # the kernel sends SIGHUP, and writing fails from now on
+    time.sleep(2)
+    assert process.poll() is None
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=30) == 75
+    assert state(database) == ("interrupted", "stopped by SIGTERM")
 
 
 def test_on_a_terminal_the_display_is_drawn_and_taken_away(tmp_path: Path):

@@ -1,0 +1,55 @@
+"""Work that outlives whoever reads what it prints: a closed terminal, a pipe's other end."""
+
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from typing import Any, TextIO, cast
+
+
+class Forgiving:
+    """A text stream that falls silent where its target goes away, instead of raising."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        with self._falling_silent():
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with self._falling_silent():
+            self._stream.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    @contextlib.contextmanager
+    def _falling_silent(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError:
+            silence(self._stream)
+
+
+def silence(stream: TextIO) -> None:
+    """Send nowhere what the stream still holds and gets from now on."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
+
+
+@contextlib.contextmanager
+def outliving_the_terminal() -> Iterator[None]:
+    """Within this block neither a hang-up nor a failure to print ends anything."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with (
+            contextlib.redirect_stdout(cast(TextIO, Forgiving(sys.stdout))),
+            contextlib.redirect_stderr(cast(TextIO, Forgiving(sys.stderr))),
+        ):
+            yield
+    finally:
+        signal.signal(signal.SIGHUP, before)

@@ -1,0 +1,66 @@
+"""What schedulers are told.
+
+Invariants:
+1. A judge that fails in the middle of a run: 75, the message, and a run that a resume ends.
+2. A disk that is full, or a database that cannot be used: 2, one line, no traceback.
+"""
+
+import asyncio
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from evolve.cli.session import search
+from evolve.core.errors import EvaluatorUnavailable
+from evolve.store import Store
+from evolve.testing.synthetic import SyntheticEvaluator, synthetic_task
+from tests.cli.conftest import ROOT
+from tests.cli.recording import settings
+
+
+class Failing(SyntheticEvaluator):
+    """A judge whose device falls off the bus."""
+
+    async def evaluate(self, request):
+        if self.calls == 3:
+            raise EvaluatorUnavailable("the device is gone")
+        return await super().evaluate(request)
+
+
+def test_a_judge_that_fails_leaves_a_run_to_resume(tmp_path: Path, capsys):
+    config = settings("termination.evaluations=6")
+    with Store.open(tmp_path / "evolve.db", create=True) as store:
+        run = store.create_run(name="demo", task=synthetic_task(), config=config, seed=0)
+        assert asyncio.run(search(store, run, config, Failing())) == 75
+        shown = capsys.readouterr()
+        assert shown.err == "evolve: the device is gone\n"
+        assert "evolve resume demo" in shown.out
+        assert asyncio.run(search(store, run, config, SyntheticEvaluator())) == 0
+
+
+def test_a_damaged_database_is_one_line(evolve, recorded: Path):
+    content = recorded.read_bytes()
+    recorded.write_bytes(content[:4096] + b"\xff" * 8192 + content[12288:])
+    done = evolve("show", "demo")
+    assert done.returncode == 2
+    assert "is damaged" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full on this system")
+def test_output_onto_a_full_disk_is_one_line(tmp_path: Path):
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "evolve.cli.main", "tasks"],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 2
+    assert done.stderr == "evolve: No space left on device; mend that and try again\n"
