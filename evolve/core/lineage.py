@@ -8,6 +8,12 @@ from evolve.core.measurement import Ratio
 from evolve.core.program import Assignment
 from evolve.core.protocols import AddStatus
 
+OPPONENT = "baseline"
+"""Operator name of tickets that judge the user's own baseline: no part of the search."""
+
+VERIFY = "verify"
+"""Operator name of tickets that measure a contender again after it has won."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:

@@ -1,13 +1,22 @@
-"""Who won: the verified program where there is one, else the archive's best."""
+"""Who won: decided by the stored verifications, in the order in which they were made.
+
+The winner of many noisy measurements is partly lucky, so the search's own numbers crown nobody.
+A contender becomes champion by a verification: measured again after it was chosen, in fresh
+processes and with fresh seeds. Where two could have won, they are timed in one interleaved run (a
+direct duel): `RUNNER_UP` beside the contender, or the reigning `CHAMPION` beside a challenger, who
+has to win by a whole interval.
+"""
 
 from dataclasses import dataclass
 
-from evolve.core.evaluation import Evaluation, Fidelity
+from evolve.core.evaluation import Evaluation, Fidelity, Status
+from evolve.core.lineage import VERIFY
 from evolve.core.measurement import Ratio
-from evolve.core.program import Assignment
+from evolve.core.program import Assignment, instance_digest
 from evolve.store import RunRow, Store
 
-VERIFY = "verify"  # the operator name of verification tickets
+RUNNER_UP = "runner_up"
+CHAMPION = "champion"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,28 +33,65 @@ class Champion:
     def verified(self) -> bool:
         return self.evaluation.fidelity is Fidelity.VERIFY
 
+    @property
+    def instance(self) -> str:
+        return instance_digest(self.program, self.assignment)
+
 
 def champion(store: Store, run: RunRow) -> Champion | None:
-    """The winner of a run, or None while no strictly correct program has been timed.
+    """The winner of a run; unverified where nothing has been verified yet.
 
-    A verified program beats every unverified one: its number was taken again, in fresh processes
-    and with fresh seeds, after it had been chosen, so the luck that chose it is not in it.
+    None while no strictly correct program has been timed, or where verification refuted all.
     """
-    baseline = str(run.config.get("baseline", "eager"))
-    verified = [
-        found
-        for sequence in store.made_by(run.id, VERIFY)
-        if (found := _at(store, run, sequence, baseline))
-    ]
-    if verified:
-        return max(verified, key=lambda found: found.ratio.value)
-    elites = sorted(store.slots(run.id).values(), key=lambda elite: -elite.fitness.value)
-    return _at(store, run, elites[0].sequence, baseline) if elites else None
+    refuted: set[str] = set()
+    reigning: Champion | None = None
+    beaten: Champion | None = None  # correct, but lost its duel
+    for instance, found in _verifications(store, run):
+        if found is None:
+            refuted.add(instance)
+            reigning = None if reigning and reigning.instance == instance else reigning
+        elif _is_crowned(found, reigning):
+            reigning = found
+        else:
+            beaten = found
+    return reigning or beaten or _unverified(store, run, refuted)
 
 
-def _at(store: Store, run: RunRow, sequence: int, baseline: str) -> Champion | None:
+def refuted_instances(store: Store, run: RunRow) -> set[str]:
+    """Instances (digests) that a verification found wrong, or not custom, or could not time."""
+    return {instance for instance, found in _verifications(store, run) if found is None}
+
+
+def _verifications(store: Store, run: RunRow) -> list[tuple[str, Champion | None]]:
+    """Every verification that says something, in order: the instance, None where it is refuted."""
+    found = []
+    for sequence in store.made_by(run.id, VERIFY):
+        evaluation = store.evaluation(run.id, sequence)
+        if evaluation is None or evaluation.status is Status.INFRA:
+            continue
+        step = store.step(run.id, sequence)
+        instance = instance_digest(step.program or "", step.assignment)
+        found.append((instance, _at(store, run, sequence)))
+    return found
+
+
+def _is_crowned(found: Champion, reigning: Champion | None) -> bool:
+    duels = found.evaluation.ratios
+    if reigning is not None and CHAMPION in duels:
+        return duels[CHAMPION].is_gain
+    return not (RUNNER_UP in duels and duels[RUNNER_UP].high < 1.0)
+
+
+def _unverified(store: Store, run: RunRow, refuted: set[str]) -> Champion | None:
+    for elite in sorted(store.slots(run.id).values(), key=lambda elite: -elite.fitness.value):
+        if instance_digest(elite.program, elite.assignment) not in refuted:
+            return _at(store, run, elite.sequence)
+    return None
+
+
+def _at(store: Store, run: RunRow, sequence: int) -> Champion | None:
     evaluation = store.evaluation(run.id, sequence)
-    if evaluation is None or not evaluation.strict or baseline not in evaluation.ratios:
+    if evaluation is None or not evaluation.strict or run.baseline not in evaluation.ratios:
         return None
     step = store.step(run.id, sequence)
     if step.program is None:
@@ -54,6 +100,6 @@ def _at(store: Store, run: RunRow, sequence: int, baseline: str) -> Champion | N
         sequence=sequence,
         program=step.program,
         assignment=step.assignment,
-        ratio=evaluation.ratios[baseline],
+        ratio=evaluation.ratios[run.baseline],
         evaluation=evaluation,
     )

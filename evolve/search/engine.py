@@ -1,8 +1,9 @@
 """The ask/tell engine: selection, operators and archive over recorded facts.
 
-`Search` holds no state of its own that a resume would have to restore, but for the archive, whose
-slots are stored in the transaction of the step that changed them. It never evaluates: `ask` gives
-tickets, whoever has a judge evaluates them, `tell` takes the verdicts in any order.
+`Search` holds no state that a resume could not read back: the archive's slots are stored in the
+transaction of the step that changed them, and all else follows from the recorded facts. It never
+evaluates: `ask` gives tickets, whoever has a judge evaluates them, and `tell` takes the verdicts in
+any order.
 """
 
 import random
@@ -11,7 +12,8 @@ from dataclasses import replace
 
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import Evaluation, Fidelity
-from evolve.core.program import Program, instance_digest
+from evolve.core.lineage import OPPONENT
+from evolve.core.program import Assignment, Program, instance_digest
 from evolve.core.protocols import (
     Archive,
     Context,
@@ -28,12 +30,11 @@ from evolve.core.protocols import (
 )
 from evolve.core.randomness import stream
 from evolve.core.tunables import render
+from evolve.search.champion import refuted_instances
 from evolve.search.ranking import Ranking
 from evolve.search.schedule import Scheduled, order
 from evolve.store import RunRow, Store, Ticket, TicketState
 
-OPPONENT = "baseline"  # the operator name of tickets that judge the user's own baseline
-MAX_FAILED_ASKS = 50  # recorded failures in a row before `ask` gives the turn back
 MAX_PARENT_CHOICES = 16  # parents offered to an operator that declined the policy's choice
 
 
@@ -105,19 +106,13 @@ class Search:
         return next(iter(self._ranking.elites), None)
 
     def ask(self) -> Ticket | None:
-        """The next instance to evaluate, stored; None when no operator has anything to propose.
+        """The next ticket, stored; None when no operator has anything to propose.
 
-        An operator that fails, or that proposes what this run holds already, leaves a told ticket
-        with the reason, and the next one is asked.
+        A ticket that is told already records a failure of its operator, or a proposal of what this
+        run holds already: nothing is to be evaluated, and the next ask goes on from there.
         """
-        for _ in range(MAX_FAILED_ASKS):
-            asked = self._next_outcome()
-            if asked is None:
-                return None
-            ticket = self._record(*asked)
-            if ticket.state is TicketState.PROPOSED:
-                return ticket
-        return None
+        asked = self._next_outcome()
+        return None if asked is None else self._record(*asked)
 
     def offer(self, source: str, *, operator: str = "offered", note: str = "") -> Ticket:
         """A ticket for a program that nobody asked for."""
@@ -151,23 +146,30 @@ class Search:
         )
 
     def tell(self, ticket: Ticket, evaluation: Evaluation) -> Offer | None:
-        """Commit a verdict, then offer the program to the archive. Idempotent.
+        """Commit a verdict, then offer the program to the archive.
+
+        Idempotent: a ticket keeps its first verdict, and what is told again changes nothing.
 
         Returns:
             The archive's answer, or None where there was nothing to offer.
         """
-        if ticket.state is TicketState.TOLD:
-            return None
         ticket = self.store.evaluated(ticket, evaluation)
-        elite = self._elite(ticket, evaluation)
+        if ticket.state is TicketState.TOLD or ticket.evaluation is None:
+            return None
+        elite = self._elite(ticket, ticket.evaluation)
         offer = self.archive.offer(elite) if elite else None
+        self.store.tell(ticket, elite, offer)
         if elite and offer:
             self._ranking.update(elite, offer)
-        self.store.tell(ticket, elite, offer)
         return offer
 
     def known(self, request: EvaluationRequest, evaluator: Evaluator) -> Evaluation | None:
-        """A stored verdict on the very same instance, task, device class and evaluator."""
+        """A stored verdict on the very same instance, task, device class and evaluator.
+
+        Never where other sources are timed along: the key does not say which they were.
+        """
+        if request.opponents or request.fidelity is Fidelity.VERIFY:
+            return None
         found = self.store.cached(
             request.instance,
             request.task.revision,
@@ -175,27 +177,29 @@ class Search:
             evaluator.evaluator_version,
             request.fidelity,
         )
-        if found is None or (
-            found.ratios and not {self.baseline, *request.opponents} <= {*found.ratios}
-        ):
+        if found is None or (found.ratios and self.baseline not in found.ratios):
             return None
         return replace(found, device_time_s=0.0)  # it cost nothing this time
 
     def contenders(self) -> list[Elite]:
-        """Elites by fitness: the leader, then all whose interval overlaps the leader's."""
-        ranked = self._ranking.elites
-        return [elite for elite in ranked if elite.fitness.high >= ranked[0].fitness.low]
+        """Elites by fitness, best first, without those that a verification has refuted."""
+        refuted = refuted_instances(self.store, self.run)
+        return [
+            elite
+            for elite in self._ranking.elites
+            if instance_digest(elite.program, elite.assignment) not in refuted
+        ]
 
-    def instance_source(self, elite: Elite) -> str:
-        """The text of an elite with its tunables set."""
-        return render(self.store.source(elite.program), elite.assignment)
+    def text(self, program: str, assignment: Assignment) -> str:
+        """The text of a stored program with its tunables set."""
+        return render(self.store.source(program), assignment)
 
     def opponent_tickets(self) -> list[Ticket]:
         """A ticket for each opponent that this run has not judged yet."""
         judged = self.store.proposals(self.run.id, OPPONENT)
         return [
-            self._record(OPPONENT, Proposal(program=Program(source), note=name))
-            for name, source in list(self._opponents.items())[judged:]
+            self._record(OPPONENT, Proposal(program=Program(source), note=name), repeat=True)
+            for name, source in sorted(self._opponents.items())[judged:]
         ]
 
     def open_tickets(self) -> list[Ticket]:
@@ -212,7 +216,7 @@ class Search:
 
     def _next_outcome(self) -> tuple[str, Proposal | Failed] | None:
         elites = self._ranking.elites
-        for name in order(self._operators, self._rng("schedule")):
+        for name in order(self._operators, lambda name: self._rng(f"schedule/{name}")):
             operator = self._operators[name].operator
             for parents in self._parent_choices(name, operator.parents, elites):
                 outcome = operator.propose(
@@ -251,7 +255,7 @@ class Search:
         parents = outcome.parents if isinstance(outcome, Proposal) else ()
         if isinstance(outcome, Proposal) and not repeat and (why := self._duplicate(outcome)):
             outcome = Failed(f"duplicate: {why}")
-        ticket = self.store.propose(self.store.ask(self.run.id, operator, parents), outcome)
+        ticket = self.store.record(self.run.id, operator, parents, outcome)
         self._sequence = ticket.sequence + 1
         return ticket
 
@@ -262,7 +266,7 @@ class Search:
         """
         trials = self._facts.trials(proposal.program.digest)
         if not trials and (twin := self.store.twin(self.run.id, proposal.program)):
-            return f"program {twin[:12]} differs in comments and formatting only"
+            return f"program {twin[:12]} differs in layout, comments or tunable values only"
         known = any(
             dict(trial.assignment) == dict(proposal.assignment)
             and (trial.fidelity is not Fidelity.SCREEN or proposal.fidelity is Fidelity.SCREEN)

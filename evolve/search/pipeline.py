@@ -2,19 +2,30 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from evolve.core.errors import EvaluatorUnavailable
+from evolve.core.errors import EvolveError, UsageError
 from evolve.core.evaluation import Evaluation, Fidelity, Stage, Status
-from evolve.core.protocols import Elite, Evaluator, Offer, Progress, TerminationRule
-from evolve.search.champion import VERIFY, champion
+from evolve.core.lineage import OPPONENT, VERIFY
+from evolve.core.program import instance_digest
+from evolve.core.protocols import (
+    Elite,
+    EvaluationRequest,
+    Evaluator,
+    Offer,
+    Progress,
+    TerminationRule,
+)
+from evolve.search.champion import CHAMPION, RUNNER_UP, champion
 from evolve.search.engine import Search
-from evolve.store import Ticket
+from evolve.store import Ticket, TicketState
 
 MAX_ATTEMPTS = 3  # starts of one evaluation before its ticket is closed as our fault
+MAX_FAILURES = 50  # recorded failures in a row that end a run
+MAX_CONTENDERS = 3  # verified one after the other until one stands
 POLL_S = 1.0  # how often rules that depend on time are checked while evaluations run
 
 
@@ -85,7 +96,9 @@ class Pipeline:
         """Search until a rule gives its reason, nothing is left to propose, or a stop is asked.
 
         Raises:
-            EvaluatorUnavailable: the judge cannot be used; the run stays resumable.
+                EvaluatorUnavailable: the judge cannot be used; the run stays resumable.
+            UsageError: the task or the user's baseline cannot be judged.
+            StoreError: the database cannot be written.
         """
         store, run = self._search.store, self._search.run
         store.claim(run.id)
@@ -93,7 +106,7 @@ class Pipeline:
         outcome = Outcome(reason="the process ended", finished=False)
         try:
             outcome = await self._search_and_verify()
-        except EvaluatorUnavailable as error:
+        except EvolveError as error:
             outcome = Outcome(reason=str(error), finished=False)
             raise
         finally:
@@ -104,46 +117,57 @@ class Pipeline:
 
     async def _search_and_verify(self) -> Outcome:
         reason = await self._loop()
+        if self._verify and not self._stop.is_set():
+            await self._verify_champion()
         if self._stop.is_set():
             await self._drain()
             return Outcome(reason=self._stop_reason, finished=False)
-        if self._verify:
-            await self._verify_champion()
-            if self._stop.is_set():
-                return Outcome(reason=self._stop_reason, finished=False)
         return Outcome(reason=reason, finished=True)
 
     async def _loop(self) -> str:
-        waiting = self._search.open_tickets()
+        # What an earlier sitting proposed is paid for, whatever the limits say by now.
+        waiting = deque(self._search.open_tickets())
         await self._judge_opponents()
-        while True:
-            reason = self._reason()
-            while not reason and not self._stop.is_set() and self._has_slot():
-                ticket = waiting.pop(0) if waiting else self._search.ask()
+        failures = 0
+        while not self._stop.is_set():
+            reason = "" if waiting else self._reason()
+            while not reason and self._has_slot():
+                ticket = waiting.popleft() if waiting else self._search.ask()
                 if ticket is None:
                     break
-                self._start(ticket)
-                reason = self._reason()
-            if not self._running or self._stop.is_set():
+                if ticket.state is TicketState.TOLD:
+                    failures += 1
+                    if failures == MAX_FAILURES:
+                        return f"{failures} proposals in a row failed, the last: {ticket.failure}"
+                else:
+                    failures = 0
+                    self._start(ticket)
+                reason = "" if waiting else self._reason()
+            if not self._running:
                 return reason or "nothing is left to propose"
             await self._wait()
+        return self._stop_reason
 
     def _has_slot(self) -> bool:
         return len(self._running) < self._evaluator.slots
 
-    def _reason(self) -> str | None:
+    def _reason(self) -> str:
         """Why to ask for nothing more, counting what is under way as done."""
-        pending = [t.proposal.fidelity for t in self._running.values() if t.proposal]
-        screens = pending.count(Fidelity.SCREEN)
+        pending = [
+            ticket.proposal.fidelity
+            for ticket in self._running.values()
+            if ticket.proposal and ticket.operator not in (VERIFY, OPPONENT)
+        ]
         progress = self._search.progress
-        return self._termination.check(
+        reason = self._termination.check(
             replace(
                 progress,
-                evaluations=progress.evaluations + len(pending) - screens,
-                screens=progress.screens + screens,
+                evaluations=progress.evaluations + pending.count(Fidelity.SEARCH),
+                screens=progress.screens + pending.count(Fidelity.SCREEN),
                 stop_requested=self._stop_file is not None and self._stop_file.exists(),
             )
         )
+        return reason or ""
 
     def _start(self, ticket: Ticket, opponents: Mapping[str, str] | None = None) -> None:
         task = asyncio.create_task(self._evaluate(ticket, opponents or {}))
@@ -162,40 +186,52 @@ class Pipeline:
         self._collect()
 
     def _collect(self) -> None:
-        """Tell what has ended, in the order of asking; a failed judge is raised after the rest."""
+        """Tell what has ended, in the order of asking; only then listeners hear of it."""
         ended = sorted(
             (task for task in self._running if task.done()),
             key=lambda task: self._running[task].sequence,
         )
+        events: list[Told] = []
         failures = []
         for task in ended:
             ticket = self._running.pop(task)
             if error := task.exception():
                 failures.append(error)
-                continue
-            evaluation = task.result()
-            offer = self._search.tell(ticket, evaluation)
-            told = Told(
-                ticket=ticket,
-                evaluation=evaluation,
-                offer=offer,
-                progress=self._search.progress,
-            )
+            else:
+                events.append(self._tell(ticket, task.result()))
+        for event in events:
             for listener in self._listeners:
-                listener(told)
+                listener(event)
         if failures:
             raise failures[0]
 
+    def _tell(self, ticket: Ticket, evaluation: Evaluation) -> Told:
+        offer = self._search.tell(ticket, evaluation)
+        return Told(
+            ticket=ticket, evaluation=evaluation, offer=offer, progress=self._search.progress
+        )
+
     async def _evaluate(self, ticket: Ticket, opponents: Mapping[str, str]) -> Evaluation:
+        """The verdict; one that failed by our own fault is asked for again, a few times."""
         request = self._search.request(ticket, opponents)
-        if request.fidelity is not Fidelity.VERIFY and not opponents:
-            known = self._search.known(request, self._evaluator)
-            if known is not None:
-                return known
-        while self._search.store.start_evaluation(ticket) <= MAX_ATTEMPTS:
-            evaluation = await self._evaluator.evaluate(request)
+        known = self._search.known(request, self._evaluator)
+        if known is not None:
+            return known
+        store, device_time_s = self._search.store, 0.0
+        evaluation = self._never_finished(request)
+        while store.start_evaluation(ticket) <= MAX_ATTEMPTS:
+            try:
+                evaluation = await self._evaluator.evaluate(request)
+            except asyncio.CancelledError:
+                store.withdraw_evaluation(ticket)  # a stop of ours says nothing of the candidate
+                raise
+            device_time_s += evaluation.device_time_s
             if evaluation.status is not Status.INFRA:
-                return evaluation
+                break
+        return replace(evaluation, device_time_s=device_time_s)
+
+    def _never_finished(self, request: EvaluationRequest) -> Evaluation:
+        """The verdict where every earlier sitting died while it judged this instance."""
         return Evaluation(
             status=Status.INFRA,
             stage=Stage.NONE,
@@ -203,44 +239,67 @@ class Pipeline:
             task_revision=request.task.revision,
             device_class=self._evaluator.device_class,
             evaluator_version=self._evaluator.evaluator_version,
-            feedback=f"Started {MAX_ATTEMPTS} times and never finished; our fault, not scored.",
+            feedback=f"started {MAX_ATTEMPTS} times, and each time the search itself ended",
         )
 
     async def _judge_opponents(self) -> None:
-        """A user's baseline is judged like a candidate, once, so that a wrong one is known."""
+        """Judge a user's baseline like a candidate, once: against a wrong one nothing counts.
+
+        Raises:
+            UsageError: it is not correct.
+        """
         for ticket in self._search.opponent_tickets():
-            self._start(ticket)
-            while self._running and not self._stop.is_set():
-                await self._wait()
+            await self._run_alone(ticket, {})
+        store, run = self._search.store, self._search.run
+        for sequence in store.made_by(run.id, OPPONENT):
+            verdict = store.evaluation(run.id, sequence)
+            if verdict is not None and verdict.status is not Status.CORRECT:
+                raise UsageError(
+                    f"baseline={store.step(run.id, sequence).note} fails the check itself "
+                    f"({verdict.status}): {verdict.feedback}; mend it, or take baseline=eager"
+                )
 
     async def _verify_champion(self) -> None:
-        """Measure the leader again in fresh processes, beside the runner-up where both could win.
+        """Let the leader stand a verification, and the next one where it is refuted.
 
-        The winner of many noisy measurements is partly lucky; its headline must not be.
+        See `evolve.search.champion` for what follows from the stored results.
         """
-        contenders = self._search.contenders()
-        if not contenders or self._already_verified(contenders[0].program):
-            return
-        leader, *rivals = contenders
-        opponents = {"runner_up": self._search.instance_source(rivals[0])} if rivals else {}
-        result = await self._verify_one(leader, opponents)
-        if rivals and (result is None or _lost(result)):
-            await self._verify_one(rivals[0], {})
+        for _ in range(MAX_CONTENDERS):
+            reigning = champion(self._search.store, self._search.run)
+            contenders = self._search.contenders()
+            if not contenders or self._stop.is_set():
+                return
+            leader = contenders[0]
+            if reigning is not None and reigning.verified:
+                if reigning.instance == instance_digest(leader.program, leader.assignment):
+                    return
+                rivals = {CHAMPION: self._search.text(reigning.program, reigning.assignment)}
+            else:
+                rivals = self._runner_up(leader, contenders[1:])
+            verdict = await self._verify_one(leader, rivals)
+            if verdict is not None and RUNNER_UP in rivals and _lost(verdict):
+                leader_text = self._search.text(leader.program, leader.assignment)
+                await self._verify_one(contenders[1], {CHAMPION: leader_text})
+            if verdict is not None:
+                return
 
-    async def _verify_one(self, elite: Elite, opponents: dict[str, str]) -> Evaluation | None:
+    def _runner_up(self, leader: Elite, others: Sequence[Elite]) -> dict[str, str]:
+        """The next best as an opponent, where it could be the better one."""
+        if not others or others[0].fitness.high < leader.fitness.low:
+            return {}
+        return {RUNNER_UP: self._search.text(others[0].program, others[0].assignment)}
+
+    async def _verify_one(self, elite: Elite, opponents: Mapping[str, str]) -> Evaluation | None:
         """The strict verdict on one contender; None where it failed or a stop was asked."""
         ticket = self._search.again(elite, operator=VERIFY, fidelity=Fidelity.VERIFY)
-        self._start(ticket, opponents)
-        while self._running and not self._stop.is_set():
-            await self._wait()
-        if self._stop.is_set():
-            await self._drain()
+        await self._run_alone(ticket, opponents)
         evaluation = self._search.store.evaluation(self._search.run.id, ticket.sequence)
         return evaluation if evaluation is not None and evaluation.strict else None
 
-    def _already_verified(self, program: str) -> bool:
-        winner = champion(self._search.store, self._search.run)
-        return winner is not None and winner.verified and winner.program == program
+    async def _run_alone(self, ticket: Ticket, opponents: Mapping[str, str]) -> None:
+        self._start(ticket, opponents)
+        while self._running and not self._stop.is_set():
+            await self._wait()
 
     async def _drain(self) -> None:
         """Let running evaluations finish for a while; the rest is asked again by a resume."""
@@ -250,11 +309,12 @@ class Pipeline:
             self._collect()
 
     async def _abandon(self) -> None:
+        """Give up what is still running, but keep what has ended."""
+        for task in [task for task in self._running if task.done() and not task.exception()]:
+            self._tell(self._running.pop(task), task.result())
         for task in self._running:
             task.cancel()
-        for task in self._running:
-            with suppress(asyncio.CancelledError, EvaluatorUnavailable):
-                await task
+        await asyncio.gather(*self._running, return_exceptions=True)
         self._running.clear()
 
     def _beat(self) -> None:
@@ -265,5 +325,5 @@ class Pipeline:
 
 def _lost(evaluation: Evaluation) -> bool:
     """Whether the runner-up won the duel by a whole interval."""
-    duel = evaluation.ratios.get("runner_up")
+    duel = evaluation.ratios.get(RUNNER_UP)
     return duel is not None and duel.high < 1.0

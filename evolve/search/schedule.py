@@ -2,7 +2,7 @@
 
 import math
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from evolve.core.errors import UsageError
@@ -24,16 +24,17 @@ class Scheduled:
             )
 
 
-def order(operators: Mapping[str, Scheduled], rng: random.Random) -> list[str]:
+def order(operators: Mapping[str, Scheduled], rng: Callable[[str], random.Random]) -> list[str]:
     """All operator names in the order of asking: a weighted draw without replacement.
 
     Exponential clocks (Efraimidis and Spirakis 2006): the name with the smallest clock is first
-    with probability proportional to its weight.
+    with probability proportional to its weight. Each name draws from a generator of its own, so
+    that the order in which the operators are written down does not matter.
     """
 
     def clock(name: str) -> float:
         weight = operators[name].weight
-        draw = rng.random()
+        draw = rng(name).random()
         return -1.0 if math.isinf(weight) else -math.log1p(-draw) / weight
 
-    return sorted(operators, key=clock)
+    return sorted(sorted(operators), key=clock)

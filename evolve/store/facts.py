@@ -4,6 +4,7 @@ from sqlalchemy import Connection, and_, bindparam, exists, select
 
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import Evaluation, Fidelity, Status
+from evolve.core.lineage import OPPONENT
 from evolve.core.measurement import Ratio
 from evolve.core.program import Program
 from evolve.core.protocols import Trial
@@ -16,6 +17,9 @@ from evolve.store.schema import (
     run,
     ticket,
 )
+
+# The user's own baseline is judged once, and is no part of what the search has tried.
+_is_search = ticket.c.operator != OPPONENT
 
 _TRIALS = (
     select(
@@ -38,12 +42,12 @@ _TRIALS = (
             evaluation_ratio.c.baseline == run.c.baseline,
         ),
     )
-    .where(program.c.digest == bindparam("digest"))
+    .where(program.c.digest == bindparam("digest"), _is_search)
     .order_by(ticket.c.sequence)
 )
 _SEEN = select(
     exists()
-    .where(ticket.c.run == bindparam("run"))
+    .where(ticket.c.run == bindparam("run"), _is_search)
     .where(ticket.c.instance == instance.c.id)
     .where(instance.c.digest == bindparam("digest"))
 )
@@ -51,7 +55,11 @@ _TWIN = (
     select(program.c.digest)
     .join(instance, instance.c.program == program.c.id)
     .join(ticket, and_(ticket.c.run == bindparam("run"), ticket.c.instance == instance.c.id))
-    .where(program.c.normalised == bindparam("normalised"), program.c.digest != bindparam("digest"))
+    .where(
+        program.c.normalised == bindparam("normalised"),
+        program.c.digest != bindparam("digest"),
+        _is_search,
+    )
     .order_by(ticket.c.sequence)
     .limit(1)
 )
@@ -101,7 +109,7 @@ def seen(connection: Connection, run_id: int, instance_digest: str) -> bool:
 
 
 def twin(connection: Connection, run_id: int, item: Program) -> str | None:
-    """Another program of the run that differs in comments and formatting only, by digest."""
+    """Another program of the run with the same normalised digest, by digest."""
     key = {
         "run": run_id,
         "normalised": programs.normalised_digest(item.source),

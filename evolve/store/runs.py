@@ -10,7 +10,8 @@ from sqlalchemy.dialects.sqlite import insert as upsert
 
 from evolve.core.digest import canonical_json
 from evolve.core.errors import UsageError
-from evolve.core.evaluation import Evaluation, Fidelity
+from evolve.core.evaluation import Evaluation, Fidelity, Status
+from evolve.core.lineage import OPPONENT, VERIFY
 from evolve.core.measurement import Ratio
 from evolve.core.protocols import Progress
 from evolve.core.task import Task
@@ -28,7 +29,7 @@ _EVALUATED = _THIS.values(
     evaluations=run.c.evaluations + bindparam("whole"),
     screens=run.c.screens + bindparam("screen"),
     device_time_s=run.c.device_time_s + bindparam("seconds"),
-).returning(run.c.baseline, run.c.evaluations, run.c.best, run.c.best_to_beat)
+).returning(run.c.baseline, run.c.evaluations, run.c.best, run.c.best_low, run.c.best_to_beat)
 _BEST = _THIS.values(
     best=bindparam("value"), best_low=bindparam("low"), best_high=bindparam("high")
 )
@@ -158,20 +159,25 @@ def count_active(connection: Connection, run_id: int, seconds: float) -> None:
     connection.execute(_ACTIVE, {"counted": run_id, "seconds": seconds})
 
 
-def count_evaluation(connection: Connection, run_id: int, item: Evaluation) -> None:
+def count_evaluation(connection: Connection, run_id: int, operator: str, item: Evaluation) -> None:
     """Count an evaluation, and keep it if it is the best of the run.
 
-    The best is the highest strict ratio at full fidelity. It has *improved* where its interval
-    lies above that of the last improvement, so that creeping within the noise is stagnation.
+    Only what the search asked for counts as an evaluation: not the verification of its winner, not
+    the judgement of the user's baseline, not what failed by our own fault; device time counts
+    whoever used it. The best is the strict ratio at full fidelity with the highest lower bound,
+    which one lucky measurement does not raise. It has *improved* where its interval lies above
+    that of the last improvement, so that creeping within the noise is stagnation.
     """
-    whole = item.fidelity is not Fidelity.SCREEN
-    counts = {"whole": int(whole), "screen": int(not whole), "seconds": item.device_time_s}
+    searched = operator not in (VERIFY, OPPONENT) and item.status is not Status.INFRA
+    whole = searched and item.fidelity is Fidelity.SEARCH
+    screen = searched and item.fidelity is Fidelity.SCREEN
+    counts = {"whole": int(whole), "screen": int(screen), "seconds": item.device_time_s}
     row = connection.execute(_EVALUATED, {"counted": run_id} | counts).one()
     ratio = item.ratios.get(row.baseline)
     if not (whole and item.strict and ratio):
         return
     bounds = {"value": ratio.value, "low": ratio.low, "high": ratio.high}
-    if row.best is None or ratio.value > row.best:
+    if row.best is None or ratio.low > row.best_low:
         connection.execute(_BEST, {"counted": run_id} | bounds)
     if row.best_to_beat is None or ratio.low > row.best_to_beat:
         leap = {"now": row.evaluations, "high": ratio.high}

@@ -130,6 +130,19 @@ class Store:
         with self._database.write() as connection:
             return tickets.propose(connection, ticket, self._owner, outcome)
 
+    def record(
+        self, run: int, operator: str, parents: Sequence[str], outcome: Proposal | Failed
+    ) -> Ticket:
+        """`ask` and `propose` in one transaction, for operators that answer at once."""
+        with self._database.write() as connection:
+            asked = tickets.ask(connection, run, self._owner, operator, parents)
+            return tickets.propose(connection, asked, self._owner, outcome)
+
+    def withdraw_evaluation(self, ticket: Ticket) -> None:
+        """Take back a `start_evaluation` that was given up for our own reasons (a drain)."""
+        with self._database.write() as connection:
+            tickets.withdraw_evaluation(connection, ticket, self._owner)
+
     def start_evaluation(self, ticket: Ticket) -> int:
         """Count an attempt before it is made; returns the attempts so far with this one."""
         with self._database.write() as connection:
@@ -197,7 +210,7 @@ class Store:
             return facts.seen(connection, run, instance)
 
     def twin(self, run: int, program: Program) -> str | None:
-        """Another program of this run that differs in comments and formatting only, by digest."""
+        """Another program of this run that differs in layout, comments or tunable values only."""
         with self._database.read() as connection:
             return facts.twin(connection, run, program)
 

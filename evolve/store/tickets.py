@@ -34,6 +34,7 @@ _TOLD = _THIS.values(
     state=TicketState.TOLD.value, failure=bindparam("reason"), elapsed_s=bindparam("elapsed")
 )
 _STARTED = _THIS.values(attempts=ticket.c.attempts + 1).returning(ticket.c.attempts)
+_WITHDRAWN = _THIS.where(ticket.c.attempts > 0).values(attempts=ticket.c.attempts - 1)
 _PARENTS = (
     select(ticket_parent.c.role, program.c.digest)
     .join(program, program.c.id == ticket_parent.c.program)
@@ -107,6 +108,12 @@ def start_evaluation(connection: Connection, proposed: Ticket, owner: str) -> in
     return attempts
 
 
+def withdraw_evaluation(connection: Connection, proposed: Ticket, owner: str) -> None:
+    """Take a start back: the evaluation was given up for our own reasons, not the candidate's."""
+    _current(connection, proposed, owner)
+    connection.execute(_WITHDRAWN, {"ticket": proposed.id})
+
+
 def evaluated(connection: Connection, proposed: Ticket, owner: str, item: Evaluation) -> Ticket:
     """Record the verdict; a ticket that has one keeps it."""
     row = _current(connection, proposed, owner)
@@ -114,7 +121,7 @@ def evaluated(connection: Connection, proposed: Ticket, owner: str, item: Evalua
         return load(connection, row)
     _require(row, TicketState.PROPOSED, "evaluated for")
     evaluations.put(connection, proposed.id, row.instance, item)
-    runs.count_evaluation(connection, row.run, item)
+    runs.count_evaluation(connection, row.run, row.operator, item)
     connection.execute(_EVALUATED, {"ticket": proposed.id})
     return replace(proposed, state=TicketState.EVALUATED, evaluation=item, attempts=row.attempts)
 

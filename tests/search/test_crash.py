@@ -76,10 +76,8 @@ def check_end(folder: Path, history: list[History]) -> None:
         done = {key(store, run.id, step) for step in before.values() if step.status}
         assert not done & set(starts[started:])
     assert sorted(steps) == list(range(len(steps)))
-    full = [s for s in steps.values() if s.status and s.fidelity is not Fidelity.SCREEN]
-    progress = store.progress(run.id)
-    assert progress.evaluations == len(full)
-    assert sum(step.fidelity is Fidelity.SEARCH for step in full) == BUDGET
+    full = [s for s in steps.values() if s.status and s.fidelity is Fidelity.SEARCH]
+    assert store.progress(run.id).evaluations == len(full) == BUDGET
     assert run.state == "finished"
     archive = TopK(capacity=16)
     for elite, offer in store.offers(run.id):

@@ -10,12 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from evolve.core.errors import EvaluatorUnavailable
+from evolve.core.errors import EvaluatorUnavailable, UsageError
 from evolve.core.evaluation import Evaluation, Fidelity, Stage, Status
+from evolve.core.protocols import Failed
 from evolve.search.champion import champion
 from evolve.search.pipeline import Pipeline
+from evolve.search.schedule import Scheduled
 from evolve.search.termination import from_config
-from evolve.testing.synthetic import OPTIMUM, PEAK_SPEEDUP, SyntheticEvaluator
+from evolve.testing.synthetic import OPTIMUM, PEAK_SPEEDUP, SEED_SOURCE, SyntheticEvaluator
 from tests.search.conftest import make_search, run_to_end, variants
 
 
@@ -175,6 +177,95 @@ def test_a_users_baseline_is_judged_once_and_timed_beside_every_candidate(store,
     assert [step.operator for step in steps].count("baseline") == 1
     assert steps[0].operator == "baseline"
     assert all("file:mine.py" in step.ratios for step in steps if step.operator == "tune")
+
+
+def test_a_users_baseline_that_is_wrong_stops_the_run_with_the_reason(store, run):
+    mine = {"file:mine.py": "BLOCK = 128\n"}  # defines no ModelNew
+    search = make_search(store, run, baseline="file:mine.py", opponents=mine)
+    with pytest.raises(UsageError, match=r"file:mine\.py fails the check itself \(contract\)"):
+        run_to_end(search, SyntheticEvaluator(), evaluations=5)
+    assert store.run("demo").state == "interrupted"
+
+
+def test_a_users_baseline_may_also_be_a_program_to_start_from(store, run):
+    mine = {"file:mine.py": SEED_SOURCE}
+    search = make_search(store, run, baseline="file:mine.py", opponents=mine)
+    run_to_end(search, SyntheticEvaluator(), evaluations=4)
+    assert "seed" in [step.operator for step in store.steps(run.id) if step.status]
+    assert champion(store, run).ratio.is_gain
+
+
+def test_a_verdict_against_another_text_of_the_same_baseline_is_never_reused(store, run):
+    ratios = []
+    for name, block in (("one", 16), ("two", 128)):
+        mine = {"file:mine.py": SEED_SOURCE.replace("BLOCK = 16", f"BLOCK = {block}")}
+        config = {"baseline": "file:mine.py"}
+        other = store.create_run(name=name, task=run.task, config=config, seed=1)
+        search = make_search(store, other, baseline="file:mine.py", opponents=mine)
+        run_to_end(search, SyntheticEvaluator(), evaluations=1)
+        ratios.append(store.evaluation(other.id, 1).ratios["file:mine.py"].value)
+    assert ratios[0] > 2 * ratios[1]
+
+
+def test_proposals_of_an_earlier_sitting_are_evaluated_even_at_the_limit(store, run):
+    search = make_search(store, run, operators=variants())
+    waiting = [search.ask() for _ in range(3)]
+    run_to_end(make_search(store, run, operators=variants()), SyntheticEvaluator(), proposals=3)
+    assert store.open_tickets(run.id) == []
+    assert all(store.step(run.id, ticket.sequence).status for ticket in waiting)
+
+
+def test_a_limit_on_proposals_is_not_overshot_by_failures(store, run):
+    class Failing:
+        parents = 0
+
+        def propose(self, context):
+            return Failed("broken")
+
+    search = make_search(store, run, operators={"failing": Scheduled(operator=Failing())})
+    run_to_end(search, SyntheticEvaluator(), proposals=3)
+    assert store.progress(run.id).proposals == 3
+    outcome = run_to_end(search, SyntheticEvaluator(), proposals=1000)
+    assert "in a row failed, the last: broken" in outcome.reason
+
+
+def test_a_listener_that_raises_loses_no_verdict(store, run):
+    def listener(event):
+        raise RuntimeError("the terminal is gone")
+
+    async def body():
+        search = make_search(store, run, operators=variants())
+        limits = from_config({"evaluations": 8})
+        await Pipeline(search, SyntheticEvaluator(slots=4), limits, listeners=[listener]).run()
+
+    with pytest.raises(RuntimeError):
+        asyncio.run(body())
+    assert store.progress(run.id).evaluations == 4
+    assert store.open_tickets(run.id) == []
+
+
+def test_stops_do_not_use_up_the_attempts_of_a_candidate(store, run):
+    async def interrupted():
+        pipeline = Pipeline(
+            make_search(store, run),
+            SyntheticEvaluator(latency_s=60.0),
+            from_config({"evaluations": 3}),
+            drain_s=0.01,
+        )
+        asyncio.get_running_loop().call_later(0.02, pipeline.request_stop, "SIGTERM")
+        await pipeline.run()
+
+    for _ in range(5):
+        asyncio.run(interrupted())
+    [ticket] = store.open_tickets(run.id)
+    assert ticket.attempts == 0
+
+
+def test_verifications_and_the_users_baseline_are_not_counted_as_evaluations(store, run):
+    mine = {"file:mine.py": SEED_SOURCE}
+    search = make_search(store, run, baseline="file:mine.py", opponents=mine)
+    run_to_end(search, SyntheticEvaluator(), evaluations=4)
+    assert store.progress(run.id).evaluations == 4
 
 
 def test_wall_time_is_counted_over_resumes(store, run):

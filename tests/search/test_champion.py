@@ -1,0 +1,102 @@
+"""Who is crowned (evolve.search.champion):
+
+1. A verification outranks every number of the search; what it refutes is never crowned.
+2. A direct duel outranks ratios from separate runs; a challenger has to win by a whole interval.
+3. The last word on an instance counts, and it is about the instance, not the program.
+"""
+
+from dataclasses import replace
+
+import pytest
+
+from evolve.core.evaluation import Fidelity, Status
+from evolve.core.lineage import VERIFY
+from evolve.core.measurement import Ratio
+from evolve.search.champion import CHAMPION, RUNNER_UP, champion
+from evolve.testing.synthetic import SEED_SOURCE, SyntheticEvaluator
+from tests.search.conftest import make_search, run_to_end, variants
+
+
+class Verifier(SyntheticEvaluator):
+    """Gives searches the usual verdict, and verifications what a rule says."""
+
+    def __init__(self, rule, **settings):
+        super().__init__(**settings)
+        self.rule = rule
+
+    def judge(self, request):
+        verdict = super().judge(request)
+        return self.rule(request, verdict) if request.fidelity is Fidelity.VERIFY else verdict
+
+
+def refuted(verdict):
+    return replace(verdict, status=Status.WRONG_VALUE, ratios={}, cases=(), samples={})
+
+
+def verified(store, run):
+    return [step for step in store.steps(run.id) if step.operator == VERIFY]
+
+
+def test_a_refuted_leader_is_not_crowned_and_the_next_one_is_verified(store, run):
+    leaders = []
+
+    def rule(request, verdict):
+        leaders.append(request.instance)
+        return refuted(verdict) if len(leaders) == 1 else verdict
+
+    run_to_end(make_search(store, run, operators=variants()), Verifier(rule), evaluations=4)
+    winner = champion(store, run)
+    assert winner.verified
+    assert winner.instance == leaders[1] != leaders[0]
+
+
+def test_a_run_whose_contenders_are_all_refuted_names_no_winner_that_was_refuted(store, run):
+    evaluator = Verifier(lambda request, verdict: refuted(verdict))
+    run_to_end(make_search(store, run, operators=variants()), evaluator, evaluations=2)
+    assert len(verified(store, run)) == 2
+    assert champion(store, run) is None
+
+
+def test_a_leader_that_loses_its_duel_gives_way_to_the_runner_up(store, run):
+    def rule(request, verdict):
+        if RUNNER_UP in request.opponents:
+            return replace(verdict, ratios=verdict.ratios | {RUNNER_UP: Ratio(0.9, 0.88, 0.92)})
+        return replace(verdict, ratios=verdict.ratios | {CHAMPION: Ratio(1.1, 1.08, 1.12)})
+
+    run_to_end(make_search(store, run, operators=variants()), Verifier(rule), evaluations=4)
+    first, second = verified(store, run)
+    assert champion(store, run).sequence == second.sequence
+    assert first.program != second.program
+
+
+@pytest.mark.parametrize(("duel", "crowned"), [((1.0, 0.98, 1.02), 0), ((1.1, 1.05, 1.15), 1)])
+def test_a_challenger_needs_a_whole_interval_to_dethrone_the_champion(store, run, duel, crowned):
+    def rule(request, verdict):
+        if CHAMPION not in request.opponents:
+            return verdict
+        return replace(verdict, ratios=verdict.ratios | {CHAMPION: Ratio(*duel)})
+
+    run_to_end(make_search(store, run), Verifier(rule), evaluations=1)
+    search = make_search(store, run)
+    faster = search.offer(SEED_SOURCE.replace("BLOCK = 16", "BLOCK = 128") + "X = 1\n")
+    search.tell(faster, SyntheticEvaluator().judge(search.request(faster)))
+    run_to_end(make_search(store, run), Verifier(rule), evaluations=2)
+    assert len(verified(store, run)) == 2
+    assert champion(store, run).sequence == verified(store, run)[crowned].sequence
+
+
+def test_a_better_instance_of_a_verified_program_is_verified_too(store, run):
+    run_to_end(make_search(store, run), SyntheticEvaluator(), evaluations=1)
+    before = champion(store, run)
+    run_to_end(make_search(store, run), SyntheticEvaluator(), evaluations=4)
+    after = champion(store, run)
+    assert after.verified
+    assert after.program == before.program
+    assert after.assignment != before.assignment
+    assert after.ratio.value > before.ratio.value
+
+
+def test_a_finished_run_that_is_resumed_verifies_nothing_twice(store, run):
+    run_to_end(make_search(store, run), SyntheticEvaluator(), evaluations=5)
+    run_to_end(make_search(store, run), SyntheticEvaluator(), evaluations=5)
+    assert len(verified(store, run)) == 1
