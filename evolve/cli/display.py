@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Self
 from evolve.cli.forecast import budgets, forecast_text, used_text
 from evolve.cli.text import speedup_text
 from evolve.core.evaluation import Evaluation, Fidelity
+from evolve.core.lineage import VERIFY
 from evolve.core.measurement import Ratio
 from evolve.report.text import duration_text
-from evolve.search.champion import VERIFY
 from evolve.search.pipeline import Told
 from evolve.search.termination import Rule
 

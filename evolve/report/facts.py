@@ -5,11 +5,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from evolve.core.evaluation import Evaluation, Fidelity, Status
-from evolve.core.lineage import Step
+from evolve.core.lineage import OPPONENT, Step
 from evolve.core.protocols import Elite, Progress
 from evolve.report.lineage import PathStep, best_path
 from evolve.search.champion import Champion, champion
-from evolve.search.engine import OPPONENT
 from evolve.store import RunRow, Store
 
 

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import Fidelity, Status
-from evolve.core.lineage import Step
+from evolve.core.lineage import OPPONENT, Step
 from evolve.core.measurement import Ratio
 from evolve.report.export import export
 from evolve.report.text import printable
-from evolve.search.engine import OPPONENT
 
 if TYPE_CHECKING:
     import networkx

@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from evolve.core.evaluation import Fidelity, Status
-from evolve.core.lineage import Step
+from evolve.core.lineage import OPPONENT, Step
 from evolve.core.measurement import Ratio
 from evolve.report.lineage import speedup
 from evolve.report.text import TIMES, ratio_text, span_text
-from evolve.search.engine import OPPONENT
 
 Item = TypeVar("Item")
 
