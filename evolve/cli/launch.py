@@ -73,6 +73,11 @@ def _check_place(path: Path) -> None:
 def _existing(config: Mapping[str, Any]) -> RunRow | None:
     """The stored run to continue; None where a new one is to be made."""
     name, path = config["name"], config["store"]["path"]
+    if name is None and config["on_exists"] == "resume":
+        raise UsageError(
+            "on_exists=resume needs the name of the run to continue: add name=..., or use "
+            "`evolve resume`, which takes the newest"
+        )
     if name is not None and not re.fullmatch(r"\w[\w.+-]*", name):
         raise UsageError(f"name={name}: a run's name has letters, digits and _ . + - only")
     if name is None or not Path(path).is_file() or config["on_exists"] == "new":

@@ -55,6 +55,7 @@ CASES = {
     ),
     "name that is a path": (["run", "task=softmax", "name=../x"], ["name=../x", "letters"]),
     "name that is taken": (["run", "task=softmax", "name=demo"], ["demo", "on_exists"]),
+    "resume of nobody": (["run", "task=softmax", "on_exists=resume"], ["on_exists", "name="]),
     "warm start from no database": (
         ["run", "task=softmax", "warm_start=nope.db:demo"],
         ["nope.db"],
