@@ -8,6 +8,7 @@ import evolve
 from evolve.cli.flags import add_run, add_store, open_store, parser
 from evolve.cli.text import speedup_text
 from evolve.core.errors import UsageError
+from evolve.report.audit import NOT_COUNTED, findings_of, weakness
 from evolve.report.text import baseline_name, printable, write_text
 
 if TYPE_CHECKING:
@@ -60,6 +61,8 @@ def _provenance(run: "RunRow", winner: "Champion") -> Iterator[str]:
     yield f"Kernel for task {printable(task.name)}, found by evolve {evolve.__version__}."
     yield ""
     yield f"speedup      {speedup_text(winner.ratio)} over {against}, {proof}"
+    if weak := weakness(findings_of(run.config)):
+        yield f"strict       {NOT_COUNTED}; {weak}"
     yield f"task         {printable(task.name)}, size {task.size}, revision {task.revision[:16]}"
     yield f"run          {printable(run.name)}, step {winner.sequence}, seed {run.seed}"
     yield f"program      {winner.program[:16]}"

@@ -10,6 +10,7 @@ from evolve.core.errors import UsageError
 from evolve.core.measurement import Interval
 from evolve.core.task import Task
 from evolve.evaluation import LocalEvaluator
+from evolve.report.audit import Findings, weakness
 from evolve.report.text import count_text, duration_text
 from evolve.search.termination import parse_duration
 
@@ -39,15 +40,15 @@ async def dry_run(config: Mapping[str, Any]) -> int:
     return 0
 
 
-def audit_lines(task: Task, findings: list[dict[str, str]]) -> Iterator[str]:
-    """One line for a sound task; for a weak one, a line for each way to cheat it."""
-    if not findings:
-        yield f"audit       {task.name} is sound: nothing that computes nothing passes its check"
-    for finding in findings:
+def audit_lines(task: Task, findings: Findings) -> Iterator[str]:
+    """What the audit found, in words."""
+    if findings:
         yield (
-            f"audit       {task.name} is WEAK: '{finding['name']}' passes {finding['passed_by']} "
-            f"({finding['detail']}); being correct means little until the task is repaired"
+            f"audit       {task.name} is WEAK: {weakness(findings)}; being correct means little, "
+            "and no result counts as strict, until the task is repaired"
         )
+    else:
+        yield f"audit       {task.name} is sound: nothing that computes nothing passes its check"
 
 
 def forecast_lines(termination: Mapping[str, Any], noise: Mapping[str, Any]) -> Iterator[str]:

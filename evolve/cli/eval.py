@@ -27,18 +27,18 @@ def main(words: Sequence[str]) -> int:
     if options.repro:
         print(repro.write(Path(options.repro), request, recorded))
         return CORRECT
-    evaluation = asyncio.run(_judge(request, options))
+    evaluation, findings = asyncio.run(_judge(request, options))
     if options.json:
-        print(json.dumps(evaluation.to_json(), indent=1))
+        print(json.dumps(evaluation.to_json() | {"audit": findings}, indent=1))
     else:
-        print("\n".join(verdict_text(evaluation)))
+        print("\n".join(verdict_text(evaluation, findings)))
     return CORRECT if evaluation.status is Status.CORRECT else NOT_CORRECT
 
 
 def _parse(words: Sequence[str]) -> argparse.Namespace:
     arguments = parser(
         "eval",
-        "Judge one candidate: compile, correctness, time against the baseline, feedback. "
+        "Judge one candidate, and audit its task: compile, correctness, time, feedback. "
         "Exit status 0: correct; 1: not correct; 2: cannot be judged.",
     )
     arguments.add_argument(
@@ -123,7 +123,10 @@ def _recorded(options: argparse.Namespace) -> tuple[EvaluationRequest, Evaluatio
         return request, store.evaluation(run.id, sequence)
 
 
-async def _judge(request: EvaluationRequest, options: argparse.Namespace) -> Evaluation:
+async def _judge(
+    request: EvaluationRequest, options: argparse.Namespace
+) -> tuple[Evaluation, list[dict[str, str]]]:
+    """The verdict, and what the audit of the task found."""
     from evolve.evaluation import LocalEvaluator
 
     evaluator = await LocalEvaluator.start(
@@ -133,6 +136,6 @@ async def _judge(request: EvaluationRequest, options: argparse.Namespace) -> Eva
         sandbox_read=options.sandbox_read,
     )
     try:
-        return await evaluator.evaluate(request)
+        return await evaluator.evaluate(request), await evaluator.audit(request.task)
     finally:
         await evaluator.close()

@@ -15,6 +15,7 @@ from evolve.core.errors import UsageError
 from evolve.core.protocols import Evaluator
 from evolve.core.task import Task
 from evolve.evaluation import LocalEvaluator
+from evolve.report.audit import Findings, findings_of
 from evolve.store import RunRow, Store
 
 
@@ -36,8 +37,9 @@ async def launch(config: Mapping[str, Any]) -> int:
     parts.build_all(config)
     evaluator = await parts.start_evaluator(config)
     try:
-        findings = existing.config.get("audit", []) if existing else await audit(evaluator, task)
-        recorded["audit"] = findings
+        recorded["audit"] = (
+            findings_of(existing.config) if existing else await audit(config, evaluator, task)
+        )
         with Store.open(config["store"]["path"], create=True) as store:
             for notice in store.notices:
                 print(notice)
@@ -48,14 +50,17 @@ async def launch(config: Mapping[str, Any]) -> int:
         await evaluator.close()
 
 
-async def audit(evaluator: Evaluator, task: Task) -> list[dict[str, str]]:
+async def audit(config: Mapping[str, Any], evaluator: Evaluator, task: Task) -> Findings:
     """What computes nothing and passes the task's check all the same; said, and kept with the run.
 
-    A recorded run was audited when it was recorded: replay has no device to do it on.
+    Replay has no device to find that out on: what was found when the recorded run began holds.
     """
-    if not isinstance(evaluator, LocalEvaluator):
-        return []
-    findings = await evaluator.audit(task)
+    findings: Findings
+    if isinstance(evaluator, LocalEvaluator):
+        findings = await evaluator.audit(task)
+    else:
+        with Store.open(config["store"]["path"], read_only=True) as store:
+            findings = findings_of(store.run(config["device"]["run"]).config)
     if findings:
         print(*audit_lines(task, findings), sep="\n")
     return findings

@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from evolve.cli.flags import add_store, open_store, parser
 from evolve.cli.text import speedup_text, table
+from evolve.report.audit import NOT_COUNTED, Findings, findings_of
 from evolve.report.text import duration_text
 
 if TYPE_CHECKING:
+    from evolve.search.champion import Champion
     from evolve.store import RunRow, Store
 
 
@@ -35,13 +37,19 @@ def main(words: Sequence[str]) -> int:
                     run.state,
                     str(progress.evaluations),
                     duration_text(progress.wall_time_s),
-                    speedup_text(winner.ratio) if winner else "-",
+                    _best(winner, findings_of(run.config)),
                     run.reason,
                 )
             )
     header = ("RUN", "TASK", "STATE", "EVALUATIONS", "TIME", "BEST", "WHY IT ENDED")
     print(table(header, rows) if rows else f"{options.store} holds no run yet")
     return 0
+
+
+def _best(winner: "Champion | None", findings: Findings) -> str:
+    if winner is None:
+        return "-"
+    return speedup_text(winner.ratio) + (f", {NOT_COUNTED}" if findings else "")
 
 
 def _record(store: "Store", run: "RunRow") -> dict[str, Any]:
@@ -59,6 +67,7 @@ def _record(store: "Store", run: "RunRow") -> dict[str, Any]:
         "wall_time_s": progress.wall_time_s,
         "device_time_s": progress.device_time_s,
         "speedup": winner.ratio.to_json() if winner else None,
+        "audit": findings_of(run.config),
         "verified": winner.verified if winner else None,
         "best_sequence": winner.sequence if winner else None,
     }

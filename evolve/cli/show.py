@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from evolve.cli.flags import add_run, add_store, open_store, parser, split_step
 from evolve.cli.text import speedup_text, table
 from evolve.cli.verdict import verdict_text
+from evolve.report.audit import findings_of, weak_task_text
 from evolve.report.text import duration_text, printable
 
 if TYPE_CHECKING:
@@ -41,6 +42,8 @@ def _run_text(store: "Store", run: "RunRow") -> Iterator[str]:
     progress, winner = store.progress(run.id), champion(store, run)
     yield f"run        {run.name} ({run.state}{': ' + run.reason if run.reason else ''})"
     yield f"task       {run.task.name}, size {run.task.size}, revision {run.task.revision[:16]}"
+    if weak := weak_task_text(findings_of(run.config)):
+        yield f"audit      {weak}"
     yield f"started    {run.created}, active for {duration_text(progress.wall_time_s)}"
     yield (
         f"spent      {progress.evaluations} evaluations, {progress.screens} screens, "
@@ -71,6 +74,7 @@ def _run_json(store: "Store", run: "RunRow") -> Iterator[str]:
         "created": run.created,
         "seed": run.seed,
         "task": {"name": run.task.name, "size": run.task.size, "revision": run.task.revision},
+        "audit": findings_of(run.config),
         "config": dict(run.config),
         "progress": _plain(asdict(store.progress(run.id))),
         "slots": {
@@ -95,7 +99,7 @@ def _step_text(store: "Store", run: "RunRow", sequence: int) -> Iterator[str]:
     if step.offer is not None:
         yield f"archive    {step.offer.name.lower().replace('_', ' ')} {step.slot or ''}"
     if evaluation is not None:
-        yield from verdict_text(evaluation)
+        yield from verdict_text(evaluation, findings_of(run.config))
     yield ""
     yield printable(store.source(step.program))
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from evolve.cli.flags import DEFAULT_STORE
 from evolve.cli.text import speedup_text
+from evolve.report.audit import findings_of, weak_task_text
 from evolve.report.facts import RunFacts
 from evolve.report.text import baseline_name, count_text, duration_text
 from evolve.search.champion import Champion
@@ -40,11 +41,8 @@ def _winner(facts: RunFacts, winner: Champion) -> Iterator[str]:
         yield f"  It is slower than {against}: this search found no gain."
     elif not winner.ratio.is_gain:
         yield f"  The interval contains 1: no gain over {against} was shown."
-    for finding in facts.run.config.get("audit", []):
-        yield (
-            f"  The task is WEAK: '{finding['name']}' passes its check, so that being correct "
-            "means little; this is no strict score."
-        )
+    if weak := weak_task_text(findings_of(facts.run.config)):
+        yield f"  {weak}"
     for case in winner.evaluation.cases:
         ratio = case.ratios.get(facts.baseline)
         if ratio is not None:

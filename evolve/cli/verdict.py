@@ -4,14 +4,23 @@ from collections.abc import Iterator
 
 from evolve.cli.text import interval_text, speedup_text, table
 from evolve.core.evaluation import CaseResult, Evaluation, Status
+from evolve.report.audit import NOT_COUNTED, Findings, weak_task_text
 from evolve.report.text import baseline_name, printable
 
 
-def verdict_text(evaluation: Evaluation) -> Iterator[str]:
-    """Status, speedups, the table of cases, labels with their evidence, and the feedback."""
+def verdict_text(evaluation: Evaluation, findings: Findings = ()) -> Iterator[str]:
+    """Status, speedups, the table of cases, labels with their evidence, and the feedback.
+
+    Args:
+        evaluation: the verdict.
+        findings: what the audit of the task found.
+    """
     yield f"verdict    {_status(evaluation)}"
+    yield f"strict     {NOT_COUNTED if findings else 'passed' if evaluation.strict else 'failed'}"
     if evaluation.suite is not None:
         yield f"suite      {'passed' if evaluation.suite else 'failed'} the suite's own rule"
+    if findings:
+        yield f"audit      {weak_task_text(findings)}"
     for baseline, ratio in evaluation.ratios.items():
         yield f"speedup    {speedup_text(ratio)} over {baseline_name(baseline)}"
     if evaluation.cases:

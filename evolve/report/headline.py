@@ -4,7 +4,8 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from evolve.core.evaluation import CaseResult, Fidelity, Label, Status
+from evolve.core.evaluation import CaseResult, Fidelity, Status
+from evolve.report.audit import findings_of, weak_task_text
 from evolve.report.facts import RunFacts
 from evolve.report.lineage import speedup
 from evolve.report.text import baseline_name, count_text, ratio_text, span_text, time_text
@@ -12,9 +13,6 @@ from evolve.search.champion import Champion
 
 _STRONGEST = "namespaces"  # of the sandbox tiers
 _WIDE = {"cuda": 0.01, "cpu": 0.03}  # the half-width that timing aims at, by device
-
-
-WEAK_TASK = "weak_task"  # the label on evaluations of a task that fails its audit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +43,7 @@ def headline(facts: RunFacts) -> Headline:
         figure=ratio_text(ratio.value),
         claim=claim,
         span=span,
-        meaning=_meaning(champion, facts.baseline, outcome),
+        meaning=_meaning(champion, facts.baseline, outcome) + _reservation(facts),
     )
 
 
@@ -74,6 +72,11 @@ def _meaning(champion: Champion, baseline: str, outcome: str) -> str:
         f"{share}, both measured in turns on the same machine; the whole interval lies above 1."
         f"{proof}"
     )
+
+
+def _reservation(facts: RunFacts) -> str:
+    weak = findings_of(facts.run.config)
+    return " The task is weak, so this does not count as a strict result." if weak else ""
 
 
 def _without_champion(facts: RunFacts) -> Headline:
@@ -114,7 +117,8 @@ def caveats(facts: RunFacts) -> list[str]:
     found = [*_of_run(facts), *_of_task(facts)]
     if facts.champion:
         found = [*_of_champion(facts, facts.champion), *found]
-    return found
+    weak = weak_task_text(findings_of(facts.run.config))
+    return [weak, *found] if weak else found
 
 
 def _of_champion(facts: RunFacts, champion: Champion) -> Iterator[str]:
@@ -141,8 +145,7 @@ def _of_champion(facts: RunFacts, champion: Champion) -> Iterator[str]:
         )
     evidence: dict[str, list[str]] = {}
     for label in champion.evaluation.labels:
-        if label.name != WEAK_TASK:
-            evidence.setdefault(label.name, []).append(label.evidence)
+        evidence.setdefault(label.name, []).append(label.evidence)
     for name, found in evidence.items():
         more = f" and {len(found) - 1:,} more" if len(found) > 1 else ""
         yield f"The winner carries the label {name}: {found[0][:300]}{more}"
@@ -151,12 +154,6 @@ def _of_champion(facts: RunFacts, champion: Champion) -> Iterator[str]:
 
 
 def _of_task(facts: RunFacts) -> Iterator[str]:
-    weak = [label for label in _labels(facts) if label.name == WEAK_TASK]
-    if weak:
-        yield (
-            "The task is weak: its check accepts an outcome that needs no work, so being correct "
-            f"means little here ({weak[0].evidence[:300]})."
-        )
     untimed = sum(
         1
         for step in facts.proposals
@@ -170,10 +167,6 @@ def _of_task(facts: RunFacts) -> Iterator[str]:
     sandbox = facts.environment.get("sandbox")
     if sandbox and sandbox != _STRONGEST:
         yield f"Candidates ran in the sandbox tier “{sandbox}”; this host allows no stronger one."
-
-
-def _labels(facts: RunFacts) -> tuple[Label, ...]:
-    return facts.evaluation.labels if facts.evaluation else ()
 
 
 def _of_run(facts: RunFacts) -> Iterator[str]:

@@ -1,6 +1,7 @@
 """A recorded run: what `evolve run` does, with the synthetic judge in place of a worker."""
 
 import asyncio
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from evolve.cli import parts
@@ -17,9 +18,15 @@ def settings(*words: str) -> dict[str, Any]:
     return to_plain(compose(["task=synthetic", *words])) | {"opponents": {}}
 
 
-def record(store: Store, task: Task, judge: Evaluator, *words: str) -> RunRow:
+def record(
+    store: Store,
+    task: Task,
+    judge: Evaluator,
+    *words: str,
+    audit: Sequence[Mapping[str, str]] = (),
+) -> RunRow:
     """Search to the end as the words say; the run is called `demo` unless they name it."""
-    config = settings("name=demo", "termination.evaluations=12", *words)
+    config = settings("name=demo", "termination.evaluations=12", *words) | {"audit": [*audit]}
     run = store.create_run(name=config["name"], task=task, config=config, seed=config["seed"])
     search = Search(
         store=store,

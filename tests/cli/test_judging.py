@@ -68,6 +68,7 @@ def test_a_correct_kernel_is_judged_and_its_times_have_intervals(evolve):
     assert verdict["custom"] is True
     value, low, high = verdict["ratios"]["eager"]
     assert low <= value <= high
+    assert verdict["audit"] == []
 
 
 def test_a_wrong_kernel_is_told_what_is_wrong(evolve, tmp_path: Path):

@@ -37,8 +37,8 @@ def page(searched: Filling, tmp_path: Path) -> Page:
     return read(report(searched, tmp_path))
 
 
-def one_program(store: Store, log_speedup: float, **fields) -> Filling:
-    filled = Filling(store=store)
+def one_program(store: Store, log_speedup: float, config=CONFIG, **fields) -> Filling:
+    filled = Filling(store=store, config=config)
     verdict = replace(
         evaluation(filled.task, Status.CORRECT, Fidelity.SEARCH, log_speedup), **fields
     )
@@ -223,19 +223,21 @@ def test_a_winner_that_was_not_verified_is_called_so(store: Store, tmp_path: Pat
     assert "not verified in fresh processes" in text
 
 
-@pytest.mark.parametrize(
-    ("label", "said"),
-    [
-        (Label("weak_task", "zeros pass 4096x1024"), "The task is weak"),
-        (Label("beats_reference_cost", "2 % of the bytes"), "beats_reference_cost"),
-    ],
-)
-def test_labels_of_the_winner_are_caveats(
-    store: Store, tmp_path: Path, label: Label, said: str
-) -> None:
+def test_labels_of_the_winner_are_caveats(store: Store, tmp_path: Path) -> None:
+    label = Label("beats_reference_cost", "2 % of the bytes")
     text = read(report(one_program(store, 1.0, labels=(label,)), tmp_path)).text
-    assert said in text
+    assert label.name in text
     assert label.evidence in text
+
+
+def test_a_weak_task_is_the_first_thing_said_of_the_result(store: Store, tmp_path: Path) -> None:
+    found = {"name": "zeros", "passed_by": "4096x1024", "detail": "zeros is judged correct"}
+    filled = one_program(store, 1.0, config={**CONFIG, "audit": [found]})
+    text = read(report(filled, tmp_path)).text
+    assert "this does not count as a strict result" in text
+    caveats = text.partition("Read with care")[2].split()
+    assert caveats[:4] == ["The", "task", "is", "WEAK:"]
+    assert "zeros is judged correct (case 4096x1024)" in text
 
 
 def test_kernels_that_are_only_interpreted_are_not_called_slow_or_fast(

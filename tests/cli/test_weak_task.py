@@ -1,0 +1,67 @@
+"""A task that failed its audit.
+
+Invariants:
+1. Every verb that shows a result of it says that the task is weak and that nothing is strict.
+2. What the audit found stays with the run, and with a replay of it.
+"""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from evolve.cli.verdict import verdict_text
+from evolve.store import Store
+from evolve.testing.synthetic import SyntheticEvaluator, synthetic_task
+from tests.cli.recording import record
+
+FOUND = {"name": "zeros", "passed_by": "only", "detail": "zeros is judged correct on 2 seeds"}
+
+
+@pytest.fixture
+def weak(tmp_path: Path) -> Path:
+    """A database with the run `demo` of a weak task."""
+    path = tmp_path / "runs" / "evolve.db"
+    with Store.open(path, create=True) as store:
+        record(store, synthetic_task(), SyntheticEvaluator(), audit=[FOUND])
+    return path
+
+
+@pytest.mark.usefixtures("weak")
+@pytest.mark.parametrize("words", [["list"], ["show"], ["show", "demo:0"], ["best"]])
+def test_every_verb_says_that_it_does_not_count(evolve, words: list[str]):
+    shown = evolve(*words).stdout
+    assert "not counted: weak task" in shown or "does not count as strict" in shown
+    assert FOUND["detail"] in shown or words == ["list"]
+
+
+@pytest.mark.usefixtures("weak")
+def test_machines_get_what_was_found(evolve):
+    (listed,) = json.loads(evolve("list", "--json").stdout)
+    assert listed["audit"] == [FOUND]
+    assert json.loads(evolve("show", "--json").stdout)["audit"] == [FOUND]
+
+
+def test_a_replay_is_of_the_same_weak_task_and_its_summary_says_so(
+    evolve, weak: Path, tmp_path: Path
+):
+    (tmp_path / "synthetic.py").write_text(synthetic_task().source)
+    (tmp_path / "seeds").mkdir()
+    (tmp_path / "seeds" / "seed.py").write_text(synthetic_task().seeds[0])
+    done = evolve(
+        *("run", "task=./synthetic.py", "name=again", "device=replay", "device.run=demo"),
+        *("termination.evaluations=12", "task_config.size=tiny"),
+    )
+    assert done.returncode == 0, done.stderr
+    assert "synthetic is WEAK" in done.stdout
+    assert "does not count as strict" in done.stdout
+    with Store.open(weak, read_only=True) as store:
+        assert store.run("again").config["audit"] == [FOUND]
+
+
+def test_a_sound_tasks_verdict_is_strict(recorded: Path):
+    with Store.open(recorded, read_only=True) as store:
+        verdict = store.evaluation(store.run("demo").id, 0)
+    assert verdict is not None
+    assert "strict     passed" in [*verdict_text(verdict)]
+    assert "strict     not counted: weak task" in [*verdict_text(verdict, [FOUND])]
