@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from evolve.cli.flags import add_store, open_store, parser
 from evolve.cli.text import speedup_text, table
 from evolve.report.audit import NOT_COUNTED, Findings, findings_of
-from evolve.report.text import duration_text
+from evolve.report.text import duration_text, one_line
 
 if TYPE_CHECKING:
     from evolve.search.champion import Champion
@@ -38,7 +38,7 @@ def main(words: Sequence[str]) -> int:
                     str(progress.evaluations),
                     duration_text(progress.wall_time_s),
                     _best(winner, findings_of(run.config)),
-                    run.reason,
+                    one_line(run.reason, 80),
                 )
             )
     header = ("RUN", "TASK", "STATE", "EVALUATIONS", "TIME", "BEST", "WHY IT ENDED")

@@ -10,6 +10,7 @@ from contextlib import nullcontext
 import evolve
 from evolve.cli.unattended import outliving_the_terminal, silence
 from evolve.core.errors import EvolveError, StoreError, UsageError
+from evolve.report.text import one_line
 
 OK = 0
 FAILED = 1  # our side: device, worker
@@ -69,10 +70,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except (UsageError, StoreError) as error:
-        print(f"evolve: {error}", file=sys.stderr)
+        print(f"evolve: {one_line(str(error))}", file=sys.stderr)
         return USAGE
     except EvolveError as error:
-        print(f"evolve: {error}", file=sys.stderr)
+        print(f"evolve: {one_line(str(error))}", file=sys.stderr)
         return FAILED
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] in (

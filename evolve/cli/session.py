@@ -17,7 +17,7 @@ from evolve.core.errors import EvaluatorUnavailable
 from evolve.core.protocols import Evaluator
 from evolve.report.facts import gather
 from evolve.report.html import render
-from evolve.report.text import write_text
+from evolve.report.text import one_line, write_text
 from evolve.search.champion import champion
 from evolve.search.engine import Search
 from evolve.search.pipeline import Outcome, Pipeline
@@ -64,7 +64,7 @@ async def search(store: Store, run: RunRow, config: Mapping[str, Any], evaluator
         with display:
             outcome = await _run_until_stopped(pipeline, store, run, display)
     except EvaluatorUnavailable as error:  # the pipeline has left the run fit to be resumed
-        print(f"evolve: {error}", file=sys.stderr)
+        print(f"evolve: {one_line(str(error))}", file=sys.stderr)
         outcome = Outcome(reason=str(error), finished=False)
     _print_end(store, run, outcome)
     return OK if outcome.finished else RESUMABLE

@@ -10,7 +10,8 @@ from evolve.cli.flags import add_run, add_store, open_store, parser, split_step
 from evolve.cli.text import speedup_text, table
 from evolve.cli.verdict import verdict_text
 from evolve.report.audit import findings_of, weak_task_text
-from evolve.report.text import duration_text, printable
+from evolve.report.opponent import opponent
+from evolve.report.text import duration_text, one_line, printable
 
 if TYPE_CHECKING:
     from evolve.store import RunRow, Store
@@ -40,7 +41,9 @@ def _run_text(store: "Store", run: "RunRow") -> Iterator[str]:
     from evolve.search.champion import champion
 
     progress, winner = store.progress(run.id), champion(store, run)
-    yield f"run        {run.name} ({run.state}{': ' + run.reason if run.reason else ''})"
+    steps = list(store.steps(run.id))
+    reason = f": {one_line(run.reason)}" if run.reason else ""
+    yield f"run        {run.name} ({run.state}{reason})"
     yield f"task       {run.task.name}, size {run.task.size}, revision {run.task.revision[:16]}"
     if weak := weak_task_text(findings_of(run.config)):
         yield f"audit      {weak}"
@@ -54,8 +57,10 @@ def _run_text(store: "Store", run: "RunRow") -> Iterator[str]:
         yield f"best       step {winner.sequence}: {speedup_text(winner.ratio)}, {proof}"
     else:
         yield "best       none: no strictly correct kernel has been timed"
+    for trouble in opponent(store, run, steps).troubles():
+        yield f"baseline   {trouble}"
     counts: dict[str, Counter[str]] = {}
-    for step in store.steps(run.id):
+    for step in steps:
         outcome = str(step.status) if step.status else "not proposed" if step.failure else "open"
         counts.setdefault(step.operator, Counter())[outcome] += 1
     rows = [

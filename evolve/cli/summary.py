@@ -24,6 +24,8 @@ def summary(facts: RunFacts, outcome: Outcome, store: Path, report: Path) -> Ite
         f"{count_text(progress.screens, 'screen')}, "
         f"{duration_text(progress.wall_time_s)} of search"
     )
+    for trouble in facts.opponent.troubles():
+        yield f"  {trouble}"
     if facts.champion is None:
         yield "  No strictly correct kernel was timed; the report says what became of candidates."
     else:

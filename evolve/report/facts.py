@@ -8,6 +8,7 @@ from evolve.core.evaluation import Evaluation, Fidelity, Status
 from evolve.core.lineage import OPPONENT, Step
 from evolve.core.protocols import Elite, Progress
 from evolve.report.lineage import PathStep, best_path
+from evolve.report.opponent import Opponent, opponent
 from evolve.search.champion import Champion, champion
 from evolve.store import RunRow, Store
 
@@ -27,6 +28,7 @@ class RunFacts:
     progress: Progress
     baseline: str
     champion: Champion | None
+    opponent: Opponent
     path: list[PathStep]
     sources: Mapping[str, str]
     example: Evaluation | None
@@ -77,6 +79,7 @@ def gather(store: Store, name: str | None) -> RunFacts:
         progress=store.progress(run.id),
         baseline=baseline,
         champion=winner,
+        opponent=opponent(store, run, steps),
         path=path,
         sources={program: store.source(program) for program in programs},
         example=None if winner else _example(store, run.id, steps),

@@ -118,7 +118,7 @@ def caveats(facts: RunFacts) -> list[str]:
     if facts.champion:
         found = [*_of_champion(facts, facts.champion), *found]
     weak = weak_task_text(findings_of(facts.run.config))
-    return [weak, *found] if weak else found
+    return [*([weak] if weak else []), *facts.opponent.troubles(), *found]
 
 
 def _of_champion(facts: RunFacts, champion: Champion) -> Iterator[str]:

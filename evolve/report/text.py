@@ -39,6 +39,16 @@ def printable(text: str) -> str:
     return _UNPRINTABLE.sub(lambda found: f"<U+{ord(found[0]):04X}>", text.replace("\r\n", "\n"))
 
 
+def one_line(text: str, limit: int = 2000) -> str:
+    r"""The text, printable, on one line of at most `limit` characters.
+
+    >>> one_line("a\n  b", 3), one_line("abcd", 3)
+    ('a b', 'ab…')
+    """
+    line = " ".join(printable(text).split())
+    return line if len(line) <= limit else f"{line[: limit - 1]}…"
+
+
 def baseline_name(name: str) -> str:
     """A baseline as prose calls it.
 

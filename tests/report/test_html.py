@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from evolve.core.errors import UsageError
-from evolve.core.evaluation import Fidelity, Label, Status
+from evolve.core.evaluation import CaseResult, Fidelity, Label, Status
+from evolve.core.lineage import OPPONENT
 from evolve.core.program import Program
 from evolve.core.protocols import Failed, Proposal
 from evolve.core.task import Task
@@ -216,6 +217,36 @@ def test_the_headline_is_against_the_baseline_that_the_user_named(
     assert f"1.22{TIMES} the speed of mine.py" in text
     assert f"2.72{TIMES} (2.66 to 2.77) the speed of PyTorch eager" in text
     assert "baseline=file:mine.py" in text
+
+
+def test_a_baseline_that_fails_the_check_itself_is_said_with_the_case(
+    store: Store, tmp_path: Path
+) -> None:
+    filled = Filling(store=store, config={**CONFIG, "baseline": "file:mine.py"})
+    case = CaseResult(name="512x4096", weight=1.0, timed=True, passed=False)
+    wrong = replace(
+        evaluation(filled.task, Status.WRONG_VALUE, Fidelity.SEARCH),
+        cases=(case,),
+        feedback="case 512x4096:\n  element (3, 1) is off by 2.0",
+    )
+    filled.step(OPPONENT, Proposal(program=Program(source(0, 1))), wrong)
+    text = read(report(filled, tmp_path)).text
+    assert "The baseline mine.py fails the check itself (wrong value, case 512x4096)" in text
+    assert "element (3, 1) is off by 2.0" in text
+
+
+def test_a_baseline_that_dropped_out_of_timing_is_said_with_the_reason(
+    store: Store, tmp_path: Path
+) -> None:
+    filled = Filling(store=store, config={**CONFIG, "baseline": "file:mine.py"})
+    verdict = replace(
+        evaluation(filled.task, Status.CORRECT, Fidelity.SEARCH, 1.0),
+        feedback="file:mine.py was not timed: it hung",
+    )
+    filled.step("seed", Proposal(program=Program(source(0, 1))), verdict)
+    text = read(report(filled, tmp_path)).text
+    assert "mine.py dropped out of the timing of 1 correct kernel" in text
+    assert "it hung" in text
 
 
 def test_a_winner_that_was_not_verified_is_called_so(store: Store, tmp_path: Path) -> None:
