@@ -1,48 +1,55 @@
-"""The client of one worker process on this machine."""
+"""`device=cpu`: the client of one worker process on this machine."""
 
 import asyncio
-import itertools
-import json
 import os
 import sys
 import tempfile
-from collections import deque
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from evolve.core.errors import EvaluatorUnavailable, UsageError
-from evolve.core.evaluation import Evaluation
+from evolve.core.errors import EvaluatorUnavailable
+from evolve.core.evaluation import Evaluation, Stage, Status
 from evolve.core.protocols import EvaluationRequest
 from evolve.core.task import Task
-
-PROTOCOL = 1
-MAX_LINE = 256 << 20  # bytes; raw samples of a long evaluation are the largest thing on the wire
-RESTARTS = 2  # of a worker that died under a request before the request is given up
-CLOSE_S = 10.0
+from evolve.evaluation.process import CLOSED, CallFailed, Deadlines, WorkerDied, WorkerProcess
 
 # The referee needs to find its libraries, compilers and caches; nothing else of the environment
 # reaches it, so that no key or token of the user is within reach of what it starts.
 PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "CC", "CXX", "VIRTUAL_ENV")
 PASSED_ON_PREFIXES = ("LD_", "CUDA_", "NVIDIA_", "OMP_", "MKL_", "TORCH", "TRITON_", "XDG_CACHE")
 
+PACKAGE = Path(__file__).resolve().parents[1]
+
 
 class LocalEvaluator:
     """Starts `python -m evolve.worker serve`, restarts it when it dies, and asks it in parallel.
 
-    Use `LocalEvaluator.start(...)`; the constructor starts nothing.
+    Use `LocalEvaluator.start(...)`; the constructor starts nothing, the first call does.
+
+    Args:
+        command: the worker's command line.
+        environment: all of its environment.
+        deadlines: how long to wait for it (None: the defaults).
+        scratch: a folder that the worker needs; removed by `close`.
     """
 
-    def __init__(self, command: Sequence[str], environment: dict[str, str]) -> None:
+    def __init__(
+        self,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        *,
+        deadlines: Deadlines | None = None,
+        scratch: "tempfile.TemporaryDirectory[str] | None" = None,
+    ) -> None:
         self._command = tuple(command)
         self._environment = environment
-        self._process: asyncio.subprocess.Process | None = None
-        self._readers: list[asyncio.Task[None]] = []
-        self._waiting: dict[int, asyncio.Future[Any]] = {}
-        self._numbers = itertools.count(1)
+        self._deadlines = deadlines or Deadlines()
+        self._scratch = scratch
+        self._worker: WorkerProcess | None = None
         self._starting = asyncio.Lock()
-        self._stderr: deque[str] = deque(maxlen=20)
+        self._retrying = asyncio.Lock()
         self._closed = False
         self._slots: int | None = None
         self.hello: dict[str, Any] = {}
@@ -77,13 +84,15 @@ class LocalEvaluator:
             command += ["--read", path]
         if cache is not None:
             command += ["--cache", str(cache)]
-        evaluator = cls(command, worker_environment(own_interpreter=python is None))
+        scratch = None if python is None else _only_our_package()
+        package_path = str(PACKAGE.parent) if scratch is None else scratch.name
+        evaluator = cls(command, worker_environment(package_path), scratch=scratch)
+        evaluator._slots = slots
         try:
-            evaluator.hello = await evaluator.call("hello", {})
+            await evaluator._running()
         except BaseException:
             await evaluator.close()
             raise
-        evaluator._slots = slots
         return evaluator
 
     @property
@@ -99,164 +108,129 @@ class LocalEvaluator:
         return str(self.hello["evaluator_version"])
 
     async def evaluate(self, request: EvaluationRequest) -> Evaluation:
-        """The verdict of the worker on one instance."""
-        return Evaluation.from_json(
-            await self.call(
-                "evaluate",
-                {
-                    "task": request.task.to_json(),
-                    "source": request.source,
-                    "fidelity": request.fidelity.value,
-                    "opponents": dict(request.opponents),
-                },
+        """The verdict of the worker on one instance; INFRA where it twice came to none.
+
+        Raises:
+            UsageError: the task itself cannot be judged.
+            EvaluatorUnavailable: the worker cannot be started, or the evaluator is closed.
+        """
+        params = {
+            "task": _judged(request.task),
+            "source": request.source,
+            "fidelity": request.fidelity.value,
+            "opponents": dict(request.opponents),
+        }
+        try:
+            return Evaluation.from_json(await self._call("evaluate", params))
+        except CallFailed as failure:
+            return Evaluation(
+                status=Status.INFRA,
+                stage=Stage.NONE,
+                fidelity=request.fidelity,
+                task_revision=request.task.revision,
+                device_class=self.device_class,
+                evaluator_version=self.evaluator_version,
+                feedback=str(failure),
             )
-        )
 
     async def audit(self, task: Task) -> list[dict[str, str]]:
         """Null candidates that pass the task's own check; an empty list is a sound task."""
-        findings: list[dict[str, str]] = await self.call("audit", {"task": task.to_json()})
+        findings: list[dict[str, str]] = await self._ask("audit", {"task": _judged(task)})
         return findings
 
     async def noise(self, task: Task) -> dict[str, Any]:
         """Reference time, noise floor and cost of one evaluation on this device."""
-        result: dict[str, Any] = await self.call("noise", {"task": task.to_json()})
+        result: dict[str, Any] = await self._ask("noise", {"task": _judged(task)})
         return result
 
     async def doctor(self) -> dict[str, Any]:
         """Facts about device, compilers and sandbox."""
-        result: dict[str, Any] = await self.call("doctor", {})
+        result: dict[str, Any] = await self._ask("doctor", {})
         return result
 
-    async def call(self, method: str, params: dict[str, Any]) -> Any:
-        """One request; a worker that dies under it is restarted and asked again.
-
-        Raises:
-            UsageError: the worker says that the request itself cannot be served (a bad task).
-            EvaluatorUnavailable: the worker cannot be started, or died again and again.
-        """
-        for _ in range(1 + RESTARTS):
-            process = await self._started()
-            number = next(self._numbers)
-            future = asyncio.get_running_loop().create_future()
-            self._waiting[number] = future
-            line = json.dumps({"v": PROTOCOL, "id": number, "method": method, "params": params})
-            try:
-                process.stdin.write(line.encode() + b"\n")  # type: ignore[union-attr]
-                await process.stdin.drain()  # type: ignore[union-attr]
-                return await future
-            except (ConnectionError, _WorkerDiedError):
-                continue
-            finally:
-                self._waiting.pop(number, None)
-        raise EvaluatorUnavailable(
-            f"the evaluation worker died {1 + RESTARTS} times under '{method}'; "
-            f"its last words: {self._last_words()}"
-        )
-
     async def close(self) -> None:
-        """End the worker and everything it started."""
+        """End the worker and everything it started; calls under way raise EvaluatorUnavailable."""
         self._closed = True
-        process, self._process = self._process, None
-        if process is None:
-            return
-        process.stdin.close()  # type: ignore[union-attr]
-        try:
-            await asyncio.wait_for(process.wait(), CLOSE_S)
-        except TimeoutError:
-            with suppress(ProcessLookupError):
-                process.kill()
-            await process.wait()
-        for reader in self._readers:
-            reader.cancel()
-        await asyncio.gather(*self._readers, return_exceptions=True)
+        if self._worker is not None:
+            await self._worker.close(self._deadlines.close_s)
+        async with self._starting:  # a start under way sees that we are closed, and cleans up
+            if self._scratch is not None:
+                self._scratch.cleanup()
 
-    async def _started(self) -> asyncio.subprocess.Process:
+    async def _ask(self, method: str, params: Mapping[str, Any]) -> Any:
+        """A call whose failure has no other answer than an exception."""
+        try:
+            return await self._call(method, params)
+        except CallFailed as failure:
+            raise EvaluatorUnavailable(str(failure)) from failure
+
+    async def _call(self, method: str, params: Mapping[str, Any]) -> Any:
+        """One request, asked once more when the worker died under it.
+
+        It is then alone with a fresh worker, new calls wait: a candidate that kills the referee
+        again takes no neighbour with it, and one that was only a neighbour gets its verdict.
+        """
+        async with self._retrying:
+            pass
+        try:
+            worker = await self._running()
+            return await worker.ask(method, params, self._deadlines.call_s)
+        except WorkerDied:
+            async with self._retrying:
+                worker = await self._running()
+                return await worker.ask(method, params, self._deadlines.call_s)
+
+    async def _running(self) -> WorkerProcess:
+        """The worker, started and greeted."""
         async with self._starting:
-            if self._closed:
-                raise EvaluatorUnavailable("the evaluator is closed")
-            if self._process is None or self._process.returncode is not None:
-                self._process = await self._spawn()
-            return self._process
+            if self._worker is None or not self._worker.alive:
+                self._worker = await self._start()
+            return self._worker
 
-    async def _spawn(self) -> asyncio.subprocess.Process:
+    async def _start(self) -> WorkerProcess:
+        if self._closed:
+            raise EvaluatorUnavailable(CLOSED)
         try:
-            process = await asyncio.create_subprocess_exec(
-                *self._command,
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE,
-                env=self._environment,
-                limit=MAX_LINE,
-                start_new_session=True,  # Ctrl-C is ours to handle; the worker ends with its stdin
-            )
+            self._worker = worker = await WorkerProcess.spawn(self._command, self._environment)
         except OSError as error:
             raise EvaluatorUnavailable(
                 f"device.python={self._command[0]} cannot be started: {error.strerror}; "
                 "give the path of a Python interpreter with torch installed"
             ) from error
-        self._readers = [
-            asyncio.create_task(self._read_replies(process)),
-            asyncio.create_task(self._read_stderr(process)),
-        ]
-        return process
-
-    async def _read_replies(self, process: asyncio.subprocess.Process) -> None:
-        async for line in process.stdout:  # type: ignore[union-attr]
-            reply = json.loads(line)
-            if reply["id"] is None:  # it refuses to start, or did not understand us at all
-                self._fail_all(_error(reply["error"]))
-                continue
-            future = self._waiting.get(reply["id"])
-            if future is None or future.done():
-                continue  # its caller was cancelled
-            if "error" in reply:
-                future.set_exception(_error(reply["error"]))
-            else:
-                future.set_result(reply["result"])
-        await process.wait()
-        self._fail_all(_WorkerDiedError())
-
-    def _fail_all(self, error: Exception) -> None:
-        for future in self._waiting.values():
-            if not future.done():
-                future.set_exception(error)
-
-    async def _read_stderr(self, process: asyncio.subprocess.Process) -> None:
-        async for line in process.stderr:  # type: ignore[union-attr]
-            self._stderr.append(line.decode(errors="replace").rstrip())
-
-    def _last_words(self) -> str:
-        return " | ".join(self._stderr) or "none"
+        if self._closed:  # while it was being started
+            await worker.close(0)
+            raise EvaluatorUnavailable(CLOSED)
+        try:
+            self.hello = await worker.ask("hello", {}, self._deadlines.hello_s)
+        except CallFailed as failure:
+            worker.kill(str(failure))
+            raise EvaluatorUnavailable(f"the worker cannot be used: {failure}") from failure
+        except BaseException:
+            worker.kill("the evaluation worker was not waited for")
+            raise
+        return worker
 
 
-class _WorkerDiedError(Exception):
-    """The worker ended before it had answered."""
-
-
-def _error(error: dict[str, str]) -> Exception:
-    if error["kind"] == "usage":
-        return UsageError(error["message"])
-    return EvaluatorUnavailable(error["message"])
-
-
-def worker_environment(*, own_interpreter: bool) -> dict[str, str]:
-    """The environment of the worker: an allow-list, and the way to our package.
-
-    Another interpreter gets a folder that holds nothing but our package, so that none of our
-    libraries shadow its own.
-    """
+def worker_environment(package_path: str) -> dict[str, str]:
+    """The environment of the worker: an allow-list, and the way to our package."""
     environment = {
         name: value
         for name, value in os.environ.items()
         if name in PASSED_ON or name.startswith(PASSED_ON_PREFIXES)
     }
-    package = Path(__file__).resolve().parents[1]
-    if own_interpreter:
-        environment["PYTHONPATH"] = str(package.parent)
-    else:
-        only_ours = Path(tempfile.mkdtemp(prefix="evolve-path-"))
-        (only_ours / package.name).symlink_to(package)
-        environment["PYTHONPATH"] = str(only_ours)
+    environment["PYTHONPATH"] = package_path
     environment["PYTHONSAFEPATH"] = "1"  # a torch.py in the user's folder is not torch
     environment["OMP_WAIT_POLICY"] = "passive"  # spinning threads disturb the other side's time
     return environment
+
+
+def _only_our_package() -> "tempfile.TemporaryDirectory[str]":
+    """A folder that holds nothing but our package: none of our libraries shadow another's."""
+    folder = tempfile.TemporaryDirectory(prefix="evolve-path-")
+    (Path(folder.name) / PACKAGE.name).symlink_to(PACKAGE)
+    return folder
+
+
+def _judged(task: Task) -> dict[str, Any]:
+    """What the judge needs of a task: seeds are the search's, and can be long."""
+    return replace(task, seeds=()).to_json()

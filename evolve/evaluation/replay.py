@@ -31,8 +31,9 @@ class ReplayEvaluator:
         if found is None:
             raise EvaluatorUnavailable(
                 f"device=replay: the recorded run holds no {request.fidelity} evaluation of "
-                f"instance {request.instance[:12]}; replay needs the same seed, task, operators "
-                "and archive as the recorded run, or a device that can evaluate"
+                f"instance {request.instance[:12]}. Replay needs the same seed, task, operators, "
+                "archive and selection as the recorded run, which must have been made with "
+                "device.slots=1 and not ended by the clock; or take a device that can evaluate"
             )
         return found
 

@@ -1,0 +1,128 @@
+"""A worker that speaks the protocol and misbehaves on demand.
+
+The source of a candidate says what happens when it is evaluated, and what the feedback is; the
+argument says what happens at the start and at the end. Every start adds a line to `starts`.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+HELLO = {"device": "scripted", "slots": 2, "evaluator_version": "scripted-1"}
+
+
+def say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def reply(number: int | None, result: object) -> None:
+    say(json.dumps({"v": 1, "id": number, "result": result}))
+
+
+def refuse(number: int | None, kind: str, message: str) -> None:
+    say(json.dumps({"v": 1, "id": number, "error": {"kind": kind, "message": message}}))
+
+
+def verdict(params: dict, feedback: str = "") -> dict:
+    return {
+        "status": "correct",
+        "stage": 6,
+        "fidelity": params["fidelity"],
+        "task_revision": "revision",
+        "device_class": "scripted",
+        "evaluator_version": "scripted-1",
+        "ratios": {},
+        "cases": [],
+        "labels": [],
+        "feedback": feedback,
+    }
+
+
+def die(words: str) -> None:
+    sys.stderr.write(words + "\n")
+    sys.stderr.flush()
+    os._exit(3)
+
+
+def child(**options: object) -> None:
+    """A sleeping child that keeps standard output and error open; its pid goes to `child`."""
+    process = subprocess.Popen(["sleep", "60"], **options)
+    Path("child").write_text(str(process.pid))
+
+
+def starts() -> int:
+    return Path("starts").read_text().count("\n")
+
+
+def chatter() -> None:
+    sys.stderr.write("x" * (1 << 20))
+
+
+def garbage() -> None:
+    say("Welcome to some library!\n[]\n{}\n" + '{"id": "x", "result": 1}\n\xff')
+
+
+def orphan() -> None:
+    child(start_new_session=True)
+    die("I leave somebody behind")
+
+
+BEFORE_THE_REPLY = {
+    "die": lambda: die("so long"),
+    "die_once": lambda: die("so long") if starts() == 1 else None,
+    "chatter": chatter,
+    "garbage": garbage,
+    "orphan": orphan,
+    "late": lambda: time.sleep(0.3),
+}
+
+
+def evaluate(number: int, params: dict) -> None:
+    word, _, argument = params["source"].partition(" ")
+    BEFORE_THE_REPLY.get(word, lambda: None)()
+    match word:
+        case "hang":
+            Path("hanging").touch()
+        case "hang_once" if starts() == 1:
+            pass
+        case "fail":
+            refuse(number, "unavailable", "KeyError: 7")
+        case "usage":
+            refuse(number, "usage", "the task has no Model")
+        case "huge":
+            reply(number, verdict(params, "x" * int(argument)))
+        case "seeds":
+            reply(number, verdict(params, str(params["task"]["seeds"])))
+        case _:
+            reply(number, verdict(params, argument))
+    if word == "twice":
+        reply(number, verdict(params, "again"))
+
+
+def main() -> None:
+    with Path("starts").open("a") as file:
+        file.write(f"{os.getpid()}\n")
+    mode = sys.argv[1]
+    if mode == "refuse":
+        refuse(None, "usage", "sandbox.require=namespaces: not here")
+        sys.exit(2)
+    if mode == "fall" or (mode == "fall_later" and starts() > 1):
+        die("no device")
+    for line in sys.stdin:
+        request = json.loads(line)
+        if request["method"] == "evaluate":
+            evaluate(request["id"], request["params"])
+        elif request["method"] == "hello" and mode != "mute":
+            reply(request["id"], HELLO)
+        elif request["method"] == "doctor":
+            die("no doctor")
+    if mode == "stubborn":
+        child()
+        time.sleep(60)
+
+
+main()
