@@ -10,17 +10,20 @@ from typing import TYPE_CHECKING, Any, Self
 
 from evolve.cli.forecast import budgets, forecast_text, used_text
 from evolve.cli.text import speedup_text
-from evolve.core.evaluation import Evaluation, Fidelity
+from evolve.core.evaluation import Fidelity, Status
 from evolve.core.lineage import VERIFY
 from evolve.core.measurement import Ratio
 from evolve.report.text import duration_text
+from evolve.search.champion import champion
 from evolve.search.pipeline import Told
 from evolve.search.termination import Rule
+from evolve.store import RunRow, Store
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
 QUIET_S = 30.0  # without news, plain output repeats its state this often
+MAX_RECOUNTED = 20_000  # steps, about a second: a resume must not wait for its display
 
 
 class Tally:
@@ -34,12 +37,27 @@ class Tally:
         self.best: Ratio | None = None
         self.verified: Ratio | None = None
         self.last = ""
+        self.since = ""  # what the counts leave out
+
+    def recall(self, store: Store, run: RunRow) -> None:
+        """Take over where the run stands; of a very long one, without its counts."""
+        winner = champion(store, run)
+        if winner is not None:
+            self.best = winner.ratio
+            self.verified = winner.ratio if winner.verified else None
+        if store.next_sequence(run.id) > MAX_RECOUNTED:
+            self.since = " since the run was resumed"
+            return
+        for step in store.steps(run.id):
+            if step.status is not None:
+                self.counts[_outcome(step.status, custom=step.custom)] += 1
 
     def add(self, told: Told) -> bool:
         """Take over one told step; True where it is the best so far."""
         evaluation = told.evaluation
-        self.counts[_outcome(evaluation)] += 1
-        self.last = f"#{told.ticket.sequence} {told.ticket.operator}: {_outcome(evaluation)}"
+        outcome = _outcome(evaluation.status, custom=evaluation.custom)
+        self.counts[outcome] += 1
+        self.last = f"#{told.ticket.sequence} {told.ticket.operator}: {outcome}"
         ratio = evaluation.ratios.get(self.baseline) if evaluation.strict else None
         if ratio is None or evaluation.fidelity is Fidelity.SCREEN:
             return False
@@ -49,7 +67,7 @@ class Tally:
             return False
         better = told.offer is not None and (self.best is None or ratio.value > self.best.value)
         if better:
-            self.best = ratio
+            self.best, self.verified = ratio, None
         return better
 
     def best_text(self) -> str:
@@ -61,13 +79,14 @@ class Tally:
         return f"{speedup_text(self.best)}{gain}, not verified yet"
 
     def counts_text(self) -> str:
-        return ", ".join(f"{count} {name}" for name, count in self.counts.most_common()) or "none"
+        counts = ", ".join(f"{count} {name}" for name, count in self.counts.most_common())
+        return (counts or "none") + self.since
 
 
-def _outcome(evaluation: Evaluation) -> str:
-    if evaluation.status == "correct" and not evaluation.custom:
+def _outcome(status: Status, *, custom: bool | None) -> str:
+    if status is Status.CORRECT and not custom:
         return "correct without a kernel of its own"
-    return evaluation.status.replace("_", " ")
+    return status.replace("_", " ")
 
 
 class PlainDisplay:

@@ -18,7 +18,6 @@ from evolve.core.protocols import Evaluator
 from evolve.report.facts import gather
 from evolve.report.html import render
 from evolve.report.text import one_line, write_text
-from evolve.search.champion import champion
 from evolve.search.engine import Search
 from evolve.search.pipeline import Outcome, Pipeline
 from evolve.store import RunRow, Store
@@ -49,8 +48,7 @@ async def search(store: Store, run: RunRow, config: Mapping[str, Any], evaluator
         opponents=config["opponents"],
     )
     tally = Tally(config["termination"], rule, config["baseline"])
-    winner = champion(store, run)
-    tally.best = winner.ratio if winner else None
+    tally.recall(store, run)
     display = open_display(tally, title=f"{run.name}: {run.task.name}")
     stop_file = config["termination"]["stop_file"]
     pipeline = Pipeline(
