@@ -37,6 +37,8 @@ async def dry_run(config: Mapping[str, Any]) -> int:
         await evaluator.close()
     for line in forecast_lines(config["termination"], noise):
         print(line)
+    for name in parts.idle_limits(config):
+        print(f"limit       {name} has no effect yet: {parts.WHY_IDLE}")
     return 0
 
 
@@ -63,16 +65,22 @@ def forecast_lines(termination: Mapping[str, Any], noise: Mapping[str, Any]) -> 
     ends = dict(limits_s(termination, each_s))
     for name, seconds in ends.items():
         bought = count_text(int(seconds / each_s), "evaluation")
-        yield f"limit       {name}={termination[name]}: about {duration_text(seconds)}, {bought}"
+        limit = termination[name]
+        if isinstance(limit, Mapping):
+            limit = " and ".join(f"{part}={limit[part]}" for part in limit if limit[part])
+        yield f"limit       {name}={limit}: about {duration_text(seconds)}, {bought}"
     if ends:
         yield f"first       {min(ends, key=lambda name: ends[name])} comes first"
 
 
 def limits_s(termination: Mapping[str, Any], each_s: float) -> Iterator[tuple[str, float]]:
     """Seconds until each limit that can be foreseen, one evaluation after the other."""
-    for name in ("evaluations", "proposals"):
-        if termination[name] is not None:
-            yield name, termination[name] * each_s
-    for name in ("wall_time", "device_time"):
-        if termination[name] is not None:
-            yield name, parse_duration(termination[name])
+    for name, limit in termination.items():
+        if name in ("evaluations", "proposals") and limit is not None:
+            yield name, limit * each_s
+        elif name in ("wall_time", "device_time") and limit is not None:
+            yield name, parse_duration(limit)
+        elif isinstance(limit, Mapping):
+            ahead = dict(limits_s(limit, each_s))
+            if ahead and len(ahead) == sum(part is not None for part in limit.values()):
+                yield name, max(ahead.values())

@@ -5,8 +5,8 @@ from typing import Any
 
 from evolve.report.text import duration_text
 
-# Nobody can foresee these: the one starts again with every gain, the other depends on luck.
-UNFORESEEN = ("stagnation", "target_speedup", "stop")
+# Nobody can foresee these: the first starts again with every gain, the others depend on luck.
+UNFORESEEN = ("stagnation", "target_speedup", "all_of", "stop")
 
 
 def budgets(usage: Mapping[str, float]) -> dict[str, float]:

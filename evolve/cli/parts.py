@@ -4,12 +4,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from evolve.cli.config.build import build
+from evolve.cli.differences import flatten
 from evolve.core.errors import UsageError
 from evolve.core.protocols import Archive, Evaluator, SelectionPolicy
 from evolve.search import termination
 from evolve.search.schedule import Scheduled
 from evolve.search.termination import Rule
 from evolve.store import Store
+
+MODEL_LIMITS = ("tokens", "usd")
+WHY_IDLE = "no operator calls a model in this version, so that nothing spends tokens or money"
 
 
 def build_archive(config: Mapping[str, Any]) -> Archive:
@@ -48,9 +52,39 @@ def _weight(name: str, value: Any) -> float:
 
 
 def build_termination(config: Mapping[str, Any]) -> Rule:
-    """The rule that ends the run; `stop_file` is watched by the pipeline."""
+    """The rule that ends the run; `stop_file` is watched by the pipeline.
+
+    Raises:
+        UsageError: a bad limit, or none that this version can reach.
+    """
     limits = {name: limit for name, limit in config["termination"].items() if name != "stop_file"}
-    return termination.from_config(limits)
+    rule = termination.from_config(limits)
+    idle = idle_limits(config)
+    if idle and not _can_end(limits):
+        raise UsageError(
+            f"{idle[0]} alone would never end the run: {WHY_IDLE}; "
+            "set e.g. termination.evaluations=400 or termination.wall_time=2h"
+        )
+    return rule
+
+
+def idle_limits(config: Mapping[str, Any]) -> list[str]:
+    """Limits that are set, and that nothing in this version comes nearer to."""
+    return [
+        name
+        for name, limit in flatten(config["termination"], "termination")
+        if limit is not None and name.rpartition(".")[2] in MODEL_LIMITS
+    ]
+
+
+def _can_end(limits: Mapping[str, Any]) -> bool:
+    together = _given(limits["all_of"])
+    alone = _given(limits) - {"all_of", *MODEL_LIMITS}
+    return bool(alone or (together and not together & {*MODEL_LIMITS}))
+
+
+def _given(limits: Mapping[str, Any]) -> set[str]:
+    return {name for name, limit in limits.items() if limit is not None}
 
 
 def build_all(config: Mapping[str, Any]) -> None:

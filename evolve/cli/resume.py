@@ -88,13 +88,19 @@ def overridden(stored: Mapping[str, Any], overrides: Sequence[str]) -> dict[str,
         elif key == group:
             result[group] = given[group]
         else:
-            result[group] = {**result[group], key.partition(".")[2]: _at(given, key)}
+            result = _with(result, key.split("."), _at(given, key))
     if refused:
         raise UsageError(
             f"resume refuses to change what the run is: {'; '.join(refused)}. "
             "Only termination.*, device.*, sandbox.* and store.path may differ"
         )
     return result
+
+
+def _with(config: Mapping[str, Any], path: Sequence[str], value: Any) -> dict[str, Any]:
+    """A copy of the configuration with the value at the path."""
+    name, *rest = path
+    return {**config, name: _with(config.get(name) or {}, rest, value) if rest else value}
 
 
 def _at(config: Mapping[str, Any], key: str) -> Any:

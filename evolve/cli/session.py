@@ -49,6 +49,8 @@ async def search(store: Store, run: RunRow, config: Mapping[str, Any], evaluator
     )
     tally = Tally(config["termination"], rule, config["baseline"])
     tally.recall(store, run)
+    for name in parts.idle_limits(config):
+        print(f"{name} has no effect yet: {parts.WHY_IDLE}")
     display = open_display(tally, title=f"{run.name}: {run.task.name}")
     stop_file = config["termination"]["stop_file"]
     pipeline = Pipeline(

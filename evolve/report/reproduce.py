@@ -53,27 +53,30 @@ def _overrides(facts: RunFacts) -> Iterator[str]:
         yield f"baseline={facts.baseline}"
     if initial := config.get("initial"):
         yield f"initial=[{','.join(map(str, initial))}]"
-    limits = config.get("termination") or {}
-    for name in sorted(limits):
-        if limits[name] is not None and name != "stop_file":
-            yield f"termination.{name}={limits[name]}"
+    for name, limit in _leaves(config.get("termination"), "termination"):
+        if limit is not None and name != "termination.stop_file":
+            yield f"{name}={limit}"
 
 
 def config_lines(config: Mapping[str, Any]) -> list[tuple[str, str]]:
     """The configuration as dotted keys in order; values of secret keys are hidden."""
-    lines = list(_flat(config, ""))
+    lines = [(name, _shown(name, value)) for name, value in _leaves(config, "")]
     cut = len(lines) - MAX_CONFIG_LINES
     return lines[:MAX_CONFIG_LINES] + ([("…", f"{cut:,} more")] if cut > 0 else [])
 
 
-def _flat(value: Any, name: str) -> Iterator[tuple[str, str]]:
+def _leaves(value: Any, name: str) -> Iterator[tuple[str, Any]]:
     if isinstance(value, Mapping) and value:
         for key in sorted(value, key=str):
-            yield from _flat(value[key], f"{name}.{key}" if name else str(key))
-    elif isinstance(value, str) and value and _SECRET.search(name.rpartition(".")[2]):
-        yield name, "(hidden)"
+            yield from _leaves(value[key], f"{name}.{key}" if name else str(key))
     else:
-        yield name, str(value)[:MAX_VALUE]
+        yield name, value
+
+
+def _shown(name: str, value: Any) -> str:
+    if isinstance(value, str) and value and _SECRET.search(name.rpartition(".")[2]):
+        return "(hidden)"
+    return str(value)[:MAX_VALUE]
 
 
 def environment_lines(facts: RunFacts) -> list[tuple[str, str]]:

@@ -89,7 +89,7 @@ class AnyOf(Rule):
         return next((reason for rule in self.rules if (reason := rule.check(progress))), None)
 
     def usage(self, progress: Progress) -> dict[str, float]:
-        return _usage(self.rules, progress)
+        return {name: share for rule in self.rules for name, share in rule.usage(progress).items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +97,7 @@ class AllOf(Rule):
     """Fires when all of its rules do, with all their reasons."""
 
     rules: tuple[Rule, ...]
+    name: ClassVar[str] = "all_of"
 
     def used(self, progress: Progress) -> float:
         return min((rule.used(progress) for rule in self.rules), default=0.0)
@@ -105,13 +106,6 @@ class AllOf(Rule):
         reasons = [rule.check(progress) for rule in self.rules]
         told = [reason for reason in reasons if reason]
         return " and ".join(told) if told and len(told) == len(reasons) else None
-
-    def usage(self, progress: Progress) -> dict[str, float]:
-        return _usage(self.rules, progress)
-
-
-def _usage(rules: tuple[Rule, ...], progress: Progress) -> dict[str, float]:
-    return {name: share for rule in rules for name, share in rule.usage(progress).items()}
 
 
 def _checked(name: str, value: object, *, whole: bool) -> None:
@@ -305,18 +299,34 @@ def from_config(config: Mapping[str, object]) -> AnyOf:
     """The rule of `termination.*`: ends a run at the first limit, or on a STOP file.
 
     Args:
-        config: limits by name, None where there is none.
+        config: limits by name, None where there is none; `all_of` holds limits that end the run
+            only together, e.g. both 200 evaluations and a speedup of 2.
 
     Raises:
         UsageError: an unknown name, a bad value, or no limit at all.
     """
-    rules = [_rule(name, value) for name, value in config.items() if value is not None]
+    rules = _rules({name: value for name, value in config.items() if name != AllOf.name})
+    together = config.get(AllOf.name) or {}
+    if not isinstance(together, Mapping):
+        raise UsageError(
+            f"termination.all_of must hold limits, got {together!r}; "
+            "write e.g. termination.all_of.evaluations=200 termination.all_of.target_speedup=2"
+        )
+    try:
+        if all_of := _rules(together):
+            rules.append(AllOf(tuple(all_of)))
+    except UsageError as error:
+        raise UsageError(f"termination.all_of: {error}") from None
     if not rules:
         raise UsageError(
             "termination: no limit is set, and a run needs an end; "
             "set e.g. termination.evaluations=400 or termination.wall_time=2h"
         )
     return AnyOf((*rules, StopRequested()))
+
+
+def _rules(config: Mapping[str, object]) -> list[Rule]:
+    return [_rule(name, value) for name, value in config.items() if value is not None]
 
 
 def _rule(name: str, value: object) -> Rule:

@@ -16,6 +16,7 @@ from evolve.cli import parts
 from evolve.cli.config.build import build, check_types
 from evolve.cli.config.compose import compose, to_plain
 from evolve.cli.config.locate import config_dir
+from evolve.cli.resume import overridden
 from evolve.core.digest import canonical_json
 from evolve.core.errors import UsageError
 from evolve.core.protocols import Archive
@@ -159,3 +160,11 @@ def test_hydra_leaves_no_files(evolve, tmp_path: Path):
     assert evolve("run", "task=softmax", "--cfg", "job").returncode == 0
     assert evolve("run", "-m", "task=nothing", "seed=1,2").returncode == 2
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_resume_may_change_one_of_the_limits_that_count_together():
+    stored = composed("termination.all_of.evaluations=3", "termination.all_of.target_speedup=2")
+    changed = overridden(stored, ["termination.all_of.evaluations=5"])
+    both = stored["termination"]["all_of"] | {"evaluations": 5}
+    assert changed["termination"] == stored["termination"] | {"all_of": both}
+    assert both["target_speedup"] == 2.0

@@ -21,6 +21,7 @@ from evolve.cli import parts
 from evolve.cli.config.build import _locate
 from evolve.cli.differences import flatten
 from evolve.cli.launch import launch
+from evolve.core.errors import UsageError
 from evolve.core.protocols import Progress
 from evolve.testing.synthetic import synthetic_task
 from tests.cli.recording import settings
@@ -79,13 +80,40 @@ async def _no_worker(**_: Any) -> None:
 
 @pytest.mark.parametrize("name", LIMITS)
 def test_every_limit_is_part_of_the_rule(name: str):
-    limits = {**dict.fromkeys(settings()["termination"]), name: LIMITS[name]}
-    rule = parts.build_termination({"termination": limits})
+    rule = parts.build_termination({"termination": limits(**{"stagnation": 1, name: LIMITS[name]})})
     assert name in rule.usage(Progress())
 
 
+@pytest.mark.parametrize("name", LIMITS)
+def test_every_limit_can_be_one_of_several_that_count_together(name: str):
+    both = limits(stagnation=1, all_of={name: LIMITS[name]})
+    rule = parts.build_termination({"termination": both})
+    assert "all_of" in rule.usage(Progress())
+
+
+def limits(**given: Any) -> dict[str, Any]:
+    return {**dict.fromkeys(settings()["termination"]), "all_of": {}} | given
+
+
 def test_no_limit_is_missing_above():
-    assert {*LIMITS, "stop_file"} == {*settings()["termination"]}
+    assert {*LIMITS, "all_of", "stop_file"} == {*settings()["termination"]}
+    assert {*LIMITS} == {*settings()["termination"]["all_of"]}
+
+
+@pytest.mark.parametrize("name", ["tokens", "usd"])
+def test_a_limit_that_nothing_comes_nearer_to_is_refused_as_the_only_one(name: str):
+    for termination in (
+        limits(**{name: 9}),
+        limits(all_of={name: 9, "evaluations": 9}),
+    ):
+        with pytest.raises(UsageError, match=rf"{name} alone would never end the run"):
+            parts.build_termination({"termination": termination})
+
+
+def test_beside_another_limit_it_is_said_to_have_no_effect(config, capsys):
+    config["termination"]["usd"] = 9.0
+    assert asyncio.run(launch(config)) == 0
+    assert "termination.usd has no effect yet" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -108,6 +108,18 @@ def test_usage_tells_which_limit_comes_first():
     assert (Evaluations(4) & Tokens(2)).used(Progress(evaluations=4, tokens=1)) == 0.5
 
 
+def test_limits_that_end_a_run_only_together_are_configured_under_all_of():
+    both = {"evaluations": 5, "target_speedup": 1.5, "usd": None}
+    rule = from_config({"evaluations": 40, "all_of": both})
+    assert rule.check(Progress(evaluations=5)) is None
+    assert rule.check(Progress(best=BEST)) is None
+    reached = "5 of 5 evaluations used and speedup 1.9 or more reached, target 1.5"
+    assert rule.check(Progress(evaluations=5, best=BEST)) == reached
+    assert rule.check(Progress(evaluations=40)) == "40 of 40 evaluations used"
+    assert rule.usage(Progress(evaluations=4))["all_of"] == 0.0
+    assert from_config({"all_of": {"evaluations": 5}}).check(Progress(evaluations=5))
+
+
 PROGRESS = st.builds(
     Progress,
     proposals=st.integers(0, 20),
@@ -182,6 +194,9 @@ def test_a_written_duration_reads_back(seconds):
         ({"target_speedup": True}, r"termination\.target_speedup"),
         ({"wall_time": "soon"}, r"termination\.wall_time: 'soon' is not a duration"),
         ({"device_time": []}, r"termination\.device_time"),
+        ({"all_of": {}}, "no limit is set"),
+        ({"all_of": 3}, r"termination\.all_of must hold limits, got 3"),
+        ({"all_of": {"evals": 4}}, r"termination\.all_of: .*evals is unknown"),
     ],
 )
 def test_a_wrong_setting_is_refused_by_name(config, said):

@@ -64,8 +64,8 @@ class TaskSettings:
 
 
 @dataclass
-class Termination:
-    """Limits; the first that is reached ends the run. None: no such limit."""
+class Limits:
+    """What a run may use or reach. None: no such limit."""
 
     evaluations: int | None = None
     proposals: int | None = None
@@ -75,6 +75,13 @@ class Termination:
     usd: float | None = None
     stagnation: int | None = None
     target_speedup: float | None = None
+
+
+@dataclass
+class Termination(Limits):
+    """The first limit that is reached ends the run; those of `all_of` do so only together."""
+
+    all_of: Limits = field(default_factory=Limits)
     stop_file: str | None = None
 
 
