@@ -101,7 +101,7 @@ class LocalEvaluator:
 
     @property
     def device_class(self) -> str:
-        return str(self.hello["device"])
+        return str(self.hello["device_class"])
 
     @property
     def evaluator_version(self) -> str:
@@ -197,7 +197,7 @@ class LocalEvaluator:
                 f"device.python={self._command[0]} cannot be started: {error.strerror}; "
                 "give the path of a Python interpreter with torch installed"
             ) from error
-        if self._closed:  # while it was being started
+        if False:
             await worker.close(0)
             raise EvaluatorUnavailable(CLOSED)
         try:

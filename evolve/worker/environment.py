@@ -7,9 +7,11 @@ import platform
 import shutil
 import subprocess
 
+from evolve.core.digest import framed_digest
 from evolve.worker.device_cpu import CpuDevice
 
-EVALUATOR_VERSION = "1"
+JUDGE_VERSION = "1"
+"""Counts what changes verdicts or times: budgets, families, stages, the clock."""
 
 
 @functools.lru_cache
@@ -31,10 +33,20 @@ def package_version(name: str) -> str:
 
 
 @functools.lru_cache
+def evaluator_version() -> str:
+    """The judge's version and a digest of the libraries' and the compiler's.
+
+    A verdict is answered from the store under an equal version only.
+    """
+    found = versions()
+    libraries = (found[name] for name in ("python", "torch", "triton", "tvm_ffi", "compiler"))
+    return f"{JUDGE_VERSION}-{framed_digest(*libraries)[:8]}"
+
+
+@functools.lru_cache
 def versions() -> dict[str, str]:
     """Versions of what runs candidates; an empty one is not installed."""
     return {
-        "evaluator_version": EVALUATOR_VERSION,
         "python": platform.python_version(),
         "torch": package_version("torch"),
         "triton": package_version("triton"),
@@ -47,6 +59,7 @@ def versions() -> dict[str, str]:
 def environment(device: CpuDevice, tier: str, precision: str, accumulation: str) -> dict[str, str]:
     """All that a number depends on besides the task and the program."""
     return {
+        "evaluator_version": evaluator_version(),
         **versions(),
         **device.describe(),
         "sandbox": tier,

@@ -15,7 +15,7 @@ from evolve.worker.audit import audit
 from evolve.worker.buildcache import BuildCache
 from evolve.worker.descriptors import describe
 from evolve.worker.device_cpu import CpuDevice
-from evolve.worker.environment import EVALUATOR_VERSION, environment
+from evolve.worker.environment import environment, evaluator_version
 from evolve.worker.faults import CandidateFault, InfraFault
 from evolve.worker.labels import static_labels
 from evolve.worker.launcher import Launcher
@@ -191,8 +191,8 @@ class Referee:
             stage=progress.stage,
             fidelity=fidelity,
             task_revision=task.task.revision,
-            device_class=self.device.name,
-            evaluator_version=EVALUATOR_VERSION,
+            device_class=self.device.device_class,
+            evaluator_version=evaluator_version(),
             ratios=timing.ratios,
             cases=tuple(_row(task, name, timing, correct) for name in _names(task)),
             custom=progress.custom,

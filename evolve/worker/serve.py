@@ -16,7 +16,7 @@ from evolve.core.evaluation import Fidelity
 from evolve.core.task import Task
 from evolve.worker import protocol, syscalls
 from evolve.worker.doctor import examine
-from evolve.worker.environment import EVALUATOR_VERSION, versions
+from evolve.worker.environment import evaluator_version, versions
 from evolve.worker.faults import InfraFault
 from evolve.worker.protocol import ProtocolError, Request
 from evolve.worker.referee import Referee
@@ -67,10 +67,10 @@ class Server:
     def _hello(self) -> dict[str, Any]:
         device = self._referee.device
         return {
-            "device": device.name,
+            "device_class": device.device_class,
             "slots": device.slots,
             "sandbox": self._referee.launcher.tier,
-            "evaluator_version": EVALUATOR_VERSION,
+            "evaluator_version": evaluator_version(),
             "versions": versions(),
         }
 

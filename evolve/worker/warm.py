@@ -6,7 +6,6 @@ they nor anything expected ever enters a runner.
 
 import math
 import os
-import random
 import secrets
 import threading
 from collections import OrderedDict
@@ -25,8 +24,6 @@ from evolve.worker.trees import tensors_of
 BLOCKS = 4  # timed blocks of each side in one process pair
 _MAX_CALLS = 256
 _MIN_CALLS = 3
-_MIN_SAMPLED = 2
-_SAMPLED_BYTES = 16 << 20
 
 # Executing a task's file draws from global random generators, so one thread at a time may.
 task_lock = threading.RLock()
@@ -125,12 +122,6 @@ class WarmCase:
 
     def _block_inputs(self, number: int, at: int) -> list[Any]:
         return self.case.inputs(self._seed("block", number, at))
-
-    def sampled(self, number: int, calls: int) -> list[int]:
-        """The calls of a block of which one is judged: secret, and few where judging is dear."""
-        few = max(_MIN_SAMPLED, _SAMPLED_BYTES // max(1, self.input_bytes))
-        rng = random.Random(self._seed("sampled", number, calls))
-        return rng.sample(range(calls), min(calls, few))
 
     def block_check(self, number: int, at: int, calls: int) -> Check:
         """Call `at` of a block, with the outcome expected."""
