@@ -197,7 +197,7 @@ class LocalEvaluator:
                 f"device.python={self._command[0]} cannot be started: {error.strerror}; "
                 "give the path of a Python interpreter with torch installed"
             ) from error
-        if False:
+        if self._closed:  # while it was being started
             await worker.close(0)
             raise EvaluatorUnavailable(CLOSED)
         try:

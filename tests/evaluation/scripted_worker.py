@@ -11,7 +11,7 @@ import sys
 import time
 from pathlib import Path
 
-HELLO = {"device": "scripted", "slots": 2, "evaluator_version": "scripted-1"}
+HELLO = {"device_class": "scripted", "slots": 2, "evaluator_version": "scripted-1"}
 
 
 def say(text: str) -> None:
@@ -66,9 +66,10 @@ def garbage() -> None:
     say("Welcome to some library!\n[]\n{}\n" + '{"id": "x", "result": 1}\n\xff')
 
 
-def orphan() -> None:
-    child(start_new_session=True)
-    die("I leave somebody behind")
+def leave_behind(**options: object) -> None:
+    if starts() == 1:
+        child(**options)
+        die("I leave somebody behind")
 
 
 BEFORE_THE_REPLY = {
@@ -76,7 +77,8 @@ BEFORE_THE_REPLY = {
     "die_once": lambda: die("so long") if starts() == 1 else None,
     "chatter": chatter,
     "garbage": garbage,
-    "orphan": orphan,
+    "litter": leave_behind,
+    "orphan": lambda: leave_behind(start_new_session=True),
     "late": lambda: time.sleep(0.3),
 }
 
@@ -120,8 +122,9 @@ def main() -> None:
             reply(request["id"], HELLO)
         elif request["method"] == "doctor":
             die("no doctor")
-    if mode == "stubborn":
+    if mode in ("leaves_a_child", "stays"):
         child()
+    if mode == "stays":
         time.sleep(60)
 
 

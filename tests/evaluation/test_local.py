@@ -10,6 +10,7 @@ Invariants:
 import asyncio
 import contextlib
 import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -22,6 +23,7 @@ from evolve.core.protocols import EvaluationRequest
 from evolve.core.task import Task
 from evolve.evaluation import Deadlines, LocalEvaluator
 from evolve.evaluation.process import MAX_LINE
+from tests.worker.serving import alive, family_of
 
 SCRIPT = Path(__file__).with_name("scripted_worker.py")
 TASK = Task(name="task", source="", seeds=("a seed",))
@@ -42,6 +44,7 @@ def request(source: str) -> EvaluationRequest:
 @contextlib.asynccontextmanager
 async def evaluator(mode: str = "", deadlines: Deadlines | None = None):
     """An evaluator whose calls all must end."""
+    before = family_of(os.getpid())
     command = [sys.executable, "-SE", str(SCRIPT), mode]
     judge = LocalEvaluator(command, dict(os.environ), deadlines=deadlines or Deadlines(close_s=5))
     try:
@@ -49,7 +52,8 @@ async def evaluator(mode: str = "", deadlines: Deadlines | None = None):
             yield judge
     finally:
         await judge.close()
-        assert await gone(pids("starts")), "a worker was left behind"
+        ours = family_of(os.getpid()) - before
+        assert await gone(ours | pids("starts")), "a worker was left behind"
 
 
 def judge_all(*sources: str, mode: str = "", deadlines: Deadlines | None = None):
@@ -62,20 +66,13 @@ def judge_all(*sources: str, mode: str = "", deadlines: Deadlines | None = None)
     return asyncio.run(run())
 
 
-def pids(name: str) -> list[int]:
+def pids(name: str) -> set[int]:
     path = Path(name)
-    return [int(line) for line in path.read_text().split()] if path.exists() else []
+    return {int(line) for line in path.read_text().split()} if path.exists() else set()
 
 
-def running(pid: int) -> bool:
-    with contextlib.suppress(OSError):
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    return False
-
-
-async def gone(processes: list[int]) -> bool:
-    assert processes
-    return await until(lambda: not any(map(running, processes)))
+async def gone(processes: set[int]) -> bool:
+    return await until(lambda: not alive(processes))
 
 
 async def until(condition) -> bool:
@@ -134,9 +131,17 @@ def test_a_candidate_that_kills_every_worker_is_an_evaluation_with_the_last_word
 
 
 def test_neighbours_of_a_candidate_that_kills_workers_get_their_verdicts():
-    first, killer, second = judge_all("late one", "die", "late two")
-    assert killer.status is Status.INFRA
-    assert (first.feedback, second.feedback) == ("one", "two")
+    async def run():
+        async with evaluator() as judge:
+            neighbours = [
+                asyncio.create_task(judge.evaluate(request(f"late {word}")))
+                for word in ("one", "two")
+            ]
+            for _ in range(3):  # as a search does
+                assert (await judge.evaluate(request("die"))).status is Status.INFRA
+            assert [(await neighbour).feedback for neighbour in neighbours] == ["one", "two"]
+
+    asyncio.run(run())
 
 
 def test_a_candidate_that_hangs_the_worker_is_an_evaluation():
@@ -170,12 +175,21 @@ def test_a_task_that_cannot_be_judged_is_the_users_to_mend():
         judge_all("usage")
 
 
+def test_what_a_dead_worker_left_in_its_session_is_killed():
+    async def run():
+        async with evaluator() as judge:
+            assert (await judge.evaluate(request("litter one"))).feedback == "one"
+            assert pids("child")
+            assert await gone(pids("child"))
+
+    asyncio.run(run())
+
+
 def test_a_death_is_noticed_while_an_orphan_holds_the_pipes():
-    (verdict,) = judge_all("orphan")
+    (verdict,) = judge_all("orphan one")
     (orphan,) = pids("child")
-    os.kill(orphan, 9)  # it has left the worker's session: the sandbox's business, not ours
-    assert verdict.status is Status.INFRA
-    assert "I leave somebody behind" in verdict.feedback
+    os.kill(orphan, signal.SIGKILL)  # it had left the session: the sandbox's business, not ours
+    assert verdict.feedback == "one"
 
 
 def test_a_worker_that_refuses_says_what_the_user_has_to_mend():
@@ -257,11 +271,14 @@ def test_closing_ends_calls_under_way():
     asyncio.run(run())
 
 
-def test_closing_ends_a_start_under_way():
+@pytest.mark.parametrize("moment", ["spawning", "greeting"])
+def test_closing_ends_a_start_under_way(moment):
     async def run():
         async with evaluator("mute") as judge:
             call = asyncio.create_task(judge.evaluate(request("fine")))
-            await until(lambda: pids("starts"))
+            await asyncio.sleep(0)
+            if moment == "greeting":
+                await until(lambda: pids("starts"))
             await judge.close()
             with pytest.raises(EvaluatorUnavailable, match="the evaluator is closed"):
                 await call
@@ -269,15 +286,17 @@ def test_closing_ends_a_start_under_way():
     asyncio.run(run())
 
 
+@pytest.mark.parametrize("mode", ["leaves_a_child", "stays"])
 @pytest.mark.parametrize("times", [1, 2])
-def test_closing_ends_a_stubborn_worker_with_its_children(times):
+def test_closing_ends_a_worker_with_its_children_whatever_it_does_then(mode, times):
     async def run():
-        async with evaluator("stubborn", SHORT) as judge:
+        async with evaluator(mode, SHORT) as judge:
             await judge.evaluate(request("fine"))
             start = time.monotonic()
             await asyncio.gather(*(judge.close() for _ in range(times)))
             assert time.monotonic() - start < 3
-            assert await gone(pids("starts") + pids("child"))
+            assert pids("child")
+            assert await gone(pids("starts") | pids("child"))
 
     asyncio.run(run())
 
