@@ -67,7 +67,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     try:
         code = _dispatch(words)
-        sys.stdout.flush()
+        print(end="", flush=True)
         return code
     except (UsageError, StoreError) as error:
         print(f"evolve: {one_line(str(error))}", file=sys.stderr)

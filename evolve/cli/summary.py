@@ -8,7 +8,7 @@ from evolve.cli.flags import DEFAULT_STORE
 from evolve.cli.text import speedup_text
 from evolve.report.audit import findings_of, weak_task_text
 from evolve.report.facts import RunFacts
-from evolve.report.text import baseline_name, count_text, duration_text
+from evolve.report.text import baseline_name, count_text, duration_text, one_line
 from evolve.search.champion import Champion
 from evolve.search.pipeline import Outcome
 
@@ -18,7 +18,7 @@ def summary(facts: RunFacts, outcome: Outcome, store: Path, report: Path) -> Ite
     run, progress = facts.run, facts.progress
     ended = "finished" if outcome.finished else "stopped, and can be resumed"
     yield ""
-    yield f"Run {run.name} {ended}: {outcome.reason}."
+    yield f"Run {run.name} {ended}: {one_line(outcome.reason)}."
     yield (
         f"  {count_text(progress.evaluations, 'evaluation')}, "
         f"{count_text(progress.screens, 'screen')}, "

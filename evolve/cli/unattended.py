@@ -9,10 +9,14 @@ from typing import Any, TextIO, cast
 
 
 class Forgiving:
-    """A text stream that falls silent where its target goes away, instead of raising."""
+    """A text stream that falls silent where its target goes away, instead of raising.
 
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
+    Args:
+        stream: what to write to; None where the process was started without.
+    """
+
+    def __init__(self, stream: TextIO | None) -> None:
+        self._stream = stream or os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
 
     def write(self, text: str) -> int:
         with self._falling_silent():

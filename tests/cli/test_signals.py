@@ -123,6 +123,15 @@ def test_a_search_whose_reader_went_away_goes_on(tmp_path: Path):
     assert state(database) == ("interrupted", "stopped by SIGTERM")
 
 
+def test_a_search_that_was_started_without_a_place_to_print_to_ends_well(tmp_path: Path):
+    database = tmp_path / "evolve.db"
+    command = f"exec {sys.executable} -m tests.cli.sitting {database} 0.0 >&- 2>&-"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(["sh", "-c", command], cwd=tmp_path, env=environment, check=False)
+    assert done.returncode == 0
+    assert state(database)[0] == "finished"
+
+
 def test_a_search_whose_terminal_is_closed_goes_on(tmp_path: Path):
     database = tmp_path / "evolve.db"
     main_end, other_end = pty.openpty()
