@@ -96,7 +96,7 @@ class Pipeline:
         """Search until a rule gives its reason, nothing is left to propose, or a stop is asked.
 
         Raises:
-                EvaluatorUnavailable: the judge cannot be used; the run stays resumable.
+            EvaluatorUnavailable: the judge cannot be used; the run stays resumable.
             UsageError: the task or the user's baseline cannot be judged.
             StoreError: the database cannot be written.
         """

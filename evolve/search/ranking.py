@@ -3,14 +3,7 @@
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Sequence
 
-from evolve.core.protocols import Elite, Offer
-
-_Rank = tuple[float, int, str]
-
-
-def rank(elite: Elite) -> _Rank:
-    """Sort key: best first, the earlier first among equals."""
-    return -elite.fitness.value, elite.sequence, elite.program
+from evolve.core.protocols import Elite, Offer, rank
 
 
 class Ranking:
