@@ -30,6 +30,7 @@ async def dry_run(config: Mapping[str, Any]) -> int:
             raise UsageError("--dry-run measures, and device=replay does not; take device=cpu")
         print(f"task        {task.name}, size {task.size}, {count_text(len(task.seeds), 'seed')}")
         print(f"judge       {evaluator.device_class}, {count_text(evaluator.slots, 'slot')}")
+        print(f"auditing the task {task.name} ...", flush=True)
         for line in audit_lines(task, await evaluator.audit(task)):
             print(line)
         noise = await evaluator.noise(task)

@@ -136,6 +136,7 @@ async def _judge(
         sandbox_read=options.sandbox_read,
     )
     try:
-        return await evaluator.evaluate(request), await evaluator.audit(request.task)
+        findings = await evaluator.audit(request.task)  # first: it says what is wrong with a task
+        return await evaluator.evaluate(request), findings
     finally:
         await evaluator.close()

@@ -57,6 +57,7 @@ async def audit(config: Mapping[str, Any], evaluator: Evaluator, task: Task) -> 
     """
     findings: Findings
     if isinstance(evaluator, LocalEvaluator):
+        print(f"auditing the task {task.name} ...", flush=True)
         findings = await evaluator.audit(task)
     else:
         with Store.open(config["store"]["path"], read_only=True) as store:

@@ -9,11 +9,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from evolve.core.errors import EvaluatorUnavailable
+from evolve.core.errors import EvaluatorUnavailable, UsageError
 from evolve.core.evaluation import Evaluation, Stage, Status
 from evolve.core.protocols import EvaluationRequest
 from evolve.core.task import Task
-from evolve.evaluation.process import CLOSED, CallFailed, Deadlines, WorkerDied, WorkerProcess
+from evolve.evaluation.process import (
+    CLOSED,
+    CallFailed,
+    CallOverdue,
+    Deadlines,
+    WorkerDied,
+    WorkerProcess,
+)
 
 # The referee needs to find its libraries, compilers and caches; nothing else of the environment
 # reaches it, so that no key or token of the user is within reach of what it starts.
@@ -134,8 +141,34 @@ class LocalEvaluator:
             )
 
     async def audit(self, task: Task) -> list[dict[str, str]]:
-        """Null candidates that pass the task's own check; an empty list is a sound task."""
-        findings: list[dict[str, str]] = await self._ask("audit", {"task": _judged(task)})
+        """Null candidates that pass the task's own check; an empty list is a sound task.
+
+        This is where a task's own code runs first. It is not asked twice: what ends or holds up
+        the worker here is the task.
+
+        Raises:
+            UsageError: the task file is bad, ends the process that loads it, or takes too long.
+            EvaluatorUnavailable: the worker cannot be started, or fails by itself.
+        """
+        deadline_s = self._deadlines.audit_s
+        worker = await self._running()
+        try:
+            findings: list[dict[str, str]] = await worker.ask(
+                "audit", {"task": _judged(task)}, deadline_s
+            )
+        except WorkerDied as death:
+            raise UsageError(
+                f"task {task.name}: its file ended the process that loads it ({death}); take out "
+                "what exits, or what needs more memory than there is"
+            ) from death
+        except CallOverdue as overdue:
+            raise UsageError(
+                f"task {task.name}: loading and auditing it took more than {deadline_s:g} s; take "
+                "out what waits or computes when the file is loaded, or take a smaller size "
+                "(SIZES in the file, task_config.size=tiny)"
+            ) from overdue
+        except CallFailed as failure:
+            raise EvaluatorUnavailable(str(failure)) from failure
         return findings
 
     async def noise(self, task: Task) -> dict[str, Any]:

@@ -29,15 +29,21 @@ class WorkerDied(CallFailed):
     """The worker ended under a call; any of the calls under way may be the cause."""
 
 
+class CallOverdue(CallFailed):
+    """The worker missed the deadline of a call and was killed."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deadlines:
     """How long to wait for a worker before it is killed, in seconds.
 
     `hello_s` covers the start with its imports. `call_s` is generous: evaluations of every search
-    on the host queue for one timing lock. `close_s` is for an end on its own terms.
+    on the host queue for one timing lock. `audit_s` covers the task file's own code too, which may
+    wait for ever. `close_s` is for an end on its own terms.
     """
 
     hello_s: float = 120.0
+    audit_s: float = 120.0
     call_s: float = 1800.0
     close_s: float = 10.0
 
@@ -80,7 +86,8 @@ class WorkerProcess(asyncio.SubprocessProtocol):
         Raises:
             UsageError: the worker says that it cannot serve the request as it is.
             WorkerDied: it ended before it had answered.
-            CallFailed: it reports a failure of its own, or missed the deadline.
+            CallOverdue: it missed the deadline.
+            CallFailed: it reports a failure of its own.
             EvaluatorUnavailable: it was closed meanwhile.
         """
         if self._end is not None:
@@ -95,7 +102,7 @@ class WorkerProcess(asyncio.SubprocessProtocol):
                 return await future
         except TimeoutError:
             self.kill(f"the evaluation worker was killed: '{method}' was overdue")
-            raise CallFailed(
+            raise CallOverdue(
                 f"the evaluation worker did not answer '{method}' within {deadline_s:g} s and was "
                 f"killed; its last words: {self._words()}"
             ) from None

@@ -120,6 +120,8 @@ def main() -> None:
             evaluate(request["id"], request["params"])
         elif request["method"] == "hello" and mode != "mute":
             reply(request["id"], HELLO)
+        elif request["method"] == "audit" and request["params"]["task"]["name"] == "exits":
+            die("the task did it")
         elif request["method"] == "doctor":
             die("no doctor")
     if mode in ("leaves_a_child", "stays"):

@@ -27,7 +27,7 @@ from tests.worker.serving import alive, family_of
 
 SCRIPT = Path(__file__).with_name("scripted_worker.py")
 TASK = Task(name="task", source="", seeds=("a seed",))
-SHORT = Deadlines(hello_s=20, call_s=0.4, close_s=0.2)
+SHORT = Deadlines(hello_s=20, audit_s=0.4, call_s=0.4, close_s=0.2)
 
 
 @pytest.fixture(autouse=True)
@@ -322,3 +322,15 @@ def test_the_folder_for_another_interpreter_is_removed(tmp_path, monkeypatch):
         asyncio.run(LocalEvaluator.start(python=str(python)))
     assert seen.read_text() == "evolve\n"
     assert not list(tmp_path.glob("evolve-path-*"))
+
+
+@pytest.mark.parametrize(
+    ("name", "words"), [("exits", "ended the process that loads it"), ("sleeps", "more than 0.4 s")]
+)
+def test_a_task_that_ends_or_holds_up_the_worker_is_the_users_to_mend(name: str, words: str):
+    async def run():
+        async with evaluator(deadlines=SHORT) as judge:
+            await judge.audit(Task(name=name, source=""))
+
+    with pytest.raises(UsageError, match=f"task {name}: .*{words}"):
+        asyncio.run(run())
