@@ -1,5 +1,7 @@
 """`evolve best`: a run's winner as a file that needs nothing of ours."""
 
+import io
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,6 +32,8 @@ def main(words: Sequence[str]) -> int:
     if options.output:
         print(write_text(Path(options.output), text))
     else:
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(encoding="utf-8")  # as Python will read it
         print(text, end="")
     return 0
 

@@ -3,11 +3,14 @@
 import difflib
 import errno
 import importlib
+import io
+import signal
 import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
 
 import evolve
+from evolve.cli.stopping import Stopped, stoppable
 from evolve.cli.unattended import outliving_the_terminal, silence
 from evolve.core.errors import EvolveError, StoreError, UsageError
 from evolve.report.text import one_line
@@ -32,7 +35,11 @@ VERBS = {
     "db": "backup, prune, size, upgrade, dump",
 }
 
-LONG = ("run", "resume", "eval")  # work that does not depend on who reads what it prints
+LONG = {  # work that does not depend on who reads what it prints; what a stop comes before
+    "run": "the run began",
+    "resume": "the run went on",
+    "eval": "there was a verdict",
+}
 
 DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES)  # full, or not to be written
 
@@ -62,10 +69,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     Returns:
         0 done, 1 our machinery failed, 2 the request cannot be done, as it stands or on this
-        disk, 75 stopped and resumable; `eval` returns 1 also for a candidate that is not correct.
+        disk, 75 stopped and resumable, 130 by Ctrl-C before a run began or for the second time;
+        `eval` returns 1 also for a candidate that is not correct.
     """
     words = list(sys.argv[1:] if argv is None else argv)
     try:
+        _print_what_can_be()
         code = _dispatch(words)
         print(end="", flush=True)
         return code
@@ -94,6 +103,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         where = f"{error.filename}: " if error.filename else ""
         print(f"evolve: {where}{error.strerror}; mend that and try again", file=sys.stderr)
         return USAGE
+    except Stopped as stop:
+        print(f"evolve: {stop}: stopped before {LONG[words[0]]}", file=sys.stderr)
+        return INTERRUPTED if stop.number == signal.SIGINT else RESUMABLE
     except KeyboardInterrupt:
         return INTERRUPTED
 
@@ -108,9 +120,19 @@ def _dispatch(words: list[str]) -> int:
     verb, *rest = words
     if verb not in VERBS:
         raise UsageError(f"there is no verb '{verb}'{_guess(verb)}; `evolve --help` lists them")
-    with outliving_the_terminal() if verb in LONG else nullcontext():
+    long = verb in LONG
+    with (
+        outliving_the_terminal() if long else nullcontext(),
+        stoppable() if long else nullcontext(),
+    ):
         code: int = importlib.import_module(f"evolve.cli.{verb}").main(rest)
     return code
+
+
+def _print_what_can_be() -> None:
+    """A terminal may lack a character that we print."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
 
 
 def _guess(verb: str) -> str:

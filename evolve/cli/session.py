@@ -10,8 +10,9 @@ from typing import Any
 
 from evolve.cli import parts
 from evolve.cli.display import LiveDisplay, PlainDisplay, Tally, open_display
-from evolve.cli.main import OK, RESUMABLE
+from evolve.cli.main import INTERRUPTED, OK, RESUMABLE
 from evolve.cli.report import default_path
+from evolve.cli.stopping import STOP_SIGNALS
 from evolve.cli.summary import summary
 from evolve.core.errors import EvaluatorUnavailable
 from evolve.core.protocols import Evaluator
@@ -21,8 +22,6 @@ from evolve.report.text import one_line, write_text
 from evolve.search.engine import Search
 from evolve.search.pipeline import Outcome, Pipeline
 from evolve.store import RunRow, Store
-
-STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
 
 
 async def search(store: Store, run: RunRow, config: Mapping[str, Any], evaluator: Evaluator) -> int:
@@ -81,7 +80,7 @@ async def _run_until_stopped(
         if stopping and number is signal.SIGINT:
             store.release(run.id, "interrupted", "left at once")
             display.__exit__(None, None, None)
-            os._exit(RESUMABLE)
+            os._exit(INTERRUPTED)
         stopping = True
         display.say(f"{number.name}: finishing what is under way; Ctrl-C again leaves at once")
         pipeline.request_stop(f"stopped by {number.name}")

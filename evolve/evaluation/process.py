@@ -95,9 +95,9 @@ class WorkerProcess(asyncio.SubprocessProtocol):
         number = next(self._numbers)
         request = {"v": protocol.VERSION, "id": number, "method": method, "params": params}
         future = asyncio.get_running_loop().create_future()
-        self._waiting[number] = future
-        self._stdin.write(json.dumps(request).encode() + b"\n")
         try:
+            self._waiting[number] = future
+            self._stdin.write(json.dumps(request).encode() + b"\n")
             async with asyncio.timeout(deadline_s):
                 return await future
         except TimeoutError:
@@ -107,7 +107,7 @@ class WorkerProcess(asyncio.SubprocessProtocol):
                 f"killed; its last words: {self._words()}"
             ) from None
         finally:
-            del self._waiting[number]  # a reply to a call that was given up is nobody's
+            self._waiting.pop(number, None)  # a reply to a call that was given up is nobody's
 
     def kill(self, why: str) -> None:
         """End its whole session at once; every call under way raises WorkerDied."""

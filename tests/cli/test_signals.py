@@ -6,7 +6,9 @@ Invariants:
 2. A second Ctrl-C leaves at once, also when what is under way would take long.
 3. After either, a resume goes on without asking for anything again.
 4. While one process continues a run, another one is refused.
-5. A search outlives its terminal and the reader of its output.
+5. Before the search has begun, each of them ends the command in order: a message, 130 for Ctrl-C
+   and 75 for the others, and nothing left behind.
+6. A search outlives its terminal and the reader of its output.
 """
 
 import os
@@ -78,7 +80,7 @@ def test_a_second_ctrl_c_leaves_at_once_and_nothing_is_lost(tmp_path: Path):
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=30)
     assert time.monotonic() - started < 5
-    assert process.returncode == 75
+    assert process.returncode == 130
     with Store.open(database, read_only=True) as store:
         waiting = store.open_tickets(store.run("demo").id)
     assert waiting
@@ -194,3 +196,41 @@ def read_all(descriptor: int) -> str:
         pieces.append(piece)
     os.close(descriptor)
     return b"".join(pieces).decode(errors="replace")
+
+
+WAITING_TASK = """
+import time
+time.sleep(60)
+def get_inputs(): ...
+"""
+
+
+@pytest.mark.parametrize(
+    ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 75), (signal.SIGUSR1, 75)]
+)
+def test_a_signal_before_the_search_ends_the_start_in_order(
+    tmp_path: Path, number: signal.Signals, status: int
+):
+    (tmp_path / "waits.py").write_text(WAITING_TASK)
+    (tmp_path / "seed.py").write_text("class ModelNew: ...")
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    process = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "evolve.cli.main", "run", "task=./waits.py"),
+            *("initial=[seed.py]", f"device.python={sys.executable}", "termination.evaluations=1"),
+        ],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(temporary)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "auditing the task waits ...\n"
+    process.send_signal(number)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == status
+    assert err == f"evolve: {number.name}: stopped before the run began\n"
+    assert not [path for path in temporary.iterdir() if path.is_dir()]  # the lock stays
+    assert not (tmp_path / "runs").exists()

@@ -5,7 +5,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 from unittest.mock import patch
 
@@ -73,12 +73,15 @@ def run_with_hydra(words: Sequence[str], job: Callable[[DictConfig], int]) -> in
     entry = hydra.main(
         config_path=str(config_dir()), config_name="config", version_base=VERSION_BASE
     )(remembered)
+    # argparse wants all overrides in one row.
+    overrides = [word for word in words if "=" in word and not word.startswith("-")]
+    flags = [word for word in words if word not in overrides]
+    sweeps = bool({"-m", "--multirun"} & {*flags})
     # The sweeper insists on leaving a multirun.yaml somewhere.
-    with tempfile.TemporaryDirectory() as litter:
-        # argparse wants all overrides in one row.
-        overrides = [word for word in words if "=" in word and not word.startswith("-")]
-        flags = [word for word in words if word not in overrides]
-        argv = ["evolve run", *overrides, f"hydra.sweep.dir={litter}", *flags]
+    with tempfile.TemporaryDirectory() if sweeps else nullcontext() as litter:
+        if litter is not None:
+            overrides.append(f"hydra.sweep.dir={litter}")
+        argv = ["evolve run", *overrides, *flags]
         environment = {"HYDRA_FULL_ERROR": "1"}  # raise, so that the words are ours
         with _our_words(), patch.object(sys, "argv", argv), patch.dict(os.environ, environment):
             entry()
