@@ -69,6 +69,8 @@ async def audit(config: Mapping[str, Any], evaluator: Evaluator, task: Task) -> 
 
 def _check_place(path: Path) -> None:
     """Raise UsageError where the database cannot be, without creating anything yet."""
+    if path.is_dir():
+        raise UsageError(f"store.path={path} is a folder; name a file in it, e.g. runs/evolve.db")
     above = next(folder for folder in path.absolute().parents if folder.exists())
     if not above.is_dir():
         raise UsageError(f"store.path={path}: {above} is not a folder; choose another path")

@@ -114,6 +114,8 @@ def write_text(path: Path, text: str) -> Path:
     Raises:
         UsageError: the path cannot be written.
     """
+    if not path.name or path.is_dir():
+        raise UsageError(f"output {str(path)!r} is a folder; name a file in it")
     draft = path.with_name(f".{path.name}.part")
     try:
         draft.write_text(text, encoding="utf-8")
