@@ -13,7 +13,7 @@ from evolve.cli.text import speedup_text
 from evolve.core.evaluation import Fidelity, Status
 from evolve.core.lineage import VERIFY
 from evolve.core.measurement import Ratio
-from evolve.report.text import duration_text
+from evolve.report.text import duration_text, one_line
 from evolve.search.champion import champion
 from evolve.search.pipeline import Told
 from evolve.search.termination import Rule
@@ -22,6 +22,7 @@ from evolve.store import RunRow, Store
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+MAX_FAILURE = 150  # characters of the line on a failed step
 QUIET_S = 30.0  # without news, plain output repeats its state this often
 MAX_RECOUNTED = 20_000  # steps, about a second: a resume must not wait for its display
 
@@ -90,7 +91,7 @@ def _outcome(status: Status, *, custom: bool | None) -> str:
 
 
 class PlainDisplay:
-    """One line per improvement, and one per half minute without any."""
+    """One line per improvement and per failed step, and one per half minute without any."""
 
     def __init__(self, tally: Tally) -> None:
         self._tally = tally
@@ -114,6 +115,10 @@ class PlainDisplay:
             used = used_text(self._tally.termination, self._tally.rule.usage(told.progress))
             mark = "best" if better else "step"
             print(f"{mark} {self._tally.last} | {used}", flush=True)
+        elif told.evaluation.status is not Status.CORRECT:
+            self._printed = time.monotonic()
+            why = told.evaluation.feedback.strip().partition("\n")[0]
+            print(one_line(f"fail {self._tally.last}: {why}", MAX_FAILURE), flush=True)
 
     def say(self, line: str) -> None:
         print(line, flush=True)

@@ -12,6 +12,8 @@ from evolve.report.text import baseline_name, count_text, duration_text, one_lin
 from evolve.search.champion import Champion
 from evolve.search.pipeline import Outcome
 
+MAX_EXAMPLE = 150  # characters
+
 
 def summary(facts: RunFacts, outcome: Outcome, store: Path, report: Path) -> Iterator[str]:
     """Lines for the end of a sitting."""
@@ -28,10 +30,22 @@ def summary(facts: RunFacts, outcome: Outcome, store: Path, report: Path) -> Ite
         yield f"  {trouble}"
     if facts.champion is None:
         yield "  No strictly correct kernel was timed; the report says what became of candidates."
+        yield from _usual_end(facts)
     else:
         yield from _winner(facts, facts.champion)
     yield ""
     yield from _next_steps(facts, outcome, store, report)
+
+
+def _usual_end(facts: RunFacts) -> Iterator[str]:
+    """What most candidates came to, with one example."""
+    example = facts.example
+    if example is None:
+        return
+    ends = [step.status for step in facts.steps if step.status is not None]
+    usual, what = ends.count(example.status), example.status.replace("_", " ")
+    why = example.feedback.strip().partition("\n")[0]
+    yield f"  {usual:,} of {len(ends):,} ended as '{what}', such as: {one_line(why, MAX_EXAMPLE)}"
 
 
 def _winner(facts: RunFacts, winner: Champion) -> Iterator[str]:

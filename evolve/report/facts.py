@@ -1,5 +1,6 @@
 """Everything a report says, read once from the store."""
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,8 +19,8 @@ class RunFacts:
     """One run as it stands in the store.
 
     `steps` are in sequence order. `path` ends at the champion; `sources` has the texts of the
-    programs on it, by digest. `example` is an evaluation of the run, for what the champion's would
-    say about the machine, where there is no champion.
+    programs on it, by digest. `example` stands in where there is no champion: the first evaluation
+    that ended in the most frequent way, failures before the rest, our own (INFRA) last.
     """
 
     run: RunRow
@@ -87,5 +88,12 @@ def gather(store: Store, name: str | None) -> RunFacts:
 
 
 def _example(store: Store, run: int, steps: list[Step]) -> Evaluation | None:
+    ours = [step for step in steps if step.status is Status.INFRA]
     judged = [step for step in steps if step.status not in (None, Status.INFRA)]
-    return store.evaluation(run, judged[-1].sequence) if judged else None
+    failed = [step for step in judged if step.status is not Status.CORRECT]
+    shown = failed or judged or ours
+    if not shown:
+        return None
+    usual = Counter(step.status for step in shown).most_common(1)[0][0]
+    first = next(step for step in shown if step.status is usual)
+    return store.evaluation(run, first.sequence)

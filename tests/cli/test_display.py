@@ -3,14 +3,18 @@
 Invariants:
 1. After a resume it stands where it stood: counts, the best, whether that is verified.
 2. A better program is not called verified because the one before it was.
+3. What fails is seen: a line per failed step, and at the end what most came to.
 """
 
 import asyncio
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 from evolve.cli import display, parts
 from evolve.cli.display import Tally
+from evolve.cli.session import search
+from evolve.core.evaluation import Status
 from evolve.search.engine import Search
 from evolve.search.pipeline import Pipeline
 from evolve.store import Store
@@ -46,7 +50,7 @@ def test_a_better_program_is_not_verified_yet(tmp_path: Path):
         tally = tally_of(store)
         before = tally.best
         config = settings("termination.evaluations=60")
-        search = Search(
+        engine = Search(
             store=store,
             run=run,
             archive=parts.build_archive(config),
@@ -54,7 +58,7 @@ def test_a_better_program_is_not_verified_yet(tmp_path: Path):
             operators=parts.build_operators(config),
         )
         pipeline = Pipeline(
-            search,
+            engine,
             SyntheticEvaluator(),
             parts.build_termination(config),
             listeners=[tally.add],
@@ -65,3 +69,25 @@ def test_a_better_program_is_not_verified_yet(tmp_path: Path):
     assert tally.best is not None
     assert tally.best.value > before.value
     assert tally.best_text().endswith("not verified yet")
+
+
+class Unmoved(SyntheticEvaluator):
+    """A judge to whom everything is wrong."""
+
+    async def evaluate(self, request):
+        right = await super().evaluate(request)
+        feedback = f"case main: {'too far off, ' * 30}\nand more"
+        return replace(right, status=Status.WRONG_VALUE, ratios={}, cases=(), feedback=feedback)
+
+
+def test_a_failed_step_is_one_line_and_the_summary_says_how_most_failed(tmp_path: Path, capsys):
+    config = settings("termination.evaluations=2")
+    with Store.open(tmp_path / "evolve.db", create=True) as store:
+        run = store.create_run(name="demo", task=synthetic_task(), config=config, seed=0)
+        asyncio.run(search(store, run, config, Unmoved()))
+    lines = capsys.readouterr().out.splitlines()
+    failed = [line for line in lines if line.startswith("fail #")]
+    assert "wrong value: case main: too far off" in failed[0]
+    assert all(len(line) <= 150 for line in failed)
+    summary = f"  {len(failed)} of {len(failed)} ended as 'wrong value', such as: case main"
+    assert any(line.startswith(summary) for line in lines)
