@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from evolve.cli.text import interval_text, speedup_text, table
-from evolve.core.evaluation import CaseResult, Evaluation, Status
+from evolve.core.evaluation import CaseResult, Evaluation, Stage, Status
 from evolve.report.audit import NOT_COUNTED, Findings, weak_task_text
 from evolve.report.text import baseline_name, printable
 
@@ -25,7 +25,7 @@ def verdict_text(evaluation: Evaluation, findings: Findings = ()) -> Iterator[st
         yield f"speedup    {speedup_text(ratio)} over {baseline_name(baseline)}"
     if evaluation.cases:
         yield ""
-        yield _cases(evaluation.cases)
+        yield _cases(evaluation)
         yield ""
     for label in evaluation.labels:
         yield f"label      {label.name}: {printable(label.evidence)}"
@@ -44,18 +44,35 @@ def _status(evaluation: Evaluation) -> str:
     return "correct, by kernels of its own"
 
 
-def _cases(cases: tuple[CaseResult, ...]) -> str:
+def _cases(evaluation: Evaluation) -> str:
+    cases, checks = evaluation.cases, _checks(evaluation)
     sides = list(dict.fromkeys(side for case in cases for side in case.times_ms))
     against = list(dict.fromkeys(side for case in cases for side in case.ratios))
     header = ["CASE", "CHECK", *(baseline_name(s).upper() for s in sides)]
     header += [f"SPEEDUP OVER {baseline_name(side).upper()}" for side in against]
     rows = []
-    for case in cases:
-        row = [case.name, "passed" if case.passed else "failed"]
+    for case, check in zip(cases, checks, strict=True):
+        row = [case.name, check]
         row += [interval_text(case.times_ms[s]) if s in case.times_ms else "-" for s in sides]
         row += [_with_warning(case, side) for side in against]
         rows.append(row)
     return table(header, rows)
+
+
+def _checks(evaluation: Evaluation) -> list[str]:
+    """What came of each case: they are checked in order, and the first failure ends it."""
+    cases, told = evaluation.cases, evaluation.feedback
+    if evaluation.status is Status.CORRECT or evaluation.stage >= Stage.CORRECTNESS:
+        before, after = "passed", "passed"
+    else:
+        before = "passed" if evaluation.stage is Stage.SMOKE else "not run"
+        after = "not run"
+    named = [told.startswith((f"case {case.name},", f"case {case.name}:")) for case in cases]
+    if evaluation.status is Status.CORRECT or True not in named:
+        in_doubt = Stage.COMPILE <= evaluation.stage < Stage.CORRECTNESS
+        return ["-" if in_doubt else after] * len(cases)
+    failed = named.index(True)
+    return [before] * failed + ["failed"] + [after] * (len(cases) - failed - 1)
 
 
 def _with_warning(case: CaseResult, side: str) -> str:

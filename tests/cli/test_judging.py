@@ -77,6 +77,8 @@ def test_a_wrong_kernel_is_told_what_is_wrong(evolve, tmp_path: Path):
     assert done.returncode == 1, done.stderr
     assert "wrong value" in done.stdout
     assert "all zeros" in done.stdout
+    checks = [line.split(maxsplit=1)[1] for line in done.stdout.splitlines()[4:7]]
+    assert checks == ["not run", "not run", "failed"]  # the smallest comes first
 
 
 @pytest.mark.parametrize(("source", "named"), BAD_TASKS.values(), ids=BAD_TASKS.keys())
