@@ -9,6 +9,17 @@ from evolve.core.digest import canonical_json, framed_digest
 SIZES = ("tiny", "cpu", "gpu")
 PRECISIONS = ("task", "fp32", "fp16", "bf16")
 ACCUMULATIONS = ("ieee", "tf32", "half")
+ONLY_CASE = "default"
+"""Name of the one case of a task that lists none."""
+
+
+def case_text(name: str) -> str:
+    """A case as prose calls it.
+
+    >>> case_text("wide"), case_text(ONLY_CASE)
+    ('case wide', 'its only case')
+    """
+    return "its only case" if name == ONLY_CASE else f"case {name}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,8 @@ it passed (`passed_by`), and `detail`.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from evolve.core.task import case_text
+
 NOT_COUNTED = "not counted: weak task"
 """The strict verdict on a weak task, whatever the judge found."""
 
@@ -22,7 +24,7 @@ def findings_of(config: Mapping[str, Any]) -> Findings:
 
 def weakness(findings: Findings) -> str:
     """What makes the task weak, in one clause; empty for a sound task."""
-    said = [f"{finding['detail']} (case {finding['passed_by']})" for finding in findings]
+    said = [f"{finding['detail']} ({case_text(finding['passed_by'])})" for finding in findings]
     more = [f"and {len(said) - MAX_SHOWN:,} more"] if len(said) > MAX_SHOWN else []
     return "; ".join([*said[:MAX_SHOWN], *more])
 

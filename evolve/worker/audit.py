@@ -9,7 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from evolve.core.errors import UsageError
 from evolve.core.evaluation import Status
+from evolve.core.task import case_text
 from evolve.worker.budget import judge
 from evolve.worker.expected import Expected, evaluate_reference
 from evolve.worker.families import is_well_posed
@@ -48,6 +50,9 @@ def audit(loaded: LoadedTask) -> tuple[Finding, ...]:
 
     One passes a case if it is judged correct on every seed with the task's own inputs and then in
     every other input family too.
+
+    Raises:
+        UsageError: an output without elements, or without a number among them: nothing to judge by.
     """
     return tuple(finding for case in loaded.cases for finding in _audit_case(case))
 
@@ -55,6 +60,8 @@ def audit(loaded: LoadedTask) -> tuple[Finding, ...]:
 def _audit_case(case: LoadedCase) -> Iterator[Finding]:
     scene = _scene(case, _SEEDS[0])
     expected = scene.expected
+    for index, own in enumerate(expected.reference):
+        _require_content(case, index, own)
     if not all(map(is_well_posed, expected.reference, expected.truth)):
         detail = "the reference is random, or too far from its own fp64 outcome to judge by"
         yield Finding("reference", case.name, detail)
@@ -63,6 +70,19 @@ def _audit_case(case: LoadedCase) -> Iterator[Finding]:
         if _passes(scene, null) and all(_passes(other, null) for other in _other_scenes(case)):
             detail = f"{name} is judged correct on {len(_SEEDS)} seeds and in every input family"
             yield Finding(name, case.name, detail)
+
+
+def _require_content(case: LoadedCase, index: int, own: Tensor) -> None:
+    if own.numel() == 0:
+        what = f"has no elements (shape {tuple(own.shape)})"
+    elif (own.is_floating_point() or own.is_complex()) and not own.isfinite().any():
+        what = "has no finite element (all are NaN or infinite)"
+    else:
+        return
+    raise UsageError(
+        f"task {case.task}: output {index} of Model.forward {what} on the inputs of "
+        f"{case_text(case.name)}, so there is nothing to judge by. Mend Model or get_inputs()."
+    )
 
 
 def _other_scenes(case: LoadedCase) -> Iterator[_Scene]:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from evolve.core.errors import UsageError
-from evolve.core.task import ACCUMULATIONS, PRECISIONS, Case, Task
+from evolve.core.task import ACCUMULATIONS, ONLY_CASE, PRECISIONS, Case, Task
 from evolve.worker.expected import Expected, Truth, evaluate_reference, evaluate_truth, expect
 from evolve.worker.families import applicable_families, family_named, transform
 from evolve.worker.parameters import cast_module, randomise
@@ -161,7 +161,7 @@ def load_task(task: Task) -> LoadedTask:
     accumulation = _rule(task, plain, "ACCUMULATION", task.accumulation, ACCUMULATIONS)
     sized = _size_constants(task, plain)
     cases: list[LoadedCase] = []
-    for case in task.cases or (Case(name="default"),):
+    for case in task.cases or (Case(name=ONLY_CASE),):
         constants = {**sized, **case.constants}
         module = execute(task.name, task.source, constants) if constants else plain
         for group in _groups(task.name, module):

@@ -1,7 +1,8 @@
 """The null-candidate audit: a task that lets no work pass for work is found out.
 
 Invariants: a task whose outcome hardly depends on its inputs, weights or precision has a finding
-that names the null candidate and the case; sound tasks have none; large inputs take seconds.
+that names the null candidate and the case; sound tasks have none; one without an outcome is
+refused; large inputs take seconds.
 """
 
 import time
@@ -9,6 +10,7 @@ import time
 import pytest
 import torch
 
+from evolve.core.errors import UsageError
 from evolve.core.task import Case, Task
 from evolve.worker.audit import audit
 from evolve.worker.taskfile import load_task
@@ -98,6 +100,15 @@ def test_a_reference_that_is_random_by_itself_is_found_out():
 def test_a_check_that_accepts_anything_is_found_out():
     extra = "def check(output, reference, inputs):\n    return True"
     assert "zeros" in names(task_source("x * 2", "[torch.randn(64)]", extra=extra))
+
+
+@pytest.mark.parametrize(
+    ("outcome", "words"),
+    [("x * float('nan')", "no finite element"), ("(x * 2, x[:0])", "output 1 .*no elements")],
+)
+def test_an_outcome_with_nothing_to_judge_by_is_refused(outcome, words):
+    with pytest.raises(UsageError, match=f"task probe: .*{words}"):
+        findings(task_source(outcome, "[torch.randn(64)]"))
 
 
 def test_sixteen_megabytes_of_inputs_take_two_seconds_at_most():
