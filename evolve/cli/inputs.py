@@ -45,7 +45,7 @@ def with_seeds(task: Task, config: Mapping[str, Any]) -> Task:
         UsageError: a file that is no candidate, no such run, or nothing to start from.
     """
     initial = [_read_initial(path) for path in config["initial"]]
-    warm = _elites_of(config["warm_start"], config["store"]["path"])
+    warm = _elites_of(config["warm_start"], config["store"]["path"], task)
     seeds = _without_twins((*initial, *warm, *task.seeds))
     if not seeds:
         raise UsageError(
@@ -90,7 +90,7 @@ def read_baseline(baseline: str) -> dict[str, str]:
     return {baseline: read_candidate(baseline.removeprefix(BASELINE_FILE), "baseline")}
 
 
-def _elites_of(warm_start: str | None, own_store: str) -> list[str]:
+def _elites_of(warm_start: str | None, own_store: str, task: Task) -> list[str]:
     """Sources of a run's best programs, best first, rendered with their best assignment."""
     if not warm_start:
         return []
@@ -99,5 +99,11 @@ def _elites_of(warm_start: str | None, own_store: str) -> list[str]:
     if not Path(path).is_file():
         raise UsageError(f"warm_start={warm_start}: there is no database {path}; give FILE.db:RUN")
     with open_store(path) as store:
-        elites = store.elites(store.run(name).id, WARM)
+        run = store.run(name)
+        if task.name != run.task.name and task.revision != run.task.revision:
+            raise UsageError(
+                f"warm_start={warm_start}: that run is of the task {run.task.name}, this one of "
+                f"{task.name}, where its programs mean nothing; name a run of {task.name}"
+            )
+        elites = store.elites(run.id, WARM)
         return [render(program.source, elite.assignment) for elite, program in elites]

@@ -60,6 +60,10 @@ CASES = {
         ["run", "task=softmax", "warm_start=nope.db:demo"],
         ["nope.db"],
     ),
+    "warm start from another task": (
+        ["run", "task=softmax", "warm_start=demo"],
+        ["warm_start=demo", "synthetic", "softmax"],
+    ),
     "warm start from no run": (["run", "task=softmax", "warm_start=nobody"], ["nobody", "demo"]),
     "other settings on resume": (
         ["resume", "demo", "archive.capacity=3"],
