@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from evolve.cli import parts
-from evolve.cli.inputs import load_task, read_baseline, with_seeds
+from evolve.cli.request import read_request
 from evolve.cli.text import interval_text
 from evolve.core.errors import UsageError
 from evolve.core.measurement import Interval
@@ -21,9 +21,7 @@ async def dry_run(config: Mapping[str, Any]) -> int:
     Raises:
         UsageError: everything that a run would refuse, and a device that measures nothing.
     """
-    task = with_seeds(load_task(config), config)
-    read_baseline(config["baseline"])
-    parts.build_all(config)
+    task = read_request(config).task
     evaluator = await parts.start_evaluator(config)
     try:
         if not isinstance(evaluator, LocalEvaluator):

@@ -44,7 +44,7 @@ def with_seeds(task: Task, config: Mapping[str, Any]) -> Task:
     Raises:
         UsageError: a file that is no candidate, no such run, or nothing to start from.
     """
-    initial = [_read_initial(path) for path in config["initial"]]
+    initial = [_read_program(path, "initial") for path in config["initial"]]
     warm = _elites_of(config["warm_start"], config["store"]["path"], task)
     seeds = _without_twins((*initial, *warm, *task.seeds))
     if not seeds:
@@ -64,14 +64,14 @@ def _without_twins(sources: Sequence[str]) -> tuple[str, ...]:
     return tuple(first.values())
 
 
-def _read_initial(path: str) -> str:
-    source = read_candidate(path, "initial")
+def _read_program(path: str, what: str) -> str:
+    source = read_candidate(path, what)
     if "ModelNew" not in source:
-        raise UsageError(f"initial {path} defines no ModelNew; rename its module class to ModelNew")
+        raise UsageError(f"{what} {path} defines no ModelNew; rename its module class to ModelNew")
     try:
         parse(source)
     except UsageError as error:
-        raise UsageError(f"initial {path}: {error}") from error
+        raise UsageError(f"{what} {path}: {error}") from error
     return source
 
 
@@ -79,15 +79,15 @@ def read_baseline(baseline: str) -> dict[str, str]:
     """The opponents that `baseline` asks for: none for `eager`, or the user's file by its name.
 
     Raises:
-        UsageError: a baseline that does not exist, or an unreadable file.
+        UsageError: a baseline that does not exist, or a file that is no program.
     """
     if baseline == "eager":
         return {}
-    if not baseline.startswith(BASELINE_FILE):
+    if not baseline.startswith(BASELINE_FILE) or baseline == BASELINE_FILE:
         raise UsageError(
             f"baseline={baseline}: it can be eager, or file:mine.py for a file of yours"
         )
-    return {baseline: read_candidate(baseline.removeprefix(BASELINE_FILE), "baseline")}
+    return {baseline: _read_program(baseline.removeprefix(BASELINE_FILE), "baseline")}
 
 
 def _elites_of(warm_start: str | None, own_store: str, task: Task) -> list[str]:

@@ -36,6 +36,22 @@ CASES = {
         ["run", "task=softmax", "baseline=file:nope.py"],
         ["nope.py"],
     ),
+    "baseline file without a path": (
+        ["run", "task=softmax", "baseline=file:"],
+        ["baseline=file:", "mine.py"],
+    ),
+    "baseline file without a ModelNew": (
+        ["run", "task=softmax", "baseline=file:lonely.py", "--dry-run"],
+        ["baseline lonely.py", "ModelNew"],
+    ),
+    "baseline file that does not parse": (
+        ["run", "task=softmax", "baseline=file:torn.py"],
+        ["baseline torn.py", "line 1"],
+    ),
+    "dry run of a name that is taken": (
+        ["run", "task=softmax", "name=demo", "--dry-run"],
+        ["demo", "on_exists"],
+    ),
     "unknown setting": (["run", "task=softmax", "budget=3"], ["budget"]),
     "unknown option": (["run", "task=softmax", "archive=queue"], ["queue", "topk"]),
     "word for a number": (["run", "task=softmax", "archive.capacity=abc"], ["archive.capacity"]),
@@ -110,6 +126,7 @@ def folder(tmp_path: Path, recorded: Path) -> Path:
     """The folder of the command, with files that are wrong in one way each."""
     (tmp_path / "empty.py").touch()
     (tmp_path / "broken.py").write_text("def get_inputs(:\n")
+    (tmp_path / "torn.py").write_text("class ModelNew(:\n")
     (tmp_path / "lonely.py").write_text("class Model: ...\n")
     (tmp_path / "synthetic.py").write_text(_task_of(recorded))
     (tmp_path / "newer.db").write_bytes(recorded.read_bytes())
