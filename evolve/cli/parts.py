@@ -1,5 +1,6 @@
 """A run's parts, built from its configuration."""
 
+import shutil
 from collections.abc import Mapping
 from typing import Any
 
@@ -119,6 +120,14 @@ async def start_evaluator(config: Mapping[str, Any]) -> Evaluator:
 
 
 def _check_device(device: Mapping[str, Any]) -> None:
+    slots, python = device["slots"], device["python"]
+    if slots is not None and slots < 1:
+        raise UsageError(f"device.slots={slots}: it goes from 1; leave it out for what fits")
+    if python is not None and shutil.which(python) is None:
+        raise UsageError(
+            f"device.python={python}: there is no such program; give the path of a Python "
+            "interpreter with torch installed"
+        )
     idle = ("slots", "python") if device["kind"] == "replay" else ("run",)
     if device["kind"] == "replay" and not device["run"]:
         raise UsageError("device=replay needs device.run=RUN: whose recorded verdicts to give")

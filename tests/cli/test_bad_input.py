@@ -52,6 +52,17 @@ CASES = {
         ["run", "task=softmax", "name=demo", "--dry-run"],
         ["demo", "on_exists"],
     ),
+    "one file for a list": (["run", "task=softmax", "initial=x.py"], ["initial=[x.py]"]),
+    "task with a space and an accent": (
+        ["run", "task=./my tâsk.py"],
+        ["""'task="./my tâsk.py"'"""],
+    ),
+    "no slots": (["run", "task=softmax", "device.slots=0"], ["device.slots=0", "from 1"]),
+    "no such interpreter": (["run", "task=softmax", "device.python=./no"], ["device.python=./no"]),
+    "a path that candidates cannot read": (
+        ["run", "task=softmax", "sandbox.read=[./no]"],
+        ["sandbox.read", "./no"],
+    ),
     "unknown setting": (["run", "task=softmax", "budget=3"], ["budget"]),
     "unknown option": (["run", "task=softmax", "archive=queue"], ["queue", "topk"]),
     "word for a number": (["run", "task=softmax", "archive.capacity=abc"], ["archive.capacity"]),

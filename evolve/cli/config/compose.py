@@ -2,6 +2,7 @@
 
 import math
 import os
+import shlex
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,7 +13,7 @@ from unittest.mock import patch
 import hydra
 from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
-from hydra.errors import HydraException, MissingConfigException
+from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import (
     ConfigAttributeError,
@@ -45,7 +46,7 @@ def compose(overrides: Sequence[str]) -> DictConfig:
     register_schema()
     GlobalHydra.instance().clear()
     with (
-        _our_words(),
+        _our_words(overrides),
         hydra.initialize_config_dir(str(config_dir()), version_base=VERSION_BASE),
     ):
         return hydra.compose("config", overrides=list(overrides))
@@ -83,7 +84,11 @@ def run_with_hydra(words: Sequence[str], job: Callable[[DictConfig], int]) -> in
             overrides.append(f"hydra.sweep.dir={litter}")
         argv = ["evolve run", *overrides, *flags]
         environment = {"HYDRA_FULL_ERROR": "1"}  # raise, so that the words are ours
-        with _our_words(), patch.object(sys, "argv", argv), patch.dict(os.environ, environment):
+        with (
+            _our_words(words),
+            patch.object(sys, "argv", argv),
+            patch.dict(os.environ, environment),
+        ):
             entry()
     if errors:
         raise errors[0]
@@ -91,16 +96,20 @@ def run_with_hydra(words: Sequence[str], job: Callable[[DictConfig], int]) -> in
 
 
 @contextmanager
-def _our_words() -> Iterator[None]:
-    """Hydra's exceptions as one `UsageError` with the innermost explanation."""
+def _our_words(words: Sequence[str] = ()) -> Iterator[None]:
+    """Hydra's exceptions about these words as one `UsageError` with the innermost explanation."""
     try:
         yield
     except (HydraException, OmegaConfBaseException) as error:
-        raise UsageError(_explain(error)) from error
+        raise UsageError(_explain(error, words)) from error
 
 
-def _explain(error: Exception) -> str:
+def _explain(error: Exception, words: Sequence[str]) -> str:
     """What, where and the remedy, out of an exception that may wrap the one that knows."""
+    if isinstance(error, OverrideParseException):
+        key, _, value = error.override.partition("=")
+        quoted = shlex.quote(f'{key}="{value}"')
+        return f"{error.override}: it cannot be read; with both kinds of quotes it can: {quoted}"
     if isinstance(error, MissingConfigException) and error.missing_cfg_file:
         group, _, option = error.missing_cfg_file.rpartition("/")
         options = ", ".join(error.options or [])
@@ -113,6 +122,10 @@ def _explain(error: Exception) -> str:
             f"{known.full_key}: there is no such setting; "
             "`evolve run --help` lists them, `evolve --help` says what is a --flag"
         )
+    if "is not a ListConfig" in str(known) and isinstance(known, OmegaConfBaseException):
+        given = {word.partition("=")[0]: word.partition("=")[2] for word in words}
+        value = given.get(str(known.full_key), "...")
+        return f"{known.full_key} is a list; write {known.full_key}=[{value}]"
     where = f"{known.full_key}: " if isinstance(known, OmegaConfBaseException) else ""
     lines = [line.strip() for line in str(known).splitlines()]
     return where + "; ".join(line for line in lines if line and not line.startswith(NOISE))
