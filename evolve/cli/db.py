@@ -25,7 +25,7 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
     backup.set_defaults(action=_backup)
 
     prune = verbs.add_parser("prune", help="drop raw samples and feedback of a run's also-rans")
-    add_run(prune)
+    prune.add_argument("run", metavar="RUN", help="name of the run; it cannot be undone")
     prune.add_argument(
         "--keep", type=int, metavar="N", help="only those of the N fittest (default: the archive's)"
     )

@@ -62,6 +62,8 @@ def _locate(spec: str, kernelbench: str | Path | None) -> Path:
     if spec.endswith(".py") or "/" in spec or "\\" in spec:
         path = Path(spec).expanduser()
         path = path / "task.py" if path.is_dir() else path
+        if path.exists() and not path.is_file():
+            raise UsageError(f"task {spec!r}: {path} is not a regular file. Give the path of one.")
         if not path.is_file():
             raise UsageError(f"task {spec!r}: there is no file {path.absolute()}. Check the path.")
         return path
@@ -113,7 +115,7 @@ def _read_seeds(path: Path, languages: Collection[Language]) -> tuple[str, ...]:
 
 def _read(path: Path) -> str:
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")  # some editors begin with a mark
     except OSError as error:
         raise UsageError(f"{path} cannot be read ({error.strerror}). Check the path.") from error
     except UnicodeDecodeError as error:

@@ -21,6 +21,7 @@ CASES = {
     "bare word": (["run", "softmax"], ["task=softmax"]),
     "unknown task": (["run", "task=softmaxx"], ["softmaxx", "softmax"]),
     "task file that is missing": (["run", "task=./nope.py"], ["nope.py"]),
+    "task that is a device": (["run", "task=/dev/null"], ["/dev/null", "regular file"]),
     "task file that is empty": (["run", "task=./empty.py"], ["empty.py"]),
     "task that does not parse": (["run", "task=./broken.py"], ["broken.py", "line 1"]),
     "task without a seed": (["run", "task=./lonely.py"], ["initial=[", "language model"]),
@@ -128,6 +129,7 @@ CASES = {
     "output that is the root": (["best", "demo", "-o", "/"], ["'/'", "folder"]),
     "graph of an unknown kind": (["lineage", "demo", "-o", "g.png"], ["g.png", ".graphml"]),
     "backup onto a file": (["db", "backup", "empty.py"], ["empty.py"]),
+    "pruning of nobody in particular": (["db", "prune"], ["RUN"]),
     "care of no kind": (["db"], ["ACTION"]),
 }
 

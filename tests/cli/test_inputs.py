@@ -2,7 +2,7 @@
 
 Invariants:
 1. Of programs that differ in comments, layout or tunable values only, the first is kept; the
-   user's come first.
+   user's come first. A byte order mark is no part of a program.
 """
 
 from pathlib import Path
@@ -17,7 +17,7 @@ OTHER = "class ModelNew:\n    pass\n"
 def test_of_twins_the_first_is_kept(tmp_path: Path):
     commented = "# mine\n" + SEED_SOURCE
     (tmp_path / "mine.py").write_text(commented)
-    (tmp_path / "other.py").write_text(OTHER)
+    (tmp_path / "other.py").write_text(OTHER, encoding="utf-8-sig")
     config = settings(f"initial=[{tmp_path}/mine.py,{tmp_path}/other.py]")
     task = with_seeds(synthetic_task(seeds=(SEED_SOURCE, OTHER + "\n")), config)
     assert task.seeds == (commented, OTHER)

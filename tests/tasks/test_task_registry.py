@@ -147,6 +147,12 @@ def test_a_task_file_that_cannot_be_read_is_refused(content, word, task_file: Pa
         find_task(str(task_file))
 
 
+def test_a_byte_order_mark_is_no_part_of_a_task(task_file: Path):
+    plain = find_task(str(task_file))
+    task_file.write_text(SOURCE, encoding="utf-8-sig")
+    assert find_task(str(task_file)) == plain
+
+
 @pytest.mark.parametrize(
     ("option", "value", "choices"),
     [
