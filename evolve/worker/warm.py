@@ -21,7 +21,7 @@ from evolve.worker.slab import Slab, make_slab, unpack
 from evolve.worker.taskfile import LoadedCase, LoadedTask, load_task
 from evolve.worker.trees import tensors_of
 
-BLOCKS = 4  # timed blocks of each side in one process pair
+BLOCKS = 8  # timed blocks of each side in one process pair
 _MAX_CALLS = 256
 _MIN_CALLS = 3
 
