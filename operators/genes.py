@@ -11,6 +11,8 @@ from evolve.core.cpptext import Function
 from evolve.core.pytext import Edit, Module, Text, apply, write_literal
 
 _HINT = re.compile(r"^[ \t]*#[ \t]*(?:include|pragma)\b.*$", re.MULTILINE)
+_CLAUSE = re.compile(r"^[ \t]*#[ \t]*pragma\b.*$", re.MULTILINE)
+_CLAUSE_WORD = re.compile(r"\b\w+(?=\s*\()|\b(?:omp|parallel|for|simd|static|dynamic|max|min)\b")
 
 Definition = ast.FunctionDef | ast.ClassDef
 
@@ -126,7 +128,8 @@ def _cpp_genes(receiver: Module, donor: Module) -> Iterator[Gene]:
 def _needs(function: Function, source: Text) -> set[str]:
     """Names that a function shares with the rest of its source: it may depend on them."""
     rest = source.value[: function.start] + source.value[function.end :]
-    return cpptext.names(_without_hints(function.text)) & cpptext.names(_without_hints(rest))
+    own = _CLAUSE.sub(lambda line: _CLAUSE_WORD.sub("", line[0]), function.text)
+    return cpptext.names(own) & cpptext.names(_without_hints(rest))
 
 
 def _without_hints(code: str) -> str:

@@ -59,6 +59,14 @@ class Block:
     sample: list[Tensor]
 
 
+@dataclass(slots=True)
+class TimeOff:
+    """Seconds for which other sides were timed, and processor seconds that this one used then."""
+
+    lasted: float = 0.0
+    used: float = 0.0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimedCase:
     """A case to be timed: calls per block, and the layout of each side's outputs."""
@@ -138,6 +146,7 @@ def _time_case(
     orders = {side: rng.sample(range(BLOCKS), BLOCKS) for side in processes}
     buffers = {side: _buffers(case.layouts[side]) for side in processes}
     blocks: dict[str, list[Block]] = {side: [] for side in processes}
+    idle = {side: TimeOff() for side in processes}
     for side in _interleaved(list(processes), rng):
         number = orders[side][len(blocks[side])]
         before = {other: p.cpu_seconds() for other, p in processes.items() if other != side}
@@ -145,8 +154,13 @@ def _time_case(
             block = _run_block(device, processes[side], case, side, number, buffers[side])
         blocks[side].append(block)
         for other, seconds in before.items():
+            idle[other].used += processes[other].cpu_seconds() - seconds
+            idle[other].lasted += block.run
             with _blaming(other):
-                _require_idle(processes[other], seconds, block.run)
+                _require_alone(processes[other])
+    for side, off in idle.items():  # summed up: a single block may be too short to tell
+        with _blaming(side):
+            _require_idle(off)
     name = case.warm.case.name
     result.overhead[name] = overhead
     result.blocks[name] = {}
@@ -181,15 +195,18 @@ def _charges(blocks: list[Block], reference: list[Block]) -> list[float]:
     ]
 
 
-def _require_idle(process: RunnerProcess, before: float, seconds: float) -> None:
+def _require_idle(off: TimeOff) -> None:
     """A side that is not asked has to leave the cores to the one that is."""
-    used = process.cpu_seconds() - before
-    if used > _IDLE_SLACK_S + _IDLE_SHARE * seconds:
+    if off.used > _IDLE_SLACK_S + _IDLE_SHARE * off.lasted:
         raise CandidateFault(
             Status.TIMING_UNBOUNDED,
-            f"the process used {used * 1e3:.1f} ms of processor time while another was timed; "
-            "threads that spin or work on after forward has returned are not allowed",
+            f"the process used {off.used * 1e3:.1f} ms of processor time while others were timed "
+            f"for {off.lasted * 1e3:.1f} ms; threads that spin or work on after forward has "
+            "returned are not allowed",
         )
+
+
+def _require_alone(process: RunnerProcess) -> None:
     if process.has_company():
         raise CandidateFault(
             Status.TIMING_UNBOUNDED,
