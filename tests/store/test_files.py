@@ -270,7 +270,7 @@ MOUNTS = r"""
 @pytest.mark.parametrize(
     ("path", "kind"),
     [
-        ("/work/a.db", "ext4"),
+        ("/data/a.db", "ext4"),
         ("/home/me/a.db", "nfs4"),
         ("/home/me/local disk/a.db", "xfs"),
         ("/homework/a.db", "ext4"),
