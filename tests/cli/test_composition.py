@@ -59,7 +59,7 @@ def test_a_capacity_that_is_typed_reaches_the_archive(archive: str):
 def test_a_preset_selects_parts_and_what_is_typed_wins_over_it():
     quick = composed("search=quick")
     assert quick["archive"]["_target_"].endswith("TopK")
-    assert quick["termination"]["wall_time"] == "2m"
+    assert quick["termination"]["wall_time"] == "80s"
     typed = composed("search=quick", "termination=overnight", "archive=map_elites")
     assert typed["archive"]["_target_"].endswith("MapElites")
     assert typed["termination"]["wall_time"] == "8h"

@@ -127,7 +127,7 @@ def test_a_dry_run_says_what_the_budget_buys_and_touches_no_database(evolve, tmp
         timeout=110,
     )
     assert done.returncode == 0, done.stderr
-    for word in ("sound", "reference", "noise", "evaluations=60", "wall_time=2m", "comes first"):
+    for word in ("sound", "reference", "noise", "evaluations=60", "wall_time=80s", "comes first"):
         assert word in done.stdout
     assert list(tmp_path.iterdir()) == []
 
