@@ -49,11 +49,15 @@ class Stage(IntEnum):
 class Fidelity(StrEnum):
     """How far up the ladder an evaluation goes.
 
-    `SCREEN` times a few pairs only and never crowns a program; `SEARCH` is the whole ladder;
-    `VERIFY` repeats it in fresh processes with fresh seeds and more pairs.
+    `CHECK` judges correctness and what made the outcome, and takes no time; `SCREEN` times a few
+    pairs only and never crowns a program; `REWARD` is for training: the whole ladder, its interval
+    only as narrow as a decision needs; `SEARCH` is the whole ladder; `VERIFY` repeats it in fresh
+    processes with fresh seeds and more pairs.
     """
 
+    CHECK = "check"
     SCREEN = "screen"
+    REWARD = "reward"
     SEARCH = "search"
     VERIFY = "verify"
 

@@ -160,6 +160,8 @@ class Referee:
             with progress.timed("labels"):
                 progress.custom, labels = probe_custom(self.workshop, candidate, task)
                 progress.labels += labels
+        if fidelity is Fidelity.CHECK:
+            return Status.CORRECT, "correct; at this fidelity no time is taken"
         if not self.device.can_time(candidate.language):
             return Status.CORRECT, (
                 f"correct; a {candidate.language} program is only interpreted on this device, "
@@ -168,8 +170,8 @@ class Referee:
         rivals = {name: Candidate(text) for name, text in opponents.items()}
         with progress.timed("timing"):
             self._timekeeper.time(task, candidate, rivals, fidelity, progress.timing)
-        progress.stage = {Fidelity.SCREEN: Stage.SCREEN, Fidelity.SEARCH: Stage.TIMING}.get(
-            fidelity, Stage.VERIFY
+        progress.stage = {Fidelity.SCREEN: Stage.SCREEN, Fidelity.VERIFY: Stage.VERIFY}.get(
+            fidelity, Stage.TIMING
         )
         return Status.CORRECT, _praise(progress)
 

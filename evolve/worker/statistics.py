@@ -31,6 +31,7 @@ _STUDENT_T_2 = 4.3027  # 97.5 % quantile of Student's t with 2 degrees of freedo
 # look of each plan is the fewest pairs at which its share of alpha can be spent at all.
 _PLANS: dict[Fidelity, tuple[tuple[int, int], ...]] = {
     Fidelity.SCREEN: ((3, 0),),
+    Fidelity.REWARD: ((7, 0), (10, 4), (14, 16)),
     Fidelity.SEARCH: ((7, 0), (10, 4), (14, 16)),
     Fidelity.VERIFY: ((10, 3), (16, 23), (24, 70)),
 }

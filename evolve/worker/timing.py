@@ -22,6 +22,7 @@ POOL_BYTES = 1 << 30
 _LONGEST_BLOCK_S = 0.5  # where a side is much slower than the reference
 _HOPELESS_S, _HOPELESS_FACTOR = 3.0, 50.0
 _CLEARLY_SLOWER = 0.9
+_REWARD_HALF_WIDTH = 0.05
 _MISMATCH_SHARE = 0.25  # of all blocks; a few are the scheduler's doing
 
 
@@ -71,12 +72,14 @@ class Timekeeper:
                 side: ratio_interval(_weighted(pairs, cases, side), index, fidelity)
                 for side in others
             }
-            if all(self._settled(ratio) for ratio in timing.ratios.values()):
+            if all(self._settled(ratio, fidelity) for ratio in timing.ratios.values()):
                 break
         _fill(timing, pairs, cases, list(sides), index, fidelity)
 
-    def _settled(self, ratio: Ratio) -> bool:
+    def _settled(self, ratio: Ratio, fidelity: Fidelity) -> bool:
         """Narrow enough, or clearly slower than the other side: then width is of no interest."""
+        if fidelity is Fidelity.REWARD:  # enough for a reward: a decision, or a rough figure
+            return not ratio.low <= 1.0 <= ratio.high or enough(ratio, _REWARD_HALF_WIDTH)
         return ratio.high < _CLEARLY_SLOWER or enough(ratio, self._workshop.device.half_width)
 
     def _pair(
