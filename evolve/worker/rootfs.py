@@ -9,15 +9,21 @@ from pathlib import Path
 from evolve.worker import syscalls
 from evolve.worker.syscalls import MS_BIND, MS_NODEV, MS_NOSUID, MS_PRIVATE, MS_RDONLY, MS_REC
 
-_DEVICES = ("null", "zero", "full", "random", "urandom")
+_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 _ST_RELATIME, _MS_RELATIME = 4096, 1 << 21
 
 
-def enter(work: str, readable: tuple[str, ...], writable: tuple[str, ...], size: int) -> None:
+def enter(
+    work: str,
+    readable: tuple[str, ...],
+    writable: tuple[str, ...],
+    devices: tuple[str, ...],
+    size: int,
+) -> None:
     """Make a tmpfs of at most `size` bytes the root, with `readable` read-only in their places.
 
     `work` (an existing directory, used as the mount point) exists in the new root as an empty
-    directory; `writable` directories are bound as they are.
+    directory; `writable` directories are bound as they are, and the nodes of `devices`.
 
     Raises:
         OSError: the host does not let us mount.
@@ -29,7 +35,7 @@ def enter(work: str, readable: tuple[str, ...], writable: tuple[str, ...], size:
         _show(root, path, read_only=True)
     for path in writable:
         _show(root, path, read_only=False)
-    _devices(root)
+    _devices(root, devices)
     _below(root, "/proc").mkdir(parents=True, exist_ok=True)
     syscalls.mount("proc", str(_below(root, "/proc")), "proc", MS_NOSUID | MS_NODEV)
     _below(root, work).mkdir(parents=True, exist_ok=True)
@@ -62,12 +68,12 @@ def _show(root: Path, path: str, read_only: bool) -> None:
         syscalls.mount("none", str(target), "", locked | kept)
 
 
-def _devices(root: Path) -> None:
-    for name in _DEVICES:
-        target = root / "dev" / name
-        target.parent.mkdir(exist_ok=True)
+def _devices(root: Path, more: tuple[str, ...]) -> None:
+    for node in (*_DEVICES, *more):
+        target = _below(root, node)
+        target.parent.mkdir(parents=True, exist_ok=True)
         target.touch()
-        syscalls.mount(f"/dev/{name}", str(target), "", MS_BIND)
+        syscalls.mount(node, str(target), "", MS_BIND)
     shared = root / "dev" / "shm"
     shared.mkdir()
     shared.chmod(0o777)

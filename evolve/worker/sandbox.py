@@ -64,13 +64,14 @@ _TIER_NEEDS = {
 class Confinement:
     """What one runner may see and use. Paths are absolute; sizes in bytes.
 
-    `work` is a directory of its own, empty; `writable` further directories (a build). `allowed`
-    masks the mechanisms to try, all by default.
+    `work` is a directory of its own, empty; `writable` further directories (a build); `devices` the
+    nodes below /dev that it may open. `allowed` masks the mechanisms to try, all by default.
     """
 
     work: str
     readable: tuple[str, ...]
     writable: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ()
     memory: int = 4 << 30
     processes: int = 512
     file_size: int = 1 << 30
@@ -160,7 +161,11 @@ def separate_resources(report: Report, confinement: Confinement) -> None:
 def _own_root(confinement: Confinement) -> None:
     syscalls.unshare(syscalls.CLONE_NEWNS)
     rootfs.enter(
-        confinement.work, confinement.readable, confinement.writable, confinement.file_size
+        confinement.work,
+        confinement.readable,
+        confinement.writable,
+        confinement.devices,
+        confinement.file_size,
     )
 
 
@@ -183,7 +188,8 @@ def confine(report: Report, confinement: Confinement, uid: int | None) -> None:
     no_new = (syscalls.PR_SET_NO_NEW_PRIVS, 1)
     report.attempt(Mechanism.NO_NEW_PRIVILEGES, syscalls.prctl, *no_new)
     paths = (*confinement.readable, *_LANDLOCK_PATHS)
-    writable = (confinement.work, "/dev/null", "/dev/shm", *confinement.writable)
+    writable = (confinement.work, "/dev/null", "/dev/shm",
+                *confinement.writable, *confinement.devices)  # fmt: skip
     report.attempt(Mechanism.LANDLOCK, landlock.restrict, paths, writable)
     report.attempt(Mechanism.SECCOMP, seccomp.restrict)
     # The referee reads outputs from this memory, which a change of user had forbidden.

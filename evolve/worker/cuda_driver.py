@@ -1,0 +1,135 @@
+"""The few calls of the CUDA driver that torch has no door to: device memory that travels as an fd.
+
+Memory made here is a physical allocation of its own (`cuMemCreate`). Its descriptor can be sent to
+another process over a socket and mapped there, whatever namespaces and users lie in between; legacy
+IPC handles need shared ones. Source: CUDA driver API, virtual memory management.
+"""
+
+import ctypes
+import functools
+import os
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+_PINNED = 1  # CU_MEM_ALLOCATION_TYPE_PINNED
+_POSIX_FD = 1  # CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+_ON_DEVICE = 1  # CU_MEM_LOCATION_TYPE_DEVICE
+_READ_WRITE = 3  # CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+
+
+class CudaError(OSError):
+    """The driver refused a call."""
+
+
+class _Location(ctypes.Structure):
+    _fields_ = (("kind", ctypes.c_int), ("id", ctypes.c_int))
+
+
+class _Properties(ctypes.Structure):
+    """`CUmemAllocationProp`."""
+
+    _fields_ = (
+        ("kind", ctypes.c_int),
+        ("handle_kinds", ctypes.c_int),
+        ("location", _Location),
+        ("windows", ctypes.c_void_p),
+        ("flags", ctypes.c_ubyte * 8),
+    )
+
+
+class _Access(ctypes.Structure):
+    """`CUmemAccessDesc`."""
+
+    _fields_ = (("location", _Location), ("flags", ctypes.c_int))
+
+
+@functools.cache
+def _library() -> ctypes.CDLL:
+    return ctypes.CDLL("libcuda.so.1")
+
+
+def _call(name: str, *arguments: Any) -> None:
+    code = getattr(_library(), name)(*arguments)
+    if code:
+        text = ctypes.c_char_p()
+        _library().cuGetErrorName(code, ctypes.byref(text))
+        raise CudaError(code, f"{name}: {(text.value or b'?').decode()}")
+
+
+def _properties() -> _Properties:
+    device = torch.cuda.current_device()
+    return _Properties(_PINNED, _POSIX_FD, _Location(_ON_DEVICE, device), None)
+
+
+def granularity() -> int:
+    """Sizes of shared memory are multiples of this many bytes (2 MB on known devices)."""
+    size = ctypes.c_size_t()
+    _call("cuMemGetAllocationGranularity", ctypes.byref(size), ctypes.byref(_properties()), 0)
+    return size.value
+
+
+@dataclass(slots=True, eq=False)
+class Mapping:
+    """Device memory in this process's address space."""
+
+    address: int
+    size: int
+    handle: int
+
+    def tensor(self) -> torch.Tensor:
+        """All of it as bytes; valid until `close`."""
+        return torch.as_tensor(self, device="cuda")
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        return {"shape": (self.size,), "typestr": "|u1", "data": (self.address, False),
+                "version": 3}  # fmt: skip
+
+    def close(self) -> None:
+        """Unmap; the memory lives as long as any process or descriptor refers to it."""
+        if not self.address:
+            return
+        pointer, size = ctypes.c_uint64(self.address), ctypes.c_size_t(self.size)
+        self.address = 0
+        _call("cuMemUnmap", pointer, size)
+        _call("cuMemAddressFree", pointer, size)
+        _call("cuMemRelease", ctypes.c_uint64(self.handle))
+
+
+def allocate(size: int) -> tuple[Mapping, int]:
+    """New memory of at least `size` bytes, mapped here, and a descriptor to hand on.
+
+    Raises:
+        CudaError: there is not so much memory left.
+    """
+    step = granularity()
+    size = -(-max(size, 1) // step) * step
+    handle = ctypes.c_uint64()
+    _call("cuMemCreate", ctypes.byref(handle), ctypes.c_size_t(size),
+          ctypes.byref(_properties()), ctypes.c_uint64(0))  # fmt: skip
+    fd = ctypes.c_int(-1)
+    _call("cuMemExportToShareableHandle", ctypes.byref(fd), handle, _POSIX_FD, ctypes.c_uint64(0))
+    os.set_inheritable(fd.value, False)
+    return _mapped(handle.value, size), fd.value
+
+
+def attach(fd: int, size: int) -> Mapping:
+    """Memory that another process has sent, mapped here. The descriptor may be closed afterwards."""
+    handle = ctypes.c_uint64()
+    _call("cuMemImportFromShareableHandle", ctypes.byref(handle), ctypes.c_void_p(fd), _POSIX_FD)
+    return _mapped(handle.value, size)
+
+
+def _mapped(handle: int, size: int) -> Mapping:
+    address = ctypes.c_uint64()
+    length = ctypes.c_size_t(size)
+    _call("cuMemAddressReserve", ctypes.byref(address), length, ctypes.c_size_t(0),
+          ctypes.c_uint64(0), ctypes.c_uint64(0))  # fmt: skip
+    _call("cuMemMap", address, length, ctypes.c_size_t(0), ctypes.c_uint64(handle),
+          ctypes.c_uint64(0))  # fmt: skip
+    device = torch.cuda.current_device()
+    access = _Access(_Location(_ON_DEVICE, device), _READ_WRITE)
+    _call("cuMemSetAccess", address, length, ctypes.byref(access), ctypes.c_size_t(1))
+    return Mapping(address.value, size, handle)
