@@ -2,7 +2,7 @@
 
 A kernel's fault is never one of them: it is an `Evaluation` with a status. Exceptions are for what
 a person has to mend (`UsageError`), and for our own machinery (`EvaluatorUnavailable`,
-`StoreError`).
+`ModelUnavailable`, `StoreError`).
 """
 
 
@@ -19,6 +19,17 @@ class UsageError(EvolveError, ValueError):
 
 class EvaluatorUnavailable(EvolveError, RuntimeError):
     """The evaluation service itself (worker, device, replay record) cannot answer."""
+
+
+class ModelUnavailable(EvolveError, RuntimeError):
+    """A model's endpoint does not accept calls: down, overloaded, or over its rate limit.
+
+    Surely not billed. `retry_after_s` is when the endpoint wants to be asked again, if it said so.
+    """
+
+    def __init__(self, message: str, *, retry_after_s: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
 
 
 class StoreError(EvolveError, RuntimeError):

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Protocol, runtime_checkable
 
-from evolve.core.evaluation import Evaluation, Fidelity, Status
+from evolve.core.evaluation import Evaluation, Fidelity, Label, Status
 from evolve.core.measurement import Interval, Ratio
+from evolve.core.model import Exchange, ModelCard, ModelRequest, ReplyStatus
 from evolve.core.program import Assignment, Program
 from evolve.core.task import Task
 
@@ -98,8 +99,40 @@ class Trial:
     ratio: Ratio | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One step of the run as prompts tell of it.
+
+    `program` is None where none came of it, and `failure` says why. `status` is None while there
+    is no verdict. `ratio` is against the fitness baseline. `feedback` is the judge's, at most
+    `FEEDBACK_LIMIT` characters of it; the whole is in `Facts.evaluation`.
+    """
+
+    sequence: int
+    operator: str
+    parents: tuple[str, ...] = ()
+    program: str | None = None
+    assignment: Assignment = field(default_factory=dict)
+    fidelity: Fidelity = Fidelity.SEARCH
+    note: str = ""
+    failure: str = ""
+    status: Status | None = None
+    custom: bool | None = None
+    ratio: Ratio | None = None
+    labels: tuple[Label, ...] = ()
+    feedback: str = ""
+
+
+FEEDBACK_LIMIT = 4000
+"""Characters of feedback that an `Attempt` carries."""
+
+
 class Facts(Protocol):
-    """Bounded read access to the run's recorded facts, for operators."""
+    """Bounded read access to the run's recorded facts, for operators.
+
+    Every method is an indexed query whose cost does not grow with the length of the run; a `limit`
+    bounds what comes back.
+    """
 
     def source(self, program: str) -> str:
         """The text of a stored program, by digest."""
@@ -117,10 +150,56 @@ class Facts(Protocol):
         """Whether this run holds a proposal of the instance (digest) at any fidelity."""
         ...
 
+    def evaluation(self, program: str) -> Evaluation | None:
+        """The program's evaluation in this run: of its best instance, else of its newest.
+
+        Whole, with feedback, cases, labels and descriptors, but without raw samples.
+        """
+        ...
+
+    def recent(
+        self, limit: int, *, operator: str | None = None, failed: bool | None = None
+    ) -> Sequence[Attempt]:
+        """The newest told steps, newest first; verifications and the user's baseline left out.
+
+        `failed` narrows to those with no correct program (True) or with one (False). A recorded
+        failure to propose is failed; duplicates are left out.
+        """
+        ...
+
+    def children(self, program: str, limit: int) -> Sequence[Attempt]:
+        """The newest steps that had this program as their main parent, newest first.
+
+        Pending ones too. The siblings of a program are its main parent's children.
+        """
+        ...
+
+    def ancestors(self, program: str, limit: int) -> Sequence[Attempt]:
+        """How the program came to be along main parents: oldest first, its own step last."""
+        ...
+
+    def exchanges(self, operator: str, purpose: str, limit: int) -> Sequence[Exchange]:
+        """The newest completed calls of an operator for a purpose, newest first.
+
+        What an operator carries over from one step to the next, e.g. a summary.
+        """
+        ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """All that an operator may look at."""
+    """All that an operator may look at.
+
+    Attributes:
+        parents: the selection policy's choice, the main parent first.
+        elites: all that the archive holds, best first; its top and diverse programs are here.
+        rng: the only source of randomness.
+        sequence: the number of the ticket.
+        baseline: what fitness and every `Attempt.ratio` are measured against.
+        device: what is known of the device that judges, e.g. `device_class`, and the names and
+            versions of `Evaluation.environment`; empty until it is known.
+        model: who will answer a request that names no model; None where none can be asked.
+    """
 
     task: Task
     parents: tuple[Elite, ...]
@@ -128,6 +207,9 @@ class Context:
     facts: Facts
     rng: random.Random
     sequence: int
+    baseline: str = "eager"
+    device: Mapping[str, str] = field(default_factory=dict)
+    model: ModelCard | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,13 +242,50 @@ class Operator(Protocol):
 
     `propose` is pure and stateless: everything it depends on is in the context, so that a resumed
     search asks as if it had never stopped. It never evaluates. `parents` says how many parents it
-    wants; with fewer in the archive it declines.
+    wants; with fewer in the archive it declines, or does without them.
     """
 
     @property
     def parents(self) -> int: ...
 
-    def propose(self, context: Context) -> Proposal | Declined | Failed: ...
+    def propose(self, context: Context) -> Proposal | Declined | Failed | ModelRequest: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What an operator made of a reply, in one word, and what follows from it.
+
+    A `ModelRequest` asks for one more round: the next step of a plan, or a repair of this reply.
+    """
+
+    status: ReplyStatus
+    outcome: Proposal | Failed | ModelRequest
+
+
+MAX_ROUNDS = 4
+"""Calls that one ticket may take; the request for a further one is recorded as a failure."""
+
+
+@runtime_checkable
+class ModelOperator(Operator, Protocol):
+    """An operator whose `propose` may return a `ModelRequest`.
+
+    It is asked only while a model can be (`Context.model` is never None then).
+    """
+
+    def interpret(self, context: Context, exchanges: Sequence[Exchange]) -> Reading:
+        """Read the newest reply of a ticket.
+
+        Pure, like `propose`; called only for `COMPLETED` and `TRUNCATED` replies, perhaps by
+        another process, much later, and more than once. `context` has the ticket's own parents
+        and number, but elites and facts as they are by now; what has to be as it was when the
+        request was made belongs into `ModelRequest.memo`.
+
+        Args:
+            context: what may be looked at.
+            exchanges: all rounds of the ticket, oldest first; the last reply is the new one.
+        """
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,7 +294,9 @@ class Progress:
 
     `evaluations` counts full evaluations, `screens` the cheap ones. `evaluations_at_best` is the
     number of full evaluations when the best fitness last improved by a disjoint interval.
-    `usd` is None where a price is unknown.
+    `usd` is None where a price is unknown. `tokens` and `usd` hold what calls were charged,
+    unknown outcomes at their reservation; `tokens_reserved` and `usd_reserved` what those under way
+    may come to at most.
     """
 
     proposals: int = 0
@@ -183,8 +304,11 @@ class Progress:
     screens: int = 0
     device_time_s: float = 0.0
     wall_time_s: float = 0.0
+    calls: int = 0
     tokens: int = 0
+    tokens_reserved: int = 0
     usd: float | None = 0.0
+    usd_reserved: float = 0.0
     best: Ratio | None = None
     evaluations_at_best: int = 0
     stop_requested: bool = False

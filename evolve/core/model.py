@@ -1,0 +1,241 @@
+"""Language models as the search sees them: what is asked, what came back, and what it cost."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Any, Protocol
+
+from evolve.core.digest import canonical_json, framed_digest
+from evolve.core.program import TunableValue
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One turn of a conversation. `role` is `system`, `user` or `assistant`."""
+
+    role: str
+    content: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampling:
+    """How an answer is drawn; None leaves a parameter to the model's configuration."""
+
+    temperature: float | None = None
+    top_p: float | None = None
+    seed: int | None = None
+    reasoning_effort: str | None = None
+    stop: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelRequest:
+    """What an operator wants to be answered.
+
+    Attributes:
+        messages: the conversation as it will be sent.
+        model: a model's name, or a role that the configuration maps to one (`planner`); None is
+            the model that the scheduler picked (`Context.model`).
+        samples: how many independent answers; each becomes a ticket of its own. Only of what
+            `propose` returns.
+        max_tokens: bound on the answer, reasoning included; None is the configuration's.
+        purpose: what the answer is for, one word (`propose`, `repair`, `plan`, `summarise`).
+        memo: plain facts that the operator needs again when it reads the answer. Stored, never
+            sent, no part of `key`.
+    """
+
+    messages: tuple[Message, ...]
+    model: str | None = None
+    samples: int = 1
+    sampling: Sampling = field(default_factory=Sampling)
+    max_tokens: int | None = None
+    purpose: str = "propose"
+    memo: Mapping[str, TunableValue] = field(default_factory=dict)
+
+    @property
+    def key(self) -> str:
+        """Identity of what is sent: equal for requests that a model cannot tell apart."""
+        sent = {
+            "messages": [[message.role, message.content] for message in self.messages],
+            "model": self.model,
+            "sampling": asdict(self.sampling),
+            "max_tokens": self.max_tokens,
+        }
+        return framed_digest("request", canonical_json(sent))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """Tokens by kind as the endpoint counted them; None where it does not say.
+
+    `completion` includes `reasoning`, `prompt` includes `cached`.
+    """
+
+    prompt: int
+    completion: int
+    cached: int | None = None
+    reasoning: int | None = None
+
+    @property
+    def total(self) -> int:
+        return self.prompt + self.completion
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reservation:
+    """The most that a call can use; `usd` is None where the model has no price."""
+
+    tokens: int
+    usd: float | None
+
+
+class CallStatus(StrEnum):
+    """How a call ended. Operators read `COMPLETED` and `TRUNCATED` replies only."""
+
+    PENDING = "pending"  # committed with its reservation; nothing is known yet
+    COMPLETED = "completed"
+    TRUNCATED = "truncated"  # ended by max_tokens
+    EMPTY = "empty"  # no choice, or one without text
+    REFUSED = "refused"  # by the model or by a content filter
+    FAILED = "failed"  # the endpoint will not answer this request (too long, malformed); unbilled
+    UNAVAILABLE = "unavailable"  # not accepted: endpoint down or overloaded; unbilled, sent again
+    UNKNOWN = "unknown"  # sent, and no outcome arrived; charged as reserved, never sent again
+
+
+class ReplyStatus(StrEnum):
+    """What an operator could make of a reply."""
+
+    PROGRAM = "program"  # a program to evaluate
+    STEP = "step"  # a plan, choice or summary that the next request builds upon
+    NO_CODE = "no_code"
+    SEVERAL_BLOCKS = "several_blocks"  # and none of them is clearly the answer
+    SYNTAX_ERROR = "syntax_error"
+    NO_MODEL = "no_model"  # code, but no ModelNew
+    BAD_TUNABLES = "bad_tunables"
+    EDIT_FAILED = "edit_failed"  # a search text that does not occur, or occurs more than once
+    OUT_OF_SCOPE = "out_of_scope"  # changes what the edit scope forbids
+    UNCHANGED = "unchanged"  # says the same as a parent
+    BAD_PLAN = "bad_plan"  # a structured answer that cannot be read
+    TRUNCATED = "truncated"  # ended by max_tokens before the answer was whole
+    EMPTY = "empty"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenTrace:
+    """Token ids and log-probabilities, where the endpoint gives them."""
+
+    prompt_ids: tuple[int, ...] = ()
+    ids: tuple[int, ...] = ()
+    logprobs: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelReply:
+    """What came of one call, after the client's own retries.
+
+    Attributes:
+        status: never `PENDING` or `UNAVAILABLE` (`LanguageModel.complete` raises for the latter).
+        text: the answer, without reasoning.
+        reasoning: the reasoning text, where the endpoint shows it.
+        finish_reason: as the endpoint worded it.
+        usage: None where the endpoint gave no count.
+        cost_usd: None where the price or the usage is unknown.
+        latency_s: from the first send to the end, retries included.
+        attempts: how many times the request was sent.
+        model: as the endpoint names what answered.
+        error: a phrase for people, where the call did not complete.
+    """
+
+    status: CallStatus
+    text: str = ""
+    reasoning: str = ""
+    finish_reason: str = ""
+    usage: Usage | None = None
+    cost_usd: float | None = None
+    latency_s: float = 0.0
+    attempts: int = 1
+    model: str = ""
+    error: str = ""
+    trace: TokenTrace | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data; `from_json` gives an equal object back."""
+        return asdict(self) | {"status": self.status.value}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> "ModelReply":
+        fields = dict(data)
+        fields["status"] = CallStatus(data["status"])
+        fields["usage"] = None if data["usage"] is None else Usage(**data["usage"])
+        if trace := data["trace"]:
+            fields["trace"] = TokenTrace(**{name: tuple(trace[name]) for name in trace})
+        return cls(**fields)
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """One round of a ticket: the request as sent, and the reply."""
+
+    request: ModelRequest
+    reply: ModelReply
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelCard:
+    """A model that may be chosen. `name` is how requests, tickets and accounts call it.
+
+    `weight` is its share where several may be picked (0: only by name or role). `context_tokens`
+    bounds prompt and answer together, `output_tokens` the answer; None where unknown.
+    """
+
+    name: str
+    weight: float = 1.0
+    context_tokens: int | None = None
+    output_tokens: int | None = None
+    priced: bool = False
+
+
+class LanguageModel(Protocol):
+    """The models of a run behind one door. Owns retries, deadlines, rate limits and prices.
+
+    The engine commits a call with `reserve`'s worst case before it awaits `complete`, and stores
+    the reply before anything reads it. Cancelling `complete` gives the call up at once.
+    """
+
+    @property
+    def models(self) -> Sequence[ModelCard]:
+        """What may be asked; the first is the default."""
+        ...
+
+    @property
+    def slots(self) -> int:
+        """How many calls may be under way at once."""
+        ...
+
+    def resolve(self, request: ModelRequest) -> ModelRequest:
+        """The request with its model's name and all that the configuration fixes filled in.
+
+        The result is what is stored, keyed and sent; resolving it again changes nothing.
+
+        Raises:
+            UsageError: no such model or role.
+        """
+        ...
+
+    def reserve(self, request: ModelRequest) -> Reservation:
+        """The worst case of a resolved request. Cheap, and without the network."""
+        ...
+
+    async def complete(self, request: ModelRequest, sample: int = 0) -> ModelReply:
+        """One answer to a resolved request.
+
+        `sample` counts equal requests of a run from 0, for replay.
+
+        Raises:
+            ModelUnavailable: not accepted within the deadline, and surely not billed.
+            UsageError: what a person has to mend: a refused key, an unknown model.
+        """
+        ...
+
+    async def close(self) -> None: ...
