@@ -30,6 +30,8 @@ VERBS = {
     "report": "write a run's offline HTML report",
     "lineage": "write the graph of programs and steps (graphml, json, dot)",
     "eval": "judge one file with the whole evaluation service",
+    "batch": "write a run's next evaluations to a file, for a device elsewhere",
+    "tell": "take the verdicts of such a file into the run",
     "tasks": "the tasks that ship",
     "doctor": "what this machine offers, and what is missing",
     "db": "backup, prune, size, upgrade, dump",

@@ -1,4 +1,4 @@
-"""The worker's command line: `python -m evolve.worker serve`."""
+"""The worker's command line: `python -m evolve.worker serve`, and `... batch IN OUT`."""
 
 import argparse
 import os
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def main() -> None:
-    """Parse the command line and serve."""
+    """Parse the command line, then serve or judge a file."""
     parser = argparse.ArgumentParser(prog="python -m evolve.worker", description=__doc__)
     verbs = parser.add_subparsers(dest="verb", required=True)
     serve = verbs.add_parser("serve", help="judge candidates; JSON lines on stdin and stdout")
@@ -17,7 +17,12 @@ def main() -> None:
                        help="a further path that candidates may read")  # fmt: skip
     serve.add_argument("--call-timeout", type=float, default=30.0, metavar="S",
                        help="seconds that one forward may take")  # fmt: skip
-    options = parser.parse_args()
+    _add_batch(verbs)
+    options, rest = parser.parse_known_args()
+    if options.verb == "batch":
+        raise SystemExit(_batch(options, rest))
+    if rest:
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
     # Before torch is imported: idle OpenMP threads sleep, or they would disturb what is timed.
     os.environ["OMP_WAIT_POLICY"] = "passive"
     _serve(options)
@@ -27,6 +32,33 @@ def default_cache() -> Path:
     """The user's cache directory for builds."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "evolve-kernels" / "builds"
+
+
+def _add_batch(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    batch = verbs.add_parser(
+        "batch",
+        help="judge a file of requests; the same command goes on after any end",
+        description="Judge a file (or folder) of JSON lines of `evolve batch` into a folder for "
+        "`evolve tell`. All further options, after IN and OUT, are those of serve. Exit status "
+        "0: all is answered; 75: something is left; 1: the judge fails; 2: the words are wrong.",
+        allow_abbrev=False,
+    )
+    batch.add_argument("requests", type=Path, metavar="IN")
+    batch.add_argument("answers", type=Path, metavar="OUT")
+    batch.add_argument("--deadline", type=float, metavar="S", help="seconds in which to have ended")
+    batch.add_argument("--slots", type=int, metavar="N", help="requests under way at once")
+
+
+def _batch(options: argparse.Namespace, judge_words: list[str]) -> int:
+    from evolve.worker.batch import judge_batch
+
+    return judge_batch(
+        options.requests,
+        options.answers,
+        deadline_s=options.deadline,
+        slots=options.slots,
+        judge_words=judge_words,
+    )
 
 
 def _serve(options: argparse.Namespace) -> None:

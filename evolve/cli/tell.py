@@ -1,0 +1,114 @@
+"""`evolve tell`: what came back from elsewhere, taken into a run.
+
+What a file or folder holds is recognised by its content, so that one verb takes all of it.
+"""
+
+import argparse
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from evolve.cli.flags import add_store, open_store, parser
+from evolve.cli.text import speedup_text
+from evolve.core.errors import UsageError
+from evolve.report.audit import weak_task_text
+from evolve.report.text import count_text, one_line
+
+if TYPE_CHECKING:
+    from evolve.evaluation.batch import Verdicts
+    from evolve.search.engine import Search
+
+MAX_SHOWN = 20  # problems printed one by one
+
+Teller = Callable[["Search", Path], Iterator[str]]
+
+
+def main(words: Sequence[str]) -> int:
+    """Tell the run what the words name."""
+    options = _parse(words)
+    path = Path(options.what)
+    teller = _teller(path)
+    from evolve.cli.sitting import sitting
+
+    with open_store(options.store, read_only=False) as store:
+        run = store.run(options.run)
+        with sitting(store, run) as search:
+            for line in teller(search, path):
+                print(line)
+    return 0
+
+
+def _parse(words: Sequence[str]) -> argparse.Namespace:
+    arguments = parser(
+        "tell",
+        "Take into a run what was made elsewhere: the folder (or one shard) of verdicts that "
+        "`python -m evolve.worker batch` left. Telling again changes nothing.",
+    )
+    arguments.add_argument("run", metavar="RUN", help="name of the run")
+    arguments.add_argument("what", metavar="PATH", help="a folder or file")
+    add_store(arguments)
+    return arguments.parse_args(words)
+
+
+def _teller(path: Path) -> Teller:
+    """Who understands what is there.
+
+    Raises:
+        UsageError: nothing is there, or nobody does.
+    """
+    from evolve.worker.batchfile import is_answers
+
+    tellers: Mapping[Callable[[Path], bool], Teller] = {is_answers: tell_verdicts}
+    if not path.exists():
+        raise UsageError(f"there is no file or folder {path}")
+    for is_it, teller in tellers.items():
+        if is_it(path):
+            return teller
+    raise UsageError(
+        f"{path} holds no verdicts; name the folder that `python -m evolve.worker batch` wrote to"
+    )
+
+
+def tell_verdicts(search: "Search", path: Path) -> Iterator[str]:
+    """Verdicts of a batch; says what came of them, and what could not be used."""
+    from evolve.evaluation.batch import read_verdicts
+    from evolve.search.verdicts import tell_verdicts as tell
+
+    found = read_verdicts(path)
+    outcome = tell(search, found)
+    yield f"{count_text(outcome.told, 'verdict')} told, {outcome.added} into the archive"
+    if outcome.known:
+        yield f"{count_text(outcome.known, 'verdict')} known already"
+    yield from _refusals(found, search)
+    for problem in outcome.problems[:MAX_SHOWN]:
+        yield f"not told: {one_line(problem)}"
+    if len(outcome.problems) > MAX_SHOWN:
+        yield f"not told: {len(outcome.problems) - MAX_SHOWN:,} more"
+    yield from _standing(search, outcome.waiting)
+
+
+def _refusals(found: "Verdicts", search: "Search") -> Iterator[str]:
+    """What the judge refused, a line per reason, and what an audit of the task found."""
+    reasons: dict[str, list[str]] = {}
+    for name, reason in found.refused.items():
+        reasons.setdefault(reason, []).append(name)
+    for reason, names in reasons.items():
+        shown = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
+        yield (
+            f"refused: {shown}: {one_line(reason)}; mend it, and judge into a new folder, for "
+            "this one holds the answer"
+        )
+    if weak := weak_task_text(found.audits.get(search.run.task.revision, ())):
+        yield weak
+
+
+def _standing(search: "Search", waiting: int) -> Iterator[str]:
+    """Where the run stands, and what to type next."""
+    best = search.progress.best
+    if best is not None:
+        yield f"best so far: {speedup_text(best)} over {search.baseline}, not verified"
+    name = shlex.quote(search.run.name)
+    if waiting:
+        yield f"{count_text(waiting, 'step')} still without a verdict; `evolve batch` asks again"
+    yield f"next        evolve batch {name} -o in.jsonl; evolve show {name}"

@@ -1,0 +1,138 @@
+"""The search's side of a batch: requests written to a file, verdicts read from what came back."""
+
+import os
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from evolve.core.digest import canonical_json
+from evolve.core.errors import UsageError
+from evolve.core.evaluation import Evaluation, Fidelity
+from evolve.core.protocols import EvaluationRequest
+from evolve.core.task import Task
+from evolve.worker.batchfile import Answer, BatchRequest, read_answers, request_lines
+
+EVALUATE, AUDIT = "evaluate", "audit"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """An evaluation that came back: for which id, and where it stands."""
+
+    id: str
+    answer: Answer
+    evaluation: Evaluation
+
+    def differs_from(self, asked: EvaluationRequest) -> str:
+        """What the verdict is about instead of the request, in words; empty where it fits.
+
+        Opponents that were timed along beside the request's own do no harm.
+        """
+        wanted, about = as_batch(self.id, asked).subject, self.answer.subject
+        if self.evaluation.task_revision != asked.task.revision or about["task"] != wanted["task"]:
+            return "another revision of the task"
+        if about.get("source") != wanted["source"]:
+            return "another source"
+        if self.evaluation.fidelity != asked.fidelity or about["fidelity"] != wanted["fidelity"]:
+            return f"fidelity {self.evaluation.fidelity}, and {asked.fidelity} was asked for"
+        if not wanted["opponents"].items() <= about.get("opponents", {}).items():
+            return "other opponents"
+        return ""
+
+
+@dataclass(slots=True)
+class Verdicts:
+    """What a folder of answers holds.
+
+    Attributes:
+        verdicts: evaluations in the order of the shards.
+        audits: what audits found, by task revision.
+        refused: requests that cannot be judged as they are, with the reason, by id.
+        problems: a sentence per line or answer that cannot be used.
+    """
+
+    verdicts: list[Verdict] = field(default_factory=list)
+    audits: dict[str, list[dict[str, str]]] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+
+
+def as_batch(name: str, request: EvaluationRequest) -> BatchRequest:
+    """The request as a batch carries it. Seeds of the task stay: they are the search's."""
+    return BatchRequest(
+        id=name,
+        method=EVALUATE,
+        params={
+            "task": _judged(request.task),
+            "source": request.source,
+            "fidelity": request.fidelity.value,
+            "opponents": dict(request.opponents),
+        },
+    )
+
+
+def audit_request(task: Task) -> BatchRequest:
+    """Ask which null candidates the task cannot tell from a kernel."""
+    return BatchRequest(id=f"audit:{task.revision}", method=AUDIT, params={"task": _judged(task)})
+
+
+def _judged(task: Task) -> dict[str, object]:
+    return replace(task, seeds=()).to_json()
+
+
+def write_requests(path: Path, requests: Iterable[BatchRequest]) -> None:
+    """Write the file whole, or not at all.
+
+    Raises:
+        UsageError: it cannot be written there.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fd, draft = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
+        with os.fdopen(fd, "w", encoding="utf-8") as stream:
+            stream.writelines(request_lines(requests))
+            stream.flush()
+            os.fsync(fd)
+        Path(draft).chmod(0o644)
+        Path(draft).replace(path)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror}") from error
+
+
+def read_verdicts(path: Path) -> Verdicts:
+    """Read what `python -m evolve.worker batch` left; nothing in it is taken on trust.
+
+    Raises:
+        UsageError: there is no such file or folder.
+    """
+    answers = read_answers(path)
+    found = Verdicts(problems=list(answers.problems))
+    for record in answers.records.values():
+        answer = record.final
+        if answer is None:
+            continue
+        if answer.error is not None:
+            found.refused[answer.id] = answer.error["message"]
+            continue
+        problem = _take(found, answer)
+        if problem:
+            found.problems.append(f"{answer.where}: {problem}")
+    return found
+
+
+def _take(found: Verdicts, answer: Answer) -> str:
+    """Add an answer; returns what is wrong with it."""
+    method = answer.subject.get("method")
+    try:
+        if method == EVALUATE:
+            evaluation = Evaluation.from_json(answer.result)
+            canonical_json(evaluation.to_json())  # what the store will want to write
+            Fidelity(answer.subject["fidelity"])
+            found.verdicts.append(Verdict(answer.id, answer, evaluation))
+        elif method == AUDIT:
+            findings = [{key: str(finding[key]) for key in finding} for finding in answer.result]
+            found.audits[answer.subject["task"]] = findings
+    except (AttributeError, KeyError, TypeError, ValueError, IndexError) as error:
+        return f"the answer to {answer.id} is damaged: {error!r}"
+    return ""
