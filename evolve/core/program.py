@@ -19,6 +19,11 @@ class Language(StrEnum):
     CPP = "cpp"
     TORCH = "torch"
 
+    @property
+    def compiles_late(self) -> bool:
+        """Whether kernels are compiled when they are first launched, not when they are loaded."""
+        return self is Language.TRITON
+
 
 _MARKS = (
     (Language.TRITON, re.compile(r"@triton\.(jit|autotune|heuristics)\b")),

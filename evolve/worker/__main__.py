@@ -17,6 +17,10 @@ def main() -> None:
                        help="a further path that candidates may read")  # fmt: skip
     serve.add_argument("--call-timeout", type=float, default=30.0, metavar="S",
                        help="seconds that one forward may take")  # fmt: skip
+    serve.add_argument("--device", default="cpu", choices=("auto", "cpu", "cuda"),
+                       help="where candidates run")  # fmt: skip
+    serve.add_argument("--index", type=int, default=0, metavar="N",
+                       help="which GPU, as torch counts them")  # fmt: skip
     _add_batch(verbs)
     options, rest = parser.parse_known_args()
     if options.verb == "batch":
@@ -62,13 +66,13 @@ def _batch(options: argparse.Namespace, judge_words: list[str]) -> int:
 
 
 def _serve(options: argparse.Namespace) -> None:
-    from evolve.worker.device_cpu import CpuDevice
+    from evolve.worker.device import open_device
     from evolve.worker.referee import Referee
     from evolve.worker.serve import serve
 
     serve(
         lambda: Referee(
-            CpuDevice(),
+            open_device(options.device, options.index),
             options.cache,
             options.sandbox_require,
             tuple(options.read),

@@ -116,7 +116,7 @@ def allocate(size: int) -> tuple[Mapping, int]:
 
 
 def attach(fd: int, size: int) -> Mapping:
-    """Memory that another process has sent, mapped here. The descriptor may be closed afterwards."""
+    """Memory that another process has sent, mapped here; its descriptor may be closed then."""
     handle = ctypes.c_uint64()
     _call("cuMemImportFromShareableHandle", ctypes.byref(handle), ctypes.c_void_p(fd), _POSIX_FD)
     return _mapped(handle.value, size)

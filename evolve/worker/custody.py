@@ -1,15 +1,18 @@
 """Taking a candidate's outputs into custody: a copy of their bytes, before anything is compared."""
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from evolve.core.evaluation import Status
-from evolve.worker.device_cpu import CpuDevice
+from evolve.worker.device import Device
 from evolve.worker.expected import Expected
 from evolve.worker.faults import CandidateFault
-from evolve.worker.slab import Slab, span
+from evolve.worker.process import RunnerProcess
+from evolve.worker.slab import Shared
+from evolve.worker.window import Layout, size_in_bytes
 from evolve.worker.wire import Output, TensorAt
 
 _MAX_ELEMENTS = 1 << 40
@@ -36,7 +39,7 @@ def described(output: Output) -> list[Tensor]:
     return [torch.empty(at.shape, dtype=at.dtype, device="meta") for at in output.tensors]
 
 
-def take(device: CpuDevice, pid: int, output: Output, inputs: Slab) -> list[Tensor]:
+def take(device: Device, process: RunnerProcess, output: Output, inputs: Shared) -> list[Tensor]:
     """Copies of the output tensors, from the runner's memory.
 
     Raises:
@@ -47,55 +50,43 @@ def take(device: CpuDevice, pid: int, output: Output, inputs: Slab) -> list[Tens
         first, last = at.address, at.address + size_in_bytes(at)
         if size_in_bytes(at) and first < end and last > start:
             raise CandidateFault(Status.ALIASED, "an output shares memory with an input")
-    return [take_tensor(device, pid, at) for at in output.tensors]
+    buffers = buffers_for(device, output.tensors)
+    read_all(device, process, [at.address for at in output.tensors], buffers)
+    return as_tensors(buffers, output.tensors)
 
 
-def size_in_bytes(at: TensorAt) -> int:
-    """From the first byte of a tensor to its last."""
-    return span(at.shape, at.stride) * at.dtype.itemsize
+def buffers_for(device: Device, layout: Layout) -> list[Tensor]:
+    """Memory for the bytes of some tensors, its pages present."""
+    for at in layout:
+        if size_in_bytes(at) > _SLACK * math.prod(at.shape) * at.dtype.itemsize:
+            raise CandidateFault(
+                Status.WRONG_SHAPE, f"an output of shape {at.shape} has strides {at.stride}"
+            )
+    return [torch.zeros(size_in_bytes(at), dtype=torch.uint8, device=device.place) for at in layout]
 
 
-def take_tensor(device: CpuDevice, pid: int, at: TensorAt) -> Tensor:
-    """A copy of one tensor of which shape and dtype have been found sensible."""
-    raw = buffer_for(at)
-    read_into(device, pid, at.address, raw)
-    return as_tensor(raw, at)
+def read_all(
+    device: Device, process: RunnerProcess, addresses: Sequence[int], buffers: list[Tensor]
+) -> None:
+    """Fill buffers from the runner's memory; CandidateFault where it has no such memory."""
+    for address, raw in zip(addresses, buffers, strict=True):
+        if not raw.numel():
+            continue
+        try:
+            device.read(process, address, raw)
+        except OSError as error:
+            raise CandidateFault(
+                Status.WRONG_VALUE,
+                f"an output is not in the memory that it is said to be in ({error})",
+            ) from error
 
 
-def buffer_for(at: TensorAt) -> Tensor:
-    """Memory for the bytes of a tensor, its pages present."""
-    size = size_in_bytes(at)
-    if size > _SLACK * math.prod(at.shape) * at.dtype.itemsize:
-        raise CandidateFault(
-            Status.WRONG_SHAPE, f"an output of shape {at.shape} has strides {at.stride}"
-        )
-    return torch.zeros(size, dtype=torch.uint8)
+def as_tensors(buffers: list[Tensor], layout: Layout) -> list[Tensor]:
+    """The bytes seen as the tensors that they are of."""
+    return [_as_tensor(raw, at) for raw, at in zip(buffers, layout, strict=True)]
 
 
-def read_into(device: CpuDevice, pid: int, address: int, raw: Tensor) -> None:
-    """Fill a buffer from the runner's memory; CandidateFault where it has no such memory."""
-    if not raw.numel():
-        return
-    try:
-        device.read(pid, address, raw.data_ptr(), raw.numel())
-    except OSError as error:
-        raise CandidateFault(
-            Status.WRONG_VALUE, "an output is not in the memory that it is said to be in"
-        ) from error
-
-
-def as_tensor(raw: Tensor, at: TensorAt) -> Tensor:
-    """The bytes seen as the tensor that they are of."""
+def _as_tensor(raw: Tensor, at: TensorAt) -> Tensor:
     if at.dtype is torch.bool:
         return raw.ne(0).as_strided(at.shape, at.stride)
     return raw.view(at.dtype).as_strided(at.shape, at.stride)
-
-
-def inputs_changed(device: CpuDevice, pid: int, address: int, inputs: Slab) -> bool:
-    """Whether the runner's private view of its inputs differs from ours."""
-    seen = torch.empty(inputs.size, dtype=torch.uint8)
-    try:
-        device.read(pid, address, seen.data_ptr(), inputs.size)
-    except OSError:
-        return True
-    return not torch.equal(seen, inputs.memory)

@@ -1,25 +1,54 @@
-"""All that is particular to the CPU as the device under test."""
+"""The CPU as the device under test."""
 
+import mmap
 import os
 import platform
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+import torch
 
 from evolve.core.program import Language
 from evolve.worker import syscalls
+from evolve.worker.placing import CPU
+from evolve.worker.process import RunnerProcess
+from evolve.worker.sealed import make_sealed, map_privately
+from evolve.worker.slab import Packed, Shared, Slab
+from evolve.worker.window import Window
+from evolve.worker.window_cpu import CpuWindow
+
+# Freed output buffers stay with the process, or the page faults of new ones would outweigh many
+# a kernel; the same for every side of a comparison.
+_MALLOC = {
+    "MALLOC_MMAP_MAX_": "0",
+    "MALLOC_TRIM_THRESHOLD_": str(1 << 40),
+    "MALLOC_TOP_PAD_": str(64 << 20),
+}
 
 
 class CpuDevice:
     """Candidates run on all cores that this process may use; tensors travel in shared memory.
 
-    The numbers are in seconds and bytes; `half_width` is the relative half-width of an interval at
-    which timing may stop.
+    Most of the variance of a CPU's times sits between processes, so a sitting is one unit.
     """
 
     name = "cpu"
+    place = CPU
     half_width = 0.03
     block_s = 0.008  # short, so that what drifts on the host is shared by the sides
+    calls = (3, 256)
+    rounds = 1
     memory = 6 << 30
     limit_address_space = True
+    nodes: tuple[str, ...] = ()
+    block_bytes = 1 << 30
+    variables = _MALLOC
+
+    def __init__(self) -> None:
+        total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        self.warm_bytes = min(total // 4, 3 << 30)
 
     @property
     def cores(self) -> int:
@@ -27,29 +56,59 @@ class CpuDevice:
 
     @property
     def device_class(self) -> str:
-        """Times of one class are comparable: the model of the processor, and its cores in use."""
+        """The model of the processor, and its cores in use."""
         return f"cpu: {_cpu_model()}, {self.cores} cores"
 
     @property
     def slots(self) -> int:
-        """Evaluations under way at once: one may compile while another is judged."""
+        """One may compile while another is judged."""
         return min(4, max(2, self.cores // 2))
 
     def can_time(self, language: Language) -> bool:
         """Triton runs in its interpreter here, which says nothing about speed."""
-        return language is not Language.TRITON
+        return language not in (Language.TRITON, Language.CUDA)
 
     def environment(self, language: Language) -> dict[str, str]:
-        """What has to be set before a program's libraries are imported."""
         return {"TRITON_INTERPRET": "1"} if language is Language.TRITON else {}
 
-    def read(self, pid: int, address: int, into: int, size: int) -> None:
-        """Copy bytes of a runner's memory into ours. OSError where that cannot be done."""
-        syscalls.read_memory(pid, address, into, size)
-
     def describe(self) -> dict[str, str]:
-        """Facts of the hardware that a measurement depends on."""
         return {"device": _cpu_model(), "cores": str(self.cores)}
+
+    def make_slab(self, trees: list[Any]) -> Slab:
+        packed = Packed(trees)
+        size = max(packed.size, mmap.PAGESIZE)
+        fd = make_sealed(size, packed.write)
+        return Slab(packed.trees, map_privately(fd, size), fd, lambda: os.close(fd))
+
+    @contextmanager
+    def share(self, slab: Slab) -> Iterator[Shared]:
+        yield Shared(slab.fd, slab, slab.memory)
+
+    def connect(self, process: RunnerProcess) -> None:
+        word = torch.zeros(8, dtype=torch.uint8)
+        self.read(process, process.readable_at, word)
+
+    def read(self, process: RunnerProcess, address: int, into: torch.Tensor) -> None:
+        syscalls.read_memory(process.pid, address, into.data_ptr(), into.numel())
+
+    def inputs_changed(self, process: RunnerProcess, shared: Shared, address: int) -> bool:
+        """Whether the runner's private view of its inputs differs from ours."""
+        seen = torch.empty(shared.size, dtype=torch.uint8)
+        try:
+            self.read(process, address, seen)
+        except OSError:
+            return True
+        return not torch.equal(seen, shared.memory)
+
+    def window(self) -> Window:
+        return CpuWindow(self)
+
+    def require_health(self) -> None:
+        """A processor that has gone bad would not run this either."""
+
+    def others(self) -> frozenset[int]:
+        """Cores are shared by design; a lock keeps timing apart from all else of ours."""
+        return frozenset()
 
 
 def _cpu_model() -> str:

@@ -8,9 +8,9 @@ import shutil
 import subprocess
 
 from evolve.core.digest import framed_digest
-from evolve.worker.device_cpu import CpuDevice
+from evolve.worker.device import Device
 
-JUDGE_VERSION = "1"
+JUDGE_VERSION = "2"
 """Counts what changes verdicts or times: budgets, families, stages, the clock."""
 
 
@@ -56,7 +56,7 @@ def versions() -> dict[str, str]:
     }
 
 
-def environment(device: CpuDevice, tier: str, precision: str, accumulation: str) -> dict[str, str]:
+def environment(device: Device, tier: str, precision: str, accumulation: str) -> dict[str, str]:
     """All that a number depends on besides the task and the program."""
     return {
         "evaluator_version": evaluator_version(),

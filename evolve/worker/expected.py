@@ -15,7 +15,7 @@ from evolve.worker.parameters import cast_module
 from evolve.worker.reduction import ReductionTrace
 from evolve.worker.seeding import generator, seeded
 from evolve.worker.taskmodule import task_code
-from evolve.worker.trees import cast_floating, flatten, map_tensors
+from evolve.worker.trees import cast_floating, flatten, map_tensors, tensors_of
 
 _MISSING_OPERATION = (RuntimeError, TypeError, ValueError, NotImplementedError)
 SENSITIVITY_STEP = 2.0**-24  # relative size of the perturbation, that of an fp32 rounding
@@ -129,7 +129,8 @@ def _fallback(
 
 
 def _perturbed_truth(task: str, model: nn.Module, inputs: list[Any]) -> list[Tensor]:
-    draws = generator(0, "sensitivity")
+    place = next((tensor.device for tensor in tensors_of(inputs)), torch.device("cpu"))
+    draws = generator(0, "sensitivity", place=place)
     model = cast_module(copy.deepcopy(model), torch.float64)
     for parameter in model.parameters():
         if parameter.is_floating_point():
@@ -143,7 +144,8 @@ def _nudged(tensor: Tensor, draws: torch.Generator) -> Tensor:
     """A copy, floating values moved by the step up or down at random."""
     if not tensor.is_floating_point():
         return tensor.clone()
-    ups = torch.randint(0, 2, tensor.shape, generator=draws, dtype=torch.int8).to(tensor)
+    ups = torch.randint(0, 2, tensor.shape, generator=draws, dtype=torch.int8,
+                        device=draws.device).to(tensor)  # fmt: skip
     return tensor * ups.mul_(2 * SENSITIVITY_STEP).add_(1 - SENSITIVITY_STEP)
 
 

@@ -105,14 +105,15 @@ def _scaled_down(x: Tensor, support: Support, _: torch.Generator) -> Tensor | No
 def _heterogeneous_rows(x: Tensor, support: Support, draws: torch.Generator) -> Tensor | None:
     if not support.rows_free or x.dim() < 2:
         return None
-    exponents = (8 if support.unbounded else 3) * torch.rand((*x.shape[:-1], 1), generator=draws)
+    shares = torch.rand((*x.shape[:-1], 1), generator=draws, device=x.device)
+    exponents = (8 if support.unbounded else 3) * shares
     return x * torch.exp2(exponents - 3).to(x)
 
 
 def _ties(x: Tensor, support: Support, draws: torch.Generator) -> Tensor | None:
     if not support.fillable:
         return None
-    picks = torch.randint(x.numel(), (5,), generator=draws).to(x.device)
+    picks = torch.randint(x.numel(), (5,), generator=draws, device=x.device)
     levels = x.reshape(-1)[picks].sort().values
     middles = (levels[1:] + levels[:-1]) / 2
     return levels[torch.bucketize(x, middles)]
@@ -121,7 +122,7 @@ def _ties(x: Tensor, support: Support, draws: torch.Generator) -> Tensor | None:
 def _sparse(x: Tensor, support: Support, draws: torch.Generator) -> Tensor | None:
     if not support.fillable or not support.scalable or x.dim() == 0:
         return None
-    kept = (torch.rand(x.shape, generator=draws) < 1 / 32).to(x.device)
+    kept = torch.rand(x.shape, generator=draws, device=x.device) < 1 / 32
     kept[..., -1] = True  # the place that a loop with a wrong bound leaves out
     return torch.where(kept, x, x / 32)
 
@@ -135,9 +136,9 @@ def _one_hot_large(x: Tensor, support: Support, draws: torch.Generator) -> Tenso
         return None
     size = 16 * support.deviation if support.unbounded else support.high
     rows, last = x.shape[:-1], x.shape[-1] - 1
-    places = torch.randint(last + 1, rows, generator=draws)
-    at_end = torch.rand(rows, generator=draws) < 0.5
-    places = torch.where(at_end, last, places).unsqueeze(-1).to(x.device)
+    places = torch.randint(last + 1, rows, generator=draws, device=x.device)
+    at_end = torch.rand(rows, generator=draws, device=x.device) < 0.5
+    places = torch.where(at_end, last, places).unsqueeze(-1)
     return (x / 16).scatter(-1, places, size)
 
 
@@ -181,8 +182,12 @@ def family_named(name: str) -> Family:
 
 def transform(inputs: list[Any], family: str, seed: int) -> list[Any]:
     """The inputs in a family; a function of the inputs, the family and the seed."""
-    change, draws = family_named(family).change, generator(seed, "family", family)
-    return list(map_tensors(lambda tensor: _transformed(tensor, change, draws), inputs))
+    change = family_named(family).change
+    draws = {
+        place: generator(seed, "family", family, place=place)
+        for place in {tensor.device for tensor in tensors_of(inputs)}
+    }
+    return list(map_tensors(lambda x: _transformed(x, change, draws[x.device]), inputs))
 
 
 def _transformed(tensor: Tensor, change: Change, draws: torch.Generator) -> Tensor:

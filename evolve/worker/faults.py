@@ -1,11 +1,14 @@
 """How a candidate's failure travels inside the referee, until a stage makes an evaluation of it."""
 
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from evolve.core.evaluation import Status
 from evolve.worker.guard import End, Fate
 from evolve.worker.wire import ErrorKind, sanitise
 
+CANDIDATE, EAGER = "candidate", "eager"  # sides of a comparison
 MAX_FEEDBACK = 2000  # characters, about 500 tokens
 
 _BY_SIGNAL: dict[int, Status] = {
@@ -20,6 +23,8 @@ _BY_ERROR = {
     ErrorKind.COMPILE: Status.COMPILE_ERROR,
     ErrorKind.OOM: Status.OOM,
     ErrorKind.TREE: Status.WRONG_TREE,
+    ErrorKind.ILLEGAL_ACCESS: Status.ILLEGAL_ACCESS,
+    ErrorKind.ASSERT: Status.ASSERT,
 }
 
 
@@ -34,6 +39,26 @@ class CandidateFault(Exception):
 
 class InfraFault(Exception):
     """Our own machinery failed; never held against a candidate."""
+
+
+class SideFault(Exception):
+    """A side that is not on trial (a baseline or an opponent) failed."""
+
+    def __init__(self, side: str, fault: CandidateFault) -> None:
+        super().__init__(f"{side} failed in the timed run: {fault.feedback}")
+        self.side = side
+        self.fault = fault
+
+
+@contextmanager
+def blaming(side: str) -> Iterator[None]:
+    """What fails inside is this side's doing."""
+    try:
+        yield
+    except CandidateFault as fault:
+        if side != CANDIDATE:
+            raise SideFault(side, fault) from fault
+        raise
 
 
 def clip(text: str) -> str:

@@ -9,13 +9,11 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-import torch
-
 from evolve.core.errors import EvaluatorUnavailable, UsageError
 from evolve.core.program import Language
 from evolve.worker import sandbox
-from evolve.worker.device_cpu import CpuDevice
-from evolve.worker.faults import InfraFault
+from evolve.worker.device import Device
+from evolve.worker.faults import CandidateFault, InfraFault
 from evolve.worker.process import RunnerProcess
 from evolve.worker.sandbox import ALL_MECHANISMS, Confinement, Mechanism
 from evolve.worker.zygote import Zygote
@@ -37,7 +35,7 @@ class Launcher:
     """
 
     def __init__(
-        self, device: CpuDevice, require: str, read: tuple[str, ...], allowed: int = ALL_MECHANISMS
+        self, device: Device, require: str, read: tuple[str, ...], allowed: int = ALL_MECHANISMS
     ) -> None:
         self._device = device
         self._require = require
@@ -59,6 +57,7 @@ class Launcher:
             memory=device.memory,
             processes=512 + 8 * device.cores,
             limit_address_space=device.limit_address_space,
+            devices=device.nodes,
             allowed=allowed,
         )
         self.mechanisms = 0
@@ -83,8 +82,9 @@ class Launcher:
             self._try_out()
         if self._unreadable:
             raise EvaluatorUnavailable(
-                f"the memory of a child process cannot be read here ({self._unreadable}); allow "
-                "process_vm_readv: kernel.yama.ptrace_scope at most 1, or the capability SYS_PTRACE"
+                f"outputs cannot be read from a candidate's process here ({self._unreadable}); "
+                "on the cpu device allow process_vm_readv: kernel.yama.ptrace_scope at most 1, or "
+                "the capability SYS_PTRACE"
             )
         if sandbox.TIERS.index(self.tier) < sandbox.TIERS.index(self._require):
             lacking = sandbox.missing_for(self._require, self.mechanisms)
@@ -96,13 +96,15 @@ class Launcher:
 
     def _try_out(self) -> bool:
         """Start a runner, note its sandbox, and see whether its memory can be read."""
-        with self.start(Language.CPP) as runner:
+        with self._start(Language.CPP, self._confinement) as runner:
             self.mechanisms, self.reasons = runner.mechanisms, runner.reasons
-            word = torch.zeros(8, dtype=torch.uint8)
             try:
-                self._device.read(runner.pid, runner.readable_at, word.data_ptr(), 8)
+                self._device.connect(runner)
             except OSError as error:
                 self._unreadable = str(error)
+                return False
+            except CandidateFault as fault:  # no candidate is there: the host's doing
+                self._unreadable = fault.feedback
                 return False
         self._unreadable = ""
         return True
@@ -116,13 +118,22 @@ class Launcher:
         """
         confinement = _extended(self._confinement, writable, readable)
         try:
-            return self._start(language, confinement)
+            return self._connected(language, confinement)
         except (ConnectionError, InfraFault):
             self._replace(language)
         try:
-            return self._start(language, confinement)
+            return self._connected(language, confinement)
         except ConnectionError as error:
             raise InfraFault(str(error)) from error
+
+    def _connected(self, language: Language, confinement: Confinement) -> RunnerProcess:
+        runner = self._start(language, confinement)
+        try:
+            self._device.connect(runner)
+        except (OSError, CandidateFault) as error:  # no candidate code has run yet
+            runner.close()
+            raise InfraFault(f"a runner cannot use the device: {error}") from error
+        return runner
 
     def _start(self, language: Language, confinement: Confinement) -> RunnerProcess:
         with self._lock:
@@ -136,7 +147,7 @@ class Launcher:
         key = tuple(sorted(self._device.environment(language).items()))
         zygote = self._zygotes.get(key)
         if zygote is None or not zygote.alive:
-            zygote = self._zygotes[key] = Zygote(dict(key))
+            zygote = self._zygotes[key] = Zygote(dict(key) | self._device.variables)
         return zygote
 
     def _replace(self, language: Language) -> None:

@@ -28,8 +28,8 @@ def randomise(model: nn.Module, seed: int) -> None:
 def _perturb(values: Tensor, seed: int, name: str) -> None:
     if values.numel() == 0:
         return
-    noise = torch.randn(values.shape, generator=generator(seed, "parameter", name))
-    noise = noise.to(values)
+    draws = generator(seed, "parameter", name, place=values.device)
+    noise = torch.randn(values.shape, generator=draws, device=values.device).to(values)
     low, high = values.aminmax()
     if low == high == 0:
         values.copy_(_ZERO_SPREAD * noise)

@@ -15,7 +15,7 @@ from evolve.worker import faults, wire
 from evolve.worker.faults import CandidateFault, InfraFault
 from evolve.worker.guard import Fate, descendants, receive_fate
 from evolve.worker.sandbox import Confinement
-from evolve.worker.slab import Slab
+from evolve.worker.slab import Shared
 from evolve.worker.wire import ChannelClosed, ChannelFault, DeadlineExceeded, Done, Output, Reply
 from evolve.worker.zygote import Zygote
 
@@ -82,22 +82,34 @@ class RunnerProcess:
         """Execute a source: `kind` is `candidate` or `reference` (then `text` is the task)."""
         self._ask(("load", kind, text, build, may_build, stub), Reply.ACK, seconds)
 
-    def construct(self, case: int, seed: int, arguments: Slab | None, seconds: float) -> None:
-        size, tree = (arguments.size, arguments.trees[0]) if arguments else (0, b"")
-        self._ask(("construct", case, seed, size, tree), Reply.ACK, seconds, arguments)
+    def open_gpu(self, fd: int, size: int, library: str, seconds: float) -> int:
+        """Have a fresh process use a GPU and take outputs from this memory; where it maps it."""
+        answer = self._ask(("open_gpu", size, library), Reply.DONE, seconds, fd)
+        addresses = self._parse(wire.parse_done, answer).addresses
+        return addresses[0] if addresses else 0
 
-    def call(self, case: int, inputs: Slab, seconds: float, trap: bool = False) -> Output:
+    def construct(self, case: int, seed: int, arguments: Shared | None, seconds: float) -> None:
+        size, tree = (arguments.size, arguments.trees[0]) if arguments else (0, b"")
+        fd = arguments.fd if arguments else -1
+        self._ask(("construct", case, seed, size, tree), Reply.ACK, seconds, fd)
+
+    def call(self, case: int, inputs: Shared, seconds: float, trap: bool = False) -> Output:
         """One forward on the first inputs of a slab."""
         command = ("call", case, inputs.size, inputs.trees[0], trap)
-        return self._parse(wire.parse_output, self._ask(command, Reply.OUTPUT, seconds, inputs))
+        return self._parse(wire.parse_output, self._ask(command, Reply.OUTPUT, seconds, inputs.fd))
 
-    def stage(self, inputs: Slab, seconds: float) -> None:
-        """Hand over the inputs of a timed block."""
-        self._ask(("stage", inputs.size, inputs.trees), Reply.ACK, seconds, inputs)
+    def stage(self, inputs: Shared, seconds: float, reveal: bool = True) -> None:
+        """Hand over the inputs of a timed block; only their layout, unless `reveal`."""
+        fd = inputs.fd if reveal else -1
+        self._ask(("stage", inputs.size, inputs.trees), Reply.ACK, seconds, fd)
 
-    def run(self, case: int, seconds: float, idle: bool = False) -> Done:
-        """A forward on each of the inputs staged; none where `idle`."""
-        return self._parse(wire.parse_done, self._ask(("run", case, idle), Reply.DONE, seconds))
+    def run(self, case: int, seconds: float, idle: bool = False, reveal: int = -1) -> Done:
+        """A forward on each of the inputs staged; none where `idle`.
+
+        `reveal` is the descriptor of the inputs, where staging kept it back.
+        """
+        answer = self._ask(("run", case, idle), Reply.DONE, seconds, reveal)
+        return self._parse(wire.parse_done, answer)
 
     def cpu_seconds(self) -> float:
         """Processor time that the process has used so far, by the kernel's books."""
@@ -122,12 +134,10 @@ class RunnerProcess:
             raise self._ended() from error
         return descendants(parent) != [self.pid]
 
-    def _ask(
-        self, command: tuple[Any, ...], answer: Reply, seconds: float, slab: Slab | None = None
-    ) -> bytes:
+    def _ask(self, command: tuple[Any, ...], answer: Reply, seconds: float, fd: int = -1) -> bytes:
         self._channel.settimeout(seconds)
         try:
-            wire.send_command(self._channel, command, (slab.fd,) if slab else ())
+            wire.send_command(self._channel, command, (fd,) if fd >= 0 else ())
         except ChannelClosed as error:
             raise self._ended() from error
         except DeadlineExceeded as error:

@@ -14,7 +14,7 @@ from evolve.core.task import Task
 from evolve.worker.audit import audit
 from evolve.worker.buildcache import BuildCache
 from evolve.worker.descriptors import describe
-from evolve.worker.device_cpu import CpuDevice
+from evolve.worker.device import Device
 from evolve.worker.environment import environment, evaluator_version
 from evolve.worker.faults import CandidateFault, InfraFault
 from evolve.worker.labels import static_labels
@@ -22,7 +22,7 @@ from evolve.worker.launcher import Launcher
 from evolve.worker.locks import HostLock
 from evolve.worker.stages import Candidate, Workshop, check, probe_custom, smoke
 from evolve.worker.timing import Timekeeper, Timing
-from evolve.worker.warm import WarmTask, WarmTasks, memory_budget, plan, task_lock
+from evolve.worker.warm import WarmTask, WarmTasks, plan, task_lock
 
 
 @dataclass(slots=True)
@@ -61,7 +61,7 @@ class Referee:
 
     def __init__(
         self,
-        device: CpuDevice,
+        device: Device,
         cache: Path,
         require: str = "none",
         read: tuple[str, ...] = (),
@@ -74,7 +74,7 @@ class Referee:
         except BaseException:
             self.launcher.close()
             raise
-        self._tasks = WarmTasks(memory_budget())
+        self._tasks = WarmTasks(device)
         self._lock = HostLock(device.name)
         self.workshop = Workshop(device, self.launcher, BuildCache(cache), call_s)
         self._timekeeper = Timekeeper(self.workshop, self._lock)

@@ -6,10 +6,12 @@ shares this process and may rewrite all of this module: nothing that it can say 
 than a place to look at.
 
 Commands (tuples, the first item names them) and what is answered:
+    open_gpu    use the GPU; outputs go to the memory sent: `("open_gpu", size, library)` -> DONE
     load        execute a source: `("load", kind, text, build, may_build, stub)` -> ACK
     construct   build the model of a case: `("construct", case, seed, size, tree)` -> ACK
     call        one forward: `("call", case, size, tree, trap)` -> OUTPUT
-    stage       map and unpack the inputs of a timed block: `("stage", size, trees)` -> ACK
+    stage       prepare for the inputs of a timed block: `("stage", size, trees)` -> ACK; on the CPU
+                they are sent along, on a GPU not before the block is run
     run         the block, one forward for each: `("run", case, idle)` -> DONE; an idle one has none
     reserve     touch so many bytes of heap: `("reserve", size)` -> ACK
     drop        let go of inputs and outputs -> ACK
@@ -31,7 +33,7 @@ from typing import Any
 import torch
 
 from evolve.core.task import Task
-from evolve.worker import buildcache, probes, slab, wire
+from evolve.worker import access, buildcache, probes, slab, wire
 from evolve.worker.sandbox import Report
 from evolve.worker.taskfile import load_task
 from evolve.worker.trees import flatten, map_tensors
@@ -85,6 +87,7 @@ class Runner:
     """State of one runner: the source loaded, a model per case, what the last command made."""
 
     def __init__(self) -> None:
+        self._access: access.Access = access.CpuAccess()
         self._make: Callable[..., torch.nn.Module] | None = None
         self._models: dict[int, torch.nn.Module] = {}
         self._staged: list[Any] = []
@@ -94,6 +97,13 @@ class Runner:
     def execute(self, channel: socket.socket, command: tuple[Any, ...], fds: list[int]) -> None:
         name, *arguments = command
         getattr(self, f"_{name}")(channel, *arguments, *fds)
+
+    def _open_gpu(self, channel: socket.socket, size: int, library: str, fd: int) -> None:
+        from evolve.worker.access_cuda import CudaAccess
+
+        gpu = CudaAccess(fd, size, library)
+        self._access = gpu
+        wire.send_done(channel, 0.0, [gpu.base])
 
     def _load(
         self,
@@ -107,29 +117,31 @@ class Runner:
         if stub:
             self._stubs.enter_context(probes.stub_custom())
         if kind == "reference":
-            self._make = _reference(text)
+            self._make = _reference(text, self._access.place)
         else:
             buildcache.install(build, may_build)
-            self._make = _candidate(text)
+            self._make = _candidate(text, self._access.place)
         wire.send_ack(channel)
 
     def _construct(
         self, channel: socket.socket, case: int, seed: int, size: int, tree: bytes, fd: int = -1
     ) -> None:
-        arguments = slab.unpack(tree, slab.map_slab(fd, size)) if fd >= 0 else None
+        arguments = slab.unpack(tree, self._access.open(fd, size)) if fd >= 0 else None
         assert self._make is not None
         self._models[case] = self._make(case, seed, arguments)
+        self._access.finish()
         wire.send_ack(channel)
 
     def _call(
         self, channel: socket.socket, case: int, size: int, tree: bytes, trap: bool, fd: int
     ) -> None:
-        memory = slab.map_slab(fd, size)
+        memory = self._access.open(fd, size)
         inputs = slab.unpack(tree, memory)
         with torch.no_grad(), contextlib.ExitStack() as trapping:
             trapped = trapping.enter_context(probes.trap_aten()) if trap else None
             start = time.perf_counter()
             output = self._models[case](*inputs)
+            self._access.finish()
             seconds = time.perf_counter() - start
         # The last output stays alive, so that memory handed out twice shows.
         self._held = [*self._held[-1:], (memory, output)]
@@ -138,29 +150,34 @@ class Runner:
             print(f"{trapped.first} was trapped", file=sys.stderr)
         wire.send_output(channel, seconds, memory.data_ptr(), spec.encode(), tensors)
 
-    def _stage(self, channel: socket.socket, size: int, trees: tuple[bytes, ...], fd: int) -> None:
-        memory = slab.map_slab(fd, size)
+    def _stage(
+        self, channel: socket.socket, size: int, trees: tuple[bytes, ...], fd: int = -1
+    ) -> None:
+        memory = self._access.stage(fd, size)
         self._staged = [slab.unpack(tree, memory) for tree in trees]
         wire.send_ack(channel)
 
-    def _run(self, channel: socket.socket, case: int, idle: bool) -> None:
+    def _run(self, channel: socket.socket, case: int, idle: bool, fd: int = -1) -> None:
         model = self._models[case]
         staged = [] if idle else self._staged
         outputs: list[Any] = []
         with torch.no_grad():
             start = time.perf_counter()
+            self._access.reveal(fd)
             for inputs in staged:
                 outputs.append(model(*inputs))  # noqa: PERF401 - one call must not hide another
+            self._access.finish()
             seconds = time.perf_counter() - start
         self._held = outputs
         wire.send_done(channel, seconds, [at for output in outputs for at in _addresses(output)])
 
     def _reserve(self, channel: socket.socket, size: int) -> None:
-        torch.zeros(size, dtype=torch.uint8)  # freed at once; malloc keeps its pages
+        self._access.reserve(size)
         wire.send_ack(channel)
 
     def _drop(self, channel: socket.socket) -> None:
         self._held, self._staged = [], []
+        self._access.drop()
         wire.send_ack(channel)
 
 
@@ -185,12 +202,12 @@ def _plain_tensors(output: Any) -> tuple[list[torch.Tensor], str]:
     return tensors, spec
 
 
-def _reference(text: str) -> Callable[..., torch.nn.Module]:
-    cases = load_task(Task.from_json(json.loads(text))).cases
+def _reference(text: str, place: torch.device) -> Callable[..., torch.nn.Module]:
+    cases = load_task(Task.from_json(json.loads(text)), place).cases
     return lambda case, seed, _: cases[case].model(seed)
 
 
-def _candidate(text: str) -> Callable[..., torch.nn.Module]:
+def _candidate(text: str, place: torch.device) -> Callable[..., torch.nn.Module]:
     """Executes the source as a file in the runner's own directory (Triton wants to read it)."""
     path = Path.cwd() / _FILENAME
     path.write_text(text)
@@ -201,16 +218,17 @@ def _candidate(text: str) -> Callable[..., torch.nn.Module]:
     factory = getattr(module, "ModelNew", None)
     if not isinstance(factory, type) or not issubclass(factory, torch.nn.Module):
         raise ContractError("the module defines no class ModelNew derived from torch.nn.Module")
-    return lambda _, seed, arguments: _construct(factory, seed, arguments)
+    return lambda _, seed, arguments: _construct(factory, seed, arguments, place)
 
 
 def _construct(
-    factory: type[torch.nn.Module], seed: int, arguments: dict[str, Any]
+    factory: type[torch.nn.Module], seed: int, arguments: dict[str, Any], place: torch.device
 ) -> torch.nn.Module:
     init = map_tensors(torch.clone, arguments["init"])
     torch.manual_seed(seed)
     try:
-        model = factory(*init)
+        with torch.device(place):
+            model = factory(*init)
     except TypeError as error:
         if error.__traceback__ is not None and error.__traceback__.tb_next is None:
             raise ContractError(f"ModelNew(*get_init_inputs()) does not fit: {error}") from error
@@ -227,6 +245,7 @@ def _construct(
             "parameters go over from Model to ModelNew by name and shape (state_dict); "
             f"missing in ModelNew: {lacking[:8]}; of another shape: {unlike[:8]}"
         )
+    model.to(place)
     model.load_state_dict(state, strict=False)
     return model.eval().requires_grad_(False)
 
@@ -238,8 +257,13 @@ def _kind(error: BaseException) -> ErrorKind:
         return ErrorKind.TREE
     if isinstance(error, SyntaxError | buildcache.BuildError):
         return ErrorKind.COMPILE
+    text = str(error)
+    if "illegal memory access" in text or "misaligned address" in text:
+        return ErrorKind.ILLEGAL_ACCESS
+    if "device-side assert" in text:
+        return ErrorKind.ASSERT
     out_of_memory = isinstance(error, MemoryError | torch.OutOfMemoryError)
-    if out_of_memory or "can't allocate memory" in str(error):
+    if out_of_memory or "can't allocate memory" in text:
         return ErrorKind.OOM
     return ErrorKind.EXCEPTION
 

@@ -32,6 +32,6 @@ def derived_seed(seed: int, *purpose: str) -> int:
     return int(framed_digest(str(seed), *purpose)[:16], 16) >> 1
 
 
-def generator(seed: int, *purpose: str) -> torch.Generator:
-    """A CPU generator of its own for one purpose."""
-    return torch.Generator().manual_seed(derived_seed(seed, *purpose))
+def generator(seed: int, *purpose: str, place: str | torch.device = "cpu") -> torch.Generator:
+    """A generator of its own for one purpose, on the device where its draws are used."""
+    return torch.Generator(place).manual_seed(derived_seed(seed, *purpose))

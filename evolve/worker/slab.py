@@ -1,85 +1,82 @@
-"""Tensors in sealed shared memory: trees of inputs that many processes read and none can change.
+"""Trees of tensors laid out in one piece of memory, so that whole sets of inputs travel as bytes.
 
-A slab is a memfd with the storage of every tensor of some trees. The referee writes and seals it;
-a runner maps it privately, so that a write of the candidate's stays in the candidate's process.
+A slab is the referee's own copy. What a runner gets to see of it is the device's affair: on the
+CPU the very memory, sealed; on a GPU a copy that is thrown away after use.
 """
 
-import contextlib
-import fcntl
 import io
-import mmap
-import os
 import pickle
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 ALIGNMENT = 256
-_SEALS = fcntl.F_ADD_SEALS if hasattr(fcntl, "F_ADD_SEALS") else 1033
-_SEAL_ALL = 0x0001 | 0x0002 | 0x0004 | 0x0008  # seal, shrink, grow, write
-_MADV_POPULATE_READ = 22
 
 
 @dataclass(slots=True, eq=False)
 class Slab:
-    """Sealed memory with `trees`, each a pickle whose tensors are places in the memory.
+    """`trees`, each a pickle whose tensors are places in `memory` (bytes on the device).
 
-    `memory` is the referee's own read-only view of all bytes. `fd` belongs to the slab.
+    `close` gives back what torch does not manage; `fd` is -1 where there is no such thing.
     """
 
-    fd: int
-    size: int
     trees: tuple[bytes, ...]
     memory: torch.Tensor
+    fd: int = -1
+    close: Callable[[], None] = lambda: None
 
-    def close(self) -> None:
-        if self.fd >= 0:
-            os.close(self.fd)
-            self.fd = -1
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return self.memory.numel()
+
+    def tree(self, at: int = 0) -> Any:
+        """One of the trees; its tensors are views of `memory`, not to be written to."""
+        return unpack(self.trees[at], self.memory)
 
     def __del__(self) -> None:
         self.close()
 
 
-def make_slab(name: str, trees: list[Any]) -> Slab:
-    """Copy the tensors of the trees into new sealed memory."""
-    packer = _Packer()
-    blobs = tuple(packer.pack(tree) for tree in trees)
-    size = max(packer.size, mmap.PAGESIZE)
-    fd = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    os.ftruncate(fd, size)
-    with mmap.mmap(fd, size) as writable:
-        view = torch.frombuffer(writable, dtype=torch.uint8)
-        for offset, storage in packer.storages:
-            view[offset : offset + storage.numel()] = storage
-        del view
-    fcntl.fcntl(fd, _SEALS, _SEAL_ALL)
-    return Slab(fd, size, blobs, map_slab(fd, size))
+@dataclass(frozen=True, slots=True, eq=False)
+class Shared:
+    """A slab as a runner sees it: a descriptor to map, and our view of the same memory.
+
+    On the CPU, runners map privately, so `memory` never changes under us; on a GPU it does when
+    the candidate writes to its inputs.
+    """
+
+    fd: int
+    slab: Slab
+    memory: torch.Tensor
+
+    @property
+    def size(self) -> int:
+        """Bytes to map."""
+        return self.memory.numel()
+
+    @property
+    def trees(self) -> tuple[bytes, ...]:
+        return self.slab.trees
 
 
-def map_slab(fd: int, size: int) -> torch.Tensor:
-    """The bytes of a slab, privately mapped with all pages present; writes stay in the process."""
-    mapping = mmap.mmap(fd, size, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_WRITE)
-    with contextlib.suppress(OSError):  # before Linux 5.14 the pages come with the first touch
-        mapping.madvise(_MADV_POPULATE_READ)
-    return torch.frombuffer(mapping, dtype=torch.uint8)
+class Packed:
+    """Trees, pickled, with the places of their storages: each once however many tensors view it."""
 
-
-def unpack(blob: bytes, memory: torch.Tensor) -> Any:
-    """A tree of a slab, its tensors being views into `memory`."""
-    return _Unpacker(io.BytesIO(blob), memory).load()
-
-
-class _Packer:
-    """Lays out storages, each once however many tensors view it."""
-
-    def __init__(self) -> None:
+    def __init__(self, trees: list[Any]) -> None:
         self.size = 0
-        self.storages: list[tuple[int, torch.Tensor]] = []
+        self._storages: list[tuple[int, torch.Tensor]] = []
         self._offsets: dict[int, int] = {}
+        self.trees = tuple(self._pack(tree) for tree in trees)
 
-    def pack(self, tree: Any) -> bytes:
+    def write(self, memory: torch.Tensor) -> None:
+        """Copy every storage to its place in `memory` (uint8, at least `size`)."""
+        for offset, storage in self._storages:
+            memory[offset : offset + storage.numel()].copy_(storage)
+
+    def _pack(self, tree: Any) -> bytes:
         buffer = io.BytesIO()
         pickler = pickle.Pickler(buffer, protocol=5)
         pickler.persistent_id = self._place  # type: ignore[method-assign]
@@ -94,8 +91,8 @@ class _Packer:
         key = storage._cdata
         if key not in self._offsets:
             self._offsets[key] = self.size
-            raw = torch.empty(0, dtype=torch.uint8).set_(storage)
-            self.storages.append((self.size, raw))
+            raw = torch.empty(0, dtype=torch.uint8, device=value.device).set_(storage)
+            self._storages.append((self.size, raw))
             self.size += -(-max(raw.numel(), 1) // ALIGNMENT) * ALIGNMENT
         start = self._offsets[key] + value.storage_offset() * value.element_size()
         return start, value.dtype, tuple(value.shape), tuple(value.stride())
@@ -109,6 +106,11 @@ class _Unpacker(pickle.Unpickler):
     def persistent_load(self, place: tuple[Any, ...]) -> torch.Tensor:
         start, dtype, shape, stride = place
         return view_bytes(self._memory, start, dtype, shape, stride)
+
+
+def unpack(blob: bytes, memory: torch.Tensor) -> Any:
+    """A tree of a slab, its tensors being views into `memory`."""
+    return _Unpacker(io.BytesIO(blob), memory).load()
 
 
 def view_bytes(

@@ -17,13 +17,14 @@ from evolve.core.program import Language, detect_language
 from evolve.worker import custody
 from evolve.worker.budget import Judgement, judge, suite_verdict
 from evolve.worker.buildcache import BuildCache
-from evolve.worker.device_cpu import CpuDevice
+from evolve.worker.device import Device
 from evolve.worker.environment import versions
 from evolve.worker.faults import CandidateFault
 from evolve.worker.launcher import Launcher
 from evolve.worker.probes import custom_label
 from evolve.worker.process import RunnerProcess
 from evolve.worker.warm import Check, WarmCase, WarmTask
+from evolve.worker.window import size_in_bytes
 from evolve.worker.wire import TensorAt
 
 BUILD_S = 120.0
@@ -68,7 +69,7 @@ class Workshop:
     """
 
     def __init__(
-        self, device: CpuDevice, launcher: Launcher, builds: BuildCache, call_s: float
+        self, device: Device, launcher: Launcher, builds: BuildCache, call_s: float
     ) -> None:
         self.call_s = call_s
         self.device = device
@@ -84,14 +85,28 @@ class Workshop:
             with self._launch(candidate, writable) as runner:
                 runner.load("candidate", candidate.source, BUILD_S, fresh or candidate.build,
                             may_build=fresh is not None)  # fmt: skip
-                case = task.smallest
-                runner.construct(case.index, case.model_seed, case.arguments, SETUP_S)
+                self._construct(runner, task.smallest)
+                self._exercise(runner, candidate, task)
             if fresh:
                 candidate.build = self.builds.commit(candidate.key, fresh)
                 fresh = None
         finally:
             if fresh:
                 self.builds.discard(fresh)
+
+    def _construct(self, runner: RunnerProcess, case: WarmCase) -> None:
+        with self.device.share(case.arguments) as arguments:
+            runner.construct(case.index, case.model_seed, arguments, SETUP_S)
+
+    def _exercise(self, runner: RunnerProcess, candidate: Candidate, task: WarmTask) -> None:
+        """Have kernels compiled that are only when they are first launched, on inputs of no use."""
+        if not self.device.can_time(candidate.language) or not candidate.language.compiles_late:
+            return
+        for case in task.cases:
+            if case is not task.smallest:
+                self._construct(runner, case)
+            with self.device.share(case.block(-1, 1)) as inputs:
+                runner.call(case.index, inputs, BUILD_S)
 
     def _launch(self, candidate: Candidate, writable: tuple[str, ...] = ()) -> RunnerProcess:
         readable = (candidate.build,) if candidate.build else ()
@@ -106,7 +121,7 @@ class Workshop:
             on_failure.enter_context(runner)
             runner.load("candidate", candidate.source, SETUP_S, candidate.build, stub=stub)
             for case in cases:
-                runner.construct(case.index, case.model_seed, case.arguments, SETUP_S)
+                self._construct(runner, case)
             on_failure.pop_all()
         return runner
 
@@ -125,15 +140,16 @@ class Workshop:
         self, runner: RunnerProcess, case: WarmCase, hidden: Check, trap: bool = False
     ) -> Outcome:
         """One call on hidden inputs, its output taken into custody and judged."""
-        start = time.perf_counter()
-        output = runner.call(case.index, hidden.inputs, self.call_s, trap)
-        seconds = time.perf_counter() - start
-        if custody.same_structure(output, hidden.expected):
-            tensors = custody.take(self.device, runner.pid, output, hidden.inputs)
-        else:
-            tensors = custody.described(output)
-        if custody.inputs_changed(self.device, runner.pid, output.inputs_at, hidden.inputs):
-            raise CandidateFault(Status.MUTATED_INPUT, "forward wrote to its inputs")
+        with self.device.share(hidden.inputs) as inputs:
+            start = time.perf_counter()
+            output = runner.call(case.index, inputs, self.call_s, trap)
+            seconds = time.perf_counter() - start
+            if custody.same_structure(output, hidden.expected):
+                tensors = custody.take(self.device, runner, output, inputs)
+            else:
+                tensors = custody.described(output)
+            if self.device.inputs_changed(runner, inputs, output.inputs_at):
+                raise CandidateFault(Status.MUTATED_INPUT, "forward wrote to its inputs")
         spec = custody.spec_of(output)
         verdict = judge(case.case, tensors, spec, hidden.expected, hidden.tree())
         return Outcome(verdict, output.tensors, tensors, seconds)
@@ -183,7 +199,7 @@ def _require_repeatable(case: str, first: Outcome, again: Outcome) -> None:
             f"case {case}: right at first, wrong on the same inputs again: "
             f"{again.verdict.feedback}",
         )
-    places = {at.address for at in first.places if custody.size_in_bytes(at)}
+    places = {at.address for at in first.places if size_in_bytes(at)}
     if places & {at.address for at in again.places}:
         raise CandidateFault(
             Status.ALIASED,

@@ -20,6 +20,7 @@ from evolve.core.task import ACCUMULATIONS, ONLY_CASE, PRECISIONS, Case, Task
 from evolve.worker.expected import Expected, Truth, evaluate_reference, evaluate_truth, expect
 from evolve.worker.families import applicable_families, family_named, transform
 from evolve.worker.parameters import cast_module, randomise
+from evolve.worker.placing import CPU, made_on
 from evolve.worker.seeding import seeded
 from evolve.worker.taskmodule import Constants, execute, task_code
 from evolve.worker.trees import cast_floating, flatten
@@ -31,7 +32,8 @@ _DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 class LoadedCase:
     """One case of a task, ready to run. Everything drawn from a seed is a function of the seed.
 
-    `group` is the place of the case in `get_input_groups()`, None where the file has none.
+    `group` is the place of the case in `get_input_groups()`, None where the file has none; `place`
+    the device on which inputs and models are made.
     No method disturbs the global random state.
     """
 
@@ -43,6 +45,7 @@ class LoadedCase:
     accumulation: str
     module: ModuleType
     group: int | None = None
+    place: torch.device = CPU
 
     @property
     def dtype(self) -> torch.dtype | None:
@@ -57,7 +60,8 @@ class LoadedCase:
     def init_inputs(self, seed: int) -> list[Any]:
         """Arguments of the constructor of `Model` and `ModelNew`."""
         with task_code(self.task, "get_init_inputs()"), seeded(seed):
-            return self._cast(self._listed("get_init_inputs", self.module.get_init_inputs()))
+            made = made_on(self.place, self.module.get_init_inputs, seed)
+        return self._cast(self._listed("get_init_inputs", made))
 
     def model(self, seed: int) -> nn.Module:
         """The reference in eval mode, without gradients, all its parameters randomised.
@@ -67,7 +71,7 @@ class LoadedCase:
         """
         arguments = self.init_inputs(seed)
         with task_code(self.task, "Model(*get_init_inputs())"), seeded(seed):
-            model = self.module.Model(*arguments)
+            model = made_on(self.place, lambda: self.module.Model(*arguments), seed)
         if not isinstance(model, nn.Module):
             raise UsageError(
                 f"task {self.task}: Model is a {type(model).__name__}, not a torch.nn.Module. "
@@ -81,7 +85,7 @@ class LoadedCase:
     def inputs(self, seed: int, family: str = "task") -> list[Any]:
         """Arguments of `forward`, of the named input family (see `families`)."""
         with task_code(self.task, self._input_function), seeded(seed):
-            inputs = self._own_inputs()
+            inputs = made_on(self.place, self._own_inputs, seed)
         return self._cast(transform(inputs, family, seed))
 
     def families(self) -> tuple[str, ...]:
@@ -143,8 +147,10 @@ class LoadedTask:
     cases: tuple[LoadedCase, ...]
 
 
-def load_task(task: Task) -> LoadedTask:
+def load_task(task: Task, place: torch.device = CPU) -> LoadedTask:
     """Executes the task's source, once for every case, and checks its structure.
+
+    `place` is the device on which its inputs and models will be made.
 
     The inputs and outputs themselves are checked where they are first made
     (`LoadedCase.inputs`, `.model`, `.reference`), with the same kind of error.
@@ -176,6 +182,7 @@ def load_task(task: Task) -> LoadedTask:
                     accumulation=accumulation,
                     module=module,
                     group=group,
+                    place=place,
                 )
             )
     return LoadedTask(task=task, precision=precision, accumulation=accumulation, cases=tuple(cases))

@@ -9,20 +9,21 @@ from typing import Any
 
 from evolve.core.evaluation import CaseResult, Fidelity, Label, Status
 from evolve.core.measurement import Interval, Ratio
-from evolve.worker.clock import CANDIDATE, EAGER, PairTimes, SideFault, TimedCase, judge_samples
-from evolve.worker.clock import time_pair as measure_pair
-from evolve.worker.faults import CandidateFault, InfraFault
+from evolve.worker.clock import PairTimes, Sitting, judge_samples, sit
+from evolve.worker.device import BLOCKS
+from evolve.worker.faults import CANDIDATE, EAGER, CandidateFault, InfraFault, SideFault
 from evolve.worker.locks import HostLock
 from evolve.worker.process import RunnerProcess
 from evolve.worker.stages import Candidate, Workshop
 from evolve.worker.statistics import enough, looks, median_interval, ratio_interval
-from evolve.worker.warm import BLOCKS, WarmTask
+from evolve.worker.warm import WarmTask
+from evolve.worker.window import TimedCase, size_in_bytes
 
-POOL_BYTES = 1 << 30
 _LONGEST_BLOCK_S = 0.5  # where a side is much slower than the reference
 _HOPELESS_S, _HOPELESS_FACTOR = 3.0, 50.0
 _CLEARLY_SLOWER = 0.9
 _REWARD_HALF_WIDTH = 0.05
+_MOST_DISTURBED = 3  # sittings in a row that a stranger may spoil
 _MISMATCH_SHARE = 0.25  # of all blocks; a few are the scheduler's doing
 
 
@@ -62,19 +63,26 @@ class Timekeeper:
         sides = {CANDIDATE: candidate, EAGER: None, **opponents}
         cases = self._plan(task, sides, timing)
         pairs: list[PairTimes] = []
+        mismatches: list[str] = []
         for index, count in enumerate(looks(fidelity)):
             while len(pairs) < count:
-                pair = self._pair(task, sides, cases, timing)
-                if pair is not None:
-                    pairs.append(pair)
+                sitting = self._sit(task, sides, cases, timing)
+                if sitting is not None:
+                    pairs += sitting.pairs
+                    mismatches += sitting.mismatches
             others = [side for side in sides if side != CANDIDATE]
             timing.ratios = {
-                side: ratio_interval(_weighted(pairs, cases, side), index, fidelity)
+                side: ratio_interval(_weighted(pairs[:count], cases, side), index, fidelity)
                 for side in others
             }
             if all(self._settled(ratio, fidelity) for ratio in timing.ratios.values()):
                 break
-        _fill(timing, pairs, cases, list(sides), index, fidelity)
+        _fill(timing, pairs[:count], cases, list(sides), index, fidelity)
+        _label(timing, mismatches, len(pairs) * len(cases) * BLOCKS // self._rounds)
+
+    @property
+    def _rounds(self) -> int:
+        return self._workshop.device.rounds
 
     def _settled(self, ratio: Ratio, fidelity: Fidelity) -> bool:
         """Narrow enough, or clearly slower than the other side: then width is of no interest."""
@@ -82,30 +90,46 @@ class Timekeeper:
             return not ratio.low <= 1.0 <= ratio.high or enough(ratio, _REWARD_HALF_WIDTH)
         return ratio.high < _CLEARLY_SLOWER or enough(ratio, self._workshop.device.half_width)
 
-    def _pair(
+    def _sit(
         self,
         task: WarmTask,
         sides: dict[str, Candidate | None],
         cases: list[TimedCase],
         timing: Timing,
-    ) -> PairTimes | None:
-        """One more pair; None where an opponent failed and has left the field."""
+    ) -> Sitting | None:
+        """One more sitting; None where it does not count, or an opponent has left the field."""
+        device = self._workshop.device
         starts = {side: partial(self._start, task, who) for side, who in sides.items()}
         try:
             with self._lock.exclusive() as watch:
+                before = device.others()
                 try:
-                    pair = measure_pair(self._workshop.device, starts, cases)
+                    sitting = sit(device, starts, cases)
                 finally:
                     watch.stop()
                     timing.device_time_s += watch.seconds
+                strangers = device.others() - before
             with self._lock.shared():
-                judge_samples(pair)
+                judge_samples(sitting)
         except SideFault as error:
             if error.side == EAGER:
                 raise InfraFault(str(error)) from error
             self._leave(error.side, error.fault, sides, timing)
             return None
-        return pair
+        return None if self._disturbed(strangers, timing) else sitting
+
+    def _disturbed(self, strangers: frozenset[int], timing: Timing) -> bool:
+        """Whether a process of somebody else appeared on the device; given up after some tries."""
+        if not strangers:
+            return False
+        seen = sum(label.name == "foreign_process" for label in timing.labels)
+        if seen >= _MOST_DISTURBED:
+            raise InfraFault("other processes keep appearing on the device while it is timed")
+        pids = ", ".join(map(str, sorted(strangers)))
+        timing.labels.append(
+            Label("foreign_process", f"process {pids} appeared on the device: measured again")
+        )
+        return True
 
     def _leave(
         self,
@@ -144,6 +168,7 @@ class Timekeeper:
                 _require_worth(candidate, case.case.name, task.reference_s[case.index])
                 slowest = max((who.seconds[name] for who in sides.values() if who), default=1e-6)
                 calls = min(task.calls[case.index], max(1, int(_LONGEST_BLOCK_S / slowest)))
+                calls = 1 << (calls.bit_length() - 1)  # of few sizes, so that blocks are met again
                 cases.append(TimedCase(warm=case, calls=calls, layouts=layouts))
                 for number in (-1, *range(BLOCKS)):  # made now, not while the device is ours alone
                     case.block(number, calls)
@@ -151,19 +176,18 @@ class Timekeeper:
 
     def _layouts(self, task: WarmTask) -> dict[str, Any]:
         """The reference's outputs; its time per call settles the length of blocks, once."""
-        budget = POOL_BYTES // max(1, len(task.timed))
         call_s = self._workshop.call_s
         layouts = {}
         with _ours(), self._workshop.reference(task) as runner:
             for case in task.timed:
-                inputs = case.check("task", 0).inputs
                 runner.reserve(8 * case.input_bytes, call_s)
-                outputs = [runner.call(case.index, inputs, call_s) for _ in range(5)]
-                layouts[case.case.name] = outputs[-1].tensors
+                with self._workshop.device.share(case.check("task", 0).inputs) as inputs:
+                    outputs = [runner.call(case.index, inputs, call_s) for _ in range(5)]
+                layouts[case.case.name] = layout = outputs[-1].tensors
                 seconds = min(output.seconds for output in outputs)
-                block_s = self._workshop.device.block_s
+                size = sum(map(size_in_bytes, layout))
                 task.reference_s.setdefault(case.index, seconds)
-                task.calls.setdefault(case.index, case.calls(seconds, block_s, budget))
+                task.calls.setdefault(case.index, case.calls(seconds, size, len(task.timed)))
         return layouts
 
     def _admit(self, task: WarmTask, opponent: Candidate | None) -> None:
@@ -241,9 +265,11 @@ def _fill(
                 for side in sides
             },
         }
-    found = [text for pair in pairs for text in pair.mismatches]
-    if len(found) > _MISMATCH_SHARE * BLOCKS * len(pairs) * len(cases):
-        evidence = f"in {len(found)} blocks, e.g. {found[0]}"
+
+
+def _label(timing: Timing, mismatches: list[str], blocks: int) -> None:
+    if len(mismatches) > _MISMATCH_SHARE * blocks:
+        evidence = f"in {len(mismatches)} blocks, e.g. {mismatches[0]}"
         timing.labels.append(Label("timing_mismatch", evidence))
 
 

@@ -5,7 +5,7 @@ they nor anything expected ever enters a runner.
 """
 
 import math
-import os
+import random
 import secrets
 import threading
 from collections import OrderedDict
@@ -16,14 +16,13 @@ from typing import Any
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import Fidelity
 from evolve.core.task import Task
+from evolve.worker.device import BLOCKS, Device
 from evolve.worker.expected import Expected
-from evolve.worker.slab import Slab, make_slab, unpack
+from evolve.worker.slab import Slab
 from evolve.worker.taskfile import LoadedCase, LoadedTask, load_task
 from evolve.worker.trees import tensors_of
 
-BLOCKS = 8  # timed blocks of each side in one process pair
-_MAX_CALLS = 256
-_MIN_CALLS = 3
+_SAMPLES = 2  # outputs of a timed block that are looked at
 
 # Executing a task's file draws from global random generators, so one thread at a time may.
 task_lock = threading.RLock()
@@ -39,7 +38,7 @@ class Check:
 
     def tree(self) -> list[Any]:
         """The inputs as tensors; views of sealed memory, not to be written to."""
-        return list(unpack(self.inputs.trees[self.at], self.inputs.memory))
+        return list(self.inputs.tree(self.at))
 
     @property
     def nbytes(self) -> int:
@@ -76,8 +75,11 @@ class Store:
 class WarmCase:
     """One case of a warm task."""
 
-    def __init__(self, index: int, case: LoadedCase, store: Store, key: tuple[str, str]) -> None:
+    def __init__(
+        self, index: int, case: LoadedCase, device: Device, store: Store, key: tuple[str, str]
+    ) -> None:
         self.index = index
+        self._device = device
         self.case = case
         self._store = store
         self._key = (*key, index)
@@ -89,7 +91,7 @@ class WarmCase:
                 "init": case.init_inputs(self.model_seed),
                 "state": dict(self._model.state_dict()),
             }
-            self.arguments = make_slab("arguments", [arguments])
+            self.arguments = device.make_slab([arguments])
             self.families = case.families()
             first = case.inputs(self._seed("size"))
         self.input_bytes = sum(tensor.nbytes for tensor in tensors_of(first))
@@ -106,22 +108,31 @@ class WarmCase:
         )
 
     def _check_slab(self, family: str, number: int) -> Slab:
-        return make_slab("inputs", [self.case.inputs(self._seed(family, number), family)])
+        return self._device.make_slab([self.case.inputs(self._seed(family, number), family)])
 
     def _make_check(self, slab: Slab, at: int, family: str = "task") -> Check:
-        inputs = list(unpack(slab.trees[at], slab.memory))
+        inputs = list(slab.tree(at))
         return Check(slab, at, self.case.expected(self._model, inputs, family))
 
     def block(self, number: int, calls: int) -> Slab:
         """Inputs of a timed block, one set for each of its calls; -1 is for warming up."""
         return self._store.get(
             (*self._key, "block", number, calls),
-            lambda: make_slab("block", [self._block_inputs(number, i) for i in range(calls)]),
+            lambda: self._device.make_slab([self._block_inputs(number, i) for i in range(calls)]),
             lambda slab: slab.size,
         )
 
     def _block_inputs(self, number: int, at: int) -> list[Any]:
         return self.case.inputs(self._seed("block", number, at))
+
+    def sampled(self, number: int, calls: int) -> tuple[int, ...]:
+        """The calls of a block whose outputs are looked at.
+
+        Secret, and the same for every candidate of the session: no process lives long enough to
+        learn them, and what is expected of them is computed once.
+        """
+        draws = random.Random(self._seed("sampled", number, calls))
+        return tuple(sorted(draws.sample(range(calls), min(_SAMPLES, calls))))
 
     def block_check(self, number: int, at: int, calls: int) -> Check:
         """Call `at` of a block, with the outcome expected."""
@@ -131,21 +142,31 @@ class WarmCase:
             lambda check: check.nbytes,
         )
 
-    def calls(self, seconds_per_call: float, block_s: float, budget: int) -> int:
-        """Calls in a block: about `block_s` long, within a budget of bytes for all blocks."""
-        wanted = math.ceil(block_s / max(seconds_per_call, 1e-6))
-        affordable = budget // max(1, self.input_bytes * (BLOCKS + 1))
-        return max(1, min(max(wanted, _MIN_CALLS), max(affordable, 1), _MAX_CALLS))
+    def calls(self, seconds_per_call: float, output_bytes: int, shares: int) -> int:
+        """Calls in a block: about as long as the device wants it, if the memory is there.
+
+        Args:
+            seconds_per_call: Of the reference.
+            output_bytes: Of one call; the outputs of a whole block are alive together.
+            shares: Cases among which the memory for blocks is divided.
+        """
+        fewest, most = self._device.calls
+        wanted = math.ceil(self._device.block_s / max(seconds_per_call, 1e-6))
+        room = self._device.block_bytes // shares
+        affordable = room // max(1, self.input_bytes * (BLOCKS + 1), output_bytes * (BLOCKS + 1))
+        return max(1, min(max(wanted, fewest), affordable, most))
 
 
 class WarmTask:
     """A loaded task with its cases, for one purpose (`search` or `verify` have other secrets)."""
 
-    def __init__(self, task: Task, loaded: LoadedTask, store: Store, purpose: str) -> None:
+    def __init__(
+        self, task: Task, loaded: LoadedTask, device: Device, store: Store, purpose: str
+    ) -> None:
         self.task = task
         self.loaded = loaded
         key = (task.revision, purpose)
-        self.cases = [WarmCase(i, case, store, key) for i, case in enumerate(loaded.cases)]
+        self.cases = [WarmCase(i, case, device, store, key) for i, case in enumerate(loaded.cases)]
         if not self.timed:
             raise UsageError(f"task {task.name}: no case is timed. Set timed on at least one case.")
         # By case, measured once: seconds of one call of the reference, calls per timed block.
@@ -164,8 +185,9 @@ class WarmTask:
 class WarmTasks:
     """The tasks that a referee knows, the last few of them warm."""
 
-    def __init__(self, capacity: int, tasks: int = 4) -> None:
-        self._store = Store(capacity)
+    def __init__(self, device: Device, tasks: int = 4) -> None:
+        self._device = device
+        self._store = Store(device.warm_bytes)
         self._tasks: OrderedDict[tuple[str, str], WarmTask] = OrderedDict()
         self._limit = tasks
         self._lock = threading.Lock()
@@ -181,8 +203,8 @@ class WarmTasks:
         with self._lock:
             if key not in self._tasks:
                 with task_lock:
-                    loaded = load_task(task)
-                    self._tasks[key] = WarmTask(task, loaded, self._store, purpose)
+                    loaded = load_task(task, self._device.place)
+                    self._tasks[key] = WarmTask(task, loaded, self._device, self._store, purpose)
                 while len(self._tasks) > self._limit:
                     self._tasks.popitem(last=False)
             self._tasks.move_to_end(key)
@@ -194,9 +216,3 @@ def plan(case: WarmCase, fidelity: Fidelity) -> list[tuple[str, int]]:
     own, other = (5, 2) if fidelity is Fidelity.VERIFY else (3, 1)
     checks = [("task", number) for number in range(own)]
     return checks + [(f, n) for f in case.families if f != "task" for n in range(other)]
-
-
-def memory_budget() -> int:
-    """Bytes for warm inputs and references: a quarter of the machine's memory, 3 GB at most."""
-    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return min(total // 4, 3 << 30)

@@ -61,6 +61,8 @@ class ErrorKind(IntEnum):
     COMPILE = 2
     OOM = 3
     TREE = 4
+    ILLEGAL_ACCESS = 5
+    ASSERT = 6
 
 
 class ChannelFault(Exception):

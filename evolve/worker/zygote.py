@@ -21,13 +21,6 @@ from evolve.worker.guard import guard
 from evolve.worker.sandbox import Confinement
 
 _PASSED_ON = ("PATH", "LANG", "LC_ALL", "CC", "CXX", "CUDA_HOME", "LD_LIBRARY_PATH")
-# Freed output buffers stay with the process, or the page faults of new ones would outweigh many
-# a kernel; the same for every side of a comparison.
-_MALLOC = {
-    "MALLOC_MMAP_MAX_": "0",
-    "MALLOC_TRIM_THRESHOLD_": str(1 << 40),
-    "MALLOC_TOP_PAD_": str(64 << 20),
-}
 _IMPORT_S = 120.0  # importing torch and triton from a cold disk
 _START = (
     "import sys; sys.path.append(sys.argv[1]); "
@@ -46,7 +39,6 @@ def environment(extra: dict[str, str]) -> dict[str, str]:
         "OMP_NUM_THREADS": cores,
         "OMP_WAIT_POLICY": "passive",
         "OPENBLAS_NUM_THREADS": "1",
-        **_MALLOC,
         **kept,
         **extra,
     }

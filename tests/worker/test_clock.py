@@ -106,7 +106,7 @@ from evolve.worker import runner
 outcomes = {}
 stage = runner.Runner._stage
 def ahead(self, channel, size, trees, fd):
-    memory = runner.slab.map_slab(fd, size)
+    memory = self._access.stage(fd, size)
     self._staged = [runner.slab.unpack(tree, memory) for tree in trees]
     for (x,) in self._staged:
         busy = time.perf_counter() + 0.0003

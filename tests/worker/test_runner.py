@@ -18,14 +18,16 @@ from evolve.worker import custody, slab
 from evolve.worker.buildcache import BuildCache, first_errors
 from evolve.worker.device_cpu import CpuDevice
 from evolve.worker.faults import CandidateFault
+from evolve.worker.sealed import map_privately
 from evolve.worker.trees import tensors_of
 from evolve.worker.wire import TensorAt
 from tests.worker.serving import HONEST_CPP, forward
+from tests.worker.sharing import shared
 
 
 @pytest.fixture
 def arguments():
-    return slab.make_slab("arguments", [{"init": [], "state": {}}])
+    return shared({"init": [], "state": {}})
 
 
 def loaded(launcher, source, arguments):
@@ -38,8 +40,8 @@ def loaded(launcher, source, arguments):
 def test_a_tree_comes_out_of_a_slab_as_it_went_in():
     x = torch.arange(12.0).view(3, 4)
     tree = [x, {"t": x.t(), "n": None}, (torch.tensor(True), torch.empty(0, 3)), 7, "word"]
-    made = slab.make_slab("test", [tree, [x + 1]])
-    back = slab.unpack(made.trees[0], slab.map_slab(made.fd, made.size))
+    made = shared(tree, [x + 1])
+    back = slab.unpack(made.trees[0], map_privately(made.fd, made.size))
     assert back[3:] == [7, "word"]
     for mine, theirs in zip(tensors_of(tree), tensors_of(back), strict=True):
         assert torch.equal(mine, theirs)
@@ -48,21 +50,21 @@ def test_a_tree_comes_out_of_a_slab_as_it_went_in():
 
 
 def test_a_sealed_slab_cannot_be_changed_by_its_holder():
-    made = slab.make_slab("test", [[torch.zeros(4)]])
+    made = shared([torch.zeros(4)])
     with pytest.raises(PermissionError):
         os.pwrite(made.fd, b"x", 0)
-    mapped = slab.map_slab(made.fd, made.size)
+    mapped = map_privately(made.fd, made.size)
     mapped.fill_(1)
     assert not made.memory.any()
 
 
 def test_outputs_of_any_layout_are_taken_as_they_are(launcher, arguments):
-    inputs = slab.make_slab("inputs", [[torch.arange(24.0).view(4, 6)]])
+    inputs = shared([torch.arange(24.0).view(4, 6)])
     x = torch.arange(24.0).view(4, 6)
     source = forward("return (x + 1).t(), {'b': x > 3, 'c': (x * 2)[1:, ::2]}, (x + 5).sum()")
     with loaded(launcher, source, arguments) as runner:
         output = runner.call(0, inputs, 10.0)
-        taken = custody.take(CpuDevice(), runner.pid, output, inputs)
+        taken = custody.take(CpuDevice(), runner, output, inputs)
     assert output.tree == b"(T,{b:T,c:T},T)"
     wanted = [(x + 1).t(), x > 3, (x * 2)[1:, ::2], (x + 5).sum()]
     for mine, theirs in zip(wanted, taken, strict=True):
@@ -74,17 +76,17 @@ def test_an_address_that_is_none_is_the_candidates_fault(launcher, arguments, ad
     at = TensorAt(torch.float32, (1024,), (1,), address)
     runner = loaded(launcher, forward("return x"), arguments)
     with runner, pytest.raises(CandidateFault) as caught:
-        custody.take_tensor(CpuDevice(), runner.pid, at)
+        custody.read_all(CpuDevice(), runner, [address], custody.buffers_for(CpuDevice(), (at,)))
     assert caught.value.status is Status.WRONG_VALUE
 
 
 def test_an_output_spread_over_far_more_memory_than_it_needs_is_refused():
     with pytest.raises(CandidateFault):
-        custody.buffer_for(TensorAt(torch.float32, (2,), (1 << 40,), 4096))
+        custody.buffers_for(CpuDevice(), (TensorAt(torch.float32, (2,), (1 << 40,), 4096),))
 
 
 def test_what_one_candidate_does_to_torch_the_next_does_not_see(launcher, arguments):
-    inputs = slab.make_slab("inputs", [[torch.ones(4)]])
+    inputs = shared([torch.ones(4)])
     broken = forward("return x", "torch.relu = None; torch.set_default_dtype(torch.float64)")
     with loaded(launcher, broken, arguments):
         pass

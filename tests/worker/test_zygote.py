@@ -13,12 +13,12 @@ import pytest
 import torch
 
 from evolve.core.program import Language
-from evolve.worker import slab
 from evolve.worker.device_cpu import CpuDevice
 from evolve.worker.faults import InfraFault
 from evolve.worker.launcher import Launcher
 from evolve.worker.zygote import environment
 from tests.worker.serving import forward
+from tests.worker.sharing import shared
 
 
 def test_it_has_one_thread_whatever_its_children_do(launcher):
@@ -32,8 +32,8 @@ def test_it_has_one_thread_whatever_its_children_do(launcher):
 
 
 def test_a_child_can_compute_on_all_cores(launcher):
-    arguments = slab.make_slab("arguments", [{"init": [], "state": {}}])
-    inputs = slab.make_slab("inputs", [[torch.rand(600, 600)]])
+    arguments = shared({"init": [], "state": {}})
+    inputs = shared([torch.rand(600, 600)])
     with launcher.start(Language.CPP) as runner:
         runner.load("candidate", forward("return x @ x"), 20.0)
         runner.construct(0, 1, arguments, 20.0)

@@ -1,0 +1,62 @@
+"""How a runner gets at the memory that its referee sends, and waits for its device."""
+
+from typing import Protocol
+
+import torch
+
+from evolve.worker.placing import CPU
+from evolve.worker.sealed import map_privately
+
+
+class Access(Protocol):
+    """In a runner: one for the life of the process."""
+
+    place: torch.device
+
+    def open(self, fd: int, size: int) -> torch.Tensor:
+        """Memory as bytes; valid for the next two calls at least."""
+        ...
+
+    def stage(self, fd: int, size: int) -> torch.Tensor:
+        """Where the inputs of a block will be, or are if the descriptor came along."""
+        ...
+
+    def reveal(self, fd: int) -> None:
+        """The inputs of the block appear there."""
+        ...
+
+    def finish(self) -> None:
+        """Wait until the device has done everything."""
+        ...
+
+    def reserve(self, size: int) -> None:
+        """Have so many bytes at hand, so that a timed block need not ask the system for them."""
+        ...
+
+    def drop(self) -> None:
+        """The block is over."""
+        ...
+
+
+class CpuAccess:
+    """Private mappings of shared memory."""
+
+    place = CPU
+
+    def open(self, fd: int, size: int) -> torch.Tensor:
+        return map_privately(fd, size)
+
+    def stage(self, fd: int, size: int) -> torch.Tensor:
+        return map_privately(fd, size)
+
+    def reveal(self, fd: int) -> None:
+        pass
+
+    def finish(self) -> None:
+        pass
+
+    def reserve(self, size: int) -> None:
+        torch.zeros(size, dtype=torch.uint8)  # freed at once; malloc keeps its pages
+
+    def drop(self) -> None:
+        pass

@@ -1,0 +1,140 @@
+"""What the judge asks of the device under test; all else of the worker is the same for every one.
+
+A device class knows how inputs get into a runner, how outputs get out of it, and how a block of
+calls is timed from outside. Numbers are in seconds and bytes.
+"""
+
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, Protocol
+
+import torch
+
+from evolve.core.errors import UsageError
+from evolve.core.program import Language
+from evolve.worker.slab import Shared, Slab
+
+if TYPE_CHECKING:
+    from evolve.worker.process import RunnerProcess
+    from evolve.worker.window import Window
+
+BLOCKS = 8
+"""Timed blocks of each side in one sitting, the life of a set of fresh processes."""
+
+
+class Device(Protocol):
+    """One device.
+
+    Attributes:
+        name: Of the lock that processes of the host share.
+        place: Where the referee's tensors live.
+        half_width: Relative half-width of an interval at which timing may stop.
+        block_s: How long a block is to last.
+        calls: Fewest and most calls in a block.
+        rounds: Units of the statistics in one sitting; a divisor of `BLOCKS`. One where most of
+            the variance sits between processes.
+        memory: That a runner's processes may hold on the host.
+        limit_address_space: Whether a limit on address space can hold a runner.
+        nodes: Paths below /dev that runners need.
+        warm_bytes: For inputs and expectations that stay from candidate to candidate.
+        block_bytes: For the inputs of all blocks of a task.
+        variables: Set in every process that runs candidates.
+    """
+
+    name: str
+    place: torch.device
+    half_width: float
+    block_s: float
+    calls: tuple[int, int]
+    rounds: int
+    memory: int
+    limit_address_space: bool
+    nodes: tuple[str, ...]
+    warm_bytes: int
+    block_bytes: int
+    variables: dict[str, str]
+
+    @property
+    def cores(self) -> int: ...
+
+    @property
+    def device_class(self) -> str:
+        """Times of one class are comparable."""
+        ...
+
+    @property
+    def slots(self) -> int:
+        """Evaluations under way at once."""
+        ...
+
+    def can_time(self, language: Language) -> bool:
+        """Whether a program in this language runs on the device itself."""
+        ...
+
+    def environment(self, language: Language) -> dict[str, str]:
+        """What has to be set before a program's libraries are imported."""
+        ...
+
+    def describe(self) -> dict[str, str]:
+        """Facts of the hardware that a measurement depends on."""
+        ...
+
+    def make_slab(self, trees: list[Any]) -> Slab:
+        """The trees' tensors in one piece of memory of this process."""
+        ...
+
+    def share(self, slab: Slab) -> AbstractContextManager[Shared]:
+        """The slab for one runner; valid inside."""
+        ...
+
+    def connect(self, process: "RunnerProcess") -> None:
+        """Give a fresh runner what it needs, and see that its memory can be read.
+
+        Raises:
+            OSError: it cannot.
+        """
+        ...
+
+    def read(self, process: "RunnerProcess", address: int, into: torch.Tensor) -> None:
+        """Copy bytes of a runner's outputs into ours.
+
+        Raises:
+            OSError: there is no such memory.
+        """
+        ...
+
+    def inputs_changed(self, process: "RunnerProcess", shared: Shared, address: int) -> bool:
+        """Whether the runner has written to its inputs, which it says are at `address`."""
+        ...
+
+    def window(self) -> "Window":
+        """How blocks are timed."""
+        ...
+
+    def require_health(self) -> None:
+        """Ask the device for a known answer, after a candidate has ended badly.
+
+        Raises:
+            EvaluatorUnavailable: it gives another one, or none.
+        """
+        ...
+
+    def others(self) -> frozenset[int]:
+        """Process ids that the device works for, as far as it tells; a new one is a stranger."""
+        ...
+
+
+def open_device(kind: str, index: int = 0) -> Device:
+    """The device of a kind: `cpu`, `cuda`, or `auto` (a GPU where torch sees one).
+
+    Raises:
+        UsageError: there is no such device; says what torch sees.
+    """
+    if kind not in ("auto", "cpu", "cuda"):
+        raise UsageError(f"device={kind}: choose one of auto, cpu, cuda")
+    if kind == "cpu" or (kind == "auto" and not torch.cuda.is_available()):
+        from evolve.worker.device_cpu import CpuDevice
+
+        return CpuDevice()
+    from evolve.worker.device_cuda import CudaDevice
+
+    return CudaDevice(index)

@@ -1,0 +1,91 @@
+"""How one block of calls is timed on a device: what happens before, inside and after the window."""
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from torch import Tensor
+
+from evolve.core.evaluation import Status
+from evolve.worker.faults import CandidateFault
+from evolve.worker.slab import span
+from evolve.worker.wire import Done, TensorAt
+
+if TYPE_CHECKING:
+    from evolve.worker.process import RunnerProcess
+    from evolve.worker.warm import WarmCase
+
+SLOWEST_S = 60.0
+Layout = tuple[TensorAt, ...]
+
+
+@dataclass(slots=True)
+class Block:
+    """One timed block of calls, in seconds.
+
+    `run` is wall time, taken outside; `inside` the same as the process tells it; `samples` outputs
+    by call; `apart` processor seconds that the process used before and after its run.
+    """
+
+    run: float
+    inside: float
+    number: int
+    samples: dict[int, list[Tensor]]
+    apart: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimedCase:
+    """A case to be timed: calls per block, and the layout of each side's outputs."""
+
+    warm: "WarmCase"
+    calls: int
+    layouts: Mapping[str, Layout]
+
+
+class Window(Protocol):
+    """The device's way to time the blocks of one case in one sitting."""
+
+    def warm_up(self, process: "RunnerProcess", case: TimedCase, working_set: int) -> None:
+        """Bring a fresh process into the state in which it is timed."""
+        ...
+
+    def overhead(self, process: "RunnerProcess", case: TimedCase) -> float:
+        """Seconds that a block of no calls takes; `process` runs trusted code."""
+        ...
+
+    def run(self, process: "RunnerProcess", case: TimedCase, layout: Layout, number: int) -> Block:
+        """Time block `number`; raises CandidateFault where the process fails in it."""
+        ...
+
+    def charges(self, blocks: list[Block], reference: list[Block]) -> list[float]:
+        """Seconds to add to each block for work done outside of its window."""
+        ...
+
+    def alone(
+        self, side: str, processes: "Mapping[str, RunnerProcess]"
+    ) -> AbstractContextManager[None]:
+        """Inside, only this side works: the others are watched, or kept from it."""
+        ...
+
+    def settle(self) -> None:
+        """After the last block: raises where a side worked while it was not its turn."""
+        ...
+
+
+def size_in_bytes(at: TensorAt) -> int:
+    """From the first byte of a tensor to its last."""
+    return span(at.shape, at.stride) * at.dtype.itemsize
+
+
+def require_layout(done: Done, calls: int, layout: Layout) -> list[tuple[int, ...]]:
+    """The addresses of each call's outputs; all of them have to be different."""
+    width = len(layout)
+    if len(done.addresses) != calls * width:
+        raise CandidateFault(Status.WRONG_TREE, "a timed block gave another number of outputs")
+    by_call = [done.addresses[i : i + width] for i in range(0, len(done.addresses), width)]
+    distinct = [set(addresses) for addresses in by_call]
+    if all(map(size_in_bytes, layout)) and len(set().union(*distinct)) < sum(map(len, distinct)):
+        raise CandidateFault(Status.ALIASED, "outputs of different calls share memory")
+    return by_call
