@@ -108,6 +108,7 @@ class ReplyStatus(StrEnum):
     PROGRAM = "program"  # a program to evaluate
     STEP = "step"  # a plan, choice or summary that the next request builds upon
     NO_CODE = "no_code"
+    DIFF = "diff"  # changes to a program where a whole program was asked for
     SEVERAL_BLOCKS = "several_blocks"  # and none of them is clearly the answer
     SYNTAX_ERROR = "syntax_error"
     NO_MODEL = "no_model"  # code, but no ModelNew
