@@ -33,6 +33,7 @@ VERBS = {
     "batch": "write a run's next evaluations to a file, for a device elsewhere",
     "tell": "take the verdicts of such a file into the run",
     "tasks": "the tasks that ship",
+    "knowledge": "the documents that prompts may quote; a new one from a run",
     "doctor": "what this machine offers, and what is missing",
     "db": "backup, prune, size, upgrade, dump",
 }
@@ -114,7 +115,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _dispatch(words: list[str]) -> int:
     if not words or words[0] in ("-h", "--help", "help"):
-        print(HELP.format(verbs="\n".join(f"  {verb:<9}{what}" for verb, what in VERBS.items())))
+        print(HELP.format(verbs="\n".join(f"  {verb:<11}{what}" for verb, what in VERBS.items())))
         return OK
     if words[0] == "--version":
         print(evolve.__version__)

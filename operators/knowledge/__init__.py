@@ -1,0 +1,62 @@
+"""What is known about making kernels, as files: constraints, guidance, hardware.
+
+Documents are Markdown with a front matter; `load` reads those that ship and a user's own folders,
+`retrieve` picks what helps with a diagnosis, `skeleton` writes a document from a finished run.
+`Knowledge` is all of it as a component of a run (`conf/knowledge`).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from operators.checks import check_whole
+from operators.knowledge.document import Bottleneck, Document, Part, Tested, parse
+from operators.knowledge.library import load
+from operators.knowledge.retrieval import Diagnosis, Excerpt, device_path, rank, retrieve, search
+from operators.knowledge.skill import skeleton
+
+__all__ = [
+    "Bottleneck",
+    "Diagnosis",
+    "Document",
+    "Excerpt",
+    "Knowledge",
+    "Part",
+    "Tested",
+    "device_path",
+    "load",
+    "parse",
+    "rank",
+    "retrieve",
+    "search",
+    "skeleton",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Knowledge:
+    """The knowledge base of a run.
+
+    Args:
+        folders: a user's documents beside those that ship.
+        limit: the most documents in one prompt; 0 for none.
+        budget_tokens: what they may take together.
+
+    Raises:
+        UsageError: a setting is out of range, or a document cannot be read.
+    """
+
+    folders: Sequence[str] = ()
+    limit: int = 3
+    budget_tokens: int = 6000
+    documents: tuple[Document, ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        check_whole("knowledge.limit", self.limit, least=0)
+        check_whole("knowledge.budget_tokens", self.budget_tokens, least=0)
+        object.__setattr__(self, "documents", load(self.folders))
+
+    def retrieve(self, diagnosis: Diagnosis) -> tuple[Excerpt, ...]:
+        """The best documents for a diagnosis, within the limits."""
+        return retrieve(
+            self.documents, diagnosis, limit=self.limit, budget_tokens=self.budget_tokens
+        )

@@ -1,0 +1,189 @@
+"""Which documents help with a diagnosis, and how much of them fits into a prompt.
+
+The score of a document is the sum over the kinds of tags of
+
+    weight(kind) * closeness / sqrt(number of tags of that kind in the document)
+
+with weight 10 for the error, 6 for the category, 5 for the bottleneck, 4 for the device and 1 for
+the language. The root makes a document about everything lose against one about this; an error has
+no root, since one cure serves several. Closeness is 1 where the document has the diagnosis's tag
+and 0 where it has not; for devices, which are paths, it is the square of the share of the
+diagnosis's path that a tag covers, so that `nvidia` counts a quarter for `nvidia/hopper`. A
+document about something else (it names errors, bottlenecks or
+categories, and not the diagnosis's) keeps half for each such kind. One that names languages or
+devices, but none that fits, is left out, and so is one without any match.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from operators.knowledge.document import Document, Part, Tested
+
+WEIGHTS = {"error": 10.0, "category": 6.0, "bottleneck": 5.0, "device": 4.0, "language": 1.0}
+_EXCLUSIVE = ("device", "language")  # of no use elsewhere
+_CHARACTERS_PER_TOKEN = 4  # of English and code, roughly
+
+_FAMILIES = (
+    ("cpu", r"^cpu\b"),
+    ("nvidia/blackwell", r"\b(?:g?b[23]00|blackwell|sm_?1[02]\d)\b"),
+    ("nvidia/hopper", r"\b(?:gh200|h[128]00|h20|hopper|sm_?90a?)\b"),
+    ("nvidia/ada", r"\b(?:l4|l40s?|rtx 40\d0|ada|sm_?89)\b"),
+    ("nvidia/ampere", r"\b(?:a100|a10g?|a40|a30|rtx 30\d0|a6000|ampere|sm_?8[067])\b"),
+    ("amd/cdna4", r"\b(?:mi35\dx?|gfx950)\b"),
+    ("amd/cdna3", r"\b(?:mi30\d[ax]?|mi325x?|gfx942)\b"),
+    ("amd/cdna2", r"\b(?:mi2\d0x?|gfx90a)\b"),
+    ("nvidia", r"\b(?:nvidia|cuda|geforce|tesla|quadro)\b"),
+    ("amd", r"\b(?:amd instinct|radeon|rocm|hip)\b"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnosis:
+    """What is known of a program's trouble; an empty field says nothing.
+
+    `error` is a status of the judge, `device` a path as `device_path` gives it.
+    """
+
+    bottleneck: str = ""
+    error: str = ""
+    category: str = ""
+    device: str = ""
+    language: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Excerpt:
+    """A document, or its leading sections, as they go into a prompt.
+
+    `text` has the title, the mark of untested hardware and the Markdown, without sources.
+    `complete` says whether nothing was cut.
+    """
+
+    document: Document
+    score: float
+    text: str
+    complete: bool
+
+    @property
+    def untested(self) -> bool:
+        """Nothing of it was run on its hardware."""
+        return self.document.tested is Tested.UNTESTED_HARDWARE
+
+
+def device_path(name: str) -> str:
+    """The family of a device, from what a driver or an evaluation's device class calls it.
+
+    >>> device_path("cuda: NVIDIA H200"), device_path("cpu: AMD EPYC, 2 cores"), device_path("?")
+    ('nvidia/hopper', 'cpu', '')
+    """
+    lower = name.lower()
+    return next((path for path, pattern in _FAMILIES if re.search(pattern, lower)), "")
+
+
+def score(document: Document, diagnosis: Diagnosis) -> float:
+    """How well a document fits, as the module says; 0 where it does not."""
+    total, share = 0.0, 1.0
+    for kind, weight in WEIGHTS.items():
+        wanted, tags = getattr(diagnosis, kind), document.tags.get(kind, ())
+        if not wanted or not tags:
+            continue
+        close = max(_closeness(kind, tag, wanted) for tag in tags)
+        if close == 0.0 and kind in _EXCLUSIVE:
+            return 0.0
+        share *= 1.0 if close else 0.5
+        total += weight * close / (1 if kind == "error" else len(tags) ** 0.5)
+    return total * share
+
+
+def _closeness(kind: str, tag: str, wanted: str) -> float:
+    if kind != "device":
+        return float(tag == wanted)
+    has, wants = tag.split("/"), wanted.split("/")
+    shared = min(len(has), len(wants))
+    return (shared / max(len(has), len(wants))) ** 2 if has[:shared] == wants[:shared] else 0.0
+
+
+def rank(documents: Iterable[Document], diagnosis: Diagnosis) -> list[tuple[float, Document]]:
+    """The documents with a score, best first; equals by part, then by id."""
+    scored = ((round(score(document, diagnosis), 6), document) for document in documents)
+    order = list(Part)
+    return sorted(
+        (pair for pair in scored if pair[0] > 0),
+        key=lambda pair: (-pair[0], order.index(pair[1].part), pair[1].id),
+    )
+
+
+def retrieve(
+    documents: Iterable[Document], diagnosis: Diagnosis, *, limit: int, budget_tokens: int
+) -> tuple[Excerpt, ...]:
+    """The best documents for a diagnosis, whole or cut after a section. Pure.
+
+    Args:
+        documents: a library.
+        diagnosis: what is known; without any tag nothing is found.
+        limit: the most documents.
+        budget_tokens: what all texts together may take, at four characters a token.
+    """
+    chosen: list[Excerpt] = []
+    left = budget_tokens
+    for value, document in rank(documents, diagnosis):
+        if len(chosen) == limit:
+            break
+        if excerpt := _excerpt(document, value, left):
+            chosen.append(excerpt)
+            left -= tokens_of(excerpt.text)
+    return tuple(chosen)
+
+
+def tokens_of(text: str) -> int:
+    """An estimate that needs no tokenizer."""
+    return -(-len(text) // _CHARACTERS_PER_TOKEN)
+
+
+def _excerpt(document: Document, value: float, budget: int) -> Excerpt | None:
+    """As many leading sections as fit; None unless the first real one does."""
+    sections = document.sections
+    for count in range(len(sections), 0, -1):
+        text = _heading(document) + _plain("".join(sections[:count])).rstrip() + "\n"
+        if tokens_of(text) <= budget and count >= min(2, len(sections)):
+            complete = count == len(sections)
+            return Excerpt(document=document, score=value, text=text, complete=complete)
+    return None
+
+
+def _heading(document: Document) -> str:
+    untested = document.tested is Tested.UNTESTED_HARDWARE
+    mark = "(Untested: nothing of this was run on that hardware.)\n\n" if untested else ""
+    return f"# {document.title}\n\n{mark}"
+
+
+def _plain(text: str) -> str:
+    """Without the words that tell our tests to run a block."""
+    return re.sub(r"^(```\w+) run\b.*$", r"\1", text, flags=re.MULTILINE)
+
+
+def search(documents: Sequence[Document], words: Sequence[str]) -> list[tuple[float, Document]]:
+    """Documents that hold any of the words, best first.
+
+    A word counts 4 in the title or id, 2 in a tag, 1 in the text; documents with more of the words
+    come before those with fewer.
+    """
+    found = []
+    for document in documents:
+        counts = [_hit(document, word.lower()) for word in words]
+        if any(counts):
+            found.append((sum(map(bool, counts)), sum(counts), document))
+    found.sort(key=lambda hit: (-hit[0], -hit[1], hit[2].id))
+    return [(total, document) for _, total, document in found]
+
+
+def _hit(document: Document, word: str) -> float:
+    places: Iterator[tuple[float, bool]] = iter(
+        (
+            (4.0, word in document.title.lower() or word in document.id),
+            (2.0, any(word in tag for tags in document.tags.values() for tag in tags)),
+            (1.0, word in document.body.lower()),
+        )
+    )
+    return max((value for value, is_there in places if is_there), default=0.0)

@@ -1,0 +1,200 @@
+"""A document from a finished run: its facts in order, for a person to draw the conclusions.
+
+No model writes here. Gains are quotients of measured speedups over the same baseline (indirect),
+with the interval that both measurements leave.
+"""
+
+import difflib
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from evolve.core.evaluation import Fidelity, Status
+from evolve.core.lineage import OPPONENT, VERIFY, Step
+from evolve.core.measurement import Ratio
+from evolve.core.program import Program
+from evolve.core.task import Task
+from operators.knowledge.document import LANGUAGES
+from operators.knowledge.retrieval import device_path
+
+_MOST = 8  # gains, losses, and kinds of failures that are listed
+_DIFF_LINES = 40
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRecord:
+    """What `skeleton` needs of a run.
+
+    `steps` are in sequence order. `feedback` gives the judge's words on a step by its number,
+    `source` a program's text by digest. `device` is as an evaluation's device class names it.
+    """
+
+    name: str
+    task: Task
+    baseline: str
+    device: str
+    versions: Mapping[str, str]
+    steps: Sequence[Step]
+    source: Callable[[str], str]
+    feedback: Callable[[int], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A step that was measured, beside the best measurement of its parent before it."""
+
+    parent: Step
+    child: Step
+    gain: Ratio
+
+
+def skeleton(run: RunRecord) -> str:
+    """The document as text; `parse` reads it as it stands."""
+    changes = sorted(_changes(run), key=lambda change: (-change.gain.value, change.child.sequence))
+    helped = [change for change in changes if change.gain.is_gain]
+    hurt = [change for change in reversed(changes) if change.gain.high < 1.0]
+    unclear = len(changes) - len(helped) - len(hurt)
+    lines = [
+        *_front(run),
+        "",
+        f"What run {run.name} measured on task {run.task.name} ({run.device}). Gains are quotients",
+        f"of speedups over {run.baseline}, with 95 % intervals; they are indirect. Replace this",
+        "paragraph by what follows from the facts below, in the form: when X, do Y, because Z.",
+        "",
+        "## What helped",
+        "",
+        *(_told(run, helped, difference=True) or ["No change was faster by its whole interval."]),
+        "",
+        "## What made it slower",
+        "",
+        *(_told(run, hurt, difference=False) or ["No change was slower by its whole interval."]),
+        "",
+        f"{unclear} more changes were measured, and made no difference that the intervals show.",
+        "",
+        "## What failed",
+        "",
+        *(_failures(run) or ["Nothing failed."]),
+    ]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _front(run: RunRecord) -> Iterator[str]:
+    programs = dict.fromkeys(str(step.program) for step in run.steps if step.program)
+    languages = {Program(run.source(digest)).language.value for digest in programs}
+    kinds = {
+        "category": [run.task.category] if run.task.category else [],
+        "device": [path] if (path := device_path(run.device)) else [],
+        "language": sorted(languages & LANGUAGES),
+    }
+    yield "---"
+    yield f"id: {_slug(f'skill-{run.task.name}-{run.name}')}"
+    yield f"title: {_quoted(f'What helped {run.task.name} in run {run.name}')}"
+    yield "part: guidance"
+    if any(kinds.values()):
+        yield "tags:"
+    yield from (f"  {kind}: [{', '.join(values)}]" for kind, values in kinds.items() if values)
+    if run.versions:
+        yield "checked:"
+    yield from (f"  {name}: {_quoted(run.versions[name])}" for name in sorted(run.versions))
+    yield "tested: false"
+    yield "sources:"
+    yield f"  - title: {_quoted(f'run {run.name} of evolve')}"
+    yield f"    url: run:{_slug(run.name)}"
+    yield "---"
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
+
+
+def _quoted(text: str) -> str:
+    return '"' + re.sub(r'[\\"\x00-\x1f]', " ", text) + '"'
+
+
+def _changes(run: RunRecord) -> Iterator[Change]:
+    """Every measured step with a measured parent; verifications change nothing."""
+    best: dict[str, Step] = {}
+    for step in run.steps:
+        ratio = _ratio(step, run.baseline)
+        if ratio is None or step.operator in (OPPONENT, VERIFY):
+            continue
+        parent = best.get(step.parents[0]) if step.parents else None
+        if parent is not None:
+            before = _ratio(parent, run.baseline)
+            assert before is not None
+            yield Change(parent, step, ratio / before)
+        program = str(step.program)
+        if program not in best or ratio.value > best[program].ratios[run.baseline].value:
+            best[program] = step
+
+
+def _ratio(step: Step, baseline: str) -> Ratio | None:
+    strict = step.status is Status.CORRECT and step.custom is True
+    if not strict or step.program is None or step.fidelity is Fidelity.SCREEN:
+        return None
+    return step.ratios.get(baseline)
+
+
+def _told(run: RunRecord, changes: Sequence[Change], *, difference: bool) -> list[str]:
+    lines: list[str] = []
+    for change in changes[:_MOST]:
+        gain, child = change.gain, change.child
+        lines.append(
+            f"- step {child.sequence}, {child.operator}: {gain.value:.3f} times as fast "
+            f"({gain.low:.3f} to {gain.high:.3f}) as step {change.parent.sequence}"
+            f"{_settings(change)}{_note(child)}"
+        )
+        if difference and child.program != change.parent.program:
+            lines += _difference(run, change)
+    if len(changes) > _MOST:
+        lines.append(f"- and {len(changes) - _MOST} more")
+    return lines
+
+
+def _settings(change: Change) -> str:
+    """Tunables whose value the change set differently."""
+    before, after = change.parent.assignment, change.child.assignment
+    names = sorted(name for name in after if after[name] != before.get(name))
+    told = [f"{name} {before.get(name, 'as written')} to {after[name]}" for name in names]
+    return f"; {', '.join(told)}" if told else ""
+
+
+def _note(step: Step) -> str:
+    return f"; {_line(step.note)}" if step.note else ""
+
+
+def _difference(run: RunRecord, change: Change) -> list[str]:
+    before, after = (run.source(str(step.program)) for step in (change.parent, change.child))
+    diff = [
+        line.rstrip()
+        for line in difflib.unified_diff(before.splitlines(), after.splitlines(), n=1, lineterm="")
+    ][2:]
+    shown = [line.replace("```", "'''") for line in diff[:_DIFF_LINES]]
+    cut = [f"... {len(diff) - _DIFF_LINES} more lines"] if len(diff) > _DIFF_LINES else []
+    return ["", "```diff", *shown, *cut, "```", ""]
+
+
+def _failures(run: RunRecord) -> list[str]:
+    """Statuses by frequency, each with its most frequent first lines of feedback."""
+    failed: dict[str, Counter[str]] = {}
+    for step in run.steps:
+        if step.operator == OPPONENT or step.status in (None, Status.CORRECT, Status.INFRA):
+            continue
+        words = _line(run.feedback(step.sequence)) or "(no feedback)"
+        failed.setdefault(str(step.status), Counter())[words] += 1
+    lines: list[str] = []
+    for status, reasons in sorted(failed.items(), key=lambda item: (-item[1].total(), item[0])):
+        lines.append(f"- {status}: {reasons.total()}")
+        lines += [f"  - {count} times: {words}" for words, count in reasons.most_common(3)]
+    unread = [_line(step.failure) for step in run.steps if step.failure]
+    if unread:
+        lines.append(f"- not proposed: {len(unread)}")
+        lines += [f"  - {n} times: {words}" for words, n in Counter(unread).most_common(3)]
+    return lines
+
+
+def _line(text: str) -> str:
+    """The first line, short, and without what Markdown would take for a fence."""
+    first = next((line for line in text.splitlines() if line.strip()), "")
+    return " ".join(first.replace("```", "'''").split())[:200]
