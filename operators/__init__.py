@@ -1,12 +1,46 @@
-"""Operators: how children are made. None of these needs a model.
+"""Operators: how children are made.
+
+Without a model:
 
 - `Seed`: the user's initial programs and the task's own.
 - `Tune`: assignments of a program's tunables, by successive halving.
 - `Recombine`: whole functions and tunable values of two relatives.
+
+With one, each a few lines over the prompts of `operators.composition`:
+
+- `Universal`: one prompt whose context makes the difference (KernelEvolve).
+- `RewriteFull`, `Edit`: a whole program, or search/replace edits of one.
+- `Crossover`, `Contrastive`: from several programs and what was measured of them.
+- `MacroMicro`: one typed action on one region (QiMeng-Kernel).
+- `Template`: a program with open constants, for `Tune`.
+- `Summarise`: what the search has taught so far, for all prompts (POLCA).
+- `Repair`: failed programs, out of a budget of its own.
 """
 
+from operators.contrastive import Contrastive
+from operators.crossover import Crossover
+from operators.edit import Edit
+from operators.macro_micro import MacroMicro
 from operators.recombine import Recombine
+from operators.repair import Repair
+from operators.rewrite import RewriteFull
 from operators.seed import Seed
+from operators.summarise import Summarise
+from operators.template import Template
 from operators.tune import Tune
+from operators.universal import Universal
 
-__all__ = ["Recombine", "Seed", "Tune"]
+__all__ = [
+    "Contrastive",
+    "Crossover",
+    "Edit",
+    "MacroMicro",
+    "Recombine",
+    "Repair",
+    "RewriteFull",
+    "Seed",
+    "Summarise",
+    "Template",
+    "Tune",
+    "Universal",
+]

@@ -69,7 +69,7 @@ def _definitions(module: Module) -> dict[str, Definition]:
 
 def _python_genes(receiver: Module, donor: Module) -> Iterator[Gene]:
     theirs = _definitions(donor)
-    missing = _bound(donor) - _bound(receiver)
+    missing = bound_names(donor) - bound_names(receiver)
     for name, mine in _definitions(receiver).items():
         other = theirs.get(name)
         if other is None or _signature(mine) != _signature(other):
@@ -90,7 +90,7 @@ def _signature(node: Definition) -> object:
     return bases, {method.name: ast.unparse(method.args) for method in methods}
 
 
-def _bound(module: Module) -> set[str]:
+def bound_names(module: Module) -> set[str]:
     """Names that the module itself defines at its top level."""
     names = set(_definitions(module))
     for statement in module.tree.body:

@@ -1,0 +1,92 @@
+"""The action set of `macro_micro`, read from YAML, and the steps that a program allows."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from evolve.core.errors import UsageError
+from evolve.core.program import Language, detect_language
+from operators.regions import KINDS, Region, find_regions
+
+_SHIPPED = Path(__file__).with_name("actions.yaml")
+_FIELDS = {"summary", "regions", "languages", "advice", "example"}
+_LANGUAGES = tuple(language.value for language in Language)
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """A typed optimisation: what it does, where it applies, and how to go about it."""
+
+    name: str
+    summary: str
+    regions: tuple[str, ...]
+    languages: tuple[str, ...]
+    advice: str
+    example: str
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One action on one region."""
+
+    action: Action
+    region: Region
+
+    def __str__(self) -> str:
+        return f"{self.action.name} of {self.region}"
+
+
+@lru_cache
+def load_actions(path: str = "") -> tuple[Action, ...]:
+    """The actions of a file in its order; of the one that ships where none is named.
+
+    Raises:
+        UsageError: no such file, or what is wrong in it.
+    """
+    file = Path(path) if path else _SHIPPED
+    try:
+        entries = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise UsageError(f"actions: {file} cannot be read as YAML: {error}") from error
+    if not isinstance(entries, dict) or not entries:
+        raise UsageError(f"actions: {file} holds no actions; write `name:` with its fields below")
+    return tuple(_action(str(name), entry, file) for name, entry in entries.items())
+
+
+def _action(name: str, entry: Any, file: Path) -> Action:
+    if not isinstance(entry, Mapping) or not {"summary", "regions", "advice"} <= {*entry}:
+        raise UsageError(f"{file}, {name}: an action has summary, regions and advice")
+    if unknown := {*entry} - _FIELDS:
+        raise UsageError(f"{file}, {name}: unknown {', '.join(map(str, sorted(unknown)))}; "
+                         f"fields are {', '.join(sorted(_FIELDS))}")  # fmt: skip
+    return Action(
+        name=name,
+        summary=str(entry["summary"]).strip(),
+        regions=_choices(entry["regions"], KINDS, f"{file}, {name}.regions"),
+        languages=_choices(entry.get("languages", ()), _LANGUAGES, f"{file}, {name}.languages"),
+        advice=str(entry["advice"]).strip(),
+        example=str(entry.get("example", "")).strip(),
+    )
+
+
+def _choices(given: Any, allowed: tuple[str, ...], where: str) -> tuple[str, ...]:
+    values = tuple(given) if isinstance(given, (list, tuple)) else (given,)
+    for value in values:
+        if value not in allowed:
+            raise UsageError(f"{where}: {value!r} is none of {', '.join(allowed)}")
+    return values
+
+
+def steps_of(source: str, actions: tuple[Action, ...]) -> list[Step]:
+    """Every action on every region of a program that it applies to, in the order of the lines."""
+    language = detect_language(source).value
+    return [
+        Step(action, region)
+        for region in find_regions(source)
+        for action in actions
+        if region.kind in action.regions and (not action.languages or language in action.languages)
+    ]

@@ -1,0 +1,276 @@
+"""Prompt composition: what every operator with a prompt shares.
+
+A prompt is a system message and one user message of sections in a fixed order, what changes least
+first (endpoints cache equal beginnings). Sections are filled by priority within the token budget:
+
+    0  task, device, contract, the parents with their verdicts, the job, the form of the answer
+    1  what was tried from here and failed, or was no faster
+    2  what a summary says about the run so far
+    3  knowledge that fits the diagnosis
+    4  the memory: how the parent came to be, or what became of its siblings
+    5  the best programs of the archive
+    6  programs unlike the parent
+
+Only the first are required; where they do not fit, the operator declines.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from evolve.core.model import Message, ModelRequest, Sampling
+from evolve.core.program import Language
+from evolve.core.protocols import Attempt, Context, Declined
+from operators.base import Base
+from operators.budget import PromptTooLong, Section, fit
+from operators.checks import check_choice, check_whole
+from operators.diagnosis import device_of, diagnose
+from operators.knowledge import Diagnosis, Knowledge
+from operators.material import Exhibit, attempt_text, device_facts, exhibit
+from operators.prompting import render_prompt
+from operators.quoting import Quoted, quote
+from operators.relatives import best_others, failures_of, siblings, unlike
+
+ANSWER_TOKENS = 16_000
+"""Left to the answer where neither the request nor the model's card bounds it."""
+
+SUMMARY = "summarise"
+"""Name of the operator, and purpose of the calls, whose summaries other prompts quote."""
+
+
+class Memory(StrEnum):
+    """What a prompt tells of the past (the four modes of KernelEvolve, arXiv 2512.23236)."""
+
+    INHERIT = "inherit"  # how the parent came to be
+    SIBLINGS = "siblings"  # what else was made of the parent's own parent
+    BOTH = "both"
+    CLEAN = "clean"  # nothing: neither that, nor failures, summaries and other programs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prompted:
+    """Settings that all operators with prompts share, and the composition of their prompts.
+
+    Args:
+        language: what programs are written in: `triton`, `cuda`, `cpp`, or `auto` for the parent's
+            and without a parent what the device runs best.
+        prompt_tokens: the most that a prompt takes, by an estimate from above.
+        top: how many of the best other programs it shows.
+        diverse: how many that are unlike the parent.
+        failures: how many attempts that are not to be repeated.
+        history: how many steps of the parent's past, or of its siblings.
+        knowledge: documents that a diagnosis retrieves from; None for none.
+        samples: answers to one prompt; each becomes a ticket.
+        mends: how often a model may correct an answer that holds no usable program.
+        temperature, top_p: of the sampling; None leaves them to the model's configuration.
+        prompts: folder of templates that stand in for those that ship.
+
+    Raises:
+        UsageError: a setting is out of range.
+    """
+
+    language: str = "auto"
+    prompt_tokens: int = 24_000
+    top: int = 2
+    diverse: int = 1
+    failures: int = 4
+    history: int = 5
+    knowledge: Knowledge | None = None
+    samples: int = 1
+    mends: int = 1
+    temperature: float | None = None
+    top_p: float | None = None
+    prompts: str = ""
+
+    def __post_init__(self) -> None:
+        check_choice("operators.*.language", self.language, ("auto", *_LANGUAGES))
+        for name, least in _LEAST.items():
+            check_whole(f"operators.*.{name}", getattr(self, name), least=least)
+
+    @property
+    def parents(self) -> int:
+        return 1
+
+    def text(self, template: str, **values: Any) -> Quoted:
+        """A template of this operator's prompts."""
+        return render_prompt(template, self.prompts, **values)
+
+    def ask(
+        self,
+        context: Context,
+        job: Quoted,
+        *,
+        base: Base,
+        answer: Quoted | None = None,
+        heading: str = "The program to change",
+        memory: Memory = Memory.INHERIT,
+        diagnosis: Diagnosis | None = None,
+        lessons: str | None = None,
+        extra: Sequence[Section] = (),
+        purpose: str = "propose",
+        model: str | None = None,
+        memo: dict[str, Any] | None = None,
+    ) -> ModelRequest | Declined:
+        """The request for a child.
+
+        Args:
+            context: what may be looked at.
+            job: what is to be done, in words.
+            base: the programs to work on, the one to change first; none for a first version.
+            answer: the form of the answer; None for a whole program.
+            heading: over the programs to work on.
+            memory: what is told of the past.
+            diagnosis: what to retrieve knowledge for; None for what the facts say.
+            lessons: a summary of the search; None for the newest one of the run.
+            extra: sections of the operator's own, in front of the job.
+            purpose: for the accounts.
+            model: who is to answer; None for the model of the ticket.
+            memo: what the operator needs again.
+        """
+        shown = [exhibit(context, *program) for program in base.programs]
+        tried = () if memory is Memory.CLEAN else failures_of(context, base, self.failures)
+        language = self.language_for(context, shown)
+        if diagnosis is None:
+            found = shown[0].evaluation if shown else None
+            diagnosis = diagnose(context, language, found, tried)
+        if not shown:
+            heading = "There is no program yet"
+        if lessons is None and memory is not Memory.CLEAN:
+            lessons = last_summary(context)
+        sections = [
+            *self._frame(context, language),
+            *self._knowledge(diagnosis),
+            *self.listed("lessons", 2, [quote(lessons, "summary")] if lessons else []),
+            *self._past(context, base, shown, memory, tried),
+            Section(name="parents", head=f"# {heading}", items=tuple(map(self._program, shown))),
+            *extra,
+            Section(name="job", head=job),
+            Section(name="answer", head=answer or self.text("answer_program", language=language)),
+        ]
+        kept = base.memo() | (memo or {})
+        return self.request(context, sections, purpose=purpose, model=model, memo=kept)
+
+    def request(
+        self,
+        context: Context,
+        sections: Sequence[Section],
+        *,
+        purpose: str,
+        memo: dict[str, Any],
+        model: str | None = None,
+    ) -> ModelRequest | Declined:
+        """A request of sections, cut to the budget."""
+        try:
+            kept = fit(sections, self._budget(context))
+        except PromptTooLong as error:
+            return Declined(f"{error}; set operators.*.prompt_tokens higher")
+        user = "\n\n".join(section.text for section in kept)
+        return ModelRequest(
+            messages=(Message("system", self.text("system")), Message("user", user)),
+            model=model,
+            samples=self.samples,
+            sampling=Sampling(temperature=self.temperature, top_p=self.top_p),
+            purpose=purpose,
+            memo=memo,
+        )
+
+    def language_for(self, context: Context, shown: Sequence[Exhibit]) -> str:
+        """What the child is to be written in; empty where that is open."""
+        if self.language != "auto":
+            return self.language
+        for parent in shown:
+            if parent.language != Language.TORCH:
+                return parent.language
+        device = device_of(context)
+        if not device:
+            return ""
+        return Language.CPP.value if device == "cpu" else Language.TRITON.value
+
+    def _budget(self, context: Context) -> int:
+        card = context.model
+        if card is None or card.context_tokens is None:
+            return self.prompt_tokens
+        answer = min(card.output_tokens or ANSWER_TOKENS, card.context_tokens // 2)
+        return min(self.prompt_tokens, card.context_tokens - answer)
+
+    def _frame(self, context: Context, language: str) -> list[Section]:
+        """What is the same for every prompt of a run."""
+        task = self.text("task", task=context.task, source=quote(context.task.source, "task"))
+        device = self.text("device", facts=device_facts(context.device))
+        contract = self.text(
+            "contract", language=language, task=context.task, device=device_of(context)
+        )
+        return [
+            Section(name="task", head=task),
+            Section(name="device", head=device),
+            Section(name="contract", head=contract),
+        ]
+
+    def _knowledge(self, diagnosis: Diagnosis) -> list[Section]:
+        if self.knowledge is None:
+            return []
+        items = tuple(excerpt.text.strip() for excerpt in self.knowledge.retrieve(diagnosis))
+        head = self.text("knowledge", diagnosis=diagnosis)
+        return [Section(name="knowledge", head=head, items=items, priority=3)]
+
+    def _past(
+        self,
+        context: Context,
+        base: Base,
+        shown: Sequence[Exhibit],
+        memory: Memory,
+        tried: Sequence[Attempt],
+    ) -> list[Section]:
+        if memory is Memory.CLEAN:
+            return []
+        mine = shown[0].speedup if shown else None
+        others = best_others(context, base, self.top)
+        far = unlike(context, base, others, self.diverse)
+        return [
+            *self._memory(context, base, memory),
+            *self.listed("top", 5, [self._program(exhibit(context, *p)) for p in others]),
+            *self.listed("diverse", 6, [self._program(exhibit(context, *p)) for p in far]),
+            *self.listed("failures", 1, [attempt_text(a, context.baseline, mine) for a in tried]),
+        ]
+
+    def _memory(self, context: Context, base: Base, memory: Memory) -> list[Section]:
+        if not base.programs:
+            return []
+        found: list[Section] = []
+        if memory in (Memory.INHERIT, Memory.BOTH):
+            past = context.facts.ancestors(base.digest, self.history)
+            texts = [attempt_text(attempt, context.baseline) for attempt in past]
+            found += self.listed("trajectory", 4, texts[::-1])
+        if memory in (Memory.SIBLINGS, Memory.BOTH):
+            near = siblings(context, base, self.history)
+            texts = [attempt_text(attempt, context.baseline) for attempt in near]
+            found += self.listed("siblings", 4, texts)
+        return found
+
+    def listed(self, name: str, priority: int, items: Sequence[str]) -> list[Section]:
+        """A section whose heading is the template of its name; none without items."""
+        if not items:
+            return []
+        return [Section(name=name, head=self.text(name), items=tuple(items), priority=priority)]
+
+    def _program(self, shown: Exhibit) -> Quoted:
+        return self.text("program", program=shown)
+
+
+_LANGUAGES = ("triton", "cuda", "cpp")
+_LEAST = {
+    "prompt_tokens": 1000,
+    "top": 0,
+    "diverse": 0,
+    "failures": 0,
+    "history": 0,
+    "samples": 1,
+    "mends": 0,
+}
+
+
+def last_summary(context: Context) -> str:
+    """The newest summary of the run; empty where there is none."""
+    newest = context.facts.exchanges(SUMMARY, SUMMARY, 1)
+    return newest[0].reply.text if newest else ""

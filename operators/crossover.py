@@ -1,0 +1,68 @@
+"""One child of several parents, by what each of them does best."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from evolve.core.measurement import Interval
+from evolve.core.model import ModelRequest
+from evolve.core.normalise import normalised_digest
+from evolve.core.protocols import Context, Declined, Elite
+from evolve.core.task import case_text
+from operators.answers import Answering
+from operators.base import Base
+from operators.checks import check_whole
+from operators.composition import Prompted
+from operators.material import Exhibit, exhibit, time_text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Crossover(Answering):
+    """Asks for a program that joins what was measured to be good in each of its parents.
+
+    Args:
+        count: how many parents, from 2.
+    """
+
+    count: int = 2
+
+    def __post_init__(self) -> None:
+        Prompted.__post_init__(self)
+        check_whole("operators.crossover.count", self.count, least=2)
+
+    @property
+    def parents(self) -> int:
+        return self.count
+
+    def propose(self, context: Context) -> ModelRequest | Declined:
+        chosen = _distinct(context, context.parents)
+        if len(chosen) < 2:
+            return Declined("needs two parents that differ in more than tunable values")
+        base = Base.of(chosen)
+        shown = [exhibit(context, *program) for program in base.programs]
+        job = self.text("crossover", strengths=list(strengths(shown)))
+        return self.ask(context, job, base=base, heading="The parents")
+
+
+def _distinct(context: Context, parents: Sequence[Elite]) -> list[Elite]:
+    """The parents that say something else than those before them."""
+    found: dict[str, Elite] = {}
+    for parent in parents:
+        found.setdefault(normalised_digest(context.facts.source(parent.program)), parent)
+    return list(found.values())
+
+
+def strengths(shown: Sequence[Exhibit]) -> Iterator[str]:
+    """What one of the programs measurably does better than all others, in words."""
+    for one in shown:
+        rivals = [other for other in shown if other is not one]
+        if one.speedup and all(r.speedup and one.speedup.low > r.speedup.high for r in rivals):
+            yield f"{one.name} is the fastest over all cases"
+        for name, time in _times(one).items():
+            others = [_times(rival).get(name) for rival in rivals]
+            if all(other is not None and time.high < other.low for other in others):
+                yield f"{one.name} is the fastest in {case_text(name)}: {time_text(time)}"
+
+
+def _times(shown: Exhibit) -> dict[str, Interval]:
+    cases = shown.evaluation.cases if shown.evaluation else ()
+    return {case.name: case.times_ms["candidate"] for case in cases if "candidate" in case.times_ms}

@@ -1,0 +1,72 @@
+"""What is wrong with a program, or keeps it from being faster: the key of retrieval."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+
+from evolve.core.evaluation import Evaluation, Status
+from evolve.core.protocols import Attempt, Context
+from operators.knowledge import Bottleneck, Diagnosis, device_path
+
+LAUNCH_BOUND_MS = 0.02
+"""Below this a GPU kernel's time is mostly that of launching it."""
+
+_WORDS = (
+    (Bottleneck.MEMORY, re.compile(r"\b(?:memory|bandwidth)[- ](?:bound|limited)\b", re.I)),
+    (Bottleneck.COMPUTE, re.compile(r"\bcompute[- ](?:bound|limited)\b", re.I)),
+    (Bottleneck.LAUNCH, re.compile(r"\b(?:launch|overhead)[- ](?:bound|limited)\b", re.I)),
+    (
+        Bottleneck.LATENCY,
+        re.compile(r"\blatency[- ](?:bound|limited)\b|\bunderutili[sz]ed\b", re.I),
+    ),
+    (Bottleneck.PARALLELISM, re.compile(r"\b(?:low occupancy|idle (?:SMs|cores|blocks))\b", re.I)),
+)
+
+
+def diagnose(
+    context: Context,
+    language: str,
+    evaluation: Evaluation | None,
+    attempts: Iterable[Attempt] = (),
+) -> Diagnosis:
+    """What the facts say without a model.
+
+    Args:
+        context: for the task's category and the device.
+        language: what the child is to be written in.
+        evaluation: of the program to be changed, if there is one.
+        attempts: what was tried from it: the failure that most of them share is what the next one
+            is to be kept from.
+    """
+    return Diagnosis(
+        bottleneck=bottleneck(context, evaluation),
+        error=_error(evaluation, attempts),
+        category=context.task.category,
+        device=device_of(context),
+        language=language,
+    )
+
+
+def device_of(context: Context) -> str:
+    """The path of the judging device, as documents are tagged; empty where it is unknown."""
+    return device_path(context.device.get("device_class", ""))
+
+
+def bottleneck(context: Context, evaluation: Evaluation | None) -> str:
+    """What the judge's own words say, else what the time does; empty where neither does."""
+    if evaluation is None or evaluation.status is not Status.CORRECT:
+        return ""
+    for kind, words in _WORDS:
+        if words.search(evaluation.feedback):
+            return kind.value
+    times = [case.times_ms["candidate"].value for case in evaluation.cases if case.times_ms]
+    on_gpu = device_of(context) not in ("", "cpu")
+    return Bottleneck.LAUNCH.value if on_gpu and times and max(times) < LAUNCH_BOUND_MS else ""
+
+
+def _error(evaluation: Evaluation | None, attempts: Iterable[Attempt]) -> str:
+    ours = (Status.CORRECT, Status.INFRA, None)
+    if evaluation is not None and evaluation.status not in ours:
+        return evaluation.status.value
+    failures = Counter(attempt.status for attempt in attempts if attempt.status not in ours)
+    return next((str(status) for status, _ in failures.most_common(1)), "")

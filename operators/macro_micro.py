@@ -1,0 +1,140 @@
+"""Macro thinking, micro coding: a policy picks one typed action, a coder applies just that."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from evolve.core.model import Exchange, ModelRequest, ReplyStatus
+from evolve.core.protocols import Context, Declined, Failed, Reading
+from operators.actions import Step, load_actions, steps_of
+from operators.answers import Answering, read_edited
+from operators.base import Base
+from operators.budget import Section
+from operators.checks import check_choice, check_whole
+from operators.composition import Prompted
+from operators.ladder import past_rewards, upper_bounds
+from operators.quoting import Quoted, quote
+from operators.replies import Found, without_thought
+from operators.scope import EditScope
+
+NAME = "macro_micro"
+PLAN = "plan"
+_CHOICE = re.compile(r"^\W*ACTION\W{1,4}(\d+)\b", re.MULTILINE | re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MacroMicro(Answering):
+    """The hierarchical operator of QiMeng-Kernel's MTMC (arXiv 2511.20100), without its training.
+
+    Actions come from a file; where each applies is found in the program's syntax and data flow. The
+    paper's policy is a small model trained with PPO; its slot takes one of
+
+    - `llm`: a model ranks the numbered steps, in a call of its own;
+    - `bandit`: UCB1 over action types, on the paper's reward ladder over this run's own steps;
+    - `uniform`: any step.
+
+    Args:
+        policy: who picks the step.
+        planner: the model or role that picks it under `llm`; empty for the one of the ticket.
+        actions: a YAML file in place of the set that ships.
+        options: the most steps that are offered to a model.
+        window: past steps that the bandit learns from.
+    """
+
+    policy: str = "llm"
+    planner: str = ""
+    actions: str = ""
+    options: int = 24
+    window: int = 48
+
+    def __post_init__(self) -> None:
+        Prompted.__post_init__(self)
+        check_choice("operators.macro_micro.policy", self.policy, ("llm", "bandit", "uniform"))
+        check_whole("operators.macro_micro.options", self.options, least=2)
+        check_whole("operators.macro_micro.window", self.window, least=1)
+        load_actions(self.actions)
+
+    def propose(self, context: Context) -> ModelRequest | Declined:
+        if not context.parents:
+            return Declined("needs a parent")
+        base = Base.of(context.parents[:1])
+        steps = self._steps(context, base)
+        if not steps:
+            return Declined("no action applies to any region of the program")
+        if self.policy == "llm":
+            return self._plan(context, base, steps)
+        number = self._pick(context, steps)
+        return self._apply(context, base, steps[number], number)
+
+    def interpret(self, context: Context, exchanges: Sequence[Exchange]) -> Reading:
+        """See `evolve.core.protocols.ModelOperator`."""
+        base = Base.recall(exchanges)
+        steps = self._steps(context, base)
+        last = exchanges[-1]
+        if "step" not in last.request.memo:
+            number = chosen_number(last.reply.text)
+            if number is None or not 0 < number <= len(steps):
+                found = Found(ReplyStatus.BAD_PLAN, note="no line ACTION: with a listed number")
+                return self.settle(context, exchanges, found)
+            asked = self._apply(context, base, steps[number - 1], number - 1)
+            outcome = Failed(asked.reason) if isinstance(asked, Declined) else asked
+            return Reading(ReplyStatus.STEP, outcome)
+        step = steps[int(last.request.memo["step"])]
+        found = read_edited(exchanges, base.source(context.facts), EditScope.FREE)
+        return self.settle(context, exchanges, found, note=str(step))
+
+    def _steps(self, context: Context, base: Base) -> list[Step]:
+        """The steps of the program: all, or evenly many of them. The same at every call."""
+        steps = steps_of(base.source(context.facts), load_actions(self.actions))
+        if len(steps) <= self.options:
+            return steps
+        return [steps[place * len(steps) // self.options] for place in range(self.options)]
+
+    def _pick(self, context: Context, steps: Sequence[Step]) -> int:
+        if self.policy == "uniform":
+            return context.rng.randrange(len(steps))
+        rewards = past_rewards(context, NAME, self.window)
+        bounds = upper_bounds(rewards, sorted({step.action.name for step in steps}))
+        best = max(bounds.values())
+        places = [n for n, step in enumerate(steps) if bounds[step.action.name] == best]
+        return context.rng.choice(places)
+
+    def _plan(self, context: Context, base: Base, steps: Sequence[Step]) -> ModelRequest | Declined:
+        listed = [f"{n}. {step}: {step.action.summary}" for n, step in enumerate(steps, 1)]
+        options = Section(name="options", head="# Steps to choose from", items=("\n".join(listed),))
+        return self.ask(
+            context,
+            self.text("plan"),
+            base=base,
+            answer=self.text("answer_plan", count=len(steps)),
+            extra=[options],
+            purpose=PLAN,
+            model=self.planner or None,
+        )
+
+    def _apply(
+        self, context: Context, base: Base, step: Step, number: int
+    ) -> ModelRequest | Declined:
+        """The request to apply one step and nothing else."""
+        lines = base.source(context.facts).split("\n")[step.region.first - 1 : step.region.last]
+        job = self.text(
+            "apply",
+            step=step,
+            action=step.action,
+            advice=Quoted(step.action.advice),
+            example=Quoted(step.action.example),
+            region=quote("\n".join(lines), "region"),
+        )
+        return self.ask(
+            context,
+            job,
+            base=base,
+            answer=self.text("answer_edits", scope=EditScope.FREE.value),
+            memo={"step": number},
+        )
+
+
+def chosen_number(reply: str) -> int | None:
+    """The number that an answer to a plan names, None where it names none or several."""
+    numbers = {int(number) for number in _CHOICE.findall(without_thought(reply))}
+    return numbers.pop() if len(numbers) == 1 else None

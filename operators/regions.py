@@ -1,0 +1,191 @@
+"""Spans of a program that an optimisation can be applied to, found by its syntax and data flow."""
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+from evolve.core import cpptext
+from evolve.core.pytext import Module, Text
+
+KINDS = ("module", "kernel", "loop", "reduction", "product", "launch", "pair")
+"""`kernel` is a Triton or C++ function with a loop or a memory access, `reduction` and `product` a
+statement with one, `launch` a call of a kernel, `pair` two statements or loops that follow each
+other, of which the second reads what the first writes."""
+
+_CPP_LOOP = re.compile(r"\b(?:for|while)\s*\(")
+_CPP_NAME = re.compile(r"([A-Za-z_]\w*)\s*\([^()]*(?:\([^()]*\)[^()]*)*\)[^()]*$")
+_CPP_WRITTEN = re.compile(r"([A-Za-z_]\w*)\s*(?:\[[^;]*?\]\s*)?[-+*/|&^]?=(?!=)")
+_REDUCTIONS = frozenset({"sum", "max", "min", "reduce", "argmax", "argmin", "cumsum",
+                         "associative_scan"})  # fmt: skip
+_ACCESSES = frozenset({"load", "store", "program_id"})
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """Lines `first` to `last` of a program, counted from 1, in the definition called `name`."""
+
+    kind: str
+    name: str
+    first: int
+    last: int
+
+    def __str__(self) -> str:
+        where = (
+            f"line {self.first}"
+            if self.first == self.last
+            else f"lines {self.first} to {self.last}"
+        )
+        return f"{self.kind} in {self.name}, {where}"
+
+
+def find_regions(source: str) -> list[Region]:
+    """The regions of a program in order of their lines, each once."""
+    module = Module(source)
+    found = {Region("module", "the module", 1, source.count("\n") + 1): None}
+    for function in _functions(module.tree):
+        found |= dict.fromkeys(_python(function))
+    for text in module.texts:
+        if cpptext.is_code(text.value):
+            found |= dict.fromkeys(_cpp(module, text))
+    return sorted(found, key=lambda region: (region.first, region.last, KINDS.index(region.kind)))
+
+
+def _functions(tree: ast.Module) -> Iterator[ast.FunctionDef]:
+    """Functions of the module and methods of its classes."""
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef):
+            yield node
+        elif isinstance(node, ast.ClassDef):
+            yield from (part for part in node.body if isinstance(part, ast.FunctionDef))
+
+
+def _python(function: ast.FunctionDef) -> Iterator[Region]:
+    called = {_called(node) for node in ast.walk(function) if isinstance(node, ast.Call)}
+    if called & _ACCESSES:
+        yield _region("kernel", function.name, function)
+        yield from _in_kernel(function)
+    for body in _bodies(function):
+        for before, after in pairwise(body):
+            if _calls(before) and _calls(after) and _written(before) & _read(after):
+                yield Region("pair", function.name, before.lineno, after.end_lineno or after.lineno)
+    for node in ast.walk(function):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Subscript):
+            yield _region("launch", function.name, node)
+
+
+def _in_kernel(function: ast.FunctionDef) -> Iterator[Region]:
+    for node in ast.walk(function):
+        if isinstance(node, (ast.For, ast.While)):
+            yield _region("loop", function.name, node)
+        elif isinstance(node, (ast.Assign, ast.AugAssign, ast.Return)):
+            names = {_called(part) for part in ast.walk(node) if isinstance(part, ast.Call)}
+            if names & _REDUCTIONS:
+                yield _region("reduction", function.name, node)
+            if "dot" in names:
+                yield _region("product", function.name, node)
+
+
+def _region(kind: str, name: str, node: ast.stmt | ast.expr) -> Region:
+    return Region(kind, name, node.lineno, node.end_lineno or node.lineno)
+
+
+def _bodies(function: ast.FunctionDef) -> Iterator[list[ast.stmt]]:
+    for node in ast.walk(function):
+        body = getattr(node, "body", None)
+        if isinstance(body, list):
+            yield [part for part in body if isinstance(part, ast.stmt)]
+
+
+def _called(call: ast.Call) -> str:
+    """The last name of what is called: `load` of `tl.load(...)`."""
+    match call.func:
+        case ast.Attribute(attr=name) | ast.Name(id=name):
+            return name
+    return ""
+
+
+def _calls(statement: ast.stmt) -> bool:
+    return any(isinstance(node, ast.Call) for node in ast.walk(statement))
+
+
+def _written(statement: ast.stmt) -> set[str]:
+    """Names that a statement binds, or hands to a call whose value it drops: that may fill them."""
+    names = {
+        node.id
+        for node in ast.walk(statement)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    }
+    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+        names |= {node.id for node in statement.value.args if isinstance(node, ast.Name)}
+    return names
+
+
+def _read(statement: ast.stmt) -> set[str]:
+    return {
+        node.id
+        for node in ast.walk(statement)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
+    }
+
+
+def _cpp(module: Module, text: Text) -> Iterator[Region]:
+    for function in cpptext.functions(text.value).values():
+        code = cpptext.mask(text.value[function.start : function.end])
+        loops = list(_loops(code))
+        if not loops:
+            continue
+        title = _CPP_NAME.search(function.header)
+        name = title[1] if title else "C++"
+
+        def region(
+            kind: str, start: int, end: int, name: str = name, at: int = function.start
+        ) -> Region:
+            lines = (_line(module, text, at + offset) for offset in (start, end))
+            return Region(kind, name, *lines)
+
+        yield region("kernel", 0, len(code) - 1)
+        for start, end in loops:
+            yield region("loop", start, end)
+            if "+=" in code[start:end] or "reduction" in code[max(start - 120, 0) : start]:
+                yield region("reduction", start, end)
+        for (start, end), (then, last) in _adjacent(code, loops):
+            if set(_CPP_WRITTEN.findall(code[start:end])) & cpptext.names(code[then:last]):
+                yield region("pair", start, last)
+
+
+def _line(module: Module, text: Text, offset: int) -> int:
+    """The module's line on which a character of a string's value is written."""
+    return module.source.count("\n", 0, text.offsets[offset]) + 1
+
+
+def _loops(code: str) -> Iterator[tuple[int, int]]:
+    """Where loops begin and end in masked C++ code."""
+    for match in _CPP_LOOP.finditer(code):
+        head = _balanced(code, match.end() - 1, "()")
+        body = code.find("{", head)
+        end = code.find(";", head)
+        if body != -1 and (end == -1 or body < end) and not code[head:body].strip():
+            end = _balanced(code, body, "{}")
+        if end > 0:
+            yield match.start(), min(end, len(code) - 1)
+
+
+def _balanced(code: str, start: int, pair: str) -> int:
+    """The offset after the bracket that closes the one at `start`."""
+    depth = 0
+    for offset in range(start, len(code)):
+        depth += (code[offset] == pair[0]) - (code[offset] == pair[1])
+        if depth == 0:
+            return offset + 1
+    return len(code)
+
+
+def _adjacent(
+    code: str, loops: Iterable[tuple[int, int]]
+) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
+    """Loops between which no other loop begins or ends, and no block opens or closes."""
+    for one, other in pairwise(sorted(loops)):
+        if one[1] <= other[0] and not {"{", "}"} & {*code[one[1] : other[0]]}:
+            yield one, other

@@ -1,0 +1,91 @@
+"""Which other programs and attempts of the run a prompt shows. Every choice is bounded."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from evolve.core.evaluation import Status
+from evolve.core.measurement import Ratio
+from evolve.core.protocols import Attempt, Context
+from operators.base import Base, Instance
+from operators.material import speedup_of
+
+_SAMPLE = 64  # elites looked at for one that is unlike the parent
+
+
+def best_others(context: Context, base: Base, count: int) -> list[Instance]:
+    """The best elites that are not shown already."""
+    known = {*base.digests}
+    window = context.elites[: count + len(known)]
+    return [(e.program, e.assignment) for e in window if e.program not in known][:count]
+
+
+def unlike(context: Context, base: Base, shown: Sequence[Instance], count: int) -> list[Instance]:
+    """Of a random sample of elites those whose descriptors differ most from the parent's."""
+    if not count or not context.elites:
+        return []
+    known = {*base.digests, *(program for program, _ in shown)}
+    size = min(_SAMPLE, len(context.elites))
+    places = sorted(context.rng.sample(range(len(context.elites)), size))
+    found = [e for place in places if (e := context.elites[place]).program not in known]
+    mine = _descriptors(context, base)
+    found.sort(key=lambda elite: -_distance(elite.descriptors, mine))
+    return [(elite.program, elite.assignment) for elite in found[:count]]
+
+
+def _descriptors(context: Context, base: Base) -> Mapping[str, float | str]:
+    for parent in context.parents:
+        if base.programs and parent.program == base.digest:
+            return parent.descriptors
+    return {}
+
+
+def _distance(one: Mapping[str, float | str], other: Mapping[str, float | str]) -> int:
+    return sum(one.get(name) != other.get(name) for name in {*one, *other})
+
+
+def siblings(context: Context, base: Base, count: int) -> list[Attempt]:
+    """The newest other children of the main parent that the parent itself was made from."""
+    line = context.facts.ancestors(base.digest, 2)
+    if len(line) < 2 or line[-2].program is None:
+        return []
+    found = context.facts.children(line[-2].program, count + 1)
+    return [attempt for attempt in found if attempt.program != base.digest][:count]
+
+
+def failures_of(context: Context, base: Base, count: int) -> tuple[Attempt, ...]:
+    """What was tried from the parent and failed or was not faster; then failures of the run."""
+    found: dict[int, Attempt] = {}
+    for attempt in _unsuccessful(context, base, count):
+        found.setdefault(attempt.sequence, attempt)
+    return tuple(found.values())[:count]
+
+
+def _unsuccessful(context: Context, base: Base, count: int) -> Iterator[Attempt]:
+    if not count:
+        return
+    if base.programs:
+        mine = _speedup(context, base.digest)
+        for attempt in context.facts.children(base.digest, 4 * count):
+            if has_failed(attempt) or not _is_faster(attempt, mine):
+                yield attempt
+    yield from context.facts.recent(count, failed=True)
+
+
+def has_failed(attempt: Attempt) -> bool:
+    """Whether a step has ended without a correct program."""
+    if attempt.program is None:
+        return bool(attempt.failure)
+    return attempt.status not in (None, Status.CORRECT, Status.INFRA)
+
+
+def _speedup(context: Context, program: str) -> Ratio | None:
+    for parent in context.parents:
+        if parent.program == program:
+            return speedup_of(parent)
+    return None
+
+
+def _is_faster(attempt: Attempt, parent: Ratio | None) -> bool:
+    """Whether a step improved on its parent, or might have: what is not known is no failure."""
+    if attempt.ratio is None or parent is None:
+        return True
+    return (attempt.ratio / parent).low > 1

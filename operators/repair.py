@@ -1,0 +1,80 @@
+"""A second chance for programs that failed, out of a budget of its own."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from evolve.core.evaluation import Status
+from evolve.core.model import ModelRequest
+from evolve.core.protocols import Attempt, Context, Declined
+from operators.answers import Answering
+from operators.base import Base
+from operators.checks import check_number, check_whole
+from operators.composition import Memory, Prompted
+from operators.material import attempt_text
+
+NAME = "repair"
+_WINDOW = 32  # failures looked at
+_BEYOND_REPAIR = (None, Status.CORRECT, Status.INFRA, Status.HACK)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repair(Answering):
+    """Asks for a failed program to be put right, without making it faster.
+
+    Its population are the run's newest failures, which no archive holds and no selection policy
+    sees. Its budget is a share of the run's steps, however its weight draws it, because rounds of
+    repair raise the share of programs that compile and lower what they gain (KernelBench-X, arXiv
+    2605.04956). Its name in the configuration has to be `repair`, by which its steps are counted.
+
+    Args:
+        share: the most of the run's steps that may be repairs.
+        attempts: repairs of one failed program.
+        depth: repairs in a row, of one that was itself made by a repair.
+    """
+
+    share: float = 0.15
+    attempts: int = 2
+    depth: int = 2
+
+    def __post_init__(self) -> None:
+        Prompted.__post_init__(self)
+        check_number("operators.repair.share", self.share, least=0, most=1)
+        check_whole("operators.repair.attempts", self.attempts, least=1)
+        check_whole("operators.repair.depth", self.depth, least=1)
+
+    @property
+    def parents(self) -> int:
+        return 0
+
+    def propose(self, context: Context) -> ModelRequest | Declined:
+        if context.facts.proposals(NAME) >= self.share * (context.sequence + 1):
+            return Declined("repairs have had their share of the steps")
+        found = list(self._patients(context))
+        if not found:
+            return Declined("there is no failed program to repair")
+        patient, earlier = context.rng.choice(found)
+        said = [attempt_text(attempt, context.baseline) for attempt in earlier]
+        return self.ask(
+            context,
+            self.text("repair"),
+            base=Base.of([patient]),
+            heading="The program to repair",
+            memory=Memory.CLEAN,
+            extra=self.listed("failures", 1, said),
+        )
+
+    def _patients(self, context: Context) -> Iterator[tuple[Attempt, list[Attempt]]]:
+        """Failed programs that may be repaired, with the repairs that were tried."""
+        for attempt in context.facts.recent(_WINDOW, failed=True):
+            program = attempt.program
+            tuned = program in attempt.parents[:1]  # another instance of a program that works
+            if program is None or tuned or attempt.status in _BEYOND_REPAIR:
+                continue
+            earlier = list(context.facts.children(program, self.attempts))
+            if len(earlier) < self.attempts and self._depth(context, program) < self.depth:
+                yield attempt, earlier
+
+    def _depth(self, context: Context, program: str) -> int:
+        """How many repairs in a row a program comes from."""
+        line = context.facts.ancestors(program, self.depth)
+        return sum(1 for attempt in line if attempt.operator == NAME)
