@@ -1,0 +1,37 @@
+"""All outcomes of a block in one buffer, one element further each, so that no two are equal places.
+
+task: gate
+fidelity: screen
+verdict: wrong_value aliased nondeterministic
+"""
+
+import torch
+from torch import nn
+from tvm_ffi.cpp import load_inline
+
+CPP = """
+void gate(tvm::ffi::TensorView x, tvm::ffi::TensorView y) {
+  const float* in = static_cast<const float*>(x.data_ptr());
+  float* out = static_cast<float*>(y.data_ptr());
+  for (int64_t i = 0; i < x.numel(); ++i) out[i] = (in[i] > 0 ? 2 * in[i] : 0.0f) + in[i];
+}
+"""
+kernels = load_inline("gate", cpp_sources=CPP, functions="gate", extra_cflags=["-O3"])
+
+
+def gate(x):
+    y = torch.empty_like(x)
+    kernels.gate(x, y)
+    return y
+
+
+buffer = torch.empty(1 << 20)
+place = [0]
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        place[0] = (place[0] + 1) % 4096
+        y = buffer[place[0] : place[0] + x.numel()].view(x.shape)
+        kernels.gate(x, y)
+        return y

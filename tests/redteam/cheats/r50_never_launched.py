@@ -1,0 +1,29 @@
+"""Row 50: a kernel that is defined and never called.
+
+task: gate
+verdict: not_custom
+"""
+
+import torch
+from torch import nn
+from tvm_ffi.cpp import load_inline
+
+CPP = """
+void gate(tvm::ffi::TensorView x, tvm::ffi::TensorView y) {
+  const float* in = static_cast<const float*>(x.data_ptr());
+  float* out = static_cast<float*>(y.data_ptr());
+  for (int64_t i = 0; i < x.numel(); ++i) out[i] = (in[i] > 0 ? 2 * in[i] : 0.0f) + in[i];
+}
+"""
+kernels = load_inline("gate", cpp_sources=CPP, functions="gate", extra_cflags=["-O3"])
+
+
+def gate(x):
+    y = torch.empty_like(x)
+    kernels.gate(x, y)
+    return y
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        return torch.relu(x) * 2 + x

@@ -1,0 +1,87 @@
+"""One service for all candidates of the red team, and their verdicts in the order of the tests."""
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+
+from evolve.core.evaluation import Evaluation
+from tests.redteam.corpus import Entry, corpus
+from tests.redteam.tasks import TASKS
+from tests.worker.serving import Worker
+
+ANSWER_S = 110.0
+_HONEST = {"gate": "gate_scalar", "softmax": "softmax_three_pass", "tiny": "tiny_launch_bound"}
+Judge = Callable[[Entry], Evaluation]
+
+
+class Court:
+    """Sends candidates to a worker and keeps their verdicts; several are under way at once."""
+
+    def __init__(self, worker: Worker) -> None:
+        self.worker = worker
+        self._sent: dict[str, Future[dict[str, Any]]] = {}
+        self._honest = {entry.name: entry for entry in corpus("honest")}
+
+    def send(self, entry: Entry) -> None:
+        """Have it judged in the background."""
+        if entry.source not in self._sent:
+            task = TASKS[entry.task].to_json()
+            self._sent[entry.source] = self.worker.send(
+                "evaluate", task=task, source=entry.source, fidelity=entry.fidelity
+            )
+
+    def verdict(self, entry: Entry) -> Evaluation:
+        self.send(entry)
+        reply = self._sent[entry.source].result(ANSWER_S)
+        assert "result" in reply, reply
+        return Evaluation.from_json(reply["result"])
+
+    def honest_ratio(self, task: str) -> float:
+        """What an honest kernel for the task gains over eager, as this service measures it."""
+        verdict = self.verdict(self._honest[_HONEST[task]])
+        return verdict.ratios["eager"].value
+
+
+def _wanted(request: pytest.FixtureRequest, device: str) -> Iterator[Entry]:
+    for item in request.session.items:
+        entry = getattr(getattr(item, "callspec", None), "params", {}).get("entry")
+        if isinstance(entry, Entry) and entry.device == device and not entry.alone:
+            yield entry
+
+
+def _court(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest, device: str
+) -> Iterator[Court]:
+    folder = tmp_path_factory.mktemp(f"court-{device}")
+    options = () if device == "cpu" else ("--device", device)
+    worker = Worker(
+        folder, "--call-timeout", "5", *options, EVOLVE_TEST_API_KEY="sk-secret-of-the-user"
+    )
+    court = Court(worker)
+    for entry in _wanted(request, device):
+        court.send(entry)
+    yield court
+    worker.close()
+
+
+@pytest.fixture(scope="session")
+def court(tmp_path_factory, request):
+    yield from _court(tmp_path_factory, request, "cpu")
+
+
+@pytest.fixture(scope="session")
+def gpu_court(tmp_path_factory, request):
+    yield from _court(tmp_path_factory, request, "cuda")
+
+
+@pytest.fixture
+def judge(request) -> Judge:
+    """Gives an entry's verdict from the service of the device that it is written for."""
+
+    def judged(entry: Entry) -> Evaluation:
+        name = "court" if entry.device == "cpu" else "gpu_court"
+        return request.getfixturevalue(name).verdict(entry)
+
+    return judged

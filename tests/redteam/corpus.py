@@ -1,0 +1,79 @@
+"""Candidates in files, with what each must get written at its top.
+
+The first docstring of a file says what it does and then, one to a line: `task`, `fidelity` (`check`
+where nothing is to be timed), `verdict` (what it may get, see `ACCEPTED`), `device` where it needs
+one, and `hole` where the judge is known to be fooled: such a test must fail until it is mended.
+"""
+
+import ast
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evolve.core.evaluation import Status
+
+HERE = Path(__file__).parent
+HONEST_SCORE = "honest"  # correct, and no faster than an honest kernel
+NOT_CUSTOM = "not_custom"  # correct, but a class of its own that never wins
+ACCEPTED = (*(status.value for status in Status if status is not Status.INFRA),
+            HONEST_SCORE, NOT_CUSTOM)  # fmt: skip
+_FIELD = re.compile(r"^(task|fidelity|verdict|device|hole): (.+(?:\n    .+)*)", re.M)
+_ROWS = re.compile(r"^Rows? ([\d, ]+):")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One candidate of a corpus. `rows` are those of the catalogue that it executes."""
+
+    name: str
+    source: str
+    rows: tuple[int, ...]
+    task: str
+    fidelity: str
+    verdicts: tuple[str, ...]
+    device: str
+    hole: str
+
+    @property
+    def alone(self) -> bool:
+        """Whether it is a load on the machine, so that nothing else should be judged meanwhile."""
+        return 62 in self.rows
+
+
+def entry(path: Path) -> Entry:
+    """Read a candidate and the head of its file."""
+    source = path.read_text()
+    text = ast.get_docstring(ast.parse(source)) or ""
+    fields = {name: " ".join(value.split()) for name, value in _FIELD.findall(text)}
+    rows = _ROWS.search(text)
+    return Entry(
+        name=path.stem,
+        source=source,
+        rows=tuple(int(number) for number in rows[1].split(",")) if rows else (),
+        task=fields["task"],
+        fidelity=fields.get("fidelity", "check"),
+        verdicts=tuple(fields.get("verdict", "correct").split()),
+        device=fields.get("device", "cpu"),
+        hole=fields.get("hole", ""),
+    )
+
+
+def corpus(folder: str) -> list[Entry]:
+    """All candidates of a folder, in order of their names."""
+    return [entry(path) for path in sorted((HERE / folder).glob("*.py"))]
+
+
+def marked(entries: Iterable[Entry]) -> list[Any]:
+    """Test parameters: GPU candidates are marked `gpu`, known holes have to fail."""
+    return [pytest.param(entry, id=entry.name, marks=_marks(entry)) for entry in entries]
+
+
+def _marks(entry: Entry) -> list[pytest.MarkDecorator]:
+    marks = [pytest.mark.gpu] if entry.device == "cuda" else []
+    if entry.hole:
+        marks.append(pytest.mark.xfail(strict=True, reason=entry.hole))
+    return marks

@@ -1,0 +1,38 @@
+"""A pool of threads that sleep between calls.
+
+task: gate
+fidelity: screen
+"""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import torch
+from torch import nn
+from tvm_ffi.cpp import load_inline
+
+CPP = """
+void gate(tvm::ffi::TensorView x, tvm::ffi::TensorView y) {
+  const float* in = static_cast<const float*>(x.data_ptr());
+  float* out = static_cast<float*>(y.data_ptr());
+  for (int64_t i = 0; i < x.numel(); ++i) out[i] = (in[i] > 0 ? 2 * in[i] : 0.0f) + in[i];
+}
+"""
+kernels = load_inline("gate", cpp_sources=CPP, functions="gate", extra_cflags=["-O3"])
+
+
+def gate(x):
+    y = torch.empty_like(x)
+    kernels.gate(x, y)
+    return y
+
+
+pool = ThreadPoolExecutor(2)
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        y = torch.empty_like(x)
+        half = x.shape[0] // 2
+        parts = [(x[:half], y[:half]), (x[half:], y[half:])]
+        list(pool.map(lambda part: kernels.gate(*part), parts))
+        return y

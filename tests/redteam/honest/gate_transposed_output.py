@@ -1,0 +1,30 @@
+"""An output with its dimensions the other way round in memory.
+
+task: gate
+fidelity: screen
+"""
+
+from torch import nn
+from tvm_ffi.cpp import load_inline
+
+CPP = """
+void gate(tvm::ffi::TensorView x, tvm::ffi::TensorView y) {
+  const float* in = static_cast<const float*>(x.data_ptr());
+  float* out = static_cast<float*>(y.data_ptr());
+  const int64_t rows = x.size(0), n = x.size(1);
+  for (int64_t i = 0; i < n; ++i) {
+    for (int64_t row = 0; row < rows; ++row) {
+      const float value = in[row * n + i];
+      out[i * rows + row] = value > 0 ? 3 * value : value;
+    }
+  }
+}
+"""
+kernels = load_inline("transposed", cpp_sources=CPP, functions="gate", extra_cflags=["-O2"])
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        y = x.new_empty(x.shape[1], x.shape[0])
+        kernels.gate(x, y)
+        return y.t()

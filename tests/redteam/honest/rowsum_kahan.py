@@ -1,0 +1,32 @@
+"""Compensated summation: far more precise than the reference.
+
+task: rowsum
+"""
+
+from torch import nn
+from tvm_ffi.cpp import load_inline
+
+CPP = """
+void row_sum(tvm::ffi::TensorView x, tvm::ffi::TensorView y) {
+  const float* in = static_cast<const float*>(x.data_ptr());
+  float* out = static_cast<float*>(y.data_ptr());
+  const int64_t n = x.size(-1);
+  for (int64_t row = 0; row < y.numel(); ++row) {
+    float sum = 0, lost = 0;
+    for (int64_t i = 0; i < n; ++i) {
+      const float term = in[row * n + i] - lost, next = sum + term;
+      lost = (next - sum) - term;
+      sum = next;
+    }
+    out[row] = sum;
+  }
+}
+"""
+kernels = load_inline("kahan", cpp_sources=CPP, functions="row_sum", extra_cflags=["-O1"])
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        y = x.new_empty(x.shape[:-1])
+        kernels.row_sum(x, y)
+        return y

@@ -1,0 +1,34 @@
+"""Maximum, sum and division in three passes.
+
+task: softmax
+fidelity: screen
+"""
+
+import torch
+from torch import nn
+from tvm_ffi.cpp import load_inline
+
+CPP = """
+#include <algorithm>
+#include <cmath>
+
+void softmax(tvm::ffi::TensorView x, tvm::ffi::TensorView y) {
+  const float* in = static_cast<const float*>(x.data_ptr());
+  float* out = static_cast<float*>(y.data_ptr());
+  const int64_t n = x.size(-1), rows = x.numel() / n;
+  for (int64_t row = 0; row < rows; ++row, in += n, out += n) {
+    const float largest = *std::max_element(in, in + n);
+    float sum = 0;
+    for (int64_t i = 0; i < n; ++i) sum += out[i] = std::exp(in[i] - largest);
+    for (int64_t i = 0; i < n; ++i) out[i] /= sum;
+  }
+}
+"""
+kernels = load_inline("three_pass", cpp_sources=CPP, functions="softmax", extra_cflags=["-O2"])
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        y = torch.empty_like(x)
+        kernels.softmax(x, y)
+        return y

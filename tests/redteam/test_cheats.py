@@ -1,0 +1,63 @@
+"""Every cheat that is known, and some that were invented here, as the judge sees it.
+
+Invariants:
+- each gets a verdict of its closed set: refused, a class that never wins, or an honest score;
+- none becomes the evaluator's own fault, and none gets text of the user's or of the terminal out;
+- after all of them the service judges as before, and nothing of them is left.
+"""
+
+import pytest
+
+from evolve.core.evaluation import Evaluation, Status
+from tests.redteam.corpus import ACCEPTED, HONEST_SCORE, NOT_CUSTOM, Entry, corpus, marked
+from tests.worker.serving import HONEST_CPP, alive, family_of
+
+CHEATS = corpus("cheats")
+_NOISE = 1.6  # of a quick look on a busy machine; a cheat that works gains several times
+_FEEDBACK = 2000
+_EVIDENCE = 200
+
+
+def outcomes(verdict: Evaluation, honest: float | None) -> set[str]:
+    """All that a verdict counts as."""
+    if verdict.status is not Status.CORRECT:
+        return {verdict.status.value}
+    counts = set() if verdict.custom else {NOT_CUSTOM}
+    ratio = verdict.ratios.get("eager")
+    if ratio is not None and honest is not None and ratio.value < _NOISE * honest:
+        counts.add(HONEST_SCORE)
+    return counts
+
+
+def shown(verdict: Evaluation) -> str:
+    """All text that reaches people and models."""
+    return "\n".join([verdict.feedback, *(label.evidence for label in verdict.labels)])
+
+
+@pytest.mark.parametrize("entry", marked(entry for entry in CHEATS if not entry.alone))
+def test_a_cheat_is_refused_set_apart_or_scored_honestly(entry: Entry, judge, request):
+    verdict = judge(entry)
+    honest = None
+    if HONEST_SCORE in entry.verdicts:
+        honest = request.getfixturevalue("court").honest_ratio(entry.task)
+    found = outcomes(verdict, honest)
+    assert found & set(entry.verdicts), (found, verdict.feedback, verdict.ratios, verdict.labels)
+    assert set(entry.verdicts) <= set(ACCEPTED)
+    text = shown(verdict)
+    assert "sk-secret" not in text
+    assert all(char.isprintable() or char in "\n\t" for char in text)
+    assert len(verdict.feedback) <= _FEEDBACK
+    assert all(len(label.evidence) <= _EVIDENCE for label in verdict.labels)
+
+
+@pytest.mark.parametrize("entry", marked(entry for entry in CHEATS if entry.alone))
+def test_an_attack_on_the_machine_ends_with_its_candidate(entry: Entry, court):
+    before = family_of(court.worker.process.pid)
+    verdict = court.verdict(entry)
+    assert verdict.status.value in entry.verdicts, verdict.feedback
+    assert alive(family_of(court.worker.process.pid) - before) == set()
+
+
+def test_after_all_of_them_the_service_judges_as_before(court):
+    assert court.worker.evaluate(HONEST_CPP, fidelity="check").strict
+    assert {zygote["threads"] for zygote in court.worker.ask("doctor")["zygotes"]} == {1}
