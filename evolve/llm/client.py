@@ -1,0 +1,217 @@
+"""LiteLLM: the only module that imports it, and only once a call is made (seconds, 170 MB)."""
+
+import asyncio
+import importlib
+import logging
+import os
+import time
+from collections.abc import Mapping, Sequence
+from functools import cache
+from types import ModuleType
+from typing import Any
+
+from evolve.core.model import CallStatus, ModelReply, ModelRequest, TokenTrace, Usage
+from evolve.llm.faults import Fault, FaultKind, classify
+from evolve.llm.settings import ModelSettings
+
+_log = logging.getLogger(__name__)
+
+# Set before the import, which reads them: no list is fetched, no .env file of the folder is read
+# into the environment, nothing is printed.
+_ENVIRONMENT = {
+    "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+    "LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS": "True",
+    "LITELLM_OFFLINE_MODE": "True",
+    "LITELLM_MODE": "PRODUCTION",
+    "LITELLM_LOG": "ERROR",
+}
+
+
+@cache
+def load() -> ModuleType:
+    """LiteLLM, set up to keep to itself.
+
+    Raises:
+        ModuleNotFoundError: it is not installed.
+    """
+    for name, value in _ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    litellm = importlib.import_module("litellm")
+    litellm.suppress_debug_info = True
+    litellm.telemetry = False
+    litellm.num_retries = None
+    return litellm
+
+
+async def close() -> None:
+    """Close the connections that LiteLLM keeps, where it was ever loaded."""
+    if load.cache_info().currsize:
+        await load().close_litellm_async_clients()
+
+
+async def send(
+    settings: ModelSettings, request: ModelRequest, sample: int, timeout_s: float
+) -> ModelReply | Fault:
+    """One attempt, with no retries of anybody's: the answer, or why there is none.
+
+    Cancelling it closes the connection.
+    """
+    litellm = await asyncio.to_thread(load)
+    openai = importlib.import_module("openai")
+    start = time.monotonic()
+    try:
+        async with asyncio.timeout(timeout_s):
+            response = await _answer(litellm, settings, request, sample, timeout_s)
+    except TimeoutError:
+        return Fault(FaultKind.LOST, f"no answer within {timeout_s:.0f} s")
+    except openai.OpenAIError as error:  # the base of all that LiteLLM raises
+        return classify(error)
+    return read(litellm, settings, response, time.monotonic() - start)
+
+
+async def _answer(
+    litellm: ModuleType,
+    settings: ModelSettings,
+    request: ModelRequest,
+    sample: int,
+    timeout_s: float,
+) -> Any:
+    arguments = arguments_of(settings, request, sample) | {"timeout": timeout_s}
+    try:
+        response = await litellm.acompletion(**arguments)
+    except litellm.UnsupportedParamsError as error:  # raised before anything is sent
+        _say_once(settings.model, classify(error).message)
+        response = await litellm.acompletion(**arguments, drop_params=True)
+    if not settings.stream:
+        return response
+    chunks = [chunk async for chunk in response]
+    return litellm.stream_chunk_builder(chunks, messages=arguments["messages"])
+
+
+@cache
+def _say_once(model: str, complaint: str) -> None:
+    _log.warning("%s does not take all parameters, these are left out: %s", model, complaint)
+
+
+def arguments_of(settings: ModelSettings, request: ModelRequest, sample: int) -> dict[str, Any]:
+    """What LiteLLM is called with. Equal requests with a seed get seeds of their own."""
+    sampling = request.sampling
+    given = {
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "reasoning_effort": sampling.reasoning_effort,
+        "seed": None if sampling.seed is None else sampling.seed + sample,
+        "stop": list(sampling.stop) or None,
+        "max_tokens": request.max_tokens,
+        "api_base": settings.api_base,
+        "api_key": _key(settings),
+    }
+    if settings.stream:
+        given |= {"stream": True, "stream_options": {"include_usage": True}}
+    if settings.trace:
+        given |= {"logprobs": True, "extra_body": {"return_token_ids": True}}
+    return {
+        "model": settings.model,
+        "messages": [
+            {"role": message.role, "content": message.content} for message in request.messages
+        ],
+        "max_retries": 0,
+        "num_retries": 0,
+        **{name: value for name, value in given.items() if value is not None},
+        **settings.options,
+    }
+
+
+def _key(settings: ModelSettings) -> str | None:
+    """The key to send; None leaves it to LiteLLM, which knows each provider's variable.
+
+    An `openai/` model behind an address of its own gets no key unless one is named: the one of
+    the OpenAI account is not for everybody.
+    """
+    if settings.key_variable is not None:
+        return os.environ.get(settings.key_variable, "")
+    return "none" if settings.provider == "openai" and settings.api_base else None
+
+
+def read(
+    litellm: ModuleType, settings: ModelSettings, response: Any, latency_s: float
+) -> ModelReply:
+    """A LiteLLM response in our words."""
+    usage = _usage(getattr(response, "usage", None))
+    common: dict[str, Any] = {
+        "usage": usage,
+        "cost_usd": _cost(litellm, settings, response, usage),
+        "latency_s": latency_s,
+        "model": str(getattr(response, "model", None) or settings.model),
+    }
+    if not response.choices:
+        return ModelReply(status=CallStatus.EMPTY, error="the answer holds no choice", **common)
+    choice = response.choices[0]
+    text = choice.message.content or ""
+    finish = str(choice.finish_reason or "")
+    refusal = getattr(choice.message, "refusal", None)
+    status, why = _status(text, finish, refusal)
+    return ModelReply(
+        status=status,
+        text=text or str(refusal or ""),
+        reasoning=str(getattr(choice.message, "reasoning_content", None) or ""),
+        finish_reason=finish,
+        error=why,
+        trace=_trace(response, choice),
+        **common,
+    )
+
+
+def _status(text: str, finish: str, refusal: str | None) -> tuple[CallStatus, str]:
+    if finish == "length":
+        return CallStatus.TRUNCATED, "the answer reached max_tokens"
+    if finish == "content_filter" or refusal:
+        return CallStatus.REFUSED, "the model or a filter refused to answer"
+    if not text.strip():
+        return CallStatus.EMPTY, "the answer holds no text"
+    return CallStatus.COMPLETED, ""
+
+
+def _usage(counted: Any) -> Usage | None:
+    """The endpoint's counts; None where it gave none, for which LiteLLM writes zeros."""
+    if counted is None or not (counted.prompt_tokens or counted.completion_tokens):
+        return None
+    return Usage(
+        prompt=counted.prompt_tokens or 0,
+        completion=counted.completion_tokens or 0,
+        cached=_detail(counted, "prompt_tokens_details", "cached_tokens"),
+        reasoning=_detail(counted, "completion_tokens_details", "reasoning_tokens"),
+    )
+
+
+def _detail(counted: Any, group: str, name: str) -> int | None:
+    value = getattr(getattr(counted, group, None), name, None)
+    return None if value is None else int(value)
+
+
+def _cost(
+    litellm: ModuleType, settings: ModelSettings, response: Any, usage: Usage | None
+) -> float | None:
+    """By the user's price, else by LiteLLM's, which knows of tiers and cache writes."""
+    if usage is None:
+        return None
+    if settings.own_price is not None:
+        return settings.own_price.cost(usage)
+    if settings.listing is None or settings.ceiling is None:
+        return None
+    return float(litellm.completion_cost(completion_response=response, model=settings.model))
+
+
+def _trace(response: Any, choice: Any) -> TokenTrace | None:
+    fields = getattr(choice, "provider_specific_fields", None) or {}
+    content = getattr(getattr(choice, "logprobs", None), "content", None) or ()
+    trace = TokenTrace(
+        prompt_ids=_whole(getattr(response, "prompt_token_ids", None)),
+        ids=_whole(fields.get("token_ids") if isinstance(fields, Mapping) else None),
+        logprobs=tuple(float(token.logprob) for token in content),
+    )
+    return trace if trace != TokenTrace() else None
+
+
+def _whole(values: Sequence[Any] | None) -> tuple[int, ...]:
+    return tuple(int(value) for value in values or ())

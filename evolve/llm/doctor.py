@@ -1,0 +1,70 @@
+"""What this machine has for asking models: for `evolve doctor`, without network and import."""
+
+import importlib.util
+import os
+from collections.abc import Iterator
+from importlib import metadata
+
+from evolve.llm.settings import ModelSettings
+
+# Variables that LiteLLM reads, for the providers that most people have.
+KEY_VARIABLES = {
+    "anthropic": "ANTHROPIC_API_KEY",
+    "azure": "AZURE_API_KEY",
+    "cerebras": "CEREBRAS_API_KEY",
+    "deepseek": "DEEPSEEK_API_KEY",
+    "fireworks_ai": "FIREWORKS_AI_API_KEY",
+    "gemini": "GEMINI_API_KEY",
+    "groq": "GROQ_API_KEY",
+    "mistral": "MISTRAL_API_KEY",
+    "moonshot": "MOONSHOT_API_KEY",
+    "nvidia_nim": "NVIDIA_NIM_API_KEY",
+    "openai": "OPENAI_API_KEY",
+    "openrouter": "OPENROUTER_API_KEY",
+    "together_ai": "TOGETHERAI_API_KEY",
+    "xai": "XAI_API_KEY",
+}
+"""Environment variable of each provider's key, as LiteLLM calls them."""
+
+
+def findings() -> Iterator[tuple[str, str, str]]:
+    """State (`ok` or `note`), subject and detail, as `evolve doctor` prints them."""
+    if importlib.util.find_spec("litellm") is None:
+        yield "note", "litellm", "not installed: no model can be asked; pip install litellm"
+        return
+    yield "ok", "litellm", metadata.version("litellm")
+    keys = [variable for variable in KEY_VARIABLES.values() if os.environ.get(variable)]
+    if keys:
+        yield "ok", "model keys", ", ".join(keys)
+    else:
+        example = KEY_VARIABLES["openai"]
+        yield (
+            "note",
+            "model keys",
+            f"none found; export e.g. {example}, or give llm.api_base of a server of your own",
+        )
+
+
+def model_findings(settings: ModelSettings) -> Iterator[tuple[str, str, str]]:
+    """The same about one configured model: its key, and its price."""
+    variable = settings.key_variable or KEY_VARIABLES.get(settings.provider)
+    if settings.api_base and settings.key_variable is None and settings.provider == "openai":
+        yield "ok", settings.model, f"at {settings.api_base}, without a key"
+    elif variable is None:
+        yield "note", settings.model, "LiteLLM knows which variable holds its key"
+    elif os.environ.get(variable):
+        yield "ok", settings.model, f"key in {variable}"
+    else:
+        yield "note", settings.model, f"no key found: export {variable}"
+    ceiling = settings.ceiling
+    if ceiling is None:
+        price = "no price known: USD budgets need llm.price.prompt and llm.price.completion"
+        yield "note", f"{settings.model} price", price
+        return
+    source = "as you gave it" if settings.own_price else "by LiteLLM's list"
+    yield (
+        "ok",
+        f"{settings.model} price",
+        f"at most {ceiling.prompt:g} and {ceiling.completion:g} USD per million tokens "
+        f"of prompt and answer, {source}",
+    )

@@ -1,0 +1,157 @@
+"""One model behind one address: its limits, its retries, and whether it is there at all."""
+
+import asyncio
+import random
+import time
+from dataclasses import replace
+
+from evolve.core.errors import ModelUnavailable, UsageError
+from evolve.core.model import CallStatus, ModelReply, ModelRequest, Reservation
+from evolve.llm.client import send
+from evolve.llm.faults import FOR_PEOPLE, RETRIED, Fault, FaultKind
+from evolve.llm.limits import Gate
+from evolve.llm.outage import Circuit
+from evolve.llm.prices import prompt_bound
+from evolve.llm.settings import ModelSettings
+
+FIRST_WAIT_S = 1.0
+LONGEST_WAIT_S = 60.0
+MOST_BAD_REQUESTS = 3
+
+_ENDED: dict[FaultKind, CallStatus] = {
+    FaultKind.LOST: CallStatus.UNKNOWN,
+    FaultKind.FILTERED: CallStatus.REFUSED,
+    FaultKind.TOO_LONG: CallStatus.FAILED,
+    FaultKind.BAD_REQUEST: CallStatus.FAILED,
+}
+
+
+class Endpoint:
+    """The only owner of retries: those of LiteLLM and of the SDKs below it are off.
+
+    A request that was surely not billed is sent again, with exponential waits (or as long as the
+    endpoint asks), until its deadline. One that may have been is not: its outcome is unknown.
+
+    Args:
+        name: how the search calls the model.
+        settings: how it is reached.
+        circuit: tells when the endpoint counts as down; the default is good for a search.
+        first_wait_s: the wait before the second attempt, which doubles from there.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        settings: ModelSettings,
+        *,
+        circuit: Circuit | None = None,
+        first_wait_s: float = FIRST_WAIT_S,
+    ) -> None:
+        self.name = name
+        self.settings = settings
+        self._ceiling = settings.ceiling
+        self._circuit = circuit or Circuit()
+        self._first_wait_s = first_wait_s
+        self._bad_requests = 0  # in a row
+        self._gate = Gate(
+            slots=settings.slots,
+            requests_per_minute=settings.requests_per_minute,
+            tokens_per_minute=settings.tokens_per_minute,
+        )
+
+    def reserve(self, request: ModelRequest) -> Reservation:
+        """The worst case of one call."""
+        prompt = prompt_bound(request.messages)
+        answer = request.max_tokens or self.settings.max_tokens
+        usd = None if self._ceiling is None else self._ceiling.worst(prompt, answer)
+        return Reservation(tokens=prompt + answer, usd=usd)
+
+    async def complete(self, request: ModelRequest, sample: int) -> ModelReply:
+        """As `LanguageModel.complete`."""
+        reserved = self.reserve(request).tokens
+        start: float | None = None
+        attempts = 0
+        while True:
+            async with self._gate.passage(reserved) as taken:
+                if not self._circuit.admit():
+                    raise self._down()
+                start = time.monotonic() if start is None else start
+                attempts += 1
+                outcome = await send(self.settings, request, sample, self._left_s(start))
+                if isinstance(outcome, ModelReply) and outcome.usage:
+                    taken.amount = outcome.usage.total
+            if isinstance(outcome, ModelReply):
+                self._answered()
+            elif outcome.kind in RETRIED:
+                await self._wait(outcome, attempts, self._left_s(start))
+                continue
+            else:
+                outcome = self._ended(outcome)
+            return replace(outcome, attempts=attempts, latency_s=time.monotonic() - start)
+
+    def _left_s(self, start: float) -> float:
+        """Seconds until the deadline of a call."""
+        left = self.settings.deadline_s - (time.monotonic() - start)
+        if left <= 0:  # while it waited to be sent again
+            raise ModelUnavailable(
+                f"{self.name}: not accepted within {self.settings.deadline_s:.0f} s"
+            )
+        return left
+
+    async def _wait(self, fault: Fault, attempts: int, left_s: float) -> None:
+        """Before the next attempt. Raises ModelUnavailable where there is to be none."""
+        if fault.kind is FaultKind.RATE_LIMIT:
+            self._circuit.answer()
+        else:
+            self._circuit.fault(fault.message)
+        if self._circuit.is_open:
+            raise self._down()
+        backoff = min(self._first_wait_s * 2 ** (attempts - 1), LONGEST_WAIT_S)
+        wait = random.uniform(0.5, 1.0) * backoff
+        if fault.retry_after_s is not None:
+            wait = fault.retry_after_s + random.uniform(0.0, 0.1 * self._first_wait_s)
+            self._gate.hold(fault.retry_after_s)  # it is meant for all who share the key
+        if wait >= left_s:
+            raise ModelUnavailable(
+                f"{self.name}: {fault.kind.value} after {attempts} attempts, and the next would "
+                f"come after the deadline of {self.settings.deadline_s:.0f} s: {fault.message}",
+                retry_after_s=wait,
+            )
+        await asyncio.sleep(wait)
+
+    def _ended(self, fault: Fault) -> ModelReply:
+        """What a fault that is not retried comes to. Raises UsageError where a person is needed."""
+        if fault.kind is FaultKind.LOST:
+            self._circuit.fault(fault.message)
+            return ModelReply(status=CallStatus.UNKNOWN, error=fault.message)
+        self._answered(with_complaint=fault.kind is FaultKind.BAD_REQUEST)
+        if fault.kind in FOR_PEOPLE or self._bad_requests >= MOST_BAD_REQUESTS:
+            raise UsageError(f"{self.name}: {_remedy(fault, self.settings)}")
+        return ModelReply(status=_ENDED[fault.kind], error=f"{fault.kind.value}: {fault.message}")
+
+    def _answered(self, *, with_complaint: bool = False) -> None:
+        self._circuit.answer()
+        self._bad_requests = self._bad_requests + 1 if with_complaint else 0
+
+    def _down(self) -> ModelUnavailable:
+        return ModelUnavailable(
+            f"{self.name} is down: {self._circuit.faults} faults in a row within "
+            f"{self._circuit.down_for_s:.0f} s, the last one: {self._circuit.last}",
+            retry_after_s=self._circuit.wait_s,
+        )
+
+
+def _remedy(fault: Fault, settings: ModelSettings) -> str:
+    said = fault.message
+    match fault.kind:
+        case FaultKind.AUTHENTICATION:
+            where = settings.key_variable or f"the variable of {settings.provider}"
+            return f"the key is missing or refused: {said}; export a valid one as {where}"
+        case FaultKind.QUOTA:
+            return f"the account's quota is used up: {said}; raise it and `evolve resume`"
+        case FaultKind.NO_SUCH_MODEL:
+            return f"no such model there: {said}; mend llm.model or llm.api_base"
+    return (
+        f"{MOST_BAD_REQUESTS} requests in a row were refused as bad: {said}; mend llm.options, "
+        "llm.temperature or the like"
+    )

@@ -1,0 +1,190 @@
+"""Why a call failed: one word for each reason, out of what providers and libraries raise.
+
+LiteLLM gives exceptions of its own for everything, with made-up status codes where no answer came
+(a refused connection is a 500 there). What really happened is in the chain of causes, and it
+decides two things that must not be guessed: whether the request reached the endpoint, and whether
+it may have been billed.
+"""
+
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from enum import StrEnum
+from http import HTTPStatus
+from typing import Any
+
+from evolve.llm.secrets import scrub
+
+LONGEST_MESSAGE = 300
+
+
+class FaultKind(StrEnum):
+    """What went wrong. Only `LOST` may have been billed."""
+
+    UNREACHABLE = "unreachable"  # never sent: no such host, nobody listens, TLS
+    RATE_LIMIT = "rate limit"
+    OVERLOADED = "overloaded"  # 5xx: the endpoint will not answer now
+    NOT_A_MODEL = "not a model"  # something answers, in HTML
+    LOST = "lost"  # sent, and no usable answer came
+    AUTHENTICATION = "authentication"
+    QUOTA = "quota"
+    NO_SUCH_MODEL = "no such model"
+    TOO_LONG = "too long"
+    FILTERED = "filtered"
+    BAD_REQUEST = "bad request"
+
+
+RETRIED = frozenset(
+    {FaultKind.UNREACHABLE, FaultKind.RATE_LIMIT, FaultKind.OVERLOADED, FaultKind.NOT_A_MODEL}
+)
+"""Surely not billed, and perhaps better in a moment."""
+
+FOR_PEOPLE = frozenset({FaultKind.AUTHENTICATION, FaultKind.QUOTA, FaultKind.NO_SUCH_MODEL})
+"""What somebody has to mend."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A failed attempt: the reason, the endpoint's words without keys, and when to come again."""
+
+    kind: FaultKind
+    message: str
+    retry_after_s: float | None = None
+
+
+_NEVER_SENT = frozenset(
+    {
+        "ConnectError",  # httpx
+        "ConnectTimeout",
+        "PoolTimeout",
+        "ClientConnectorError",  # aiohttp
+        "ConnectionRefusedError",
+        "gaierror",
+        "SSLCertVerificationError",
+        "UnsupportedProtocol",
+        "InvalidURL",
+    }
+)
+_TOO_LONG = re.compile(
+    r"context[_ ](length|window|limit|size)|maximum context|prompt is too long|too many tokens|"
+    r"input (is )?too long|input tokens exceed|maximum number of tokens",
+    re.IGNORECASE,
+)
+_FILTERED = re.compile(
+    r"content[_ ](policy|filter|management)|safety system|usage polic|responsibleai", re.IGNORECASE
+)
+_QUOTA = re.compile(
+    r"insufficient[_ ](quota|balance|funds|credit)|credit balance|billing|exceeded your current "
+    r"quota|spend(ing)? limit|payment",
+    re.IGNORECASE,
+)
+
+
+def classify(error: BaseException) -> Fault:
+    """The reason behind an exception that LiteLLM raised."""
+    causes = list(_chain(error))
+    names = {kind.__name__ for cause in causes for kind in type(cause).__mro__}
+    message = _message(error, causes)
+    if names & _NEVER_SENT:
+        return Fault(FaultKind.UNREACHABLE, message)
+    response = next(filter(None, map(_real_response, causes)), None)
+    if response is not None:
+        kind = _by_status(response.status_code, message)
+        return Fault(kind, message, _retry_after(response))
+    if "Empty or invalid response from LLM endpoint" in message:
+        return Fault(FaultKind.NOT_A_MODEL, f"it answers with no completion: {message}")
+    return Fault(_by_name(names), message)
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _real_response(error: BaseException) -> Any | None:
+    """The HTTP response that an error status came in; LiteLLM's own exceptions make theirs up."""
+    if type(error).__module__.partition(".")[0] not in ("openai", "httpx"):
+        return None
+    response = getattr(error, "response", None)
+    return response if getattr(response, "status_code", 0) >= HTTPStatus.BAD_REQUEST else None
+
+
+def _by_status(status: int, message: str) -> FaultKind:
+    match status:
+        case 401 | 403:
+            return FaultKind.AUTHENTICATION
+        case 402:
+            return FaultKind.QUOTA
+        case 404:
+            return FaultKind.NO_SUCH_MODEL
+        case 408 | 504 | 524:  # a gateway gave up on a request that was under way
+            return FaultKind.LOST
+        case 429:
+            return FaultKind.QUOTA if _QUOTA.search(message) else FaultKind.RATE_LIMIT
+        case 413:
+            return FaultKind.TOO_LONG
+    if status >= HTTPStatus.INTERNAL_SERVER_ERROR or status in (409, 425):
+        return FaultKind.OVERLOADED
+    if _TOO_LONG.search(message):
+        return FaultKind.TOO_LONG
+    if _FILTERED.search(message):
+        return FaultKind.FILTERED
+    return FaultKind.QUOTA if _QUOTA.search(message) else FaultKind.BAD_REQUEST
+
+
+def _by_name(names: set[str]) -> FaultKind:
+    """By LiteLLM's exceptions where it raised them itself, before anything was sent."""
+    sent = {"APITimeoutError", "TransportError", "JSONDecodeError", "APIResponseValidationError"}
+    if names & sent:
+        return FaultKind.LOST
+    if "AuthenticationError" in names:
+        return FaultKind.AUTHENTICATION
+    if "ContextWindowExceededError" in names:
+        return FaultKind.TOO_LONG
+    if "ContentPolicyViolationError" in names:
+        return FaultKind.FILTERED
+    if "NotFoundError" in names or "LiteLLMUnknownProvider" in names:
+        return FaultKind.NO_SUCH_MODEL
+    if "BadRequestError" in names:
+        return FaultKind.BAD_REQUEST
+    if "RateLimitError" in names:
+        return FaultKind.RATE_LIMIT
+    return FaultKind.LOST
+
+
+def _message(error: BaseException, causes: list[BaseException]) -> str:
+    """What the endpoint said, in one line and without keys."""
+    for cause in causes:
+        body = getattr(cause, "body", None)
+        if isinstance(body, dict) and isinstance(body.get("message"), str):
+            code = body.get("code")
+            said = f"{body['message']} ({code})" if code else body["message"]
+            return _one_line(said)
+    return _one_line(str(error) or str(causes[-1]) or type(causes[-1]).__name__)
+
+
+def _one_line(text: str) -> str:
+    text = scrub(" ".join(text.split()))
+    text = re.sub(r"^(litellm\.)?\w+(Error|Exception): ", "", text)
+    return text if len(text) <= LONGEST_MESSAGE else text[:LONGEST_MESSAGE] + "..."
+
+
+def _retry_after(response: Any) -> float | None:
+    """Seconds that the endpoint asks to wait, as a number or as a date."""
+    headers = response.headers
+    for name, unit in (("retry-after-ms", 1e-3), ("retry-after", 1.0)):
+        value = headers.get(name)
+        if value is None:
+            continue
+        try:
+            return max(0.0, float(value) * unit)
+        except ValueError:
+            pass
+        try:
+            return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
+        except ValueError:
+            pass
+    return None

@@ -1,0 +1,158 @@
+"""What models cost, and how much fits into them: from LiteLLM's own list, or as the user says.
+
+The list is a JSON file inside the LiteLLM package. It is read without importing LiteLLM (seconds)
+and without the network, so that a budget can be checked before anything is started.
+"""
+
+import importlib.util
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from evolve.core.errors import UsageError
+from evolve.core.model import Message, Usage
+
+PRICE_FILE = "model_prices_and_context_window_backup.json"
+
+# Base prices and those for long prompts; not those of batches and of other service tiers.
+_PROMPT = re.compile(r"(input_cost_per_token|cache_creation_input_token_cost)(_above_\d+k_tokens)?")
+_COMPLETION = re.compile(r"output_cost_per_(reasoning_)?token(_above_\d+k_tokens)?")
+_BY_TIME = ("input_cost_per_second", "output_cost_per_second", "cost_per_second")
+
+_TURN_TOKENS = 8  # what a chat template puts around a message
+_MILLION = 1_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Price:
+    """USD per million tokens; `cached` is for prompt tokens from the provider's cache.
+
+    Raises:
+        UsageError: a price is not a number from 0.
+    """
+
+    prompt: float
+    completion: float
+    cached: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("prompt", "completion", "cached"):
+            value = getattr(self, name)
+            if value is None and name == "cached":
+                continue
+            if not isinstance(value, int | float) or not 0 <= value < math.inf:
+                raise UsageError(
+                    f"llm.price.{name}: {value!r} is no price; give USD per million tokens, from 0"
+                )
+
+    def cost(self, usage: Usage) -> float:
+        """USD for what was used."""
+        cached = usage.cached or 0
+        rate = self.prompt if self.cached is None else self.cached
+        return (
+            (usage.prompt - cached) * self.prompt
+            + cached * rate
+            + usage.completion * self.completion
+        ) / _MILLION
+
+    def worst(self, prompt: int, completion: int) -> float:
+        """USD for so many tokens with nothing cached."""
+        return (prompt * self.prompt + completion * self.completion) / _MILLION
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """A model as LiteLLM lists it. `ceiling` has its highest prices: of long prompts, cache
+    writes and reasoning. None where it is not priced by the token.
+    """
+
+    name: str
+    ceiling: Price | None
+    context_tokens: int | None
+    output_tokens: int | None
+
+
+def price_from(settings: Mapping[str, Any] | None) -> Price | None:
+    """The price that a user gave; None where all of it is left open.
+
+    Raises:
+        UsageError: half of a price.
+    """
+    given = {name: value for name, value in (settings or {}).items() if value is not None}
+    if unknown := sorted(given.keys() - {"prompt", "completion", "cached"}):
+        raise UsageError(
+            f"llm.price.{unknown[0]}: there is no such price; it has prompt, completion and cached"
+        )
+    if not given:
+        return None
+    for name in ("prompt", "completion"):
+        if name not in given:
+            raise UsageError(
+                f"llm.price.{name} is not set although llm.price.{next(iter(given))} is; "
+                "give both, in USD per million tokens"
+            )
+    return Price(**given)
+
+
+def listed(model: str) -> Listing | None:
+    """A model of LiteLLM's list by `provider/name`, or by `name` under that provider."""
+    provider, _, bare = model.partition("/")
+    entry, name = _list().get(model), model
+    if entry is None and str(_list().get(bare, {}).get("litellm_provider", "")) == provider:
+        entry, name = _list()[bare], bare
+    if entry is None:
+        return None
+    prompt, output = entry.get("max_input_tokens"), entry.get("max_output_tokens")
+    return Listing(
+        name=name,
+        ceiling=_ceiling(entry),
+        context_tokens=_whole(prompt) or _whole(entry.get("max_tokens")),
+        output_tokens=_whole(output),
+    )
+
+
+def prompt_bound(messages: Sequence[Message]) -> int:
+    """No less than the tokens of a prompt, for any common tokenizer, without one at hand.
+
+    Two ASCII characters a token (code has about three) and a token for every other byte.
+    """
+    total = 0
+    for message in messages:
+        size = len(message.content.encode())
+        ascii_only = sum(map(str.isascii, message.content)) if size else 0
+        total += -(-ascii_only // 2) + (size - ascii_only) + _TURN_TOKENS
+    return total + _TURN_TOKENS
+
+
+def _ceiling(entry: Mapping[str, Any]) -> Price | None:
+    if any(entry.get(name) for name in _BY_TIME):
+        return None
+    prompt = [rate for name, rate in entry.items() if _PROMPT.fullmatch(name) and rate is not None]
+    said = [
+        rate for name, rate in entry.items() if _COMPLETION.fullmatch(name) and rate is not None
+    ]
+    if entry.get("input_cost_per_token") is None or entry.get("output_cost_per_token") is None:
+        return None
+    return Price(prompt=max(prompt) * _MILLION, completion=max(said) * _MILLION)
+
+
+def _whole(value: Any) -> int | None:
+    try:
+        return int(value) or None
+    except (TypeError, ValueError):
+        return None
+
+
+@cache
+def _list() -> dict[str, dict[str, Any]]:
+    found = importlib.util.find_spec("litellm")
+    if found is None or found.origin is None:
+        return {}
+    path = Path(found.origin).with_name(PRICE_FILE)
+    models: dict[str, dict[str, Any]] = json.loads(path.read_bytes()) if path.exists() else {}
+    return models

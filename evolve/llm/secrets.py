@@ -1,0 +1,40 @@
+"""Keys stay in the environment: they are taken out of every text that is shown, stored or raised.
+
+A configuration names the *variable* that holds a key, never the key. What an endpoint or a library
+says about a failed call may still quote it, so such text passes through `scrub`.
+"""
+
+import os
+import re
+from collections.abc import Iterator
+
+HIDDEN = "[key]"
+
+_NAMES = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|CREDENTIAL", re.IGNORECASE)
+_SHORTEST = 8  # a shorter value is no key, and would be found all over the text
+_PATTERNS = re.compile(
+    r"\b(?:sk|pk|rk|gsk|xai|hf|r8|nvapi|dapi)[-_][\w*.\-]{6,}"  # also as providers mask them
+    r"|\bAIza[\w-]{20,}"
+    r"|\b(?:AKIA|ASIA)[0-9A-Z]{12,}"
+    r"|\beyJ[\w-]{8,}\.[\w-]+\.[\w-]*"
+    r"|(?<=earer )[^\s'\",;]{6,}"
+    r"|(?<=://)[^\s/@'\"]+:[^\s/@'\"]+(?=@)"
+)
+
+
+def scrub(text: str) -> str:
+    """The text without the keys of this process's environment, nor what looks like one."""
+    for value in sorted(_values(), key=len, reverse=True):  # one may contain another
+        text = text.replace(value, HIDDEN)
+    return _PATTERNS.sub(HIDDEN, text)
+
+
+def names_a_secret(name: str) -> bool:
+    """Whether a setting or variable of that name would hold a secret."""
+    return _NAMES.search(name) is not None
+
+
+def _values() -> Iterator[str]:
+    for name, value in os.environ.items():
+        if names_a_secret(name) and len(value) >= _SHORTEST:
+            yield value

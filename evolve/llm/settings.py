@@ -1,0 +1,144 @@
+"""One model's settings: what `llm.*` and `llm.models.NAME.*` may say."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from evolve.core.errors import UsageError
+from evolve.llm.prices import Listing, Price, listed, price_from
+from evolve.llm.secrets import names_a_secret
+
+MAX_TOKENS = 16384
+DEADLINE_S = 1200.0
+SLOTS = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelSettings:
+    """How one model is reached, asked and paid.
+
+    Args:
+        model: `provider/name` as LiteLLM spells it; `openai/NAME` with `api_base` for any
+            OpenAI-compatible server.
+        weight: its share where several models may be picked; 0 leaves it to those who name it.
+        api_base: URL of the endpoint; None is the provider's own.
+        key_variable: environment variable that holds the key; None is the provider's usual one
+            (for `openai/` with an `api_base`: no key).
+        price: `prompt`, `completion`, `cached` in USD per million tokens; none of them takes
+            LiteLLM's list.
+        context_tokens: how many tokens fit in prompt and answer; None takes LiteLLM's list.
+        max_tokens: bound on an answer, reasoning included.
+        temperature, top_p, reasoning_effort: sent where a request does not say; None sends none.
+        stream: whether answers are streamed, which keeps impatient gateways from closing.
+        trace: ask for log-probabilities and token ids (vLLM's `return_token_ids`).
+        options: further parameters as LiteLLM takes them.
+        deadline_s: seconds for a call from its first send to its end, retries included.
+        slots: calls at once.
+        requests_per_minute, tokens_per_minute: what the key allows; None is no limit.
+
+    Raises:
+        UsageError: a value that cannot be.
+    """
+
+    model: str
+    weight: float = 1.0
+    api_base: str | None = None
+    key_variable: str | None = None
+    price: Mapping[str, Any] | None = None
+    context_tokens: int | None = None
+    max_tokens: int = MAX_TOKENS
+    temperature: float | None = None
+    top_p: float | None = None
+    reasoning_effort: str | None = None
+    stream: bool = False
+    trace: bool = False
+    options: Mapping[str, Any] = field(default_factory=dict)
+    deadline_s: float = DEADLINE_S
+    slots: int = SLOTS
+    requests_per_minute: float | None = None
+    tokens_per_minute: float | None = None
+
+    def __post_init__(self) -> None:
+        provider, _, name = str(self.model).partition("/")
+        if not provider or not name:
+            raise UsageError(
+                f"llm.model={self.model}: write provider/name, e.g. llm.model=openai/gpt-5, or "
+                "openai/NAME with llm.api_base=URL for a server of your own"
+            )
+        self._check_numbers()
+        self._check_address()
+        for option in self.options:
+            if names_a_secret(option) and not option.endswith("_tokens"):
+                raise UsageError(
+                    f"llm.options.{option}: keys stay in the environment; export it there and "
+                    "give llm.key_variable=NAME_OF_THE_VARIABLE"
+                )
+        self.own_price  # noqa: B018 - half a price is refused here
+
+    def _check_numbers(self) -> None:
+        for name in ("deadline_s", "slots", "max_tokens", "context_tokens"):
+            self._check(name, least=1)
+        for name in ("requests_per_minute", "tokens_per_minute"):
+            self._check(name, least=1)
+        for name in ("weight", "temperature"):
+            self._check(name, least=0)
+
+    def _check(self, name: str, *, least: float) -> None:
+        value = getattr(self, name)
+        if value is None:
+            return
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not is_number or not least <= value < math.inf:
+            raise UsageError(f"llm.{name}={value}: it is a number from {least}")
+
+    def _check_address(self) -> None:
+        base = self.api_base
+        if base is None:
+            return
+        scheme, _, rest = base.partition("://")
+        if scheme not in ("http", "https") or not rest:
+            raise UsageError(f"llm.api_base={base}: write it as http://HOST:PORT/v1")
+        if "@" in rest.partition("/")[0]:
+            raise UsageError(
+                "llm.api_base holds a password; keys stay in the environment: give the URL without "
+                "it, and llm.key_variable=NAME_OF_THE_VARIABLE"
+            )
+
+    @property
+    def provider(self) -> str:
+        return self.model.partition("/")[0]
+
+    @property
+    def listing(self) -> Listing | None:
+        """What LiteLLM's list says of the model."""
+        return listed(self.model)
+
+    @property
+    def own_price(self) -> Price | None:
+        """The price that the user gave."""
+        return price_from(self.price)
+
+    @property
+    def ceiling(self) -> Price | None:
+        """The most that tokens cost; None where nobody knows a price."""
+        return self.own_price or (self.listing.ceiling if self.listing else None)
+
+    @classmethod
+    def named(
+        cls, name: str, given: Mapping[str, Any], shared: Mapping[str, Any]
+    ) -> "ModelSettings":
+        """The settings of one model of several: its own over the shared ones.
+
+        Raises:
+            UsageError: it has no `model`, or a setting that there is not.
+        """
+        known = {f.name for f in fields(cls)}
+        if unknown := sorted(set(given) - known):
+            raise UsageError(
+                f"llm.models.{name}.{unknown[0]}: there is no such setting; there are "
+                f"{', '.join(sorted(known))}"
+            )
+        if not given.get("model"):
+            raise UsageError(f"llm.models.{name}.model is not set; give it as provider/name")
+        return cls(**{**shared, **given})

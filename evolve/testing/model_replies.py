@@ -1,0 +1,176 @@
+"""What a scripted model can say, and the bodies that say it on the wire.
+
+The bodies are those of the OpenAI chat completions API, with the fields that vLLM adds to it
+(`reasoning_content`, `token_ids`).
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+CHARACTERS_PER_TOKEN = 4
+STREAM_PIECES = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One request as it came in; `number` counts from 0. Headers have lower-case names."""
+
+    number: int
+    path: str
+    headers: Mapping[str, str]
+    body: Mapping[str, Any]
+
+    @property
+    def prompt(self) -> str:
+        """The text of the last message."""
+        messages = self.body.get("messages") or [{}]
+        return str(messages[-1].get("content", ""))
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An ordinary completion.
+
+    Args:
+        text: what the model says; a request for `n` samples gets it n times. None leaves the
+            content null, as some endpoints do when they have filtered it.
+        samples: different texts for the samples of one request, instead of `text`.
+        reasoning: the separate reasoning text, if any.
+        finish_reason: `stop`, `length`, `content_filter`, ...
+        delay_s: silence before the first byte.
+        spread_s: over how long the text is streamed; without streaming it adds to the delay.
+        cached_tokens: how many of the prompt's tokens came from the provider's cache.
+        usage: whether token counts are sent.
+        token_ids: whether token ids and log-probabilities are sent.
+    """
+
+    text: str | None = ""
+    samples: Sequence[str] = ()
+    reasoning: str = ""
+    finish_reason: str = "stop"
+    delay_s: float = 0.0
+    spread_s: float = 0.0
+    cached_tokens: int = 0
+    usage: bool = True
+    token_ids: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """An error status with an OpenAI-style body, and `retry-after` in seconds where given."""
+
+    status: int
+    retry_after: float | None = None
+    code: str = ""
+    message: str = "scripted refusal"
+
+
+class Broken(Enum):
+    """A body with status 200 that is no completion."""
+
+    MALFORMED = "malformed"  # ends in the middle of the JSON, at its announced length
+    TRUNCATED = "truncated"  # the connection closes before the announced length
+    NO_CHOICES = "no choices"
+    WRONG_TYPE = "wrong type"  # an HTML page
+
+
+@dataclass(frozen=True, slots=True)
+class Hang:
+    """Says nothing for so long, then closes the connection."""
+
+    seconds: float = 600.0
+
+
+Reply = Answer | Refusal | Broken | Hang
+Script = Sequence[str | Reply] | Callable[[Request], str | Reply]
+
+
+def kind(reply: Reply) -> str:
+    """A word for a reply: `answer`, `hang`, `429`, `malformed`, ..."""
+    match reply:
+        case Refusal(status):
+            return str(status)
+        case Broken():
+            return reply.value
+    return type(reply).__name__.lower()
+
+
+def completion(request: Request, answer: Answer) -> dict[str, Any]:
+    """The body of a completion."""
+    reasoning = {"reasoning_content": answer.reasoning} if answer.reasoning else {}
+    body = _head(request, "chat.completion")
+    body["choices"] = [
+        {
+            "index": index,
+            "message": {"role": "assistant", "content": text} | reasoning,
+            "finish_reason": answer.finish_reason,
+        }
+        | (_tokens(text or "") if answer.token_ids else {})
+        for index, text in enumerate(_samples(request, answer))
+    ]
+    if answer.usage:
+        body["usage"] = usage(request, answer)
+    return body
+
+
+def chunks(request: Request, answer: Answer) -> Iterator[dict[str, Any]]:
+    """The events of a streamed completion."""
+    head = _head(request, "chat.completion.chunk")
+    for index, text in enumerate(_samples(request, answer)):
+        yield head | _delta(index, {"role": "assistant", "content": ""})
+        if answer.reasoning:
+            yield head | _delta(index, {"reasoning_content": answer.reasoning})
+        for piece in _pieces(text or "", STREAM_PIECES):
+            yield head | _delta(index, {"content": piece})
+        yield head | _delta(index, {}, answer.finish_reason)
+    if answer.usage and (request.body.get("stream_options") or {}).get("include_usage"):
+        yield head | {"choices": [], "usage": usage(request, answer)}
+
+
+def usage(request: Request, answer: Answer) -> dict[str, Any]:
+    """Token counts of a request and its answer."""
+    prompt = tokens("".join(str(m.get("content")) for m in request.body.get("messages", [])))
+    texts = _samples(request, answer)
+    reasoning = tokens(answer.reasoning) * len(texts)
+    said = sum(tokens(text or "") for text in texts) + reasoning
+    return {
+        "prompt_tokens": prompt,
+        "completion_tokens": said,
+        "total_tokens": prompt + said,
+        "prompt_tokens_details": {"cached_tokens": answer.cached_tokens},
+        "completion_tokens_details": {"reasoning_tokens": reasoning},
+    }
+
+
+def tokens(text: str) -> int:
+    """How many tokens the scripted model takes a text for: one per four characters, rounded up."""
+    return -(-len(text) // CHARACTERS_PER_TOKEN)
+
+
+def _samples(request: Request, answer: Answer) -> Sequence[str | None]:
+    count = int(request.body.get("n") or 1)
+    return answer.samples[:count] if answer.samples else [answer.text] * count
+
+
+def _head(request: Request, kind: str) -> dict[str, Any]:
+    model = str(request.body.get("model", "scripted"))
+    return {"id": f"scripted-{request.number}", "object": kind, "created": 0, "model": model}
+
+
+def _delta(index: int, delta: dict[str, Any], finish_reason: str | None = None) -> dict[str, Any]:
+    return {"choices": [{"index": index, "delta": delta, "finish_reason": finish_reason}]}
+
+
+def _tokens(text: str) -> dict[str, Any]:
+    pieces = list(_pieces(text, tokens(text)))
+    content = [
+        {"token": piece, "logprob": -0.5, "bytes": None, "top_logprobs": []} for piece in pieces
+    ]
+    return {"logprobs": {"content": content}, "token_ids": [len(piece) for piece in pieces]}
+
+
+def _pieces(text: str, count: int) -> Iterator[str]:
+    size = max(1, -(-len(text) // max(1, count)))
+    yield from (text[start : start + size] for start in range(0, len(text), size))

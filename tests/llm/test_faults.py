@@ -1,0 +1,277 @@
+"""Every fault of an endpoint, over real HTTP.
+
+Invariants:
+1. What was surely not billed is sent again until the deadline; what may have been is not.
+2. The status says what happened; a fault of an endpoint is never an answer.
+3. Nobody below us retries: the server sees as many requests as the reply has attempts.
+"""
+
+import asyncio
+import time
+
+import pytest
+
+from evolve.core.errors import ModelUnavailable, UsageError
+from evolve.core.model import CallStatus, Usage
+from evolve.testing.model_server import Answer, Broken, Hang, Refusal
+from tests.llm.conftest import ask, endpoint, request
+
+NOBODY = "http://127.0.0.1:9/v1"  # the discard port: nobody listens
+
+
+def test_an_answer_comes_with_its_tokens_and_its_model(serve):
+    answer = Answer("here you are", reasoning="let me see", cached_tokens=1)
+    server = serve(answer)
+    reply = ask(endpoint(server), "make it fast")
+    assert (reply.status, reply.text, reply.reasoning) == (
+        CallStatus.COMPLETED,
+        "here you are",
+        "let me see",
+    )
+    assert reply.usage == Usage(prompt=3, completion=6, cached=1, reasoning=3)
+    assert (reply.finish_reason, reply.attempts, reply.model) == ("stop", 1, "scripted")
+    assert reply.cost_usd is None  # nobody knows a price of this model
+    assert 0 < reply.latency_s < 20
+
+
+@pytest.mark.parametrize("status", [429, 500, 502, 503, 529])
+def test_a_refusal_for_now_is_sent_again(serve, status):
+    server = serve(Refusal(status), Refusal(status), "at last")
+    reply = ask(endpoint(server))
+    assert (reply.status, reply.text, reply.attempts) == (CallStatus.COMPLETED, "at last", 3)
+    assert len(server.log.requests) == 3
+    assert server.deliveries == 1
+
+
+def test_retry_after_is_waited_for(serve):
+    server = serve(Refusal(429, retry_after=0.5), "at last")
+    reply = ask(endpoint(server))
+    assert reply.attempts == 2
+    assert reply.latency_s >= 0.5
+
+
+def test_retry_after_holds_the_other_calls_of_the_endpoint_too(serve):
+    server = serve(Refusal(429, retry_after=0.5), "done")
+    model = endpoint(server, slots=1)
+
+    async def both():
+        first = asyncio.create_task(model.complete(request("first"), 0))
+        await asyncio.sleep(0.2)
+        start = time.monotonic()
+        await model.complete(request("second"), 0)
+        waited = time.monotonic() - start
+        await first
+        return waited
+
+    ask(endpoint(serve("warm")))  # imports LiteLLM
+    assert asyncio.run(both()) > 0.2
+
+
+def test_a_retry_that_would_come_after_the_deadline_is_not_waited_for(serve):
+    server = serve(Refusal(429, retry_after=60))
+    start = time.monotonic()
+    with pytest.raises(ModelUnavailable, match="rate limit after 1 attempts") as caught:
+        ask(endpoint(server, deadline_s=5))
+    assert time.monotonic() - start < 5
+    assert caught.value.retry_after_s >= 60
+    assert server.deliveries == 0
+
+
+@pytest.mark.parametrize("broken", [Broken.MALFORMED, Broken.TRUNCATED])
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_answer_that_arrives_damaged_is_unknown_and_never_asked_for_again(serve, broken, stream):
+    if stream and broken is Broken.MALFORMED:
+        pytest.skip("a stream has no one body")
+    server = serve(broken, "a second answer")
+    reply = ask(endpoint(server, stream=stream))
+    assert reply.status is CallStatus.UNKNOWN, reply
+    assert reply.text == ""
+    assert reply.usage is None
+    assert reply.error
+    assert len(server.log.requests) == 1
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_hanging_endpoint_ends_at_the_deadline_as_unknown(serve, stream):
+    server = serve(Hang())
+    ask(endpoint(serve("warm")))
+    reply = ask(endpoint(server, deadline_s=1, stream=stream))
+    assert reply.status is CallStatus.UNKNOWN
+    assert "1 s" in reply.error
+    assert 0.9 < reply.latency_s < 3
+    assert len(server.log.requests) == 1
+
+
+@pytest.mark.parametrize("status", [408, 504])
+def test_a_gateway_that_gave_up_waiting_leaves_the_outcome_unknown(serve, status):
+    server = serve(Refusal(status), "a second answer")
+    assert ask(endpoint(server)).status is CallStatus.UNKNOWN
+    assert len(server.log.requests) == 1
+
+
+def test_an_answer_without_a_choice_is_empty(serve):
+    reply = ask(endpoint(serve(Broken.NO_CHOICES)))
+    assert reply.status is CallStatus.EMPTY
+    assert "no choice" in reply.error
+
+
+@pytest.mark.parametrize("text", ["", "  \n", None])
+def test_an_answer_without_text_is_empty(serve, text):
+    assert ask(endpoint(serve(Answer(text)))).status is CallStatus.EMPTY
+
+
+def test_an_answer_that_reached_its_limit_is_truncated(serve):
+    reply = ask(endpoint(serve(Answer("def ker", finish_reason="length"))))
+    assert (reply.status, reply.text) == (CallStatus.TRUNCATED, "def ker")
+
+
+def test_a_filtered_answer_is_refused(serve):
+    reply = ask(endpoint(serve(Answer("I can", finish_reason="content_filter"))))
+    assert reply.status is CallStatus.REFUSED
+
+
+def test_a_page_instead_of_a_completion_is_nobodys_answer(serve):
+    server = serve(Broken.WRONG_TYPE, "at last")
+    reply = ask(endpoint(server))
+    assert (reply.status, reply.attempts) == (CallStatus.COMPLETED, 2)
+
+
+def test_two_megabytes_arrive_whole(serve):
+    text = "kernel\n" * 300_000
+    assert ask(endpoint(serve(text))).text == text
+
+
+def test_a_stream_is_put_together(serve):
+    answer = Answer("piece by piece", reasoning="hm", spread_s=0.3, cached_tokens=2)
+    reply = ask(endpoint(serve(answer), stream=True))
+    assert (reply.status, reply.text, reply.reasoning) == (
+        CallStatus.COMPLETED,
+        "piece by piece",
+        "hm",
+    )
+    assert reply.usage == Usage(prompt=3, completion=5, cached=2, reasoning=1)
+    assert reply.latency_s >= 0.25
+
+
+def test_a_stream_that_is_too_slow_ends_at_the_deadline(serve):
+    ask(endpoint(serve("warm")))
+    reply = ask(endpoint(serve(Answer("x" * 64, spread_s=30)), stream=True, deadline_s=1))
+    assert reply.status is CallStatus.UNKNOWN
+    assert reply.latency_s < 3
+
+
+def test_an_answer_without_counts_has_no_usage(serve):
+    reply = ask(endpoint(serve(Answer("text", usage=False))))
+    assert (reply.text, reply.usage, reply.cost_usd) == ("text", None, None)
+
+
+@pytest.mark.parametrize(
+    ("refusal", "words"),
+    [
+        (Refusal(401), "the key is missing or refused.*export"),
+        (Refusal(403), "the key is missing or refused"),
+        (Refusal(402), "quota is used up.*evolve resume"),
+        (Refusal(429, code="insufficient_quota"), "quota is used up"),
+        (Refusal(404, code="model_not_found"), "no such model there.*llm.model"),
+    ],
+)
+def test_what_a_person_has_to_mend_is_said_with_its_remedy(serve, refusal, words):
+    server = serve(refusal)
+    with pytest.raises(UsageError, match=words):
+        ask(endpoint(server))
+    assert len(server.log.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("refusal", "status", "word"),
+    [
+        (Refusal(400, code="context_length_exceeded"), CallStatus.FAILED, "too long"),
+        (Refusal(413), CallStatus.FAILED, "too long"),
+        (Refusal(400, message="content_policy_violation"), CallStatus.REFUSED, "filtered"),
+        (Refusal(400, message="temperature: 9 is above 2"), CallStatus.FAILED, "9 is above 2"),
+        (Refusal(422), CallStatus.FAILED, "bad request"),
+    ],
+)
+def test_a_request_that_is_refused_for_itself_is_not_sent_again(serve, refusal, status, word):
+    server = serve(refusal, "a second answer")
+    reply = ask(endpoint(server))
+    assert reply.status is status
+    assert word in reply.error
+    assert len(server.log.requests) == 1
+
+
+def test_bad_requests_in_a_row_are_the_configurations_fault(serve):
+    model = endpoint(serve(Refusal(400, message="top_k is unknown")))
+
+    async def three():
+        for _ in range(3):
+            last = await model.complete(request(), 0)
+        return last
+
+    with pytest.raises(UsageError, match="3 requests in a row.*top_k is unknown.*llm.options"):
+        asyncio.run(three())
+
+
+def test_an_endpoint_that_nobody_listens_at_is_down_and_says_so():
+    model = endpoint(NOBODY)
+
+    async def twice():
+        for _ in range(2):
+            with pytest.raises(ModelUnavailable, match="scripted is down: 5 faults in a row") as e:
+                await model.complete(request(), 0)
+        return e.value.retry_after_s
+
+    assert 25 < asyncio.run(twice()) <= 30
+
+
+def test_an_endpoint_that_is_down_is_left_alone_and_found_again(serve):
+    replies = [Refusal(503)] * 5
+    server = serve(lambda asked: replies[asked.number] if asked.number < 5 else "up again")
+    model = endpoint(server, pause_s=0.4)
+
+    async def outage():
+        with pytest.raises(ModelUnavailable, match="is down"):
+            await model.complete(request(), 0)
+        for _ in range(20):
+            with pytest.raises(ModelUnavailable):
+                await model.complete(request(), 0)
+        assert len(server.log.requests) == 5
+        await asyncio.sleep(0.5)
+        first, *others = await asyncio.gather(
+            *(model.complete(request(), 0) for _ in range(4)), return_exceptions=True
+        )
+        assert first.text == "up again"
+        assert all(isinstance(other, ModelUnavailable) for other in others)
+        return await model.complete(request(), 0)
+
+    assert asyncio.run(outage()).text == "up again"
+
+
+def test_a_cancelled_call_is_given_up_at_once(serve):
+    server = serve(Hang())
+    ask(endpoint(serve("warm")))
+
+    async def give_up():
+        call = asyncio.create_task(endpoint(server).complete(request(), 0))
+        while not server.log.requests:
+            await asyncio.sleep(0.01)
+        start = time.monotonic()
+        call.cancel()
+        await asyncio.gather(call, return_exceptions=True)
+        took = time.monotonic() - start
+        while server.log.under_way:  # the server sees that the client is gone
+            await asyncio.sleep(0.01)
+        return took
+
+    assert asyncio.run(asyncio.wait_for(give_up(), 10)) < 0.5
+
+
+def test_no_more_calls_are_under_way_than_there_are_slots(serve):
+    server = serve(Answer("done", delay_s=0.1))
+    model = endpoint(server, slots=4)
+
+    async def many():
+        return await asyncio.gather(*(model.complete(request(str(i)), 0) for i in range(12)))
+
+    assert {reply.text for reply in asyncio.run(many())} == {"done"}
+    assert server.log.most_at_once == 4

@@ -1,0 +1,116 @@
+"""What calls cost, and the most that they can.
+
+Invariants:
+1. The worst case is never below what a call comes to within its bounds.
+2. No price is made up: without one, costs are None.
+3. Prices are read without importing LiteLLM.
+"""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evolve.core.errors import UsageError
+from evolve.core.model import Message, Usage
+from evolve.llm import ModelSettings
+from evolve.llm.client import load
+from evolve.llm.prices import Price, listed, prompt_bound
+from evolve.testing.model_server import Answer
+from tests.llm.conftest import ask, endpoint, request
+
+counts = st.integers(0, 10**6)
+rates = st.floats(0, 1000)
+
+
+@given(counts, counts, st.floats(0, 1), rates, rates, st.floats(0, 1))
+def test_the_worst_case_is_never_below_the_cost(prompt, completion, share, rate, other, discount):
+    price = Price(prompt=rate, completion=other, cached=rate * discount)
+    usage = Usage(prompt=prompt, completion=completion, cached=int(prompt * share))
+    assert price.cost(usage) <= price.worst(prompt, completion) * (1 + 1e-9)
+
+
+def test_a_cost_is_what_the_price_says():
+    usage = Usage(prompt=1000, completion=500, cached=400)
+    assert Price(prompt=2, completion=8, cached=0.5).cost(usage) == pytest.approx(5.4e-3)
+    assert Price(prompt=2, completion=8).cost(usage) == pytest.approx(6e-3)
+    assert Price(prompt=0, completion=0).cost(usage) == 0
+
+
+@pytest.mark.parametrize("model", ["openai/gpt-4o-mini", "anthropic/claude-sonnet-4-5",
+                                   "gemini/gemini-2.5-pro", "deepseek/deepseek-chat"])  # fmt: skip
+def test_models_of_the_large_providers_are_listed_with_price_and_size(model):
+    found = listed(model)
+    assert 0 < found.ceiling.prompt < found.ceiling.completion < 1000
+    assert found.context_tokens > 30_000
+    assert found.output_tokens > 4_000
+
+
+@pytest.mark.parametrize("model", ["openai/my-own", "nobody/gpt-4o-mini", "ollama/unheard-of"])
+def test_an_unknown_model_has_no_price(model):
+    assert listed(model) is None
+    assert ModelSettings(model=model).ceiling is None
+
+
+def test_a_price_of_long_prompts_counts_for_the_worst_case():
+    entry = load().model_cost["gemini/gemini-2.5-pro"]
+    ceiling = listed("gemini/gemini-2.5-pro").ceiling
+    assert ceiling.prompt == entry["input_cost_per_token_above_200k_tokens"] * 1e6
+    assert ceiling.completion == entry["output_cost_per_token_above_200k_tokens"] * 1e6
+
+
+@pytest.mark.parametrize(
+    "model", ["openai/gpt-4o-mini", "openai/gpt-5.6", "deepseek/deepseek-chat"]
+)
+def test_a_listed_model_costs_what_litellm_says_and_no_more_than_was_reserved(serve, model):
+    server = serve(Answer("x" * 4000, cached_tokens=100))
+    asked = (
+        endpoint(server, model="openai/" + model.partition("/")[2])
+        if "openai" in model
+        else (endpoint(server, model=model))
+    )
+    text = "y" * 4000
+    reply = ask(asked, text, max_tokens=1000)
+    entry = load().model_cost[listed(model).name]
+    cached = entry.get("cache_read_input_token_cost") or entry["input_cost_per_token"]
+    expected = (
+        900 * entry["input_cost_per_token"] + 100 * cached + 1000 * entry["output_cost_per_token"]
+    )
+    assert reply.usage == Usage(prompt=1000, completion=1000, cached=100, reasoning=0)
+    assert reply.cost_usd == pytest.approx(expected, rel=1e-6)
+    assert reply.cost_usd <= asked.reserve(request(text, max_tokens=1000)).usd
+
+
+def test_the_users_price_goes_before_the_list(serve):
+    price = {"prompt": 1.0, "completion": 2.0, "cached": None}
+    asked = endpoint(serve(Answer("x" * 400)), model="openai/gpt-4o-mini", price=price)
+    reply = ask(asked, "y" * 400)
+    assert reply.cost_usd == pytest.approx(100 * 1e-6 + 100 * 2e-6)
+
+
+@pytest.mark.parametrize(
+    ("price", "words"),
+    [
+        ({"prompt": 1.0}, "llm.price.completion is not set although llm.price.prompt is"),
+        ({"cached": 1.0}, "llm.price.prompt is not set"),
+        ({"prompt": -1, "completion": 1}, "llm.price.prompt: -1 is no price"),
+        ({"prompt": "1$", "completion": 1}, r"llm.price.prompt: '1\$' is no price"),
+        ({"output": 1}, "llm.price.output: there is no such price"),
+    ],
+)
+def test_a_price_that_cannot_be_is_refused(price, words):
+    with pytest.raises(UsageError, match=words):
+        ModelSettings(model="openai/x", price=price)
+
+
+@given(st.lists(st.text(max_size=300), min_size=1, max_size=4))
+def test_a_prompt_never_has_more_tokens_than_its_bound(texts):
+    encode = load().token_counter
+    messages = [Message("user", text) for text in texts]
+    plain = [{"role": "user", "content": text} for text in texts]
+    assert encode(model="gpt-3.5-turbo", messages=plain) <= prompt_bound(messages)
+
+
+def test_the_bound_of_code_is_not_wasteful():
+    source = open(__file__).read()  # noqa: PTH123, SIM115
+    encode = load().token_counter
+    assert prompt_bound([Message("user", source)]) < 3 * encode(model="gpt-3.5-turbo", text=source)

@@ -1,0 +1,98 @@
+"""A key is nowhere but in the environment and on the wire.
+
+Invariant: with a key planted in the environment and quoted by the endpoint, no reply, request,
+exception, traceback, log record, representation or output of ours holds it.
+"""
+
+import json
+import logging
+import traceback
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evolve.core.errors import EvolveError, UsageError
+from evolve.llm import LiteLLM, ModelSettings
+from evolve.llm.secrets import HIDDEN, scrub
+from evolve.testing.model_server import Answer, Refusal
+from tests.llm.conftest import ask, endpoint, request
+
+KEY = "planted-7f3a9b-key"
+
+
+@pytest.fixture(autouse=True)
+def planted(monkeypatch):
+    monkeypatch.setenv("MY_GATEWAY_KEY", KEY)
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 429, 500, 504])
+def test_an_endpoint_that_quotes_the_key_does_not_get_it_into_our_words(
+    serve, status, caplog, capfd
+):
+    caplog.set_level(logging.DEBUG, logger="evolve")
+    server = serve(Refusal(status, message=f"the key {KEY} or sk-abc1234567890 is no good"))
+    model = endpoint(server, key_variable="MY_GATEWAY_KEY", deadline_s=1)
+    shown = [repr(model), repr(model.settings)]
+    try:
+        shown.append(repr(ask(model)))
+    except EvolveError as error:
+        shown += [repr(error), "".join(traceback.format_exception(error))]
+    shown += [caplog.text, *capfd.readouterr()]
+    assert not [text for text in shown if KEY in text or "sk-abc1234567890" in text]
+    assert server.log.requests[0].headers["authorization"] == f"Bearer {KEY}"
+
+
+def test_what_is_stored_of_a_call_holds_no_key(serve):
+    model = endpoint(serve("fine"), key_variable="MY_GATEWAY_KEY")
+    reply = ask(model)
+    assert KEY not in json.dumps(reply.to_json()) + repr(request())
+
+
+def test_a_server_of_ones_own_does_not_get_the_key_of_the_openai_account(serve, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    server = serve("fine")
+    ask(endpoint(server))
+    assert KEY not in repr(server.log.requests[0])
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"options": {"api_key": KEY}}, "llm.options.api_key: keys stay in the environment"),
+        ({"api_base": f"https://me:{KEY}@host/v1"}, "llm.api_base holds a password"),
+    ],
+)
+def test_a_key_in_the_configuration_is_refused_without_repeating_it(settings, words):
+    with pytest.raises(UsageError, match=words) as caught:
+        ModelSettings(model="openai/x", **settings)
+    assert KEY not in str(caught.value)
+
+
+def test_a_key_is_no_setting():
+    with pytest.raises(TypeError, match="api_key"):
+        LiteLLM(model="openai/x", api_key=KEY)
+
+
+@given(st.text(), st.text())
+def test_scrubbing_takes_the_key_out_of_any_text(before, after):
+    assert KEY not in scrub(before + KEY + after)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["Bearer abc.def-123", "sk-proj-abcdefghij", "sk-ab***************xyz", "AIza" + "b" * 35],
+)
+def test_scrubbing_knows_what_keys_look_like(text):
+    assert HIDDEN in scrub(f"said: {text}, and more")
+    assert scrub(f"said: {text}, and more").endswith(", and more")
+
+
+def test_scrubbing_leaves_words_alone():
+    text = "the task-oriented risk-free skeleton asks for max_tokens=4 at http://127.0.0.1:80/v1"
+    assert scrub(text) == text
+
+
+def test_an_answer_is_stored_as_it_came(serve):
+    text = "sk-this-is-what-the-model-said-1234567890"
+    assert ask(endpoint(serve(Answer(text)))).text == text
