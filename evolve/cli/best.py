@@ -1,6 +1,9 @@
-"""`evolve best`: a run's winner as a file that needs nothing of ours."""
+"""`evolve best`: a run's winner as a file or an operator that needs nothing of ours."""
 
+import argparse
 import io
+import platform
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -14,28 +17,62 @@ from evolve.report.audit import NOT_COUNTED, findings_of, weakness
 from evolve.report.text import baseline_name, printable, write_text
 
 if TYPE_CHECKING:
+    from evolve.report.export.check import Checks
     from evolve.search.champion import Champion
     from evolve.store import RunRow, Store
+
+MODULE, TORCH_OP = "module", "torch-op"
+DONE, CHECK_FAILED = 0, 1
+_MACHINE = re.compile(r"x86_64|aarch64|arm64|ppc64le|s390x|riscv64")
+_CAPABILITY = re.compile(r"(?:^|sm_|capability )(\d+)\.?(\d)\b")
 
 
 def main(words: Sequence[str]) -> int:
     """Write the winner where the words say."""
-    arguments = parser("best", "Write a run's winner as a standalone Python file.")
-    add_run(arguments)
-    arguments.add_argument(
-        "-o", "--output", metavar="FILE", help="where to (default: standard output)"
-    )
-    add_store(arguments)
-    options = arguments.parse_args(words)
+    options = _parse(words)
     with open_store(options.store) as store:
-        text = standalone(store, store.run(options.run))
+        run = store.run(options.run)
+        if _form(options) == TORCH_OP:
+            return _write_operator(store, run, options.output)
+        text = standalone(store, run)
     if options.output:
         print(write_text(Path(options.output), text))
     else:
         if isinstance(sys.stdout, io.TextIOWrapper):
             sys.stdout.reconfigure(encoding="utf-8")  # as Python will read it
         print(text, end="")
-    return 0
+    return DONE
+
+
+def _parse(words: Sequence[str]) -> argparse.Namespace:
+    arguments = parser(
+        "best",
+        "Write a run's winner for use elsewhere: as one Python module, or as a folder with a "
+        "torch.library operator, a drop-in torch.nn.Module and their tests, which are run. "
+        "Exit status 0: written (and checked); 1: written, but a check failed.",
+    )
+    add_run(arguments)
+    arguments.add_argument(
+        "--as",
+        dest="form",
+        choices=(MODULE, TORCH_OP),
+        help=f"what to write (default: {TORCH_OP} where -o names a folder, else {MODULE})",
+    )
+    arguments.add_argument(
+        "-o",
+        "--output",
+        metavar="PATH",
+        help="FILE.py or a new folder (default: standard output; a folder named after the task)",
+    )
+    add_store(arguments)
+    return arguments.parse_args(words)
+
+
+def _form(options: argparse.Namespace) -> str:
+    is_file = options.output is None or options.output.endswith(".py")
+    if options.form == TORCH_OP and options.output is not None and is_file:
+        raise UsageError(f"-o {options.output} is a file; --as {TORCH_OP} writes a folder")
+    return options.form or (MODULE if is_file else TORCH_OP)
 
 
 def standalone(store: "Store", run: "RunRow") -> str:
@@ -45,6 +82,14 @@ def standalone(store: "Store", run: "RunRow") -> str:
         UsageError: the run has no winner yet.
     """
     from evolve.core.tunables import freeze
+
+    winner = _winner(store, run)
+    body = freeze(store.source(winner.program), winner.assignment)
+    header = "\n".join(f"# {line}".rstrip() for line in _provenance(run, winner))
+    return f"{header}\n\n{body.rstrip()}\n"
+
+
+def _winner(store: "Store", run: "RunRow") -> "Champion":
     from evolve.search.champion import champion
 
     winner = champion(store, run)
@@ -53,18 +98,85 @@ def standalone(store: "Store", run: "RunRow") -> str:
             f"run {run.name} has no correct and timed kernel yet; "
             f"`evolve show {run.name}` says what became of its candidates"
         )
-    body = freeze(store.source(winner.program), winner.assignment)
-    header = "\n".join(f"# {line}".rstrip() for line in _provenance(run, winner))
-    return f"{header}\n\n{body.rstrip()}\n"
+    return winner
+
+
+def _write_operator(store: "Store", run: "RunRow", output: str | None) -> int:
+    from evolve.report.export.check import require_pytest, run_tests
+    from evolve.report.export.operator_text import operator_name
+    from evolve.report.export.torch_op import Facts, export_torch_op
+
+    winner = _winner(store, run)
+    require_pytest()
+    device, architecture = judged_on(winner)
+    facts = Facts(
+        device=device,
+        architecture=architecture,
+        gain=_gain(run, winner),
+        provenance=tuple(_provenance(run, winner)),
+    )
+    folder = Path(output or f"{operator_name(run.task.name)}_kernel")
+    source = store.source(winner.program)
+    print(export_torch_op(folder, source, winner.assignment, run.task, facts), flush=True)
+    checks = run_tests(folder)
+    print("\n".join(_checks_text(checks, folder, architecture)))
+    return DONE if checks.passed else CHECK_FAILED
+
+
+def judged_on(winner: "Champion") -> tuple[str, str]:
+    """Device type and architecture of a verdict: `("cuda", "sm_90")`, `("cpu", "x86_64")`.
+
+    Raises:
+        UsageError: the verdict does not say which architecture it was.
+    """
+    evaluation = winner.evaluation
+    facts = evaluation.environment
+    if evaluation.device_class.startswith("cpu"):
+        machine = _MACHINE.search(facts.get("os", ""))
+        return "cpu", machine[0] if machine else platform.machine()
+    found = _CAPABILITY.search(facts.get("capability", evaluation.device_class))
+    if found is None:
+        raise UsageError(
+            f"the verdict on {evaluation.device_class} does not say which architecture that is; "
+            f"export the winner with --as {MODULE}"
+        )
+    return "cuda", f"sm_{found[1]}{found[2]}"
+
+
+def _checks_text(checks: "Checks", folder: Path, architecture: str) -> Iterator[str]:
+    """What the tests said: the failures in full, skipped ones by reason, and the count."""
+    for test in checks.failed:
+        yield f"FAILED {test.name}"
+        yield from (f"  {line}" for line in printable(test.reason).splitlines()[-12:])
+    if checks.fault:
+        yield f"FAILED {printable(checks.fault)}"
+    skipped = len(checks.skipped)
+    count = f"{len(checks.tests) - skipped - len(checks.failed)} checks passed"
+    yield f"{count}, {len(checks.failed)} failed, {skipped} did not apply"
+    if any("not the device" in test.reason for test in checks.skipped):
+        yield (
+            f"The kernel itself was NOT run: this machine is no {architecture}. "
+            f"Run `pytest {folder}` on one."
+        )
+    if not checks.passed:
+        yield f"{folder} is kept as it is, but is not fit to be merged"
+
+
+def _gain(run: "RunRow", winner: "Champion") -> str:
+    against = baseline_name(str(run.config.get("baseline", "eager")))
+    return f"{speedup_text(winner.ratio)} over {against}, {_proof(winner)}."
+
+
+def _proof(winner: "Champion") -> str:
+    return "verified in fresh processes" if winner.verified else "not verified"
 
 
 def _provenance(run: "RunRow", winner: "Champion") -> Iterator[str]:
     evaluation, task = winner.evaluation, run.task
     against = baseline_name(str(run.config.get("baseline", "eager")))
-    proof = "verified in fresh processes" if winner.verified else "not verified"
     yield f"Kernel for task {printable(task.name)}, found by evolve {evolve.__version__}."
     yield ""
-    yield f"speedup      {speedup_text(winner.ratio)} over {against}, {proof}"
+    yield f"speedup      {speedup_text(winner.ratio)} over {against}, {_proof(winner)}"
     if weak := weakness(findings_of(run.config)):
         yield f"strict       {NOT_COUNTED}; {weak}"
     yield f"task         {printable(task.name)}, size {task.size}, revision {task.revision[:16]}"

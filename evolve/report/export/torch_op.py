@@ -1,0 +1,159 @@
+"""A winner as a folder that can be merged: a PyTorch operator, a module that uses it, its tests."""
+
+import keyword
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from evolve.core.digest import framed_digest
+from evolve.core.errors import UsageError
+from evolve.core.program import Assignment, Language, Program
+from evolve.core.task import Task
+from evolve.core.tunables import freeze
+from evolve.report.export.examine import Examined, examine
+from evolve.report.export.operator_text import operator_name, operator_values
+from evolve.report.export.reference import with_constants
+from evolve.report.export.trees import literal
+from evolve.report.text import one_line, printable, write_text
+
+NAMESPACE = "evolve"
+TEMPLATES = Path(__file__).parent / "templates"
+DEVICES = ("cpu", "cuda")
+
+_OPERAND_ROUNDING = {"ieee": 0.0, "tf32": 2.0**-11, "half": 2.0**-8}
+_NEEDS = {
+    Language.TRITON: ", and triton for the kernel",
+    Language.CPP: ", and for the kernel apache-tvm-ffi, ninja and a C++ compiler",
+    Language.CUDA: ", and for the kernel nvcc with what kernel.py imports",
+    Language.TORCH: "",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What is known of a winner besides its source.
+
+    `device` is `cpu` or `cuda`, `architecture` what it was judged on as the guard compares it
+    (`x86_64`, `sm_90`); `gain` a sentence with an interval; `provenance` lines for the README.
+    """
+
+    device: str
+    architecture: str
+    gain: str
+    provenance: Sequence[str] = ()
+
+
+def export_torch_op(
+    folder: Path, source: str, assignment: Assignment, task: Task, facts: Facts
+) -> Path:
+    """Write the folder: kernel.py, op.py, reference.py, test_op.py, README.md, __init__.py.
+
+    The reference is executed, the kernel is not; `evolve.report.export.check` does that.
+
+    Raises:
+        UsageError: the task cannot be an operator, or the folder is not new, cannot be written, or
+            has a name that Python cannot import.
+    """
+    _check_folder(folder)
+    kernel = freeze(source, assignment)
+    examined = examine(task)
+    name = operator_name(task.name)
+    # Compiled graphs are cached under the operator's name, so that it names all that it depends on.
+    digest = framed_digest("operator", kernel, task.revision, facts.device, facts.architecture)
+    values = {
+        "package": folder.resolve().name,
+        "task": one_line(task.name),
+        "name": name,
+        "namespace": NAMESPACE,
+        "operator": f"{name}_{digest[:8]}",
+        "qualname": f"{NAMESPACE}::{name}_{digest[:8]}",
+        "device": facts.device,
+        "architecture": facts.architecture,
+        **operator_values(name, examined),
+        **_test_values(examined),
+        **_readme_values(kernel, assignment, facts),
+    }
+    files = {name: _rendered(name, values) for name in ("op.py", "test_op.py", "README.md")}
+    files["kernel.py"] = f"# The kernel behind {values['qualname']}; see README.md.\n\n{kernel}"
+    files["reference.py"] = with_constants(task.source, _size_constants(examined, task))
+    files["__init__.py"] = _PACKAGE.format(task=values["task"], name=name)
+    _write(folder, files)
+    return folder
+
+
+_PACKAGE = '''\
+"""A kernel for {task} that was found by search; see README.md."""
+
+from .op import Model, {name}
+
+__all__ = ["Model", "{name}"]
+'''
+
+
+def _check_folder(folder: Path) -> None:
+    name = folder.resolve().name
+    if not name.isidentifier() or keyword.iskeyword(name):
+        raise UsageError(
+            f"-o {folder}: Python cannot import a folder called {name!r}; "
+            "use letters, digits and underscores"
+        )
+    if name in sys.stdlib_module_names or name in ("torch", "triton", "tvm_ffi", "pytest", "numpy"):
+        raise UsageError(f"-o {folder}: {name} would hide the module {name}; use another name")
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UsageError(f"-o {folder} exists and is not empty; name a new folder")
+
+
+def _write(folder: Path, files: Mapping[str, str]) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"-o {folder} cannot be made: {error.strerror}") from error
+    for name, text in files.items():
+        write_text(folder / name, text.rstrip() + "\n")
+
+
+def _rendered(name: str, values: Mapping[str, Any]) -> str:
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    return environment.get_template(f"{name}.j2").render(values)
+
+
+def _test_values(examined: Examined) -> dict[str, Any]:
+    """What `test_op.py` is made of, as Python text."""
+    accumulation, dtype = examined.loaded.accumulation, examined.loaded.cases[0].dtype
+    rounding = _OPERAND_ROUNDING[accumulation]
+    constants = {case.name: dict(case.constants) for case in examined.cases}
+    return {
+        "constants": literal(constants, "a constant of a case"),
+        "groups": literal({case.name: case.group for case in examined.cases}, "a group"),
+        "cast": str(dtype),
+        "terms": max(case.terms for case in examined.cases),
+        "accumulation": accumulation,
+        "operand_rounding": repr(rounding),
+        "adding": "OPERAND_ROUNDING / 16" if accumulation == "half" else "STEP",
+    }
+
+
+def _readme_values(kernel: str, assignment: Assignment, facts: Facts) -> dict[str, Any]:
+    values = ", ".join(f"`{name} = {value}`" for name, value in sorted(assignment.items()))
+    return {
+        "gain": one_line(facts.gain),
+        "frozen": f" ({values})" if values else "",
+        "needs": _NEEDS[Program(kernel).language],
+        "provenance": [printable(line) for line in facts.provenance],
+    }
+
+
+def _size_constants(examined: Examined, task: Task) -> dict[str, int | float | str]:
+    """What the size that was judged sets in the task's module."""
+    sizes = getattr(examined.loaded.cases[0].module, "SIZES", {})
+    return dict(sizes.get(task.size, {}))
