@@ -6,56 +6,35 @@ evaluates: `ask` gives tickets, whoever has a judge evaluates them, and `tell` t
 any order.
 """
 
-import random
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections import deque
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import Evaluation, Fidelity
 from evolve.core.lineage import OPPONENT
+from evolve.core.model import CallStatus, LanguageModel, ModelReply, ModelRequest
 from evolve.core.program import Assignment, Program, instance_digest
 from evolve.core.protocols import (
     Archive,
-    Context,
-    Declined,
     Elite,
     EvaluationRequest,
     Evaluator,
     Failed,
+    ModelOperator,
     Offer,
     Progress,
     Proposal,
     SelectionPolicy,
-    Trial,
 )
-from evolve.core.randomness import stream
 from evolve.core.tunables import render
 from evolve.search.champion import refuted_instances
+from evolve.search.proposing import Asked, Proposer
 from evolve.search.ranking import Ranking
-from evolve.search.schedule import Scheduled, order
+from evolve.search.schedule import Schedule, Scheduled, Shares
 from evolve.store import RunRow, Store, Ticket, TicketState
-
-MAX_PARENT_CHOICES = 16  # parents offered to an operator that declined the policy's choice
-
-
-class RunFacts:
-    """`evolve.core.protocols.Facts` of one run."""
-
-    def __init__(self, store: Store, run: int) -> None:
-        self._store = store
-        self._run = run
-
-    def source(self, program: str) -> str:
-        return self._store.source(program)
-
-    def trials(self, program: str) -> Sequence[Trial]:
-        return self._store.trials(self._run, program)
-
-    def proposals(self, operator: str) -> int:
-        return self._store.proposals(self._run, operator)
-
-    def seen(self, instance: str) -> bool:
-        return self._store.seen(self._run, instance)
+from evolve.store.attempts import DUPLICATE
 
 
 class Search:
@@ -67,6 +46,8 @@ class Search:
         archive: empty; restored from the store.
         selection: chooses parents among the archive's elites.
         operators: by the name that tickets carry.
+        schedule: decides which operator is asked, and of which model.
+        model: who answers what operators ask; None where nobody does.
         baseline: the side of the timing that fitness is measured against.
         opponents: sources timed along with every evaluation, by name (`file:mine.py`).
     """
@@ -79,6 +60,8 @@ class Search:
         archive: Archive,
         selection: SelectionPolicy,
         operators: Mapping[str, Scheduled],
+        schedule: Schedule | None = None,
+        model: LanguageModel | None = None,
         baseline: str = "eager",
         opponents: Mapping[str, str] | None = None,
     ) -> None:
@@ -88,11 +71,19 @@ class Search:
         self.run = run
         self.archive = archive
         self.baseline = baseline
-        self._selection = selection
-        self._operators = operators
+        self.model = model
         self._opponents = dict(opponents or {})
-        self._facts = RunFacts(store, run.id)
+        self._proposer = Proposer(
+            store=store,
+            run=run,
+            selection=selection,
+            operators=operators,
+            schedule=schedule or Shares(),
+            model=model,
+            baseline=baseline,
+        )
         self._sequence = store.next_sequence(run.id)
+        self._samples: deque[Ticket] = deque()  # of one request, each a ticket of its own
         archive.restore(store.slots(run.id))
         self._ranking = Ranking(archive.slots().values())
 
@@ -105,23 +96,57 @@ class Search:
         """The archive's best elite by its measured fitness; `champion` is the verified one."""
         return next(iter(self._ranking.elites), None)
 
-    def ask(self) -> Ticket | None:
+    def ask(self, models: Sequence[str] | None = None) -> Ticket | None:
         """The next ticket, stored; None when no operator has anything to propose.
 
         A ticket that is told already records a failure of its operator, or a proposal of what this
-        run holds already: nothing is to be evaluated, and the next ask goes on from there.
+        run holds already: nothing is to be evaluated, and the next ask goes on from there. One that
+        is asked still has a request for a model; `replied` takes the answer.
+
+        Args:
+            models: names of those that may be asked now; None for all, none for operators that
+                need no model.
         """
-        asked = self._next_outcome()
-        return None if asked is None else self._record(*asked)
+        if self._samples and (models is None or self._samples[0].model in models):
+            return self._samples.popleft()
+        asked = self._proposer.next(self._sequence, self._ranking.elites, models=models)
+        return None if asked is None else self._record(asked)
+
+    def preview(self, operator: str | None = None) -> Asked | None:
+        """What the next ask of a model would be, of this operator or any; nothing is stored."""
+        operators = {
+            name: scheduled
+            for name, scheduled in self._proposer.operators.items()
+            if isinstance(scheduled.operator, ModelOperator) and operator in (None, name)
+        }
+        return self._proposer.next(self._sequence, self._ranking.elites, operators=operators)
+
+    def replied(self, call: int, reply: ModelReply) -> Ticket:
+        """Store what came of a call, then let the ticket's operator read it.
+
+        Returns:
+            The ticket: proposed, told (a failure), or asked again: for one more round, or because
+            the endpoint did not accept the call.
+        """
+        return self.read(self.store.end_call(call, reply))
+
+    def read(self, ticket: Ticket) -> Ticket:
+        """What the operator makes of a stored reply that nobody has read yet."""
+        if ticket.state is not TicketState.REPLIED:
+            return ticket
+        status, outcome = self._proposer.read(ticket, self._ranking.elites)
+        if isinstance(outcome, Proposal) and (why := self._duplicate(outcome)):
+            outcome = Failed(f"{DUPLICATE}{why}")
+        return self.store.propose(ticket, outcome, status)
 
     def offer(self, source: str, *, operator: str = "offered", note: str = "") -> Ticket:
         """A ticket for a program that nobody asked for."""
-        return self._record(operator, Proposal(program=Program(source), note=note))
+        return self._put(operator, Proposal(program=Program(source), note=note))
 
     def again(self, elite: Elite, *, operator: str, fidelity: Fidelity) -> Ticket:
         """A ticket that evaluates a known instance once more, in the open."""
         program = Program(self.store.source(elite.program))
-        return self._record(
+        return self._put(
             operator,
             Proposal(
                 program=program,
@@ -157,8 +182,9 @@ class Search:
         if ticket.state is TicketState.TOLD or ticket.evaluation is None:
             return None
         elite = self._elite(ticket, ticket.evaluation)
+        gain = self._gain(elite) if elite else 0.0
         offer = self.archive.offer(elite) if elite else None
-        self.store.tell(ticket, elite, offer)
+        self.store.tell(ticket, elite, offer, gain)
         if elite and offer:
             self._ranking.update(elite, offer)
         return offer
@@ -198,63 +224,42 @@ class Search:
         """A ticket for each opponent that this run has not judged yet."""
         judged = self.store.proposals(self.run.id, OPPONENT)
         return [
-            self._record(OPPONENT, Proposal(program=Program(source), note=name), repeat=True)
+            self._put(OPPONENT, Proposal(program=Program(source), note=name), repeat=True)
             for name, source in sorted(self._opponents.items())[judged:]
         ]
 
     def open_tickets(self) -> list[Ticket]:
-        """What an earlier process left behind: evaluated ones are told now, the rest returned."""
+        """What an earlier process left behind, in order.
+
+        Verdicts that arrived are told now, and replies read; a call without an outcome becomes
+        unknown. The rest is returned: proposals, and requests that nobody has answered.
+        """
+        for call in self.store.pending_calls(self.run.id):
+            self.store.end_call(call, unknown("the process ended before an answer arrived"))
         waiting = []
-        for ticket in self.store.open_tickets(self.run.id):
+        for ticket in map(self.read, self.store.open_tickets(self.run.id)):
             if ticket.evaluation is not None:
                 self.tell(ticket, ticket.evaluation)
-            elif ticket.state is TicketState.PROPOSED:
+            elif ticket.state is TicketState.PROPOSED or ticket.request is not None:
                 waiting.append(ticket)
-            else:  # asked, and the process died before the operator had answered
+            elif ticket.state is TicketState.ASKED:  # before its operator had answered
                 self.store.propose(ticket, Failed("the process ended before it was proposed"))
         return waiting
 
-    def _next_outcome(self) -> tuple[str, Proposal | Failed] | None:
-        elites = self._ranking.elites
-        for name in order(self._operators, lambda name: self._rng(f"schedule/{name}")):
-            operator = self._operators[name].operator
-            for parents in self._parent_choices(name, operator.parents, elites):
-                outcome = operator.propose(
-                    Context(
-                        task=self.run.task,
-                        parents=parents,
-                        elites=elites,
-                        facts=self._facts,
-                        rng=self._rng(f"operator/{name}"),
-                        sequence=self._sequence,
-                    )
-                )
-                if not isinstance(outcome, Declined):
-                    return name, outcome
-        return None
+    def _record(self, asked: Asked) -> Ticket:
+        if not isinstance(asked.outcome, ModelRequest):
+            return self._put(asked.choice.operator, asked.outcome)
+        parents = [elite.program for elite in asked.parents]
+        name, model = asked.choice.operator, asked.choice.model
+        tickets = self.store.request(self.run.id, name, parents, asked.outcome, model)
+        self._sequence = tickets[-1].sequence + 1
+        self._samples += tickets[1:]
+        return tickets[0]
 
-    def _parent_choices(
-        self, name: str, count: int, elites: Sequence[Elite]
-    ) -> Iterator[tuple[Elite, ...]]:
-        """The policy's parents, then, should the operator decline them, the best few others.
-
-        Without the second part a greedy policy would end a search as soon as there is nothing
-        left to do with the single best program.
-        """
-        chosen = self._selection.select(elites, count, self._rng(f"selection/{name}"))
-        yield chosen
-        if not count:
-            return
-        window = elites[: MAX_PARENT_CHOICES + count]
-        for start in range(len(window) - count + 1):
-            others = tuple(window[start : start + count])
-            if others != chosen:
-                yield others
-
-    def _record(self, operator: str, outcome: Proposal | Failed, *, repeat: bool = False) -> Ticket:
+    def _put(self, operator: str, outcome: Proposal | Failed, *, repeat: bool = False) -> Ticket:
         parents = outcome.parents if isinstance(outcome, Proposal) else ()
         if isinstance(outcome, Proposal) and not repeat and (why := self._duplicate(outcome)):
-            outcome = Failed(f"duplicate: {why}")
+            outcome = Failed(f"{DUPLICATE}{why}")
         ticket = self.store.record(self.run.id, operator, parents, outcome)
         self._sequence = ticket.sequence + 1
         return ticket
@@ -264,7 +269,7 @@ class Search:
 
         A screened instance may be asked for again at full fidelity.
         """
-        trials = self._facts.trials(proposal.program.digest)
+        trials = self._proposer.facts.trials(proposal.program.digest)
         if not trials and (twin := self.store.twin(self.run.id, proposal.program)):
             return f"program {twin[:12]} differs in layout, comments or tunable values only"
         known = any(
@@ -293,8 +298,24 @@ class Search:
             parents=ticket.parents,
         )
 
-    def _rng(self, name: str) -> random.Random:
-        return stream(self.run.seed, name, self._sequence)
+    def _gain(self, elite: Elite) -> float:
+        """How far the elite's interval lies above no gain over its parent, in log speedup.
+
+        Over the leader where it has no parent, and over the baseline where there is no leader.
+        """
+        reference = (
+            self.store.elite(self.run.id, elite.parents[0]) if elite.parents else self.leader
+        )
+        if reference is None:
+            return max(elite.fitness.low, 0.0)
+        ours, theirs = elite.fitness, reference.fitness
+        spread = math.hypot(ours.value - ours.low, theirs.high - theirs.value)
+        return max(ours.value - theirs.value - spread, 0.0)
+
+
+def unknown(why: str) -> ModelReply:
+    """What stands for the reply of a call whose outcome will never be known."""
+    return ModelReply(status=CallStatus.UNKNOWN, error=why)
 
 
 def _proposal(ticket: Ticket) -> Proposal:

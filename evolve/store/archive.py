@@ -13,7 +13,7 @@ from evolve.core.program import Program
 from evolve.core.protocols import AddStatus, Elite, Offer
 from evolve.store import blobs, programs
 from evolve.store.connection import Database
-from evolve.store.schema import archive_offer, archive_slot, blob, instance, program
+from evolve.store.schema import archive_offer, archive_slot, blob, instance, program, ticket
 
 _PAGE = 500
 
@@ -46,6 +46,16 @@ _BEST = (
     .where(archive_slot.c.run == bindparam("run"))
     .order_by(archive_offer.c.fitness.desc(), archive_offer.c.sequence)
     .limit(bindparam("limit"))
+)
+_OF_PROGRAM = (
+    _ELITES.join(ticket, ticket.c.instance == instance.c.id)
+    .where(
+        ticket.c.run == bindparam("run"),
+        archive_offer.c.ticket == ticket.c.id,
+        program.c.digest == bindparam("of"),
+    )
+    .order_by(archive_offer.c.fitness.desc(), archive_offer.c.sequence)
+    .limit(1)
 )
 _EVENTS = _ELITES.add_columns(_evicted.c.digest.label("evicted_digest")).outerjoin(
     _evicted, _evicted.c.id == archive_offer.c.evicted
@@ -98,6 +108,12 @@ def best(connection: Connection, run_id: int, limit: int) -> list[tuple[Elite, P
     """The fittest elites with their programs, for another run to start from."""
     rows = connection.execute(_BEST, {"run": run_id, "limit": limit})
     return [(_elite(row), Program(blobs.decode(row.codec, row.bytes))) for row in rows]
+
+
+def elite(connection: Connection, run_id: int, digest: str) -> Elite | None:
+    """A program as it was offered with its highest fitness, held or not; None if it never was."""
+    row = connection.execute(_OF_PROGRAM, {"run": run_id, "of": digest}).one_or_none()
+    return None if row is None else _elite(row)
 
 
 def offers(database: Database, run_id: int) -> Iterator[tuple[Elite, Offer]]:

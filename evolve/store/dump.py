@@ -8,14 +8,15 @@ from sqlalchemy import Connection, Row, bindparam, select
 from evolve.core.digest import canonical_json
 from evolve.core.evaluation import Evaluation
 from evolve.core.protocols import Elite, Offer
-from evolve.store import archive, lineage, runs, tickets
+from evolve.store import archive, lineage, requests, runs, tickets
 from evolve.store.connection import Database
 from evolve.store.rows import Ticket
 from evolve.store.schema import instance, ticket
 
 _PAGE = 200
 _NOT_REPEATABLE = ("durations_s", "device_time_s", "samples", "environment")
-_COUNTERS = ("proposals", "evaluations", "screens", "evaluations_at_best")
+_REPLY_NOT_REPEATABLE = ("latency_s", "attempts", "error")
+_COUNTERS = ("proposals", "evaluations", "screens", "evaluations_at_best", "calls", "tokens", "usd")
 
 _first = lineage.first_ticket(instance.c.program)
 _NEXT = (
@@ -69,6 +70,8 @@ def _ticket_lines(
             "source": program.source,
         }
     line = _ticket(item) | {"offer": _offer(archive.of_ticket(connection, item.id))}
+    if item.model:
+        line |= {"model": item.model, "rounds": _rounds(connection, item, canonical)}
     if item.evaluation is not None:
         line["evaluation"] = _evaluation(item.evaluation, canonical)
     if not canonical:
@@ -94,6 +97,25 @@ def _ticket(item: Ticket) -> dict[str, Any]:
             "note": item.proposal.note,
         }
     return line
+
+
+def _rounds(connection: Connection, item: Ticket, canonical: bool) -> list[dict[str, Any]]:
+    """What a ticket asked of models, and what came back."""
+    exchanges = iter(item.exchanges)
+    lines = []
+    for row in requests.rows_of(connection, item.id):
+        exchange = next(exchanges, None)
+        request = exchange.request if exchange else requests.load(connection, row)
+        line = {name: getattr(row, name) for name in ("purpose", "key", "sample", "reading")}
+        line |= {"model": request.model, "memo": dict(request.memo)}
+        if exchange is not None:
+            line["reply"] = exchange.reply.to_json()
+            for name in _REPLY_NOT_REPEATABLE if canonical else ():
+                del line["reply"][name]
+        if not canonical:
+            line["messages"] = [[message.role, message.content] for message in request.messages]
+        lines.append(line)
+    return lines
 
 
 def _evaluation(item: Evaluation, canonical: bool) -> dict[str, Any]:

@@ -87,6 +87,13 @@ _JUDGE = (
     .order_by(ticket.c.sequence)
     .limit(1)
 )
+_NEWEST_JUDGED = (
+    select(ticket.c.id)
+    .join(evaluation, evaluation.c.ticket == ticket.c.id)
+    .where(ticket.c.run == bindparam("run"))
+    .order_by(ticket.c.sequence.desc())
+    .limit(1)
+)
 
 
 def trials(connection: Connection, run_id: int, digest: str) -> list[Trial]:
@@ -144,3 +151,10 @@ def judge(connection: Connection, run_id: int) -> tuple[str, str]:
     if row is None:
         raise UsageError("the run to replay holds no evaluation; name one that was evaluated")
     return row.device_class, row.evaluator_version
+
+
+def environment(connection: Connection, run_id: int) -> dict[str, str]:
+    """Environment of the run's newest evaluation, with its device class; empty without one."""
+    found: int | None = connection.execute(_NEWEST_JUDGED, {"run": run_id}).scalar()
+    item = None if found is None else evaluations.of_ticket(connection, found, samples=False)
+    return {} if item is None else {"device_class": item.device_class, **item.environment}

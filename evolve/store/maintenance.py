@@ -15,9 +15,11 @@ from evolve.store.schema import (
     archive_offer,
     archive_slot,
     blob,
+    call,
     evaluation,
     instance,
     program,
+    request_message,
     run,
     ticket,
 )
@@ -28,6 +30,10 @@ _USES = {
     "feedback": evaluation.c.feedback,
     "environments": evaluation.c.environment,
     "tasks": run.c.task,
+    "prompts": request_message.c.content,
+    "replies": call.c.reply,
+    "reasoning": call.c.reasoning,
+    "token_traces": call.c.trace,
 }
 # Every column that refers to a blob, so that a table added later is not forgotten.
 _REFERENCES = [

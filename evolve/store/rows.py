@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Any
 
 from evolve.core.evaluation import Evaluation
+from evolve.core.model import Exchange, ModelRequest
 from evolve.core.protocols import Proposal
 from evolve.core.task import Task
 
@@ -13,10 +14,12 @@ from evolve.core.task import Task
 class TicketState(StrEnum):
     """How far a ticket has come; each state is a committed row before anything follows from it.
 
-    `ASKED` leads to `PROPOSED` or, where no program could be made, straight to `TOLD`.
+    `ASKED` leads to `PROPOSED` or, where no program could be made, straight to `TOLD`. A ticket
+    that a model answers is `REPLIED` in between, and `ASKED` again for one more round.
     """
 
     ASKED = "asked"
+    REPLIED = "replied"
     PROPOSED = "proposed"
     EVALUATED = "evaluated"
     TOLD = "told"
@@ -50,7 +53,8 @@ class Ticket:
     """One step of a run. `sequence` counts from 0 within the run and is what users see.
 
     `parents` are the programs (digests) that selection picked; those that the operator used are
-    in `proposal.parents`.
+    in `proposal.parents`. `exchanges` are the rounds that a model has answered; `request` is the
+    one that it has not, and `sample` counts the run's requests that read the same, from 0.
     """
 
     id: int
@@ -58,6 +62,10 @@ class Ticket:
     state: TicketState
     operator: str
     parents: tuple[str, ...]
+    model: str = ""
+    exchanges: tuple[Exchange, ...] = ()
+    request: ModelRequest | None = None
+    sample: int = 0
     proposal: Proposal | None = None
     failure: str = ""
     evaluation: Evaluation | None = None
@@ -70,3 +78,22 @@ class Pruned:
 
     evaluations: int
     bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arm:
+    """What the told tickets of one operator with one model (`""`: none) have cost and brought.
+
+    `usd` is the known cost, `unpriced_tokens` the tokens whose cost is unknown. `gain` is the sum
+    of verified improvements in natural log: how far each child's interval lies above no gain over
+    its parent.
+    """
+
+    operator: str
+    model: str
+    told: int
+    tokens: int
+    usd: float
+    unpriced_tokens: int
+    device_time_s: float
+    gain: float

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, bindparam, insert, select, update
+from sqlalchemy import Connection, Row, Select, bindparam, case, insert, select, update
 from sqlalchemy.dialects.sqlite import insert as upsert
 
 from evolve.core.digest import canonical_json
@@ -13,6 +13,7 @@ from evolve.core.errors import UsageError
 from evolve.core.evaluation import Evaluation, Fidelity, Status
 from evolve.core.lineage import OPPONENT, VERIFY
 from evolve.core.measurement import Ratio
+from evolve.core.model import Reservation
 from evolve.core.protocols import Progress
 from evolve.core.task import Task
 from evolve.store import blobs
@@ -34,6 +35,21 @@ _BEST = _THIS.values(
     best=bindparam("value"), best_low=bindparam("low"), best_high=bindparam("high")
 )
 _LEAP = _THIS.values(evaluations_at_best=bindparam("now"), best_to_beat=bindparam("high"))
+_RESERVE = _THIS.values(
+    calls=run.c.calls + 1,
+    tokens_reserved=run.c.tokens_reserved + bindparam("worst_tokens"),
+    usd_reserved=run.c.usd_reserved + bindparam("worst_usd"),
+)
+_SETTLE = _THIS.values(
+    tokens_reserved=run.c.tokens_reserved - bindparam("worst_tokens"),
+    usd_reserved=case(  # sums of floats do not come back to nothing by themselves
+        (run.c.tokens_reserved <= bindparam("worst_tokens"), 0.0),
+        else_=run.c.usd_reserved - bindparam("worst_usd"),
+    ),
+    tokens=run.c.tokens + bindparam("charged_tokens"),
+    usd=run.c.usd + bindparam("charged_usd"),
+    unpriced=run.c.unpriced + bindparam("unknown"),
+)
 _OPERATOR = upsert(run_operator).values(proposals=1)
 _OPERATOR = _OPERATOR.on_conflict_do_update(
     index_elements=[run_operator.c.run, run_operator.c.operator],
@@ -111,10 +127,7 @@ def set_state(connection: Connection, run_id: int, state: str, reason: str) -> N
 
 
 def progress(connection: Connection, run_id: int) -> Progress:
-    """The counters of a run.
-
-    Nothing in the store calls a model yet: tokens and USD are the zero they start from.
-    """
+    """The counters of a run."""
     row = row_of(connection, run_id)
     return Progress(
         proposals=row.proposals,
@@ -122,6 +135,11 @@ def progress(connection: Connection, run_id: int) -> Progress:
         screens=row.screens,
         device_time_s=row.device_time_s,
         wall_time_s=row.active_s,
+        calls=row.calls,
+        tokens=row.tokens,
+        tokens_reserved=row.tokens_reserved,
+        usd=None if row.unpriced else row.usd,
+        usd_reserved=row.usd_reserved,
         best=None if row.best is None else Ratio(row.best, row.best_low, row.best_high),
         evaluations_at_best=row.evaluations_at_best,
     )
@@ -152,6 +170,26 @@ def count_proposal(connection: Connection, run_id: int, operator: str) -> None:
     """Count what an operator came up with, a failure too."""
     connection.execute(_PROPOSED, {"counted": run_id})
     connection.execute(_OPERATOR, {"run": run_id, "operator": operator})
+
+
+def reserve(connection: Connection, run_id: int, worst: Reservation) -> None:
+    """Count a call, and what it may come to at most."""
+    amounts = {"worst_tokens": worst.tokens, "worst_usd": worst.usd or 0.0}
+    connection.execute(_RESERVE, {"counted": run_id} | amounts)
+
+
+def settle(
+    connection: Connection, run_id: int, worst: Reservation, tokens: int, usd: float | None
+) -> None:
+    """Take a reservation back and count what was charged; USD None is an unknown cost."""
+    amounts = {
+        "worst_tokens": worst.tokens,
+        "worst_usd": worst.usd or 0.0,
+        "charged_tokens": tokens,
+        "charged_usd": usd or 0.0,
+        "unknown": int(usd is None),
+    }
+    connection.execute(_SETTLE, {"counted": run_id} | amounts)
 
 
 def count_active(connection: Connection, run_id: int, seconds: float) -> None:

@@ -24,7 +24,7 @@ from sqlalchemy import (
     text,
 )
 
-VERSION = 1
+VERSION = 2
 """Stamped into every file (`PRAGMA user_version`); other numbers are refused when opening."""
 
 APPLICATION_ID = 0x45564B31
@@ -63,7 +63,7 @@ def _count(name: str) -> "Column[int]":
     return Column(name, Integer, nullable=False, server_default="0")
 
 
-def _seconds(name: str) -> "Column[float]":
+def _amount(name: str) -> "Column[float]":
     return Column(name, Float, nullable=False, server_default="0")
 
 
@@ -96,8 +96,15 @@ run = Table(
     _count("proposals"),
     _count("evaluations"),
     _count("screens"),
-    _seconds("device_time_s"),
-    _seconds("active_s"),
+    _amount("device_time_s"),
+    _amount("active_s"),
+    _count("calls"),
+    # What calls were charged, and what those under way may come to at most.
+    _count("tokens"),
+    _count("tokens_reserved"),
+    _amount("usd"),
+    _amount("usd_reserved"),
+    _count("unpriced"),  # charged calls of unknown cost: with one of them `usd` is unknown
     *_interval("best", nullable=True),
     _count("evaluations_at_best"),
     # upper bound of the ratio that the next improvement has to lie above entirely
@@ -110,6 +117,21 @@ run_operator = Table(
     _reference("run", "run", primary_key=True),
     Column("operator", Text, primary_key=True),
     _count("proposals"),
+    sqlite_with_rowid=False,
+)
+
+arm = Table(  # what a scheduler chooses between, and what each choice has cost and brought
+    "arm",
+    metadata,
+    _reference("run", "run", primary_key=True),
+    Column("operator", Text, primary_key=True),
+    Column("model", Text, primary_key=True),  # "" where no model was asked
+    _count("told"),
+    _count("tokens"),
+    _amount("usd"),
+    _count("unpriced_tokens"),
+    _amount("device_time_s"),
+    _amount("gain"),
     sqlite_with_rowid=False,
 )
 
@@ -150,13 +172,14 @@ ticket = Table(
     _reference("run", "run"),
     Column("sequence", Integer, nullable=False),
     _text("operator"),
+    _text("model", ""),  # the scheduler's choice; "" where no model was asked
     _text("state"),
     _reference("instance", "instance", nullable=True),
     Column("fidelity", Text),
     _text("note", ""),
     _text("failure", ""),
     _count("attempts"),
-    _seconds("elapsed_s"),
+    _amount("elapsed_s"),
 )
 Index("ticket_sequence", ticket.c.run, ticket.c.sequence, unique=True)
 is_open = text("ticket.state != 'told'")
@@ -173,6 +196,61 @@ ticket_parent = Table(
     _reference("program", "program"),
     sqlite_with_rowid=False,
 )
+Index("ticket_parent_program", ticket_parent.c.program, ticket_parent.c.ticket)
+
+request = Table(
+    "request",
+    metadata,
+    _id(),
+    _reference("run", "run"),
+    _reference("ticket", "ticket"),
+    Column("round", Integer, nullable=False),
+    _text("operator"),  # of the ticket, so that an operator's newest are found by an index
+    _text("purpose"),
+    Column("key", Digest, nullable=False),
+    Column("sample", Integer, nullable=False),  # counts requests of a run with one key
+    _text("model"),
+    _text("parameters"),
+    _text("memo"),
+    Column("reading", Text),  # what the operator made of the reply
+    UniqueConstraint("ticket", "round"),
+)
+Index("request_key", request.c.run, request.c.key)
+Index("request_purpose", request.c.run, request.c.operator, request.c.purpose, request.c.id)
+
+request_message = Table(
+    "request_message",
+    metadata,
+    _reference("request", "request", primary_key=True),
+    Column("position", Integer, primary_key=True),
+    _text("role"),
+    _reference("content", "blob"),
+    sqlite_with_rowid=False,
+)
+
+call = Table(
+    "call",
+    metadata,
+    _id(),
+    _reference("request", "request", index=True),
+    _text("status"),
+    Column("tokens_reserved", Integer, nullable=False),
+    Column("usd_reserved", Float),
+    Column("tokens", Integer),  # charged; NULL while the call is under way
+    Column("usd", Float),  # charged; NULL also where the cost is unknown
+    _text("model", ""),  # as the endpoint names what answered
+    _text("finish_reason", ""),
+    _text("error", ""),
+    Column("usage", Text),
+    Column("cost_usd", Float),
+    _amount("latency_s"),
+    _count("attempts"),
+    _amount("started_s"),  # the run's active time when the call was committed
+    _reference("reply", "blob", nullable=True),
+    _reference("reasoning", "blob", nullable=True),
+    _reference("trace", "blob", nullable=True),
+)
+Index("call_pending", call.c.id, sqlite_where=text("status = 'pending'"))
 
 evaluation = Table(
     "evaluation",
@@ -192,7 +270,7 @@ evaluation = Table(
     _text("labels"),
     _text("descriptors"),
     _text("durations_s"),
-    _seconds("device_time_s"),
+    _amount("device_time_s"),
     _reference("feedback", "blob", nullable=True),
     _reference("environment", "blob", nullable=True),
     _reference("samples", "blob", nullable=True),
@@ -241,6 +319,10 @@ STATISTICS = {
     ("ticket", "ticket_instance"): "1000000 100000 2",
     ("ticket", "ticket_operator"): "1000000 100000 20000 1",
     ("ticket", "ticket_open"): "10 10 1",
+    ("ticket_parent", "ticket_parent_program"): "2000000 10 1",
+    ("request", "request_key"): "1000000 100000 1",
+    ("request", "request_purpose"): "1000000 100000 20000 10000 1",
+    ("call", "ix_call_request"): "1000000 1",
     ("instance", "ix_instance_program"): "1000000 5",
     ("program", "ix_program_normalised"): "1000000 2",
 }

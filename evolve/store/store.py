@@ -7,11 +7,15 @@ from typing import Any
 
 from evolve.core.evaluation import Evaluation, Fidelity
 from evolve.core.lineage import Step
+from evolve.core.model import Exchange, ModelReply, ModelRequest, ReplyStatus, Reservation
 from evolve.core.program import Program
-from evolve.core.protocols import Elite, Failed, Offer, Progress, Proposal, Trial
+from evolve.core.protocols import Attempt, Elite, Failed, Offer, Progress, Proposal, Trial
 from evolve.core.task import Task
 from evolve.store import (
     archive,
+    arms,
+    attempts,
+    calls,
     dump,
     evaluations,
     facts,
@@ -23,7 +27,7 @@ from evolve.store import (
     tickets,
 )
 from evolve.store.connection import Database
-from evolve.store.rows import Pruned, RunRow, Ticket
+from evolve.store.rows import Arm, Pruned, RunRow, Ticket
 
 
 class Store:
@@ -125,10 +129,47 @@ class Store:
         with self._database.write() as connection:
             return tickets.ask(connection, run, self._owner, operator, parents)
 
-    def propose(self, ticket: Ticket, outcome: Proposal | Failed) -> Ticket:
-        """Record what came of it; a failure (a duplicate is one too) closes the ticket."""
+    def request(
+        self, run: int, operator: str, parents: Sequence[str], request: ModelRequest, model: str
+    ) -> list[Ticket]:
+        """Open a ticket for each sample of what an operator asks; `model` is who was picked."""
         with self._database.write() as connection:
-            return tickets.propose(connection, ticket, self._owner, outcome)
+            return [
+                tickets.request(connection, run, self._owner, operator, parents, request, model)
+                for _ in range(request.samples)
+            ]
+
+    def begin_call(self, ticket: Ticket, worst: Reservation) -> int:
+        """Commit a call for a ticket's open request before it is sent; returns the call's id."""
+        with self._database.write() as connection:
+            return tickets.begin_call(connection, ticket, self._owner, worst)
+
+    def end_call(self, call: int, reply: ModelReply) -> Ticket:
+        """Store what came of a call, and charge it; a call that has ended keeps its outcome.
+
+        The ticket is replied then, or still asked where the call was not accepted
+        (`CallStatus.UNAVAILABLE`).
+        """
+        with self._database.write() as connection:
+            return tickets.end_call(connection, call, self._owner, reply)
+
+    def pending_calls(self, run: int) -> list[int]:
+        """Calls that were committed and have no outcome."""
+        with self._database.read() as connection:
+            return calls.pending(connection, run)
+
+    def propose(
+        self,
+        ticket: Ticket,
+        outcome: Proposal | Failed | ModelRequest,
+        reading: ReplyStatus | None = None,
+    ) -> Ticket:
+        """Record what the operator made, and of a reply, what it is.
+
+        A failure (a duplicate is one too) closes the ticket; a request opens its next round.
+        """
+        with self._database.write() as connection:
+            return tickets.propose(connection, ticket, self._owner, outcome, reading)
 
     def record(
         self, run: int, operator: str, parents: Sequence[str], outcome: Proposal | Failed
@@ -136,7 +177,7 @@ class Store:
         """`ask` and `propose` in one transaction, for operators that answer at once."""
         with self._database.write() as connection:
             asked = tickets.ask(connection, run, self._owner, operator, parents)
-            return tickets.propose(connection, asked, self._owner, outcome)
+            return tickets.propose(connection, asked, self._owner, outcome, None)
 
     def withdraw_evaluation(self, ticket: Ticket) -> None:
         """Take back a `start_evaluation` that was given up for our own reasons (a drain)."""
@@ -153,14 +194,16 @@ class Store:
         with self._database.write() as connection:
             return tickets.evaluated(connection, ticket, self._owner, evaluation)
 
-    def tell(self, ticket: Ticket, elite: Elite | None, offer: Offer | None) -> None:
+    def tell(
+        self, ticket: Ticket, elite: Elite | None, offer: Offer | None, gain: float = 0.0
+    ) -> None:
         """Close an evaluated ticket with the archive's answer; telling again changes nothing.
 
         A program holds at most one slot: an accepted offer vacates its other slot and those of
-        the evicted program.
+        the evicted program. `gain` is added to what the ticket's `Arm` has brought.
         """
         with self._database.write() as connection:
-            tickets.tell(connection, ticket, self._owner, elite, offer)
+            tickets.tell(connection, ticket, self._owner, elite, offer, gain)
 
     def open_tickets(self, run: int) -> list[Ticket]:
         """Tickets that are not told, in sequence order."""
@@ -189,6 +232,11 @@ class Store:
         with self._database.read() as connection:
             return facts.judge(connection, run)
 
+    def environment(self, run: int) -> dict[str, str]:
+        """What the newest evaluation says of its device; empty before there is one."""
+        with self._database.read() as connection:
+            return facts.environment(connection, run)
+
     def source(self, program: str) -> str:
         """The text of a program, by digest."""
         with self._database.read() as connection:
@@ -214,6 +262,43 @@ class Store:
         with self._database.read() as connection:
             return facts.twin(connection, run, program)
 
+    def arms(self, run: int) -> list[Arm]:
+        """What each operator has cost and brought with each model, in told tickets."""
+        with self._database.read() as connection:
+            return arms.of_run(connection, run)
+
+    def attempt_evaluation(self, run: int, program: str) -> Evaluation | None:
+        """The run's evaluation of a program's best instance, else its newest, without samples."""
+        with self._database.read() as connection:
+            return attempts.evaluation_of(connection, run, program)
+
+    def recent(
+        self, run: int, limit: int, *, operator: str | None = None, failed: bool | None = None
+    ) -> list[Attempt]:
+        """The newest told steps, newest first; see `evolve.core.protocols.Facts`."""
+        with self._database.read() as connection:
+            return attempts.recent(connection, run, limit, operator, failed)
+
+    def children(self, run: int, program: str, limit: int) -> list[Attempt]:
+        """The newest steps that had the program as their main parent, newest first."""
+        with self._database.read() as connection:
+            return attempts.children(connection, run, program, limit)
+
+    def line(self, run: int, program: str, limit: int) -> list[Attempt]:
+        """How a program came to be along main parents, oldest first."""
+        with self._database.read() as connection:
+            return attempts.ancestors(connection, run, program, limit)
+
+    def exchanges(self, run: int, operator: str, purpose: str, limit: int) -> list[Exchange]:
+        """The newest completed calls of an operator for a purpose, newest first."""
+        with self._database.read() as connection:
+            return calls.exchanges(connection, run, operator, purpose, limit)
+
+    def recorded_reply(self, run: int, key: str, sample: int) -> ModelReply | None:
+        """The run's reply to a request by its key and sample number; None if it has none."""
+        with self._database.read() as connection:
+            return calls.recorded(connection, run, key, sample)
+
     def cached(
         self,
         instance: str,
@@ -234,6 +319,11 @@ class Store:
         """The archive's state, in the order of the slots' names."""
         with self._database.read() as connection:
             return archive.slots(connection, run)
+
+    def elite(self, run: int, program: str) -> Elite | None:
+        """A program as it was offered at its best, also after it was evicted."""
+        with self._database.read() as connection:
+            return archive.elite(connection, run, program)
 
     def offers(self, run: int) -> Iterator[tuple[Elite, Offer]]:
         """Every offer in the order of telling, read page by page."""

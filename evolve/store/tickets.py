@@ -1,4 +1,4 @@
-"""Tickets: asked, proposed, evaluated, told; every transition checked against the stored row."""
+"""Tickets: asked, replied, proposed, evaluated, told; each transition checked against the row."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -8,9 +8,28 @@ from sqlalchemy import Connection, Row, bindparam, insert, select, update
 
 from evolve.core.errors import StoreError
 from evolve.core.evaluation import Evaluation, Fidelity
+from evolve.core.model import (
+    CallStatus,
+    Exchange,
+    ModelReply,
+    ModelRequest,
+    ReplyStatus,
+    Reservation,
+)
 from evolve.core.program import Program
 from evolve.core.protocols import Elite, Failed, Offer, Proposal
-from evolve.store import archive, blobs, evaluations, lease, programs, runs, schema
+from evolve.store import (
+    archive,
+    arms,
+    blobs,
+    calls,
+    evaluations,
+    lease,
+    programs,
+    requests,
+    runs,
+    schema,
+)
 from evolve.store.rows import Ticket, TicketState
 from evolve.store.schema import blob, instance, program, run, ticket, ticket_parent
 
@@ -29,6 +48,7 @@ _PROPOSED = _THIS.values(
     fidelity=bindparam("at"),
     note=bindparam("remark"),
 )
+_STATE = _THIS.values(state=bindparam("now"))
 _EVALUATED = _THIS.values(state=TicketState.EVALUATED.value)
 _TOLD = _THIS.values(
     state=TicketState.TOLD.value, failure=bindparam("reason"), elapsed_s=bindparam("elapsed")
@@ -56,7 +76,12 @@ _OPEN = (
 
 
 def ask(
-    connection: Connection, run_id: int, owner: str, operator: str, parents: Sequence[str]
+    connection: Connection,
+    run_id: int,
+    owner: str,
+    operator: str,
+    parents: Sequence[str],
+    model: str = "",
 ) -> Ticket:
     """Open the next ticket of a run."""
     lease.fence_run(connection, run_id, owner)
@@ -65,6 +90,7 @@ def ask(
         "run": run_id,
         "sequence": sequence,
         "operator": operator,
+        "model": model,
         "state": TicketState.ASKED.value,
     }
     identity: int = connection.execute(_PUT, row).scalar_one()
@@ -75,19 +101,48 @@ def ask(
         state=TicketState.ASKED,
         operator=operator,
         parents=tuple(parents),
+        model=model,
     )
 
 
-def propose(
-    connection: Connection, asked: Ticket, owner: str, outcome: Proposal | Failed
+def request(
+    connection: Connection,
+    run_id: int,
+    owner: str,
+    operator: str,
+    parents: Sequence[str],
+    item: ModelRequest,
+    model: str,
 ) -> Ticket:
-    """Record what the operator made; a failure ends the ticket."""
+    """Open the next ticket of a run with what it asks of a model."""
+    asked = ask(connection, run_id, owner, operator, parents, model)
+    sample = requests.put(connection, run_id, asked.id, operator, 0, item)
+    return replace(asked, request=replace(item, samples=1), sample=sample)
+
+
+def propose(
+    connection: Connection,
+    asked: Ticket,
+    owner: str,
+    outcome: Proposal | Failed | ModelRequest,
+    reading: ReplyStatus | None,
+) -> Ticket:
+    """Record what the operator made, of a reply where there is one.
+
+    A failure ends the ticket; a request opens its next round.
+    """
     row = _current(connection, asked, owner)
-    _require(row, TicketState.ASKED, "proposed for")
+    rounds = requests.rows_of(connection, asked.id)
+    _require(row, TicketState.REPLIED if rounds else TicketState.ASKED, "proposed for")
+    if reading is not None:
+        requests.set_reading(connection, rounds[-1].id, reading)
+    if isinstance(outcome, ModelRequest):
+        _put_state(connection, asked.id, TicketState.ASKED)
+        sample = requests.put(connection, row.run, asked.id, row.operator, len(rounds), outcome)
+        return replace(asked, state=TicketState.ASKED, request=outcome, sample=sample)
     runs.count_proposal(connection, row.run, row.operator)
     if isinstance(outcome, Failed):
-        told = {"ticket": asked.id, "reason": outcome.reason, "elapsed": row.active_s}
-        connection.execute(_TOLD, told)
+        _close(connection, row, outcome.reason)
         return replace(asked, state=TicketState.TOLD, failure=outcome.reason)
     _put_parents(connection, asked.id, "used", outcome.parents)
     proposed = {
@@ -98,6 +153,25 @@ def propose(
     }
     connection.execute(_PROPOSED, proposed)
     return replace(asked, state=TicketState.PROPOSED, proposal=outcome)
+
+
+def begin_call(connection: Connection, asked: Ticket, owner: str, worst: Reservation) -> int:
+    """Commit a call for the open round of a ticket; returns the call's id."""
+    row = _current(connection, asked, owner)
+    _require(row, TicketState.ASKED, "called for")
+    rounds = requests.rows_of(connection, asked.id)
+    if not rounds:
+        raise StoreError(f"ticket {row.sequence} of run {row.run_name!r} asks nothing of a model")
+    return calls.begin(connection, row.run, rounds[-1].id, worst)
+
+
+def end_call(connection: Connection, call: int, owner: str, reply: ModelReply) -> Ticket:
+    """Store what came of a call; a call that has ended keeps its first outcome."""
+    row = connection.execute(_CURRENT, {"ticket": calls.ticket_of(connection, call)}).one()
+    lease.fence(row.owner, owner, row.run_name)
+    if calls.end(connection, call, reply) and reply.status is not CallStatus.UNAVAILABLE:
+        _put_state(connection, row.id, TicketState.REPLIED)
+    return load(connection, connection.execute(_CURRENT, {"ticket": row.id}).one())
 
 
 def start_evaluation(connection: Connection, proposed: Ticket, owner: str) -> int:
@@ -127,7 +201,12 @@ def evaluated(connection: Connection, proposed: Ticket, owner: str, item: Evalua
 
 
 def tell(
-    connection: Connection, judged: Ticket, owner: str, elite: Elite | None, offer: Offer | None
+    connection: Connection,
+    judged: Ticket,
+    owner: str,
+    elite: Elite | None,
+    offer: Offer | None,
+    gain: float,
 ) -> None:
     """Close the ticket with what became of its elite; a closed ticket stays as it is."""
     if (elite is None) != (offer is None):
@@ -138,7 +217,7 @@ def tell(
     _require(row, TicketState.EVALUATED, "told of")
     if elite is not None and offer is not None:
         archive.record(connection, row.run, judged.id, elite, offer)
-    connection.execute(_TOLD, {"ticket": judged.id, "reason": "", "elapsed": row.active_s})
+    _close(connection, row, "", gain)
 
 
 def still_open(connection: Connection, run_id: int) -> list[Ticket]:
@@ -152,17 +231,35 @@ def load(connection: Connection, row: Row[Any]) -> Ticket:
     parents: dict[str, tuple[str, ...]] = {"selected": (), "used": ()}
     for role, digest in connection.execute(_PARENTS, {"ticket": row.id}):
         parents[role] += (digest,)
+    exchanges, open_request, sample = _rounds(connection, row.id)
     return Ticket(
         id=row.id,
         sequence=row.sequence,
         state=TicketState(row.state),
         operator=row.operator,
         parents=parents["selected"],
+        model=row.model,
+        exchanges=exchanges,
+        request=open_request,
+        sample=sample,
         proposal=_proposal(connection, row, parents["used"]),
         failure=row.failure,
         evaluation=evaluations.of_ticket(connection, row.id),
         attempts=row.attempts,
     )
+
+
+def _rounds(
+    connection: Connection, ticket_id: int
+) -> tuple[tuple[Exchange, ...], ModelRequest | None, int]:
+    """The answered rounds of a ticket, the one that is open, and which sample that is."""
+    exchanges: tuple[Exchange, ...] = ()
+    for row in requests.rows_of(connection, ticket_id):
+        reply = calls.reply_of(connection, row.id)
+        if reply is None:
+            return exchanges, requests.load(connection, row), row.sample
+        exchanges += (Exchange(requests.load(connection, row), reply),)
+    return exchanges, None, 0
 
 
 def _proposal(connection: Connection, row: Row[Any], parents: tuple[str, ...]) -> Proposal | None:
@@ -182,6 +279,17 @@ def _current(connection: Connection, item: Ticket, owner: str) -> Row[Any]:
     row = connection.execute(_CURRENT, {"ticket": item.id}).one()
     lease.fence(row.owner, owner, row.run_name)
     return row
+
+
+def _close(connection: Connection, row: Row[Any], reason: str, gain: float = 0.0) -> None:
+    """Nothing more will happen to the ticket: only now its costs and its gain are all there."""
+    told = {"ticket": row.id, "reason": reason, "elapsed": row.active_s}
+    connection.execute(_TOLD, told)
+    arms.count(connection, row, gain)
+
+
+def _put_state(connection: Connection, ticket_id: int, state: TicketState) -> None:
+    connection.execute(_STATE, {"ticket": ticket_id, "now": state.value})
 
 
 def _require(row: Row[Any], state: TicketState, verb: str) -> None:

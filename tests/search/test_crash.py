@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from archives import TopK
-from evolve.core.evaluation import Fidelity
+from evolve.core.evaluation import Fidelity, Status
 from evolve.core.program import instance_digest
 from evolve.store import Store
 
@@ -76,7 +76,8 @@ def check_end(folder: Path, history: list[History]) -> None:
         done = {key(store, run.id, step) for step in before.values() if step.status}
         assert not done & set(starts[started:])
     assert sorted(steps) == list(range(len(steps)))
-    full = [s for s in steps.values() if s.status and s.fidelity is Fidelity.SEARCH]
+    judged = [s for s in steps.values() if s.status and s.status is not Status.INFRA]
+    full = [s for s in judged if s.fidelity is Fidelity.SEARCH]
     assert store.progress(run.id).evaluations == len(full) == BUDGET
     assert run.state == "finished"
     archive = TopK(capacity=16)

@@ -25,6 +25,7 @@ from evolve.core.protocols import Proposal
 from evolve.store import Store
 from evolve.store.connection import choose_journal
 from evolve.store.filesystem import type_of
+from evolve.store.schema import VERSION
 from tests.store.facts import SmallArchive, new_run, recount, replay, take_step
 
 NOBODY = 65534
@@ -88,7 +89,7 @@ def test_a_database_of_another_program_is_left_as_it_is(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "remedy"), [(2, "pip install -U"), (0, "start a new database")]
+    ("version", "remedy"), [(VERSION + 1, "pip install -U"), (0, "start a new database")]
 )
 def test_another_schema_is_refused_with_what_to_do(store: Store, version: int, remedy: str) -> None:
     new_run(store)

@@ -1,0 +1,111 @@
+"""The pool of evaluations: keeps the judge's slots, and tells what ends in the order of asking."""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from evolve.core.evaluation import Evaluation, Stage, Status
+from evolve.core.protocols import EvaluationRequest, Evaluator, Offer, Progress
+from evolve.search.engine import Search
+from evolve.store import Ticket
+
+MAX_ATTEMPTS = 3  # starts of one evaluation before its ticket is closed as our fault
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """One step that was told: what listeners (live display, trackers) get."""
+
+    ticket: Ticket
+    evaluation: Evaluation
+    offer: Offer | None
+    progress: Progress
+
+
+class Judging:
+    """Evaluations that are under way.
+
+    Args:
+        search: whose tickets are evaluated and told.
+        evaluator: the judge.
+    """
+
+    def __init__(self, search: Search, evaluator: Evaluator) -> None:
+        self._search = search
+        self._evaluator = evaluator
+        self._running: dict[asyncio.Task[Evaluation], Ticket] = {}
+
+    @property
+    def tasks(self) -> Iterable[asyncio.Task[Evaluation]]:
+        return self._running.keys()
+
+    @property
+    def tickets(self) -> list[Ticket]:
+        return list(self._running.values())
+
+    def has_room(self) -> bool:
+        return len(self._running) < self._evaluator.slots
+
+    def start(self, ticket: Ticket, opponents: Mapping[str, str] | None = None) -> None:
+        task = asyncio.create_task(self._evaluate(ticket, opponents or {}))
+        self._running[task] = ticket
+
+    def collect(self) -> tuple[list[Told], list[BaseException]]:
+        """Tell what has ended; the second part is what went wrong on our side."""
+        ended = sorted(
+            (task for task in self._running if task.done()),
+            key=lambda task: self._running[task].sequence,
+        )
+        told, failures = [], []
+        for task in ended:
+            ticket = self._running.pop(task)
+            if error := task.exception():
+                failures.append(error)
+            else:
+                told.append(self._tell(ticket, task.result()))
+        return told, failures
+
+    async def abandon(self) -> None:
+        """Give up what is still running, but keep what has ended."""
+        self.collect()
+        for task in self._running:
+            task.cancel()
+        await asyncio.gather(*self._running, return_exceptions=True)
+        self._running.clear()
+
+    def _tell(self, ticket: Ticket, evaluation: Evaluation) -> Told:
+        offer = self._search.tell(ticket, evaluation)
+        return Told(
+            ticket=ticket, evaluation=evaluation, offer=offer, progress=self._search.progress
+        )
+
+    async def _evaluate(self, ticket: Ticket, opponents: Mapping[str, str]) -> Evaluation:
+        """The verdict; one that failed by our own fault is asked for again, a few times."""
+        request = self._search.request(ticket, opponents)
+        known = self._search.known(request, self._evaluator)
+        if known is not None:
+            return known
+        store, device_time_s = self._search.store, 0.0
+        evaluation = self._never_finished(request)
+        while store.start_evaluation(ticket) <= MAX_ATTEMPTS:
+            try:
+                evaluation = await self._evaluator.evaluate(request)
+            except asyncio.CancelledError:
+                store.withdraw_evaluation(ticket)  # a stop of ours says nothing of the candidate
+                raise
+            device_time_s += evaluation.device_time_s
+            if evaluation.status is not Status.INFRA:
+                break
+        return replace(evaluation, device_time_s=device_time_s)
+
+    def _never_finished(self, request: EvaluationRequest) -> Evaluation:
+        """The verdict where every earlier sitting died while it judged this instance."""
+        return Evaluation(
+            status=Status.INFRA,
+            stage=Stage.NONE,
+            fidelity=request.fidelity,
+            task_revision=request.task.revision,
+            device_class=self._evaluator.device_class,
+            evaluator_version=self._evaluator.evaluator_version,
+            feedback=f"started {MAX_ATTEMPTS} times, and each time the search itself ended",
+        )

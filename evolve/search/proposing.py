@@ -1,0 +1,179 @@
+"""Asks operators: which one next, with which parents, and what it makes of a model's reply."""
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from evolve.core.model import CallStatus, LanguageModel, ModelCard, ModelRequest, ReplyStatus
+from evolve.core.protocols import (
+    MAX_ROUNDS,
+    Context,
+    Declined,
+    Elite,
+    Failed,
+    ModelOperator,
+    Proposal,
+    Reading,
+    SelectionPolicy,
+)
+from evolve.core.randomness import stream
+from evolve.search.facts import RunFacts
+from evolve.search.schedule import Choice, Schedule, Scheduled, choices
+from evolve.store import RunRow, Store, Ticket
+
+MAX_PARENT_CHOICES = 16  # parents offered to an operator that declined the policy's choice
+
+_UNREADABLE = {
+    CallStatus.EMPTY: (ReplyStatus.EMPTY, "the reply is empty"),
+    CallStatus.REFUSED: (ReplyStatus.REFUSED, "the model refused"),
+    CallStatus.FAILED: (None, "the endpoint does not answer this request"),
+    CallStatus.UNKNOWN: (None, "no outcome arrived"),
+}
+
+Reply = tuple[ReplyStatus | None, Proposal | Failed | ModelRequest]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What an operator came up with, for the parents that it was offered."""
+
+    choice: Choice
+    parents: tuple[Elite, ...]
+    outcome: Proposal | Failed | ModelRequest
+
+
+@dataclass(kw_only=True)
+class Proposer:
+    """The operators of a run with what they may look at; stores nothing.
+
+    All randomness is a function of the run's seed, the name of the draw, and the ticket's number.
+    """
+
+    store: Store
+    run: RunRow
+    selection: SelectionPolicy
+    operators: Mapping[str, Scheduled]
+    schedule: Schedule
+    model: LanguageModel | None
+    baseline: str
+
+    def __post_init__(self) -> None:
+        self.facts = RunFacts(self.store, self.run.id)
+        self._device: Mapping[str, str] = {}
+
+    def next(
+        self,
+        sequence: int,
+        elites: Sequence[Elite],
+        *,
+        models: Sequence[str] | None = None,
+        operators: Mapping[str, Scheduled] | None = None,
+    ) -> Asked | None:
+        """The first outcome in the order of the schedule; None where all operators decline.
+
+        Args:
+            sequence: number of the ticket that it will be.
+            elites: the archive, best first.
+            models: names of those that may be asked; None for all.
+            operators: those to ask; None for all.
+        """
+        cards = {card.name: card for card in self._cards(models)}
+        order = self.schedule.order(
+            choices(self.operators if operators is None else operators, list(cards.values())),
+            lambda: self.store.arms(self.run.id),
+            lambda name: self._rng(f"schedule/{name}", sequence),
+        )
+        for choice in order:
+            if asked := self._propose(choice, sequence, elites, cards.get(choice.model)):
+                return asked
+        return None
+
+    def read(self, ticket: Ticket, elites: Sequence[Elite]) -> Reply:
+        """What the ticket's operator makes of its newest reply."""
+        reply = ticket.exchanges[-1].reply
+        if reply.status in _UNREADABLE:
+            status, what = _UNREADABLE[reply.status]
+            return status, Failed(f"{what}: {reply.error}" if reply.error else what)
+        scheduled = self.operators.get(ticket.operator)
+        if scheduled is None or not isinstance(scheduled.operator, ModelOperator):
+            return None, Failed(f"operator {ticket.operator} is not configured any more")
+        reading = self._reading(scheduled.operator, ticket, elites)
+        if isinstance(reading.outcome, ModelRequest):
+            if len(ticket.exchanges) >= MAX_ROUNDS:
+                return reading.status, Failed(f"no program after {MAX_ROUNDS} rounds")
+            return reading.status, self._resolved(reading.outcome, ticket.model)
+        return reading.status, reading.outcome
+
+    def _reading(self, operator: ModelOperator, ticket: Ticket, elites: Sequence[Elite]) -> Reading:
+        known = (self.store.elite(self.run.id, program) for program in ticket.parents)
+        parents = tuple(elite for elite in known if elite is not None)
+        rng = self._rng(f"read/{ticket.operator}/{len(ticket.exchanges)}", ticket.sequence)
+        card = next(iter(self._cards([ticket.model])), ModelCard(name=ticket.model))
+        context = self._context(parents, elites, rng, ticket.sequence, card)
+        return operator.interpret(context, ticket.exchanges)
+
+    def _propose(
+        self, choice: Choice, sequence: int, elites: Sequence[Elite], card: ModelCard | None
+    ) -> Asked | None:
+        operator = self.operators[choice.operator].operator
+        rng = self._rng(f"selection/{choice.operator}", sequence)
+        for parents in self._parent_choices(operator.parents, elites, rng):
+            draws = self._rng(f"operator/{choice.operator}", sequence)
+            outcome = operator.propose(self._context(parents, elites, draws, sequence, card))
+            if isinstance(outcome, ModelRequest):
+                outcome = self._resolved(outcome, choice.model)
+            if not isinstance(outcome, Declined):
+                return Asked(choice, parents, outcome)
+        return None
+
+    def _parent_choices(
+        self, count: int, elites: Sequence[Elite], rng: random.Random
+    ) -> Iterator[tuple[Elite, ...]]:
+        """The policy's parents, then, should the operator decline them, the best few others.
+
+        Without the second part a greedy policy would end a search as soon as there is nothing
+        left to do with the single best program.
+        """
+        chosen = self.selection.select(elites, count, rng)
+        yield chosen
+        if not count:
+            return
+        window = elites[: MAX_PARENT_CHOICES + count]
+        for start in range(len(window) - count + 1):
+            others = tuple(window[start : start + count])
+            if others != chosen:
+                yield others
+
+    def _context(
+        self,
+        parents: tuple[Elite, ...],
+        elites: Sequence[Elite],
+        rng: random.Random,
+        sequence: int,
+        card: ModelCard | None,
+    ) -> Context:
+        self._device = self._device or self.store.environment(self.run.id)
+        return Context(
+            task=self.run.task,
+            parents=parents,
+            elites=elites,
+            facts=self.facts,
+            rng=rng,
+            sequence=sequence,
+            baseline=self.baseline,
+            device=self._device,
+            model=card,
+        )
+
+    def _resolved(self, request: ModelRequest, picked: str) -> ModelRequest:
+        """The request as it will be stored, keyed and sent."""
+        named = replace(request, model=request.model or picked)
+        return self.model.resolve(named) if self.model else named
+
+    def _cards(self, models: Sequence[str] | None) -> list[ModelCard]:
+        if self.model is None:
+            return []
+        return [card for card in self.model.models if models is None or card.name in models]
+
+    def _rng(self, name: str, sequence: int) -> random.Random:
+        return stream(self.run.seed, name, sequence)

@@ -1,0 +1,64 @@
+"""What each operator has cost and brought with each model: sums for schedulers."""
+
+from typing import Any
+
+from sqlalchemy import Connection, Row, bindparam, case, func, select
+from sqlalchemy.dialects.sqlite import insert
+
+from evolve.store.rows import Arm
+from evolve.store.schema import arm, call, evaluation, request
+
+_SUMS = ("told", "tokens", "usd", "unpriced_tokens", "device_time_s", "gain")
+
+_unpriced = case((call.c.usd.is_(None), call.c.tokens), else_=0)
+_CALLS = (
+    select(
+        func.coalesce(func.sum(call.c.tokens), 0).label("tokens"),
+        func.coalesce(func.sum(call.c.usd), 0.0).label("usd"),
+        func.coalesce(func.sum(_unpriced), 0).label("unpriced_tokens"),
+    )
+    .join(request, request.c.id == call.c.request)
+    .where(request.c.ticket == bindparam("ticket"))
+)
+_DEVICE = select(evaluation.c.device_time_s).where(evaluation.c.ticket == bindparam("ticket"))
+_COUNT = insert(arm)
+_COUNT = _COUNT.on_conflict_do_update(
+    index_elements=[arm.c.run, arm.c.operator, arm.c.model],
+    set_={name: arm.c[name] + _COUNT.excluded[name] for name in _SUMS},
+)
+_OF_RUN = select(arm).where(arm.c.run == bindparam("run")).order_by(arm.c.operator, arm.c.model)
+
+
+def count(connection: Connection, told: Row[Any], gain: float) -> None:
+    """Add a ticket (its row) that is told now."""
+    key = {"ticket": told.id}
+    sums = connection.execute(_CALLS, key).one()
+    row = {
+        "run": told.run,
+        "operator": told.operator,
+        "model": told.model,
+        "told": 1,
+        "tokens": sums.tokens,
+        "usd": sums.usd,
+        "unpriced_tokens": sums.unpriced_tokens,
+        "device_time_s": connection.execute(_DEVICE, key).scalar() or 0.0,
+        "gain": gain,
+    }
+    connection.execute(_COUNT, row)
+
+
+def of_run(connection: Connection, run_id: int) -> list[Arm]:
+    """Every combination of operator and model that a run has told tickets of."""
+    return [
+        Arm(
+            operator=row.operator,
+            model=row.model,
+            told=row.told,
+            tokens=row.tokens,
+            usd=row.usd,
+            unpriced_tokens=row.unpriced_tokens,
+            device_time_s=row.device_time_s,
+            gain=row.gain,
+        )
+        for row in connection.execute(_OF_RUN, {"run": run_id})
+    ]
