@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from operators.checks import check_whole
-from operators.knowledge.document import Bottleneck, Document, Part, Tested, parse
+from operators.knowledge.document import Bottleneck, Document, Evidence, Part, parse
 from operators.knowledge.library import load
 from operators.knowledge.retrieval import Diagnosis, Excerpt, device_path, rank, retrieve, search
 from operators.knowledge.skill import skeleton
@@ -18,10 +18,10 @@ __all__ = [
     "Bottleneck",
     "Diagnosis",
     "Document",
+    "Evidence",
     "Excerpt",
     "Knowledge",
     "Part",
-    "Tested",
     "device_path",
     "load",
     "parse",

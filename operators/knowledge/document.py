@@ -39,12 +39,12 @@ class Bottleneck(StrEnum):
     LAUNCH = "launch"  # the host: many or very short kernels
 
 
-class Tested(StrEnum):
-    """What of a document has been run by its author."""
+class Evidence(StrEnum):
+    """What a document rests on beside its sources; spelled as `tested` spells it."""
 
-    TRUE = "true"  # its code
-    FALSE = "false"  # nothing: it is taken from its sources
-    UNTESTED_HARDWARE = "untested-hardware"  # nothing, and the hardware was not at hand
+    CODE_RUN = "true"  # our tests run its code
+    SOURCES = "false"  # nothing else
+    UNTESTED_HARDWARE = "untested-hardware"  # and the hardware was not at hand
 
 
 VALUES: Mapping[str, frozenset[str] | None] = {
@@ -82,7 +82,7 @@ class Document:
     part: Part
     tags: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     checked: Mapping[str, str] = field(default_factory=dict)
-    tested: Tested = Tested.FALSE
+    tested: Evidence = Evidence.SOURCES
     sources: tuple[Source, ...] = ()
     body: str = ""
     path: str = ""
@@ -94,7 +94,8 @@ class Document:
 
     def blocks(self) -> Iterator[tuple[str, str]]:
         """Fenced blocks: what stands after the fence (`python run`), and the text."""
-        info, lines, mark = "", [], ""
+        info, mark = "", ""
+        lines: list[str] = []
         for line in self.body.splitlines():
             fence = _FENCE.match(line)
             if not mark and fence:
@@ -134,10 +135,9 @@ def parse(text: str, path: str) -> Document:
         )
     try:
         fields = yaml.safe_load(front[1])
-    except yaml.YAMLError as error:
-        where = f" in line {error.problem_mark.line + 2}" if _has_mark(error) else ""
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # dates, deep nesting
         raise UsageError(
-            f"{path}: front matter is no YAML{where}; quote texts that hold a colon"
+            f"{path}: front matter is no YAML{_line_of(error)}; quote texts that hold a colon"
         ) from error
     reader = _Reader(path, fields)
     return Document(
@@ -146,15 +146,17 @@ def parse(text: str, path: str) -> Document:
         part=Part(reader.choice("part", frozenset(Part))),
         tags=reader.tags(),
         checked=reader.versions(),
-        tested=Tested(reader.tested()),
+        tested=Evidence(reader.tested()),
         sources=reader.sources(),
         body=reader.body(text[front.end() :].strip() + "\n"),
         path=path,
     )
 
 
-def _has_mark(error: yaml.YAMLError) -> bool:
-    return isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None
+def _line_of(error: Exception) -> str:
+    """Where in the file YAML gave up, if it says so."""
+    mark = error.problem_mark if isinstance(error, yaml.MarkedYAMLError) else None
+    return f" in line {mark.line + 2}" if mark else ""
 
 
 class _Reader:
@@ -188,7 +190,7 @@ class _Reader:
 
     def choice(self, name: str, values: frozenset[str]) -> str:
         value = self._fields.get(name)
-        if value not in values:
+        if not isinstance(value, str) or value not in values:
             self.refuse(name, value, f"choose one of {', '.join(sorted(values))}")
         return str(value)
 
@@ -196,7 +198,7 @@ class _Reader:
         value = self._fields.get("tested")
         if isinstance(value, bool):
             return str(value).lower()
-        return self.choice("tested", frozenset(Tested))
+        return self.choice("tested", frozenset(Evidence))
 
     def tags(self) -> dict[str, tuple[str, ...]]:
         given = self._fields.get("tags", {})
@@ -213,11 +215,12 @@ class _Reader:
 
     def _tag(self, kind: str, value: object) -> str:
         allowed = VALUES[kind]
-        if allowed is not None and value not in allowed:
+        words = value if isinstance(value, str) else ""
+        if allowed is not None and words not in allowed:
             self.refuse(f"tags.{kind}", value, f"choose from {', '.join(sorted(allowed))}")
-        if not isinstance(value, str) or not _PATH.match(value):
+        if not _PATH.match(words):
             self.refuse(f"tags.{kind}", value, "use lower case words, for devices with slashes")
-        return str(value)
+        return words
 
     def versions(self) -> dict[str, str]:
         given = self._fields.get("checked", {})

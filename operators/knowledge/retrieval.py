@@ -18,7 +18,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from operators.knowledge.document import Document, Part, Tested
+from operators.knowledge.document import Document, Evidence, Part
 
 WEIGHTS = {"error": 10.0, "category": 6.0, "bottleneck": 5.0, "device": 4.0, "language": 1.0}
 _EXCLUSIVE = ("device", "language")  # of no use elsewhere
@@ -68,7 +68,7 @@ class Excerpt:
     @property
     def untested(self) -> bool:
         """Nothing of it was run on its hardware."""
-        return self.document.tested is Tested.UNTESTED_HARDWARE
+        return self.document.tested is Evidence.UNTESTED_HARDWARE
 
 
 def device_path(name: str) -> str:
@@ -153,7 +153,7 @@ def _excerpt(document: Document, value: float, budget: int) -> Excerpt | None:
 
 
 def _heading(document: Document) -> str:
-    untested = document.tested is Tested.UNTESTED_HARDWARE
+    untested = document.tested is Evidence.UNTESTED_HARDWARE
     mark = "(Untested: nothing of this was run on that hardware.)\n\n" if untested else ""
     return f"# {document.title}\n\n{mark}"
 
