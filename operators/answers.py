@@ -14,7 +14,7 @@ from operators.budget import estimate_tokens
 from operators.composition import Prompted
 from operators.edits import EditFault, Refusal, apply_edits, read_edits
 from operators.quoting import quote, shortened, visible
-from operators.replies import Found, read_program
+from operators.replies import Found, read_program, read_prose
 from operators.scope import EditScope, breach
 
 REPAIR = "repair"
@@ -51,7 +51,7 @@ class Answering(Prompted):
             context: of the ticket.
             exchanges: its rounds.
             found: what the last reply holds.
-            note: what the step was meant to be, for the lineage.
+            note: what the step was meant to be, for the lineage; what the reply says of it follows.
             check: what the operator itself asks of a program.
         """
         base = Base.recall(exchanges)
@@ -60,7 +60,8 @@ class Answering(Prompted):
         if found.status is ReplyStatus.PROGRAM and check is not None:
             found = check(found.source)
         if found.status is ReplyStatus.PROGRAM:
-            said = "; ".join(part for part in (note, found.note) if part)
+            prose = read_prose(exchanges[-1].reply.text)
+            said = "; ".join(part for part in (note, found.note, prose) if part)
             proposal = Proposal(program=Program(found.source), parents=base.digests, note=said)
             return Reading(found.status, proposal)
         said = ": ".join(part for part in (note, found.status, found.note) if part)

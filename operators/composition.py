@@ -24,7 +24,7 @@ from evolve.core.program import Language
 from evolve.core.protocols import Attempt, Context, Declined
 from operators.base import Base
 from operators.budget import PromptTooLong, Section, fit
-from operators.checks import check_choice, check_whole
+from operators.checks import check_choice, check_number, check_whole
 from operators.diagnosis import device_of, diagnose
 from operators.knowledge import Diagnosis, Knowledge
 from operators.material import Exhibit, attempt_text, device_facts, exhibit
@@ -87,6 +87,10 @@ class Prompted:
         check_choice("operators.*.language", self.language, ("auto", *_LANGUAGES))
         for name, least in _LEAST.items():
             check_whole(f"operators.*.{name}", getattr(self, name), least=least)
+        if self.temperature is not None:
+            check_number("operators.*.temperature", self.temperature, least=0)
+        if self.top_p is not None:
+            check_number("operators.*.top_p", self.top_p, least=0, most=1)
 
     @property
     def parents(self) -> int:

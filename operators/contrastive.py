@@ -60,9 +60,9 @@ class Contrastive(Answering):
 
     def interpret(self, context: Context, exchanges: Sequence[Exchange]) -> Reading:
         """See `evolve.core.protocols.ModelOperator`."""
-        parts = three_parts(exchanges[-1].reply.text)
-        design = one_line(parts.get("design", ""))
-        return self.settle(context, exchanges, read_whole(exchanges), note=design)
+        design = three_parts(exchanges[-1].reply.text).get("design", "")
+        note = f"design: {one_line(design)}" if design else ""
+        return self.settle(context, exchanges, read_whole(exchanges), note=note)
 
     def _exemplars(self, context: Context) -> list[Elite]:
         """One program from each drawn bucket, the fastest first."""

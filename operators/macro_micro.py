@@ -117,13 +117,14 @@ class MacroMicro(Answering):
     ) -> ModelRequest | Declined:
         """The request to apply one step and nothing else."""
         lines = base.source(context.facts).split("\n")[step.region.first - 1 : step.region.last]
+        whole = step.region.kind == "module"
         job = self.text(
             "apply",
             step=step,
             action=step.action,
             advice=Quoted(step.action.advice),
             example=Quoted(step.action.example),
-            region=quote("\n".join(lines), "region"),
+            region="" if whole else quote("\n".join(lines), "region"),
         )
         return self.ask(
             context,

@@ -105,9 +105,14 @@ def _verdict(evaluation: Evaluation | None, baseline: str) -> Iterator[str]:
         yield f"Verdict: correct{f', {ratio_text(ratio, baseline)}' if ratio else ', not timed'}."
     for case in evaluation.cases:
         yield _case(case, baseline)
-    if evaluation.descriptors:
-        facts = (f"{name} {value}" for name, value in sorted(evaluation.descriptors.items()))
-        yield f"Descriptors: {', '.join(facts)}."
+    if facts := dict(_descriptors(evaluation)):
+        yield f"Descriptors: {', '.join(f'{name} {value}' for name, value in facts.items())}."
+
+
+def _descriptors(evaluation: Evaluation) -> Iterator[tuple[str, str]]:
+    for name, value in sorted(evaluation.descriptors.items()):
+        if name != "descriptor_version":
+            yield name, f"{value:g}" if isinstance(value, float) else value
 
 
 def _case(case: CaseResult, baseline: str) -> str:

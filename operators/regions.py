@@ -32,12 +32,11 @@ class Region:
     last: int
 
     def __str__(self) -> str:
-        where = (
-            f"line {self.first}"
-            if self.first == self.last
-            else f"lines {self.first} to {self.last}"
-        )
-        return f"{self.kind} in {self.name}, {where}"
+        if self.kind == "module":
+            return "the whole module"
+        lines = f"lines {self.first} to {self.last}"
+        where = f"line {self.first}" if self.first == self.last else lines
+        return f"the {self.kind} in {self.name}, {where}"
 
 
 def find_regions(source: str) -> list[Region]:

@@ -13,13 +13,18 @@ from evolve.core.model import ReplyStatus
 from evolve.core.pytext import Module, read
 from operators.fences import Block, Blocks
 from operators.genes import bound_names
+from operators.quoting import one_line
 
 MAX_REPLY_CHARS = 400_000
+MAX_PROSE_CHARS = 300
 
 _PYTHON = frozenset({"", "python", "py", "python3", "triton"})
 _PATCH = frozenset({"diff", "patch"})
 _MODEL = re.compile(r"^(?:class[ \t]+ModelNew\b|ModelNew[ \t]*[:=])", re.MULTILINE)
 _DIFF = re.compile(r"^(?:@@ -\d|--- a/|\+\+\+ b/|<{5,9} ?SEARCH\b)", re.MULTILINE)
+_PROSE_END = re.compile(
+    r"^[ \t]*(?:`{3}|~{3}|<{5,9} ?SEARCH\b|class[ \t]+ModelNew\b)", re.MULTILINE
+)
 _THOUGHT = re.compile(r"\s*<think(?:ing)?>")
 _THOUGHT_END = re.compile(r"</think(?:ing)?>")
 _BARE_THOUGHT_END = re.compile(r"^[ \t]*</think(?:ing)?>", re.MULTILINE)
@@ -117,6 +122,11 @@ def _without_model(text: str, blocks: Sequence[Block], cut: bool) -> Found:
     if fault := fault_of(text):
         return Found(ReplyStatus.NO_CODE, note=f"code without a fence, and {fault}")
     return Found(ReplyStatus.PROGRAM, text, "taken without any fence")
+
+
+def read_prose(reply: str) -> str:
+    """What a reply says before its first block or edit, as one short line: for the lineage."""
+    return one_line(_PROSE_END.split(without_thought(reply), maxsplit=1)[0], MAX_PROSE_CHARS)
 
 
 def without_thought(reply: str) -> str:
