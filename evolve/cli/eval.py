@@ -18,6 +18,7 @@ from evolve.core.tunables import render
 from evolve.worker.sandbox import TIERS
 
 CORRECT, NOT_CORRECT = 0, 1
+MUTANTS = 60  # that an audit tries where the user names no number
 
 
 def main(words: Sequence[str]) -> int:
@@ -27,12 +28,31 @@ def main(words: Sequence[str]) -> int:
     if options.repro:
         print(repro.write(Path(options.repro), request, recorded))
         return CORRECT
+    if options.audit is not None:
+        return _audit(request, options)
     evaluation, findings = asyncio.run(_judge(request, options))
     if options.json:
         print(json.dumps(evaluation.to_json() | {"audit": findings}, indent=1))
     else:
         print("\n".join(verdict_text(evaluation, findings)))
     return CORRECT if evaluation.status is Status.CORRECT else NOT_CORRECT
+
+
+def _audit(request: EvaluationRequest, options: argparse.Namespace) -> int:
+    from evolve.cli import mutation
+
+    if options.python:
+        raise UsageError("--audit runs its oracle under this interpreter; leave --python out")
+    asyncio.run(
+        mutation.run(
+            request,
+            most=options.audit,
+            require=options.sandbox_require,
+            read=options.sandbox_read,
+            as_json=options.json,
+        )
+    )
+    return CORRECT
 
 
 def _parse(words: Sequence[str]) -> argparse.Namespace:
@@ -54,6 +74,14 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
     arguments.add_argument("--baseline", metavar="file:MINE.py", help="time against this file too")
     arguments.add_argument("--json", action="store_true", help="the whole verdict, for machines")
     arguments.add_argument("--repro", metavar="DIR", help="write the case as a folder instead")
+    arguments.add_argument(
+        "--audit",
+        metavar="N",
+        type=int,
+        nargs="?",
+        const=MUTANTS,
+        help="audit the judge instead: how many of N (%(const)s) mutants of this kernel it refuses",
+    )
     arguments.add_argument(
         "--python", metavar="PATH", help="interpreter that the worker runs under"
     )
