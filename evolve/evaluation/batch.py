@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from evolve.core.digest import canonical_json
 from evolve.core.errors import UsageError
-from evolve.core.evaluation import Evaluation, Fidelity
+from evolve.core.evaluation import Evaluation
 from evolve.core.protocols import EvaluationRequest
 from evolve.core.task import Task
+from evolve.evaluation.checked import read_evaluation
 from evolve.worker.batchfile import Answer, BatchRequest, read_answers, request_lines
 
 EVALUATE, AUDIT = "evaluate", "audit"
@@ -30,13 +30,15 @@ class Verdict:
         Opponents that were timed along beside the request's own do no harm.
         """
         wanted, about = as_batch(self.id, asked).subject, self.answer.subject
-        if self.evaluation.task_revision != asked.task.revision or about["task"] != wanted["task"]:
+        if not self.evaluation.task_revision == about.get("task") == wanted["task"]:
             return "another revision of the task"
         if about.get("source") != wanted["source"]:
             return "another source"
-        if self.evaluation.fidelity != asked.fidelity or about["fidelity"] != wanted["fidelity"]:
+        if not self.evaluation.fidelity == about.get("fidelity") == wanted["fidelity"]:
             return f"fidelity {self.evaluation.fidelity}, and {asked.fidelity} was asked for"
-        if not wanted["opponents"].items() <= about.get("opponents", {}).items():
+        timed_along = about.get("opponents")
+        timed_along = timed_along if isinstance(timed_along, dict) else {}
+        if any(timed_along.get(name) != wanted["opponents"][name] for name in wanted["opponents"]):
             return "other opponents"
         return ""
 
@@ -46,7 +48,7 @@ class Verdicts:
     """What a folder of answers holds.
 
     Attributes:
-        verdicts: evaluations in the order of the shards.
+        verdicts: evaluations, those of one request in the order of the shards.
         audits: what audits found, by task revision.
         refused: requests that cannot be judged as they are, with the reason, by id.
         problems: a sentence per line or answer that cannot be used.
@@ -109,15 +111,13 @@ def read_verdicts(path: Path) -> Verdicts:
     answers = read_answers(path)
     found = Verdicts(problems=list(answers.problems))
     for record in answers.records.values():
-        answer = record.final
-        if answer is None:
-            continue
-        if answer.error is not None:
-            found.refused[answer.id] = answer.error["message"]
-            continue
-        problem = _take(found, answer)
-        if problem:
-            found.problems.append(f"{answer.where}: {problem}")
+        given = [answer for answer in record.answers if answer.final]
+        results = [answer for answer in given if answer.error is None]
+        for answer in results:
+            if problem := _take(found, answer):
+                found.problems.append(f"{answer.where}: {problem}")
+        if given and not results:
+            found.refused[given[0].id] = (given[0].error or {})["message"]
     return found
 
 
@@ -126,13 +126,13 @@ def _take(found: Verdicts, answer: Answer) -> str:
     method = answer.subject.get("method")
     try:
         if method == EVALUATE:
-            evaluation = Evaluation.from_json(answer.result)
-            canonical_json(evaluation.to_json())  # what the store will want to write
-            Fidelity(answer.subject["fidelity"])
+            evaluation = read_evaluation(answer.result)
             found.verdicts.append(Verdict(answer.id, answer, evaluation))
         elif method == AUDIT:
-            findings = [{key: str(finding[key]) for key in finding} for finding in answer.result]
-            found.audits[answer.subject["task"]] = findings
-    except (AttributeError, KeyError, TypeError, ValueError, IndexError) as error:
-        return f"the answer to {answer.id} is damaged: {error!r}"
+            found.audits[answer.subject["task"]] = [
+                {name: str(finding[name]) for name in ("name", "passed_by", "detail")}
+                for finding in answer.result
+            ]
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        return f"the answer to {answer.id} is damaged: {error}"
     return ""

@@ -32,6 +32,7 @@ ANSWERED, UNAVAILABLE, USAGE, RESUMABLE = 0, 1, 2, 75
 RESERVE_S = 5.0  # before the deadline: to end the judge and to write the last lines
 OVERDUE_S = 1800.0  # without an answer: the judge hangs
 HELLO_S = 300.0
+MOST_IN_A_ROW = 5  # failures of our own without an answer in between: it is not the candidates
 MARGIN = 1.2  # times the longest of the recent requests of the kind
 RECENT = 20
 
@@ -97,6 +98,7 @@ class Batch:
         self._replies: Replies = SimpleQueue()
         self._statuses: Counter[str] = Counter()
         self._stopped_by = ""
+        self._failures_in_a_row = 0
 
     def stop(self, reason: str) -> None:
         """Give up what is under way, and end. Safe from a signal handler."""
@@ -108,7 +110,7 @@ class Batch:
 
         Raises:
             UsageError: the judge refuses its options.
-            EvaluatorUnavailable: it does not come up.
+            EvaluatorUnavailable: it does not come up, or fails whatever it is given.
         """
         started = time.monotonic()
         try:
@@ -204,9 +206,11 @@ class Batch:
                 self._answer(*known, reply)
         elif self._judge is not None and self._judge.ended and not self._stopped_by:
             self._say(f"the judge ended, with {len(self._running)} requests under way")
-            for request, _ in self._running.values():
-                self._retry(request, "the judge ended while it judged this")
+            given = [request for request, _ in self._running.values()]
             self._running.clear()
+            for request in given:
+                self._retry(request, "the judge ended while it judged this")
+            self._count_failure("it ended")
 
     def _answer(self, request: BatchRequest, begun: float, reply: Mapping[str, Any]) -> None:
         seconds = time.monotonic() - begun
@@ -221,8 +225,16 @@ class Batch:
         self._write(_answer_line(request, said, final=final, seconds=seconds))
         self._costs.add(request, seconds)
         self._report(request, status, seconds)
+        self._failures_in_a_row = 0 if final else self._failures_in_a_row
         if not final:
-            self._retry(request, error["message"] if error else result["feedback"])
+            why = error["message"] if error else result["feedback"]
+            self._retry(request, why)
+            self._count_failure(why)
+
+    def _count_failure(self, why: str) -> None:
+        self._failures_in_a_row += 1
+        if self._failures_in_a_row >= MOST_IN_A_ROW:
+            raise EvaluatorUnavailable(f"the judge fails whatever it is given, at last: {why}")
 
     def _retry(self, request: BatchRequest, why: str) -> None:
         """After a failure of our own: once more at the end, or after so many never again."""

@@ -1,0 +1,217 @@
+"""`python -m evolve.worker batch` as a real process with a real judge.
+
+Invariants:
+- a request has one final answer, whatever ended the process before; what has one is not judged
+  again;
+- a candidate that ends the judge ends nobody else's evaluation;
+- the process has ended by its deadline, with the last line written.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from evolve.core.evaluation import Evaluation, Status
+from evolve.worker.batch import Costs
+from evolve.worker.batchfile import BatchRequest, read_answers, request_lines
+from evolve.worker.shards import Shards
+from tests.worker.serving import HONEST_CPP, RELU_TASK, ROOT, alive, family_of, forward
+from tests.worker.test_batchfile import begun, evaluate
+
+RIGHT = forward("return right(x)")
+WRONG = forward("return right(x) + 1")
+SLEEPER = forward("time.sleep(600)")
+
+
+class Folder:
+    """A file of requests and a folder of answers, with the process between them."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.out = path, path / "out"
+        path.chmod(0o755)
+
+    def ask(self, requests: list[BatchRequest]) -> None:
+        (self.path / "in.jsonl").write_text("".join(request_lines(requests)))
+
+    def start(self, *options: str) -> subprocess.Popen:
+        words = [sys.executable, "-m", "evolve.worker", "batch", "in.jsonl", "out"]
+        return subprocess.Popen(
+            [*words, *options, "--cache", str(self.path / "cache"), "--call-timeout", "100"],
+            cwd=self.path,
+            env={**os.environ, "TMPDIR": str(self.path), "PYTHONPATH": str(ROOT)},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, *options: str) -> tuple[int, str]:
+        process = self.start(*options)
+        _, said = process.communicate(timeout=100)
+        return process.returncode, said
+
+    def lines(self) -> list[dict]:
+        shards = sorted(self.out.glob("*.jsonl"))
+        text = "".join(path.read_text() for path in shards)
+        return [json.loads(line) for line in text.splitlines(True) if line.endswith("\n")]
+
+    def final(self, request: BatchRequest) -> Evaluation | None:
+        answer = read_answers(self.out).of(request).final
+        return None if answer is None else Evaluation.from_json(answer.result)
+
+    def wait_for(self, count: int) -> None:
+        """Until so many final answers are on the disk."""
+        for _ in range(600):
+            if sum("final" in line for line in self.lines()) >= count:
+                return
+            time.sleep(0.1)
+        raise AssertionError(self.lines())
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return Folder(tmp_path)
+
+
+def test_requests_of_every_kind_are_answered(folder):
+    requests = [
+        evaluate("a:0", HONEST_CPP),
+        evaluate("a:1", WRONG),
+        BatchRequest(id="audit", method="audit", params={"task": RELU_TASK.to_json()}),
+    ]
+    folder.ask(requests)
+    code, said = folder.run()
+    assert code == 0, said
+    assert "3/3" in said
+    correct = folder.final(requests[0])
+    assert correct.status is Status.CORRECT
+    assert correct.custom
+    assert correct.ratios["eager"].low > 0
+    assert folder.final(requests[1]).status is Status.WRONG_VALUE
+    assert read_answers(folder.out).of(requests[2]).final.result == []
+    totals = folder.lines()[-1]["totals"]
+    assert (totals["requests"], totals["left"]) == (3, 0)
+    assert totals["by_status"] == {"correct": 1, "wrong_value": 1, "answered": 1}
+
+
+def test_after_kill_9_only_what_was_under_way_is_judged_again(folder):
+    requests = [evaluate(f"a:{i}", f"{WRONG}\n# {i}\n") for i in range(12)]
+    folder.ask(requests)
+    process = folder.start("--slots", "2")
+    folder.wait_for(3)
+    process.kill()
+    process.communicate()
+    before = [line["id"] for line in folder.lines() if "final" in line]
+    code, said = folder.run("--slots", "2")
+    assert code == 0, said
+    answered = [line["id"] for line in folder.lines() if "final" in line]
+    assert sorted(answered) == sorted(request.id for request in requests)
+    assert answered[: len(before)] == before
+    code, _ = folder.run()
+    assert code == 0
+    assert [line["id"] for line in folder.lines() if "final" in line] == answered
+
+
+def test_a_batch_ends_before_its_deadline_and_goes_on_with_the_next_start(folder):
+    requests = [evaluate("a:0", WRONG), evaluate("a:1", SLEEPER)]
+    folder.ask(requests)
+    started = time.monotonic()
+    code, said = folder.run("--deadline", "20")
+    assert time.monotonic() - started < 20
+    assert code == 75, said
+    assert folder.final(requests[0]).status is Status.WRONG_VALUE
+    assert folder.final(requests[1]) is None
+    assert folder.lines()[-1]["totals"]["ended_by"] == "the deadline"
+    assert read_answers(folder.out).of(requests[1]).failures == 0  # nobody's fault
+
+
+def test_sigterm_ends_it_in_order_and_leaves_no_process(folder):
+    folder.ask([evaluate("a:0", WRONG), evaluate("a:1", SLEEPER)])
+    process = folder.start()
+    folder.wait_for(1)
+    family = family_of(process.pid) - {process.pid}
+    assert len(family) > 2
+    process.send_signal(signal.SIGTERM)
+    _, said = process.communicate(timeout=15)
+    assert process.returncode == 75, said
+    assert folder.lines()[-1]["totals"]["ended_by"] == "SIGTERM"
+    assert not alive(family)
+
+
+def test_a_candidate_that_ends_the_judge_is_given_up_after_all_others_are_judged(folder):
+    requests = [evaluate("a:0", WRONG), evaluate("a:1", SLEEPER), evaluate("a:2", RIGHT)]
+    folder.ask(requests)
+    process = folder.start("--slots", "1")
+    for _ in range(3):
+        kill_the_judge_under(process, folder, "a:1")
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 0, said
+    assert [folder.final(request).status for request in requests] == [
+        Status.WRONG_VALUE, Status.INFRA, Status.CORRECT]  # fmt: skip
+    assert "the judge ended" in folder.final(requests[1]).feedback
+    begun = [line["begun"] for line in folder.lines() if "begun" in line]
+    assert begun == ["a:0", "a:1", "a:2", "a:1", "a:1"]
+
+
+def kill_the_judge_under(process: subprocess.Popen, folder: Folder, name: str) -> None:
+    for _ in range(300):
+        if folder.lines()[-1:] and folder.lines()[-1].get("begun") == name:
+            break
+        time.sleep(0.1)
+    [child] = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    os.kill(int(child), signal.SIGKILL)
+    for _ in range(100):
+        if folder.lines()[-1].get("begun") != name:
+            return
+        time.sleep(0.1)
+
+
+def test_what_was_under_way_at_two_kills_is_tried_alone_and_last(folder, tmp_path):
+    requests = [evaluate("a:0", WRONG), evaluate("a:1", RIGHT)]
+    folder.ask(requests)
+    shards = Shards(folder.out)
+    for _ in range(2):
+        shards.write(begun(requests[0]))
+    shards.close()
+    assert folder.run()[0] == 0
+    assert [line["begun"] for line in folder.lines() if "begun" in line][2:] == ["a:1", "a:0"]
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "named"),
+    [
+        (["--deadline", "3"], 2, "too short"),
+        (["--sandbox-require", "vm"], 1, "invalid choice"),
+        (["--nonsense"], 1, "unrecognized arguments"),
+    ],
+)
+def test_bad_options_are_said(folder, options, code, named):
+    folder.ask([evaluate("a:0", WRONG)])
+    found, said = folder.run(*options)
+    assert found == code
+    assert named in said
+
+
+def test_a_bad_task_is_refused_once(folder):
+    task = {**RELU_TASK.to_json(), "source": "import nowhere"}
+    request = evaluate("a:0", WRONG, task=task)
+    folder.ask([request])
+    assert folder.run()[0] == 0
+    error = read_answers(folder.out).of(request).final.error
+    assert error["kind"] == "usage"
+    assert "nowhere" in error["message"]
+
+
+def test_costs_are_expected_by_the_closest_kind_that_is_known():
+    costs = Costs()
+    assert costs.expected_s(evaluate("a:0")) == 0
+    costs.add(evaluate("a:0", fidelity="search"), 10.0)
+    assert costs.expected_s(evaluate("a:1")) > 10  # nothing else is known
+    costs.add(evaluate("a:0"), 1.0)
+    assert 1 < costs.expected_s(evaluate("a:1")) < 2
+    other = {**RELU_TASK.to_json(), "size": "tiny"}
+    assert 1 < costs.expected_s(evaluate("a:2", task=other)) < 2
