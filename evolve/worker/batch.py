@@ -214,7 +214,8 @@ class Batch:
 
     def _answer(self, request: BatchRequest, begun: float, reply: Mapping[str, Any]) -> None:
         seconds = time.monotonic() - begun
-        result, error = reply.get("result"), reply.get("error")
+        result: Any = reply.get("result")
+        error: Any = reply.get("error")
         status = "answered"
         if error is not None:
             status = "refused" if error["kind"] == "usage" else "failed"

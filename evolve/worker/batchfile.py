@@ -284,4 +284,5 @@ def request_lines(requests: Iterable[BatchRequest]) -> Iterator[str]:
 
 
 def to_line(data: Mapping[str, Any]) -> str:
+    """A line of this version; ValueError for NaN, which JSON cannot say."""
     return json.dumps({"v": VERSION, **data}, allow_nan=False) + "\n"
