@@ -16,7 +16,10 @@ other, of which the second reads what the first writes."""
 
 _CPP_LOOP = re.compile(r"\b(?:for|while)\s*\(")
 _CPP_NAME = re.compile(r"([A-Za-z_]\w*)\s*\([^()]*(?:\([^()]*\)[^()]*)*\)[^()]*$")
-_CPP_WRITTEN = re.compile(r"([A-Za-z_]\w*)\s*(?:\[[^;]*?\]\s*)?[-+*/|&^]?=(?!=)")
+# What is assigned to, but for declarations (a type stands before the name): those are local.
+_CPP_WRITTEN = re.compile(
+    r"(?<![\w*&>] )(?<![*&])\b([A-Za-z_]\w*)\s*(?:\[[^;]*?\]\s*)?[-+*/|&^]?=(?!=)"
+)
 _REDUCTIONS = frozenset({"sum", "max", "min", "reduce", "argmax", "argmin", "cumsum",
                          "associative_scan"})  # fmt: skip
 _ACCESSES = frozenset({"load", "store", "program_id"})
