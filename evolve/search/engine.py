@@ -50,6 +50,7 @@ class Search:
         model: who answers what operators ask; None where nobody does.
         baseline: the side of the timing that fitness is measured against.
         opponents: sources timed along with every evaluation, by name (`file:mine.py`).
+        reuse: whether a verdict that the database holds already is an answer (`known`).
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class Search:
         model: LanguageModel | None = None,
         baseline: str = "eager",
         opponents: Mapping[str, str] | None = None,
+        reuse: bool = True,
     ) -> None:
         if not operators:
             raise UsageError("operators: none is configured; a search needs at least one")
@@ -73,6 +75,7 @@ class Search:
         self.baseline = baseline
         self.model = model
         self._opponents = dict(opponents or {})
+        self._reuse = reuse
         self._proposer = Proposer(
             store=store,
             run=run,
@@ -190,11 +193,11 @@ class Search:
         return offer
 
     def known(self, request: EvaluationRequest, evaluator: Evaluator) -> Evaluation | None:
-        """A stored verdict on the very same instance, task, device class and evaluator.
+        """A stored verdict of any run on the very same instance, task, device class and evaluator.
 
         Never where other sources are timed along: the key does not say which they were.
         """
-        if request.opponents or request.fidelity is Fidelity.VERIFY:
+        if not self._reuse or request.opponents or request.fidelity is Fidelity.VERIFY:
             return None
         found = self.store.cached(
             request.instance,

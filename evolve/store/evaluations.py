@@ -20,6 +20,8 @@ _RATIOS = (
     .where(evaluation_ratio.c.evaluation.in_(bindparam("evaluations", expanding=True)))
     .order_by(evaluation_ratio.c.evaluation, evaluation_ratio.c.baseline)
 )
+# Our own fault, or a host too noisy to time on at that moment: next time may be different.
+_SAYS_NOTHING = (Status.INFRA.value, Status.TIMING_UNBOUNDED.value)
 _CACHED = (
     select(evaluation)
     .join(instance, instance.c.id == evaluation.c.instance)
@@ -29,7 +31,7 @@ _CACHED = (
         evaluation.c.device_class == bindparam("device_class"),
         evaluation.c.evaluator_version == bindparam("evaluator_version"),
         evaluation.c.fidelity == bindparam("fidelity"),
-        evaluation.c.status != Status.INFRA.value,  # our fault then: nothing known of the program
+        evaluation.c.status.not_in(_SAYS_NOTHING),
     )
     .order_by(evaluation.c.id)
     .limit(1)
@@ -94,7 +96,7 @@ def cached(
     evaluator_version: str,
     fidelity: str,
 ) -> Evaluation | None:
-    """The first evaluation with this key in any run; never one that failed by our own fault."""
+    """The first evaluation with this key in any run that says something about the program."""
     key = {
         "digest": digest,
         "task_revision": task_revision,

@@ -1,7 +1,7 @@
 """Runs: creating and finding them, and the counters that budgets are decided on."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -124,6 +124,16 @@ def row_of(connection: Connection, run_id: int) -> Row[Any]:
 def set_state(connection: Connection, run_id: int, state: str, reason: str) -> None:
     """Record how the run stands, and why."""
     connection.execute(update(run).where(run.c.id == run_id).values(state=state, reason=reason))
+
+
+def record_audit(
+    connection: Connection, run_id: int, findings: Sequence[Mapping[str, str]]
+) -> None:
+    """Keep what an audit of the task found; the first answer stands."""
+    config = json.loads(row_of(connection, run_id).config)
+    if config.get("audit") is None:
+        text = canonical_json({**config, "audit": [dict(finding) for finding in findings]})
+        connection.execute(update(run).where(run.c.id == run_id).values(config=text))
 
 
 def progress(connection: Connection, run_id: int) -> Progress:

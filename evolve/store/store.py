@@ -117,6 +117,12 @@ class Store:
             runs.set_state(connection, run, state, reason)
             lease.give_up(connection, run, self._owner)
 
+    def record_audit(self, run: int, findings: Sequence[Mapping[str, str]]) -> None:
+        """Keep what an audit of the task found, in a run that was created without one."""
+        with self._database.write() as connection:
+            lease.fence_run(connection, run, self._owner)
+            runs.record_audit(connection, run, findings)
+
     def progress(self, run: int) -> Progress:
         """The run's counters; one row, however long the run is."""
         with self._database.read() as connection:

@@ -95,6 +95,10 @@ def test_an_identical_evaluation_of_any_run_is_found(store: Store) -> None:
         assert store.cached(*changed) is None
     ours = (instance_digest(program(2).digest, {}), TASK.revision, "cpu-test", "7", "search")
     assert store.cached(*ours) is None  # our own fault is no verdict
+    noisy = evaluation(None, status=Status.TIMING_UNBOUNDED)
+    take_step(store, run, SmallArchive(), 3, judged=noisy)
+    then = (instance_digest(program(3).digest, {}), TASK.revision, "cpu-test", "7", "search")
+    assert store.cached(*then) is None  # the host was too noisy, which it need not be again
 
 
 def test_a_program_that_differs_in_layout_only_is_found(store: Store) -> None:

@@ -1,0 +1,88 @@
+"""What the database knows already is not judged again.
+
+Invariants:
+1. A verdict answers for exactly its instance, task revision, device class, evaluator version and
+   fidelity, across the runs of a database.
+2. It costs no device time and counts as the evaluation that it stands for.
+3. Never for a verification, beside opponents, or where judging again is asked for.
+"""
+
+import pytest
+
+from evolve.core.evaluation import Fidelity
+from evolve.core.program import Program
+from evolve.core.protocols import Proposal
+from evolve.search.engine import Search
+from evolve.search.schedule import Scheduled
+from evolve.testing.synthetic import SEED_SOURCE, SyntheticEvaluator
+from tests.search.conftest import make_search, run_to_end
+
+
+class Once:
+    """Proposes the seed at a fidelity."""
+
+    parents = 0
+
+    def __init__(self, fidelity: Fidelity = Fidelity.SEARCH) -> None:
+        self.fidelity = fidelity
+
+    def propose(self, context):
+        return Proposal(program=Program(SEED_SOURCE), fidelity=self.fidelity)
+
+
+@pytest.fixture
+def judged(store, run):
+    """A run that has judged the seed in full."""
+    search = make_search(store, run, operators={"once": Scheduled(operator=Once())})
+    ticket = search.ask()
+    search.tell(ticket, SyntheticEvaluator().judge(search.request(ticket)))
+    return search
+
+
+def another(store, judged, fidelity=Fidelity.SEARCH, **changes) -> Search:
+    """Another run of the same task that proposes the same instance."""
+    run = store.create_run(name="other", task=judged.run.task, config={"baseline": "eager"}, seed=1)
+    return make_search(store, run, operators={"once": Scheduled(operator=Once(fidelity))}, **changes)
+
+
+def known(search, **judge):
+    return search.known(search.request(search.ask()), SyntheticEvaluator(**judge))
+
+
+def test_another_run_of_the_database_knows_the_verdict(store, judged):
+    found = known(another(store, judged))
+    assert found.ratios == store.evaluation(judged.run.id, 0).ratios
+    assert found.device_time_s == 0
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"device_class": "synthetic: other"}, {"evaluator_version": "synthetic-2"}],
+    ids=["another device", "another evaluator"],
+)
+def test_the_verdict_of_another_judge_is_no_answer(store, judged, changes):
+    assert known(another(store, judged), **changes) is None
+
+
+@pytest.mark.parametrize("fidelity", [f for f in Fidelity if f is not Fidelity.SEARCH])
+def test_the_verdict_at_another_fidelity_is_no_answer(store, judged, fidelity):
+    assert known(another(store, judged, fidelity)) is None
+
+
+def test_a_verification_is_always_made(store, judged):
+    ticket = judged.again(judged.leader, operator="verify", fidelity=Fidelity.VERIFY)
+    request = judged.request(ticket)
+    judged.tell(ticket, SyntheticEvaluator().judge(request))
+    assert judged.known(request, SyntheticEvaluator()) is None
+
+
+def test_beside_opponents_nothing_is_known(store, judged):
+    assert known(another(store, judged, opponents={"file:mine.py": SEED_SOURCE})) is None
+
+
+def test_judging_again_can_be_asked_for(store, judged):
+    search = another(store, judged, reuse=False)
+    assert known(search) is None
+    evaluator = SyntheticEvaluator()
+    run_to_end(search, evaluator, evaluations=1)
+    assert evaluator.calls >= 1
