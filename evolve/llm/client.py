@@ -7,13 +7,14 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from functools import cache
-from types import ModuleType
+from types import SimpleNamespace
 from typing import Any
 
 from evolve.core.model import CallStatus, ModelReply, ModelRequest, TokenTrace, Usage
 from evolve.llm.faults import Fault, FaultKind, classify
 from evolve.llm.settings import ModelSettings
 
+CONNECT_S = 20.0
 _log = logging.getLogger(__name__)
 
 # Set before the import, which reads them: no list is fetched, no .env file of the folder is read
@@ -28,7 +29,7 @@ _ENVIRONMENT = {
 
 
 @cache
-def load() -> ModuleType:
+def load() -> Any:
     """LiteLLM, set up to keep to itself.
 
     Raises:
@@ -36,11 +37,17 @@ def load() -> ModuleType:
     """
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
-    litellm = importlib.import_module("litellm")
+    litellm: Any = importlib.import_module("litellm")
     litellm.suppress_debug_info = True
     litellm.telemetry = False
     litellm.num_retries = None
     return litellm
+
+
+async def ready() -> None:
+    """Load LiteLLM in a thread, so that nothing else has to wait for it."""
+    if not load.cache_info().currsize:
+        await asyncio.to_thread(load)
 
 
 async def close() -> None:
@@ -56,36 +63,58 @@ async def send(
 
     Cancelling it closes the connection.
     """
-    litellm = await asyncio.to_thread(load)
+    litellm = load()
     openai = importlib.import_module("openai")
+    arguments = arguments_of(settings, request, sample) | {"timeout": _timeout(timeout_s)}
     start = time.monotonic()
     try:
         async with asyncio.timeout(timeout_s):
-            response = await _answer(litellm, settings, request, sample, timeout_s)
+            response = await _answer(litellm, arguments)
     except TimeoutError:
         return Fault(FaultKind.LOST, f"no answer within {timeout_s:.0f} s")
     except openai.OpenAIError as error:  # the base of all that LiteLLM raises
         return classify(error)
+    if response is None:
+        return Fault(FaultKind.LOST, "the stream ended before the answer did")
     return read(litellm, settings, response, time.monotonic() - start)
 
 
-async def _answer(
-    litellm: ModuleType,
-    settings: ModelSettings,
-    request: ModelRequest,
-    sample: int,
-    timeout_s: float,
-) -> Any:
-    arguments = arguments_of(settings, request, sample) | {"timeout": timeout_s}
+def _timeout(seconds: float) -> Any:
+    """Being connected takes no longer than `CONNECT_S`: a host that swallows packets is down."""
+    httpx = importlib.import_module("httpx")
+    return httpx.Timeout(seconds, connect=min(seconds, CONNECT_S))
+
+
+async def _answer(litellm: Any, arguments: Mapping[str, Any]) -> Any:
+    """The response; None for a stream that broke off without an error."""
     try:
         response = await litellm.acompletion(**arguments)
     except litellm.UnsupportedParamsError as error:  # raised before anything is sent
-        _say_once(settings.model, classify(error).message)
+        _say_once(arguments["model"], classify(error).message)
         response = await litellm.acompletion(**arguments, drop_params=True)
-    if not settings.stream:
-        return response
-    chunks = [chunk async for chunk in response]
-    return litellm.stream_chunk_builder(chunks, messages=arguments["messages"])
+    return await _whole(litellm, response, arguments) if arguments.get("stream") else response
+
+
+async def _whole(litellm: Any, stream: Any, arguments: Mapping[str, Any]) -> Any:
+    """A stream put together, without what LiteLLM makes up.
+
+    It ends a stream that was cut off with a `stop`, and counts tokens itself where the endpoint
+    did not.
+    """
+    chunks = [chunk async for chunk in stream]
+    if stream.received_finish_reason is None and stream.intermittent_finish_reason is None:
+        return None
+    response = litellm.stream_chunk_builder(chunks, messages=arguments["messages"])
+    logprobs = [
+        token
+        for chunk in chunks
+        for choice in chunk.choices
+        for token in getattr(getattr(choice, "logprobs", None), "content", None) or ()
+    ]
+    response.choices[0].logprobs = SimpleNamespace(content=logprobs)
+    if not any(getattr(chunk, "usage", None) for chunk in stream.chunks):  # as they came in
+        response.usage = None
+    return response
 
 
 @cache
@@ -96,7 +125,7 @@ def _say_once(model: str, complaint: str) -> None:
 def arguments_of(settings: ModelSettings, request: ModelRequest, sample: int) -> dict[str, Any]:
     """What LiteLLM is called with. Equal requests with a seed get seeds of their own."""
     sampling = request.sampling
-    given = {
+    given: dict[str, Any] = {
         "temperature": sampling.temperature,
         "top_p": sampling.top_p,
         "reasoning_effort": sampling.reasoning_effort,
@@ -133,9 +162,7 @@ def _key(settings: ModelSettings) -> str | None:
     return "none" if settings.provider == "openai" and settings.api_base else None
 
 
-def read(
-    litellm: ModuleType, settings: ModelSettings, response: Any, latency_s: float
-) -> ModelReply:
+def read(litellm: Any, settings: ModelSettings, response: Any, latency_s: float) -> ModelReply:
     """A LiteLLM response in our words."""
     usage = _usage(getattr(response, "usage", None))
     common: dict[str, Any] = {
@@ -190,7 +217,7 @@ def _detail(counted: Any, group: str, name: str) -> int | None:
 
 
 def _cost(
-    litellm: ModuleType, settings: ModelSettings, response: Any, usage: Usage | None
+    litellm: Any, settings: ModelSettings, response: Any, usage: Usage | None
 ) -> float | None:
     """By the user's price, else by LiteLLM's, which knows of tiers and cache writes."""
     if usage is None:
@@ -206,12 +233,12 @@ def _trace(response: Any, choice: Any) -> TokenTrace | None:
     fields = getattr(choice, "provider_specific_fields", None) or {}
     content = getattr(getattr(choice, "logprobs", None), "content", None) or ()
     trace = TokenTrace(
-        prompt_ids=_whole(getattr(response, "prompt_token_ids", None)),
-        ids=_whole(fields.get("token_ids") if isinstance(fields, Mapping) else None),
+        prompt_ids=_integers(getattr(response, "prompt_token_ids", None)),
+        ids=_integers(fields.get("token_ids") if isinstance(fields, Mapping) else None),
         logprobs=tuple(float(token.logprob) for token in content),
     )
     return trace if trace != TokenTrace() else None
 
 
-def _whole(values: Sequence[Any] | None) -> tuple[int, ...]:
+def _integers(values: Sequence[Any] | None) -> tuple[int, ...]:
     return tuple(int(value) for value in values or ())

@@ -62,9 +62,5 @@ def model_findings(settings: ModelSettings) -> Iterator[tuple[str, str, str]]:
         yield "note", f"{settings.model} price", price
         return
     source = "as you gave it" if settings.own_price else "by LiteLLM's list"
-    yield (
-        "ok",
-        f"{settings.model} price",
-        f"at most {ceiling.prompt:g} and {ceiling.completion:g} USD per million tokens "
-        f"of prompt and answer, {source}",
-    )
+    rates = f"at most {ceiling.prompt:g} and {ceiling.completion:g} USD per million tokens"
+    yield "ok", f"{settings.model} price", f"{rates} of prompt and answer, {source}"

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from evolve.core.errors import ModelUnavailable, UsageError
 from evolve.core.model import CallStatus, ModelReply, ModelRequest, Reservation
-from evolve.llm.client import send
+from evolve.llm.client import ready, send
 from evolve.llm.faults import FOR_PEOPLE, RETRIED, Fault, FaultKind
 from evolve.llm.limits import Gate
 from evolve.llm.outage import Circuit
@@ -68,6 +68,7 @@ class Endpoint:
 
     async def complete(self, request: ModelRequest, sample: int) -> ModelReply:
         """As `LanguageModel.complete`."""
+        await ready()
         reserved = self.reserve(request).tokens
         start: float | None = None
         attempts = 0

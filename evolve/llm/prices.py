@@ -67,8 +67,10 @@ class Price:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listing:
-    """A model as LiteLLM lists it. `ceiling` has its highest prices: of long prompts, cache
-    writes and reasoning. None where it is not priced by the token.
+    """A model as LiteLLM lists it.
+
+    `ceiling` has its highest prices (of long prompts, cache writes, reasoning); None where it is
+    not priced by the token.
     """
 
     name: str

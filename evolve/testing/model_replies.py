@@ -68,12 +68,17 @@ class Refusal:
 
 
 class Broken(Enum):
-    """A body with status 200 that is no completion."""
+    """A body with status 200 that is no completion.
+
+    Without streaming, the last two are as `MALFORMED`.
+    """
 
     MALFORMED = "malformed"  # ends in the middle of the JSON, at its announced length
     TRUNCATED = "truncated"  # the connection closes before the announced length
     NO_CHOICES = "no choices"
     WRONG_TYPE = "wrong type"  # an HTML page
+    CUT_OFF = "cut off"  # streams only: ends in order, but in the middle of the answer
+    ERROR_INSIDE = "error inside"  # streams only: an error event in the middle of the answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +128,7 @@ def chunks(request: Request, answer: Answer) -> Iterator[dict[str, Any]]:
         if answer.reasoning:
             yield head | _delta(index, {"reasoning_content": answer.reasoning})
         for piece in _pieces(text or "", STREAM_PIECES):
-            yield head | _delta(index, {"content": piece})
+            yield head | _delta(index, {"content": piece}, traced=answer.token_ids)
         yield head | _delta(index, {}, answer.finish_reason)
     if answer.usage and (request.body.get("stream_options") or {}).get("include_usage"):
         yield head | {"choices": [], "usage": usage(request, answer)}
@@ -159,13 +164,16 @@ def _head(request: Request, kind: str) -> dict[str, Any]:
     return {"id": f"scripted-{request.number}", "object": kind, "created": 0, "model": model}
 
 
-def _delta(index: int, delta: dict[str, Any], finish_reason: str | None = None) -> dict[str, Any]:
-    return {"choices": [{"index": index, "delta": delta, "finish_reason": finish_reason}]}
+def _delta(
+    index: int, delta: dict[str, Any], finish_reason: str | None = None, *, traced: bool = False
+) -> dict[str, Any]:
+    tokens = _tokens(delta["content"]) if traced else {}
+    return {"choices": [{"index": index, "delta": delta, "finish_reason": finish_reason} | tokens]}
 
 
 def _tokens(text: str) -> dict[str, Any]:
     pieces = list(_pieces(text, tokens(text)))
-    content = [
+    content: list[dict[str, Any]] = [
         {"token": piece, "logprob": -0.5, "bytes": None, "top_logprobs": []} for piece in pieces
     ]
     return {"logprobs": {"content": content}, "token_ids": [len(piece) for piece in pieces]}

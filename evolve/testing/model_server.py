@@ -186,15 +186,16 @@ class _Handler(BaseHTTPRequestHandler):
             case Hang(seconds):
                 self._wait(seconds)
                 self.close_connection = True
-            case Broken.TRUNCATED if streamed:
+            case Broken.TRUNCATED | Broken.CUT_OFF | Broken.ERROR_INSIDE if streamed:
                 self._stream(request, Answer("never to be seen in full"), events=4)
-                self.close_connection = True
+                self._end_badly(reply)
             case Broken():
                 self._break(reply)
             case Answer():
                 self._wait(reply.delay_s)
                 if streamed:
                     self._stream(request, reply)
+                    self._chunk(b"data: [DONE]\n\n")
                     self._chunk(b"")
                 else:
                     self._wait(reply.spread_s)
@@ -215,11 +216,11 @@ class _Handler(BaseHTTPRequestHandler):
                 self._send(200, whole)
             case Broken.WRONG_TYPE:
                 self._send(200, b"<html><body>Welcome!</body></html>", content_type="text/html")
-            case Broken.MALFORMED:
-                self._send(200, half)
             case Broken.TRUNCATED:
                 self._send(200, half, length=len(whole))
                 self.close_connection = True
+            case _:
+                self._send(200, half)
 
     def _send(
         self,
@@ -239,7 +240,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def _stream(self, request: Request, answer: Answer, *, events: int | None = None) -> None:
-        """Server-sent events; without the closing ones where the number of events is limited."""
+        """Server-sent events, all or the first few; the caller ends the stream."""
         self.send_response(200)
         self.send_header("content-type", "text/event-stream")
         self.send_header("transfer-encoding", "chunked")
@@ -247,8 +248,14 @@ class _Handler(BaseHTTPRequestHandler):
         for event in islice(chunks(request, answer), events):
             self._chunk(b"data: " + json.dumps(event).encode() + b"\n\n")
             self._wait(answer.spread_s / STREAM_PIECES)
-        if events is None:
-            self._chunk(b"data: [DONE]\n\n")
+
+    def _end_badly(self, how: Broken) -> None:
+        self.close_connection = True
+        if how is Broken.ERROR_INSIDE:
+            error = {"error": {"message": "scripted error", "code": 502}}
+            self._chunk(b"data: " + json.dumps(error).encode() + b"\n\n")
+        if how is not Broken.TRUNCATED:
+            self._chunk(b"")
 
     def _chunk(self, data: bytes) -> None:
         self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
