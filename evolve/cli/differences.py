@@ -6,8 +6,9 @@ from typing import Any
 from evolve.core.errors import UsageError
 from evolve.store import RunRow
 
-# Nothing here changes what the run is: budgets, and where and behind which walls it is judged.
-MAY_DIFFER = ("termination", "device", "sandbox", "store")
+# Nothing here changes what the run is: budgets, who answers (each ticket says which model), and
+# where and behind which walls it is judged.
+MAY_DIFFER = ("termination", "llm", "device", "sandbox", "store")
 APART = ("name", "on_exists", "audit")  # which run it is, and what was found when it began
 
 

@@ -15,7 +15,7 @@ from evolve.core.lineage import VERIFY
 from evolve.core.measurement import Ratio
 from evolve.report.text import duration_text, one_line
 from evolve.search.champion import champion
-from evolve.search.pipeline import Told
+from evolve.search.judging import Told
 from evolve.search.termination import Rule
 from evolve.store import RunRow, Store
 

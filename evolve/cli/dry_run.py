@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from evolve.cli import parts
+from evolve.cli.models import WHY_IDLE, idle_limits
 from evolve.cli.request import read_request
 from evolve.cli.text import interval_text
 from evolve.core.errors import UsageError
@@ -36,8 +37,8 @@ async def dry_run(config: Mapping[str, Any]) -> int:
         await evaluator.close()
     for line in forecast_lines(config["termination"], noise):
         print(line)
-    for name in parts.idle_limits(config):
-        print(f"limit       {name} has no effect yet: {parts.WHY_IDLE}")
+    for name in idle_limits(config):
+        print(f"limit       {name} has no effect: {WHY_IDLE}")
     return 0
 
 

@@ -5,16 +5,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from evolve.cli.config.build import build
-from evolve.cli.differences import flatten
+from evolve.cli.models import WHY_IDLE, build_model, idle_limits, limits_cannot_end
 from evolve.core.errors import UsageError
 from evolve.core.protocols import Archive, Evaluator, SelectionPolicy
 from evolve.search import termination
-from evolve.search.schedule import Scheduled
+from evolve.search.engine import Search
+from evolve.search.schedule import Schedule, Scheduled
 from evolve.search.termination import Rule
-from evolve.store import Store
-
-MODEL_LIMITS = ("tokens", "usd")
-WHY_IDLE = "no operator calls a model in this version, so that nothing spends tokens or money"
+from evolve.store import RunRow, Store
 
 
 def build_archive(config: Mapping[str, Any]) -> Archive:
@@ -43,6 +41,12 @@ def build_operators(config: Mapping[str, Any]) -> dict[str, Scheduled]:
     return operators
 
 
+def build_schedule(config: Mapping[str, Any]) -> Schedule:
+    """What decides which operator is asked next, and of which model."""
+    schedule: Schedule = build(config["schedule"], "schedule")
+    return schedule
+
+
 def _weight(name: str, value: Any) -> float:
     try:
         return float(value)
@@ -56,12 +60,12 @@ def build_termination(config: Mapping[str, Any]) -> Rule:
     """The rule that ends the run; `stop_file` is watched by the pipeline.
 
     Raises:
-        UsageError: a bad limit, or none that this version can reach.
+        UsageError: a bad limit, or none that the run can reach.
     """
     limits = {name: limit for name, limit in config["termination"].items() if name != "stop_file"}
     rule = termination.from_config(limits)
     idle = idle_limits(config)
-    if idle and not _can_end(limits):
+    if idle and limits_cannot_end(config):
         raise UsageError(
             f"{idle[0]} alone would never end the run: {WHY_IDLE}; "
             "set e.g. termination.evaluations=400 or termination.wall_time=2h"
@@ -69,23 +73,19 @@ def build_termination(config: Mapping[str, Any]) -> Rule:
     return rule
 
 
-def idle_limits(config: Mapping[str, Any]) -> list[str]:
-    """Limits that are set, and that nothing in this version comes nearer to."""
-    return [
-        name
-        for name, limit in flatten(config["termination"], "termination")
-        if limit is not None and name.rpartition(".")[2] in MODEL_LIMITS
-    ]
-
-
-def _can_end(limits: Mapping[str, Any]) -> bool:
-    together = _given(limits["all_of"])
-    alone = _given(limits) - {"all_of", *MODEL_LIMITS}
-    return bool(alone or (together and not together & {*MODEL_LIMITS}))
-
-
-def _given(limits: Mapping[str, Any]) -> set[str]:
-    return {name for name, limit in limits.items() if limit is not None}
+def build_search(store: Store, run: RunRow, config: Mapping[str, Any]) -> Search:
+    """The engine of a stored run, with the parts that `config` describes."""
+    return Search(
+        store=store,
+        run=run,
+        archive=build_archive(config),
+        selection=build_selection(config),
+        operators=build_operators(config),
+        schedule=build_schedule(config),
+        model=build_model(config),
+        baseline=config["baseline"],
+        opponents=config["opponents"],
+    )
 
 
 def build_all(config: Mapping[str, Any]) -> None:
@@ -93,7 +93,9 @@ def build_all(config: Mapping[str, Any]) -> None:
     build_archive(config)
     build_selection(config)
     build_operators(config)
+    build_schedule(config)
     build_termination(config)
+    build_model(config)
 
 
 async def start_evaluator(config: Mapping[str, Any]) -> Evaluator:

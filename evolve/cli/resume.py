@@ -15,6 +15,7 @@ Continue a run of the database (default: the newest) after any end, kill -9 incl
 Without RUN and words it goes on as it was; these settings may differ from the stored ones:
 
   termination.*   more or less budget:  termination.wall_time=2h  termination=overnight
+  llm.*           who answers operators:  llm.model=provider/name
   device.*        where it is judged:   device.slots=1  device.python=/path/to/python
   sandbox.*       behind which walls:   sandbox.require=namespaces
   store.path      the database file (default: %s)
@@ -92,7 +93,7 @@ def overridden(stored: Mapping[str, Any], overrides: Sequence[str]) -> dict[str,
     if refused:
         raise UsageError(
             f"resume refuses to change what the run is: {'; '.join(refused)}. "
-            "Only termination.*, device.*, sandbox.* and store.path may differ"
+            "Only termination.*, llm.*, device.*, sandbox.* and store.path may differ"
         )
     return result
 

@@ -11,6 +11,7 @@ from typing import Any
 from evolve.cli import parts
 from evolve.cli.display import LiveDisplay, PlainDisplay, Tally, open_display
 from evolve.cli.main import INTERRUPTED, OK, RESUMABLE
+from evolve.cli.models import WHY_IDLE, idle_limits
 from evolve.cli.report import default_path
 from evolve.cli.stopping import STOP_SIGNALS
 from evolve.cli.summary import summary
@@ -19,7 +20,6 @@ from evolve.core.protocols import Evaluator
 from evolve.report.facts import gather
 from evolve.report.html import render
 from evolve.report.text import one_line, write_text
-from evolve.search.engine import Search
 from evolve.search.pipeline import Outcome, Pipeline
 from evolve.store import RunRow, Store
 
@@ -37,19 +37,11 @@ async def search(store: Store, run: RunRow, config: Mapping[str, Any], evaluator
         0 where the run is finished, 75 where it can be resumed, also where the judge failed.
     """
     rule = parts.build_termination(config)
-    engine = Search(
-        store=store,
-        run=run,
-        archive=parts.build_archive(config),
-        selection=parts.build_selection(config),
-        operators=parts.build_operators(config),
-        baseline=config["baseline"],
-        opponents=config["opponents"],
-    )
+    engine = parts.build_search(store, run, config)
     tally = Tally(config["termination"], rule, config["baseline"])
     tally.recall(store, run)
-    for name in parts.idle_limits(config):
-        print(f"{name} has no effect yet: {parts.WHY_IDLE}")
+    for name in idle_limits(config):
+        print(f"{name} has no effect: {WHY_IDLE}")
     display = open_display(tally, title=f"{run.name}: {run.task.name}")
     stop_file = config["termination"]["stop_file"]
     pipeline = Pipeline(
@@ -57,6 +49,8 @@ async def search(store: Store, run: RunRow, config: Mapping[str, Any], evaluator
         evaluator,
         rule,
         listeners=[display],
+        say=display.say,
+        serial=config["deterministic"],
         stop_file=Path(stop_file) if stop_file else None,
     )
     try:
@@ -65,6 +59,9 @@ async def search(store: Store, run: RunRow, config: Mapping[str, Any], evaluator
     except EvaluatorUnavailable as error:  # the pipeline has left the run fit to be resumed
         print(f"evolve: {one_line(str(error))}", file=sys.stderr)
         outcome = Outcome(reason=str(error), finished=False)
+    finally:
+        if engine.model is not None:
+            await engine.model.close()
     _print_end(store, run, outcome)
     return OK if outcome.finished else RESUMABLE
 

@@ -1,6 +1,7 @@
 """The pool of model calls: committed before they are sent, stored before they are read."""
 
 import asyncio
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -64,13 +65,26 @@ class Calls:
         return len(self._waiting) + len(self._running)
 
     @property
+    def expected(self) -> int:
+        """Of these, tickets that are not held up by an endpoint that is down."""
+        sendable = sum(_name(ticket) not in self._pauses for ticket in self._waiting)
+        return sendable + len(self._running)
+
+    @property
+    def wake_s(self) -> float:
+        """Seconds until a paused model may be tried; infinite where there is none."""
+        now = time.monotonic()
+        due = [pause.until for pause in self._pauses.values() if pause.probe is None]
+        return max(min(due, default=math.inf) - now, 0.0)
+
+    @property
     def refused(self) -> str:
         """Why what waits may not be sent, as far as money and tokens go."""
         return self._refused
 
     def askable(self) -> list[str]:
         """The models that a new request would be sent to at once."""
-        if self._model is None or self._refused or not self._has_room():
+        if self._model is None or self._refused or self.expected >= self._slots:
             return []
         return [card.name for card in self._model.models if card.name not in self._pauses]
 
@@ -136,11 +150,6 @@ class Calls:
             given_up = unknown("given up when the search was stopped")
             self._search.replied(call, result if isinstance(result, ModelReply) else given_up)
         self._running.clear()
-
-    def _has_room(self) -> bool:
-        """Whether one more request would be sent at once; those of a paused model take no room."""
-        sendable = sum(_name(ticket) not in self._pauses for ticket in self._waiting)
-        return sendable + len(self._running) < self._slots
 
     def _start(self, ticket: Ticket, worst: Reservation, model: LanguageModel) -> None:
         if pause := self._pauses.get(_name(ticket)):

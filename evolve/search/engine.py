@@ -138,8 +138,8 @@ class Search:
         if ticket.state is not TicketState.REPLIED:
             return ticket
         status, outcome = self._proposer.read(ticket, self._ranking.elites)
-        if isinstance(outcome, Proposal) and (why := self._duplicate(outcome)):
-            outcome = Failed(f"{DUPLICATE}{why}")
+        if isinstance(outcome, Proposal):
+            outcome = self._checked(outcome)
         return self.store.propose(ticket, outcome, status)
 
     def offer(self, source: str, *, operator: str = "offered", note: str = "") -> Ticket:
@@ -261,11 +261,21 @@ class Search:
 
     def _put(self, operator: str, outcome: Proposal | Failed, *, repeat: bool = False) -> Ticket:
         parents = outcome.parents if isinstance(outcome, Proposal) else ()
-        if isinstance(outcome, Proposal) and not repeat and (why := self._duplicate(outcome)):
-            outcome = Failed(f"{DUPLICATE}{why}")
+        if isinstance(outcome, Proposal) and not repeat:
+            outcome = self._checked(outcome)
         ticket = self.store.record(self.run.id, operator, parents, outcome)
         self._sequence = ticket.sequence + 1
         return ticket
+
+    def _checked(self, proposal: Proposal) -> Proposal | Failed:
+        """The proposal, or why the judge need not see it."""
+        try:
+            render(proposal.program.source, proposal.assignment)
+        except UsageError as error:
+            return Failed(f"it cannot be rendered: {error}")
+        if why := self._duplicate(proposal):
+            return Failed(f"{DUPLICATE}{why}")
+        return proposal
 
     def _duplicate(self, proposal: Proposal) -> str:
         """Why the proposal is nothing new; empty where it is.

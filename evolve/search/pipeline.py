@@ -160,7 +160,7 @@ class Pipeline:
 
     def _wanted(self) -> list[str] | None:
         """Whom the next ask may ask; empty for operators without models, None for no ask at all."""
-        ahead = self._calls.outstanding + len(self._proposed)
+        ahead = self._calls.expected + len(self._proposed)
         if self._serial and (ahead or self._tasks()):
             return None
         askable = self._calls.askable()
@@ -202,7 +202,7 @@ class Pipeline:
             if ticket.proposal and ticket.operator not in (VERIFY, OPPONENT)
         ]
         # Each reply may be a program. The ticket of a call that is to be sent is one of them.
-        replies = 0 if certain else self._calls.outstanding - (worst is not None)
+        replies = 0 if certain else self._calls.expected - (worst is not None)
         progress = self._search.progress
         expected = replace(
             progress,
@@ -226,7 +226,9 @@ class Pipeline:
         stop = asyncio.create_task(self._stop.wait())
         try:
             await asyncio.wait(
-                [*self._tasks(), stop], timeout=POLL_S, return_when=asyncio.FIRST_COMPLETED
+                [*self._tasks(), stop],
+                timeout=min(POLL_S, self._calls.wake_s + 0.001),
+                return_when=asyncio.FIRST_COMPLETED,
             )
         finally:
             stop.cancel()

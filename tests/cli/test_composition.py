@@ -36,7 +36,8 @@ def composed(*words: str) -> dict:
 
 def test_the_groups_are_those_that_are_promised():
     assert {group for group, _ in OPTIONS} == {
-        *("archive", "selection", "operators", "termination", "device", "store", "search"),
+        *("archive", "selection", "operators", "schedule", "llm", "knowledge"),
+        *("termination", "device", "store", "search"),
     }
 
 

@@ -26,7 +26,7 @@ from evolve.core.protocols import Progress
 from evolve.testing.synthetic import synthetic_task
 from tests.cli.recording import settings
 
-COMPONENTS = ("archive", "selection", "operators")
+COMPONENTS = ("archive", "selection", "operators", "schedule", "knowledge")
 LEAVES = [
     name
     for name, _ in flatten(settings())
@@ -80,15 +80,19 @@ async def _no_worker(**_: Any) -> None:
 
 @pytest.mark.parametrize("name", LIMITS)
 def test_every_limit_is_part_of_the_rule(name: str):
-    rule = parts.build_termination({"termination": limits(**{"stagnation": 1, name: LIMITS[name]})})
+    rule = build_termination(limits(**{"stagnation": 1, name: LIMITS[name]}))
     assert name in rule.usage(Progress())
 
 
 @pytest.mark.parametrize("name", LIMITS)
 def test_every_limit_can_be_one_of_several_that_count_together(name: str):
     both = limits(stagnation=1, all_of={name: LIMITS[name]})
-    rule = parts.build_termination({"termination": both})
+    rule = build_termination(both)
     assert "all_of" in rule.usage(Progress())
+
+
+def build_termination(limits: dict[str, Any]):
+    return parts.build_termination(settings() | {"termination": limits})
 
 
 def limits(**given: Any) -> dict[str, Any]:
@@ -107,13 +111,13 @@ def test_a_limit_that_nothing_comes_nearer_to_is_refused_as_the_only_one(name: s
         limits(all_of={name: 9, "evaluations": 9}),
     ):
         with pytest.raises(UsageError, match=rf"{name} alone would never end the run"):
-            parts.build_termination({"termination": termination})
+            build_termination(termination)
 
 
 def test_beside_another_limit_it_is_said_to_have_no_effect(config, capsys):
     config["termination"]["usd"] = 9.0
     assert asyncio.run(launch(config)) == 0
-    assert "termination.usd has no effect yet" in capsys.readouterr().out
+    assert "termination.usd has no effect: no model" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -122,11 +126,12 @@ def test_beside_another_limit_it_is_said_to_have_no_effect(config, capsys):
         ["archive=topk", "selection=greedy"],
         ["archive=map_elites", "selection=tournament"],
         ["selection=epsilon_greedy"],
+        ["schedule=bandit"],
     ],
 )
 def test_every_setting_of_a_component_is_used_by_its_class(words: list[str]):
     config = settings(*words)
-    nodes = {"archive": config["archive"], "selection": config["selection"]}
+    nodes = {name: config[name] for name in COMPONENTS if name != "operators"}
     nodes |= {f"operators.{name}": node for name, node in config["operators"].items()}
     for where, node in nodes.items():
         target = _locate(node, where)

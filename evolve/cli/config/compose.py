@@ -28,7 +28,8 @@ from evolve.cli.config.schema import RunConfig
 from evolve.core.errors import EvolveError, UsageError
 
 VERSION_BASE = "1.3"
-COMPONENTS = ("archive", "selection", "operators")
+COMPONENTS = ("archive", "selection", "operators", "schedule", "knowledge")
+OPEN = ("llm.models", "llm.roles", "llm.options")  # the user names what is in them
 NOISE = ("full_key:", "object_type=", "reference_type=", "See https://")  # of Hydra's messages
 
 
@@ -49,7 +50,7 @@ def compose(overrides: Sequence[str]) -> DictConfig:
         _our_words(overrides),
         hydra.initialize_config_dir(str(config_dir()), version_base=VERSION_BASE),
     ):
-        return hydra.compose("config", overrides=list(overrides))
+        return hydra.compose("config", overrides=_opened(overrides))
 
 
 def run_with_hydra(words: Sequence[str], job: Callable[[DictConfig], int]) -> int:
@@ -77,6 +78,7 @@ def run_with_hydra(words: Sequence[str], job: Callable[[DictConfig], int]) -> in
     # argparse wants all overrides in one row.
     overrides = [word for word in words if "=" in word and not word.startswith("-")]
     flags = [word for word in words if word not in overrides]
+    overrides = _opened(overrides)
     sweeps = bool({"-m", "--multirun"} & {*flags})
     # The sweeper insists on leaving a multirun.yaml somewhere.
     with tempfile.TemporaryDirectory() if sweeps else nullcontext() as litter:
@@ -93,6 +95,14 @@ def run_with_hydra(words: Sequence[str], job: Callable[[DictConfig], int]) -> in
     if errors:
         raise errors[0]
     return max(codes)
+
+
+def _opened(words: Sequence[str]) -> list[str]:
+    """The words, with `++` before those that may add a name, which Hydra asks for."""
+    return [
+        f"++{word}" if ".".join(word.partition("=")[0].split(".")[:2]) in OPEN else word
+        for word in words
+    ]
 
 
 @contextmanager
@@ -134,8 +144,8 @@ def _explain(error: Exception, words: Sequence[str]) -> str:
 def to_plain(config: DictConfig) -> dict[str, Any]:
     """Resolved plain data, whose components' settings have the types that their classes ask for.
 
-    In components, what comes from the environment keeps its `${oc.env:...}` spelling until they
-    are built: secrets come from there, and this is what the database stores.
+    In components and `llm`, what comes from the environment keeps its `${oc.env:...}` spelling
+    until they are built: secrets come from there, and this is what the database stores.
 
     Raises:
         UsageError: a mandatory value is missing, or one has the wrong type.
@@ -148,9 +158,9 @@ def to_plain(config: DictConfig) -> dict[str, Any]:
     assert isinstance(written, dict)
     assert isinstance(resolved, dict)
     plain = {str(key): value for key, value in resolved.items()}
-    for name in COMPONENTS:
+    for name in (*COMPONENTS, "llm"):
         plain[name] = _storable(written[name], resolved[name])
-    for name in ("archive", "selection"):
+    for name in ("archive", "selection", "schedule", "knowledge"):
         check_types(plain[name], name)
     for name, node in plain["operators"].items():
         if node is not None:

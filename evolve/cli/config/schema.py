@@ -1,7 +1,8 @@
 """What may stand in a run's configuration, with types that hold at composition.
 
-Components of `archive`, `selection` and `operators` are open: a `_target_` may name anybody's
-class, and the class's constructor says what types its settings have (`evolve.cli.config.build`).
+Components of `archive`, `selection`, `operators`, `schedule` and `knowledge` are open: a `_target_`
+may name anybody's class, and the class's constructor says what types its settings have
+(`evolve.cli.config.build`).
 """
 
 from dataclasses import dataclass, field
@@ -103,6 +104,52 @@ class Device:
     run: str | None = None
 
 
+class ModelKind(Enum):
+    """Who answers operators: a model, several, or the recorded answers of a run."""
+
+    single = "single"
+    ensemble = "ensemble"
+    replay = "replay"
+
+
+@dataclass
+class ModelPrice:
+    """USD per million tokens; None takes LiteLLM's list."""
+
+    prompt: float | None = None
+    completion: float | None = None
+    cached: float | None = None
+
+
+@dataclass
+class Models:
+    """One model by `model`, or several by `models`; `run` (whose answers) is for replay.
+
+    `evolve.llm.ModelSettings` says what the others mean.
+    """
+
+    kind: ModelKind = ModelKind.single
+    model: str | None = None
+    models: dict[str, Any] = field(default_factory=dict)
+    roles: dict[str, str] = field(default_factory=dict)
+    run: str | None = None
+    api_base: str | None = None
+    key_variable: str | None = None
+    price: ModelPrice = field(default_factory=ModelPrice)
+    context_tokens: int | None = None
+    max_tokens: int = 16384
+    temperature: float | None = None
+    top_p: float | None = None
+    reasoning_effort: str | None = None
+    stream: bool = False
+    trace: bool = False
+    options: dict[str, Any] = field(default_factory=dict)
+    deadline_s: float = 1200.0
+    slots: int = 8
+    requests_per_minute: float | None = None
+    tokens_per_minute: float | None = None
+
+
 @dataclass
 class Sandbox:
     """What confines candidates."""
@@ -127,12 +174,16 @@ class RunConfig:
     name: str | None = None
     on_exists: OnExists = OnExists.error
     seed: int = 0
+    deterministic: bool = False
     initial: list[str] = field(default_factory=list)
     baseline: str = "eager"
     warm_start: str | None = None
     archive: Any = MISSING
     selection: Any = MISSING
     operators: dict[str, Any] = field(default_factory=dict)
+    schedule: Any = MISSING
+    llm: Models = field(default_factory=Models)
+    knowledge: Any = MISSING
     termination: Termination = field(default_factory=Termination)
     device: Device = field(default_factory=Device)
     sandbox: Sandbox = field(default_factory=Sandbox)
