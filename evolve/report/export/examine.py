@@ -211,7 +211,7 @@ def schema_kind(cases: tuple[ExaminedCase, ...], name: str) -> str:
     values = [case.arguments[name] for case in cases]
     kinds = {_kind(value) for value in values}
     if kinds == {"Tensor", "None"}:
-        return "Tensor | None"
+        return "Tensor?"
     if kinds <= {"plain", "None"}:
         return ""
     if len(kinds) == 1:
@@ -230,4 +230,4 @@ def _kind(value: Any) -> str:
         return "plain"
     if len(tensors_within(value)) != len(nested):
         raise refusal("an argument of forward is a nesting that a schema cannot say")
-    return "list[Tensor]"
+    return "Tensor[]"

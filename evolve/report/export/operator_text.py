@@ -2,6 +2,7 @@
 
 import keyword
 import re
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -16,6 +17,7 @@ super tensors_of torch
 _TAKEN = frozenset(_WORDS.split())
 """Names that mean something in `op.py` already."""
 _LONG = 80
+_ANNOTATIONS = {"Tensor": "Tensor", "Tensor?": "Tensor | None", "Tensor[]": "list[Tensor]"}
 
 
 def operator_name(task: str) -> str:
@@ -43,20 +45,22 @@ def operator_values(name: str, examined: Examined) -> dict[str, Any]:
     given = dict(zip(tensors, spelled, strict=False))
     held = dict(zip(first.state, spelled, strict=True))
     own = {state: _attribute(state) for state in first.state}
+    count = len(first.outputs)
     texts = {name: literal(value, f"the default of {name}") for name, value in defaults.items()}
     return {
         "cases": [_case_text(case) for case in examined.cases],
         "init": ", ".join(literal(value, "a constructor argument") for value in first.init),
-        "schema": [
-            *(f"{given[argument]}: {kind}" for argument, kind in tensors.items()),
+        "schema": _schema({given[name]: kind for name, kind in tensors.items()}, held, count),
+        "annotated": [
+            *(f"{given[argument]}: {_ANNOTATIONS[kind]}" for argument, kind in tensors.items()),
             *(f"{state}: Tensor" for state in held.values()),
             "case: int",
         ],
-        "returns": _returned(len(first.outputs)),
+        "returns": "Tensor" if count == 1 else f"tuple[{', '.join(['Tensor'] * count)}]",
         "given_arguments": _mapping(given, 4),
         "given_state": _mapping(held, 4),
         "accessors": first.accessors,
-        "result": ", ".join(f"owned[{index}]" for index in range(len(first.outputs))),
+        "result": ", ".join(f"owned[{index}]" for index in range(count)),
         "parameters": _listed([*first.arguments, *(f"{n}={text}" for n, text in texts.items())]),
         "passed": ", ".join([*first.arguments, *(f"{name}={name}" for name in defaults)]),
         "call": _wrapped("(", [*tensors, *own.values(), "case"], ")", 8),
@@ -113,8 +117,16 @@ def _case_text(case: ExaminedCase) -> dict[str, Any]:
     }
 
 
-def _returned(count: int) -> str:
-    return "Tensor" if count == 1 else f"tuple[{', '.join(['Tensor'] * count)}]"
+def _schema(given: Mapping[str, str], held: Mapping[str, str], count: int) -> str:
+    """The operator's schema as a Python string, in pieces of a line where it is long."""
+    parameters = [f"{kind} {name}" for name, kind in given.items()]
+    parameters += [f"Tensor {name}" for name in held.values()]
+    returned = "Tensor" if count == 1 else f"({', '.join(['Tensor'] * count)})"
+    whole = f"({', '.join([*parameters, 'int case'])}) -> {returned}"
+    pieces = textwrap.wrap(whole, _LONG - 12, break_long_words=False, drop_whitespace=False)
+    if len(pieces) == 1:
+        return f'"{whole}"'
+    return "\n".join(["(", *(f'        "{piece}"' for piece in pieces), "    )"])
 
 
 def _mapping(items: Mapping[str, str], indent: int) -> str:

@@ -39,7 +39,8 @@ def literal(value: Any, where: str) -> str:
     if type(value) is dict:
         pairs = (f"{literal(k, where)}: {literal(v, where)}" for k, v in value.items())
         return "{" + ", ".join(pairs) + "}"
-    raise refusal(f"{where} is a {type(value).__name__}, which has no plain text")
+    kind = "tensor" if isinstance(value, Tensor) else type(value).__name__
+    raise refusal(f"{where} is a {kind}, which has no plain text")
 
 
 def _quoted(text: str) -> str:

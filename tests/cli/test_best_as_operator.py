@@ -1,0 +1,80 @@
+"""`evolve best --as`: what is written, what is checked, and how a failed check ends.
+
+Invariants:
+1. `-o x.py` writes a module, `-o folder` an operator, and `--as` says it outright.
+2. What is written has been checked: status 0 where all its tests passed, 1 where one failed, and
+   then the words name it and the folder stays.
+3. What cannot be done is said with status 2, and nothing is written.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from evolve.core.task import Task
+from evolve.store import Store
+from evolve.testing.synthetic import SyntheticEvaluator
+from tests.cli.recording import record
+from tests.report.kernels import as_kernel, elementwise, example
+
+RELU = elementwise("return x.relu()")
+WRONG = as_kernel(elementwise("return x.abs()"))
+
+
+def recorded_run(folder: Path, winner: str, device_class: str = "cpu: of a test") -> None:
+    """A finished run `demo` in the folder's database, won by that source."""
+    task = example(RELU, "relu")
+    task = Task(name=task.name, source=task.source, seeds=(winner,))
+    (folder / "runs").mkdir()
+    with Store.open(folder / "runs" / "evolve.db", create=True) as store:
+        record(store, task, SyntheticEvaluator(device_class=device_class))
+
+
+def test_a_folder_becomes_an_operator_whose_tests_have_passed(evolve, tmp_path: Path):
+    recorded_run(tmp_path, as_kernel(RELU))
+    done = evolve("best", "demo", "-o", "out/relu_kernel")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.splitlines()[0] == "out/relu_kernel"
+    assert "0 failed" in done.stdout
+    assert "NOT run" not in done.stdout
+    readme = (tmp_path / "out" / "relu_kernel" / "README.md").read_text()
+    for fact in ("95 % interval", "PyTorch eager", "run          demo", "verified"):
+        assert fact in readme
+    again = evolve("best", "demo", "--as", "torch-op", "-o", "out/relu_kernel")
+    assert again.returncode == 2
+    assert "not empty" in again.stderr
+
+
+def test_a_failed_check_ends_with_1_is_named_and_keeps_the_folder(evolve, tmp_path: Path):
+    recorded_run(tmp_path, WRONG)
+    done = evolve("best", "demo", "--as", "torch-op")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "FAILED test_the_kernel_is_right" in done.stdout
+    assert "not fit" in done.stdout
+    assert (tmp_path / "relu_kernel" / "op.py").is_file()
+
+
+def test_a_module_is_written_where_a_file_is_named_or_nothing(evolve, tmp_path: Path):
+    recorded_run(tmp_path, as_kernel(RELU))
+    assert evolve("best", "-o", "kernel.py").returncode == 0
+    text = (tmp_path / "kernel.py").read_text()
+    assert "class ModelNew" in text
+    assert evolve("best", "--as", "module").stdout == text
+    assert evolve("best").stdout == text
+
+
+@pytest.mark.parametrize(
+    ("words", "device_class", "said"),
+    [
+        (("--as", "torch-op", "-o", "kernel.py"), "cpu", "is a file"),
+        (("-o", "my-kernel"), "cpu", "Python cannot import"),
+        (("--as", "operator"), "cpu", "torch-op"),
+        (("--as", "torch-op"), "a mystery", "which architecture"),
+    ],
+)
+def test_what_cannot_be_done_is_said(evolve, tmp_path: Path, words, device_class, said):
+    recorded_run(tmp_path, as_kernel(RELU), device_class)
+    done = evolve("best", "demo", *words)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["runs"]
