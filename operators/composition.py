@@ -132,6 +132,8 @@ class Prompted:
             model: who is to answer; None for the model of the ticket.
             memo: what the operator needs again.
         """
+        if not base.programs and seeds_are_pending(context):
+            return Declined("the programs to start from are not judged yet")
         shown = [exhibit(context, *program) for program in base.programs]
         tried = () if memory is Memory.CLEAN else failures_of(context, base, self.failures)
         language = self.language_for(context, shown)
@@ -272,6 +274,14 @@ _LEAST = {
     "samples": 1,
     "mends": 0,
 }
+
+
+def seeds_are_pending(context: Context) -> bool:
+    """Whether the run has programs to start from, and no verdict on any of them yet.
+
+    A first version that a model writes meanwhile would be paid for, and start from nothing.
+    """
+    return bool(context.task.seeds) and not context.facts.recent(1, operator="seed")
 
 
 def last_summary(context: Context) -> str:

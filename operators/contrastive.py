@@ -33,6 +33,8 @@ class Contrastive(Answering):
         bucket_temperature: of the draw, in log speedup; small for the fastest buckets only.
     """
 
+    top: int = 0  # other programs would blur the contrast
+    diverse: int = 0
     exemplars: int = 2
     bucket_width: float = 0.1
     bucket_temperature: float = 0.5
@@ -95,5 +97,5 @@ def three_parts(reply: str) -> dict[str, str]:
     ends = [*(head.start() for head in heads[1:]), len(text)]
     return {
         head[1].lower(): text[head.end() : end].strip()
-        for head, end in zip(heads, ends, strict=True)
+        for head, end in zip(heads, ends, strict=False)  # without heads there is one end too many
     }

@@ -47,7 +47,7 @@ class Repair(Answering):
         return 0
 
     def propose(self, context: Context) -> ModelRequest | Declined:
-        if context.facts.proposals(NAME) >= self.share * (context.sequence + 1):
+        if context.facts.proposals(NAME) + 1 > self.share * (context.sequence + 1):
             return Declined("repairs have had their share of the steps")
         found = list(self._patients(context))
         if not found:

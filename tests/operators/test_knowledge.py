@@ -91,8 +91,12 @@ x = 1
 
 RUNNER = """
 import json, runpy, sys, traceback
+import torch
+device, *paths = sys.argv[1:]
+torch.set_default_device(device)
+torch.backends.cudnn.allow_tf32 = False
 failed = {}
-for path in sys.argv[1:]:
+for path in paths:
     try:
         runpy.run_path(path, run_name="__main__")
     except BaseException:
@@ -111,19 +115,21 @@ def snippets(language: str, *, slow: bool = False) -> dict[str, str]:
     return found
 
 
-def run_python(texts: dict[str, str], folder: Path, timeout: float) -> dict[str, str]:
-    """Tracebacks of the programs that failed, all run in one process with Triton interpreted."""
+def run_python(
+    texts: dict[str, str], folder: Path, timeout: float, device: str = "cpu"
+) -> dict[str, str]:
+    """Tracebacks of the programs that failed, all run in one process; on the CPU interpreted."""
     for name, text in texts.items():
         (folder / f"{name}.py").write_text(text)
     environment = os.environ | {
-        "TRITON_INTERPRET": "1",
+        "TRITON_INTERPRET": str(int(device == "cpu")),
         "OMP_NUM_THREADS": "1",
         "TVM_FFI_CACHE_DIR": str(folder),
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
     }
     paths = [str(folder / f"{name}.py") for name in texts]
     done = subprocess.run(
-        [sys.executable, "-c", RUNNER, *paths],
+        [sys.executable, "-c", RUNNER, device, *paths],
         cwd=folder,
         env=environment,
         capture_output=True,
@@ -142,6 +148,13 @@ def test_python_and_triton_code_in_the_documents_runs(tmp_path: Path):
     texts = snippets("python")
     assert len(texts) > 25
     assert run_python(texts, tmp_path, 100) == {}
+
+
+@pytest.mark.gpu
+def test_triton_code_in_the_documents_runs_compiled(tmp_path: Path):
+    texts = {name: text for name, text in snippets("python").items() if "@triton.jit" in text}
+    assert len(texts) > 15
+    assert run_python(texts, tmp_path, 300, "cuda") == {}
 
 
 def test_a_snippet_that_fails_would_be_seen(tmp_path: Path):

@@ -283,11 +283,18 @@ def test_tuned_values_are_written_into_the_program_that_is_shown():
 
 
 def test_without_a_parent_a_first_version_is_asked_for():
-    history = History()
+    history = History(seeds=())
     for operator in (RewriteFull(), Universal(), Template(), Summarise()):
         prompt = prompt_of(request_of(operator, history.context()))
         assert "There is no program yet" in prompt
     assert isinstance(Edit().propose(history.context()), Declined)
+
+
+def test_no_first_version_is_asked_for_while_seeds_are_judged():
+    history = History(seeds=(PLAIN,))
+    assert isinstance(RewriteFull().propose(history.context()), Declined)
+    history.add(PLAIN, status=Status.TIMEOUT)
+    assert "There is no program yet" in prompt_of(request_of(RewriteFull(), history.context()))
 
 
 @pytest.mark.parametrize(
@@ -300,7 +307,7 @@ def test_without_a_parent_a_first_version_is_asked_for():
     ],
 )
 def test_the_contract_is_that_of_the_devices_language(device, language, said):
-    context = History().context(device=device)
+    context = History(seeds=()).context(device=device)
     contract = prompt_of(request_of(RewriteFull(language=language), context))
     assert said in contract
     others = {"load_inline", "@triton.jit", "cuda_sources"} - {said}
