@@ -52,13 +52,17 @@ CATEGORIES = [
     "attention",
     "convolution",
     "elementwise",
+    "embedding",
+    "indexing",
     "loss",
     "matmul",
     "normalization",
+    "pooling",
     "quantization",
     "reduction",
     "scan",
     "softmax",
+    "sorting",
 ]
 DOCUMENT = """\
 ---
