@@ -1,7 +1,8 @@
 """`evolve batch`: a run's next evaluations as a file, for a device that the search cannot reach."""
 
 import argparse
-from collections.abc import Iterator, Sequence
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ from evolve.report.text import count_text
 if TYPE_CHECKING:
     from evolve.core.protocols import Evaluator, Progress, TerminationRule
     from evolve.search.engine import Search
+    from evolve.search.verification import RunAlone
     from evolve.store import Ticket
 
 MAX_FAILURES = 50  # recorded failures in a row: nothing is to be had at present
@@ -30,7 +32,8 @@ def main(words: Sequence[str]) -> int:
     with open_store(options.store, read_only=False) as store:
         run = store.run(options.run)
         with sitting(store, run) as search:
-            for line in write(search, Path(options.output), options.number, new=options.new):
+            asked = verification(search) if options.verify else ask(search, options)
+            for line in write(search, Path(options.output), asked):
                 print(line)
     return 0
 
@@ -49,67 +52,110 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
     arguments.add_argument(
         "--new", action="store_true", help="leave out what an earlier file has asked for already"
     )
+    arguments.add_argument(
+        "--verify", action="store_true", help="only the verification of the best program so far"
+    )
     add_store(arguments)
     return arguments.parse_args(words)
 
 
 @dataclass(slots=True)
 class Asked:
-    """What goes into the file, how many needed no judge, and why there is not more."""
+    """What goes into the file, with opponents beside the run's own; why there is not more."""
 
-    tickets: "list[Ticket]" = field(default_factory=list)
+    tickets: "list[tuple[Ticket, Mapping[str, str]]]" = field(default_factory=list)
     known: int = 0
     reason: str = ""
 
 
-def write(search: "Search", path: Path, number: int, *, new: bool) -> Iterator[str]:
-    """Write the file with at most `number` evaluations; says what it holds."""
-    from evolve.cli import parts
+def write(search: "Search", path: Path, asked: Asked) -> Iterator[str]:
+    """Write the file; says what it holds."""
     from evolve.evaluation.batch import as_batch, audit_request, write_requests
     from evolve.search.verdicts import request_id
 
     run = search.run
-    asked = ask(search, parts.build_termination(run.config), number, new=new)
     if asked.known:
         yield f"{count_text(asked.known, 'verdict')} known to this database already, and told"
-    if asked.reason:
-        yield f"no more than these: {asked.reason}"
     if not asked.tickets:
         raise UsageError(f"run {run.name} has nothing to judge now: {asked.reason}")
-    requests = [as_batch(request_id(run, t), search.request(t)) for t in asked.tickets]
+    if asked.reason:
+        yield f"no more than these: {asked.reason}"
+    requests = [
+        as_batch(request_id(run, ticket), search.request(ticket, opponents))
+        for ticket, opponents in asked.tickets
+    ]
     if run.config.get("audit") is None:  # a run that was created without a judge
         requests.insert(0, audit_request(run.task))
     write_requests(path, requests)
     yield f"{path}: {count_text(len(asked.tickets), 'evaluation')} of {run.name}"
 
 
-def ask(search: "Search", rule: "TerminationRule", number: int, *, new: bool) -> Asked:
-    """Proposals to be judged: those that still wait for a verdict first, unless `new`."""
+def ask(search: "Search", options: argparse.Namespace) -> Asked:
+    """Proposals to be judged: the user's baseline, what still waits (unless `new`), new ones."""
+    from evolve.cli import parts
     from evolve.search.verdicts import waiting_tickets
-    from evolve.store import TicketState
+    from evolve.search.verification import judge_opponents
 
     waiting = waiting_tickets(search)
-    asked = Asked([*search.opponent_tickets(), *([] if new else waiting)][:number])
-    judge, failures = _judge_of(search), 0
+    asked = Asked()
+    asyncio.run(judge_opponents(search, _into(asked)))
+    if not options.new:
+        asked.tickets += [(ticket, {}) for ticket in waiting]
+    del asked.tickets[options.number :]
+    rule = parts.build_termination(search.run.config)
+    _ask_new(search, rule, waiting, asked, options.number)
+    return asked
+
+
+def verification(search: "Search") -> Asked:
+    """The verification of the archive's best, with the opponents that it has to beat."""
+    from evolve.search.verification import verify_champion
+
+    asked = Asked(reason="there is no program to verify, or the best one is verified")
+    asyncio.run(verify_champion(search, _into(asked), lambda: bool(asked.tickets)))
+    asked.reason = "" if asked.tickets else asked.reason
+    return asked
+
+
+def _into(asked: Asked) -> "RunAlone":
+    """What takes a ticket as if it were judged now, and writes it down instead."""
+
+    async def take(ticket: "Ticket", opponents: Mapping[str, str]) -> None:
+        asked.tickets.append((ticket, opponents))
+
+    return take
+
+
+def _ask_new(
+    search: "Search",
+    rule: "TerminationRule",
+    waiting: "Sequence[Ticket]",
+    asked: Asked,
+    number: int,
+) -> None:
+    """Fill up with new proposals, as far as the budget and the operators go."""
+    from evolve.store import TicketState
+
+    pending, judge, failures = list(waiting), _judge_of(search), 0
     while len(asked.tickets) < number and failures < MAX_FAILURES:
-        pending = {ticket.sequence: ticket for ticket in (*waiting, *asked.tickets)}
-        asked.reason = rule.check(_as_if_done(search.progress, list(pending.values()))) or ""
-        ticket = None if asked.reason else search.ask()
+        asked.reason = rule.check(_as_if_done(search.progress, pending)) or ""
+        ticket = None if asked.reason else search.ask(models=())
         if ticket is None:
-            asked.reason = asked.reason or "nothing is left to propose before verdicts are told"
-            break
-        failures = failures + 1 if ticket.state is TicketState.TOLD else 0
+            until = " before verdicts are told" if pending else ""
+            asked.reason = asked.reason or f"nothing is left to propose{until}"
+            return
         if ticket.state is not TicketState.PROPOSED:
+            failures += 1
             asked.reason = f"{failures} proposals in a row failed, the last: {ticket.failure}"
             continue
-        asked.reason = ""
+        failures, asked.reason = 0, ""
         known = search.known(search.request(ticket), judge) if judge else None
-        if known is None:
-            asked.tickets.append(ticket)
-        else:
+        if known is not None:
             search.tell(ticket, known)
             asked.known += 1
-    return asked
+        else:
+            pending.append(ticket)
+            asked.tickets.append((ticket, {}))
 
 
 def _judge_of(search: "Search") -> "Evaluator | None":

@@ -1,6 +1,7 @@
 """The way of a new run: task, judge, audit, row in the database, search."""
 
 import re
+import shlex
 from collections.abc import Mapping
 from typing import Any
 
@@ -36,6 +37,19 @@ async def launch(config: Mapping[str, Any]) -> int:
             return await search(store, run, recorded, evaluator)
     finally:
         await evaluator.close()
+
+
+def create(config: Mapping[str, Any]) -> int:
+    """Store the run that `config` describes and judge nothing: `evolve batch` goes on from there.
+
+    Its task is not audited yet; the first batch does that too.
+    """
+    request = read_request(config)
+    with Store.open(config["store"]["path"], create=True) as store:
+        run = request.existing or _create(store, request.recorded, request.task)
+        print(f"run {run.name} in {store.path}, nothing judged yet")
+        print(f"next        evolve batch {shlex.quote(run.name)} -o in.jsonl")
+    return 0
 
 
 async def audit(config: Mapping[str, Any], evaluator: Evaluator, task: Task) -> Findings:

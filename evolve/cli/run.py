@@ -9,6 +9,7 @@ from typing import Any
 from evolve.core.errors import UsageError
 
 DRY_RUN = "--dry-run"
+CREATE = "--create"
 HYDRA_FLAGS = frozenset(
     (
         *("-h", "--help", "--hydra-help", "-i", "--info", "-m", "--multirun"),
@@ -22,13 +23,16 @@ GPU_LATER = "the GPU service is not part of this version"
 def main(words: Sequence[str]) -> int:
     """Compose the configuration that the words describe, and run it (or each of a sweep)."""
     check_python()
-    dry_run = DRY_RUN in words
-    rest = [word for word in words if word != DRY_RUN]
+    rest = [word for word in words if word not in (DRY_RUN, CREATE)]
     for before, word in pairwise(["", *rest]):
         check_word(word, before)
     from evolve.cli.config.compose import run_with_hydra, to_plain
 
-    job: Callable[[Mapping[str, Any]], int] = _dry_run if dry_run else start
+    job: Callable[[Mapping[str, Any]], int] = start
+    if DRY_RUN in words:
+        job = _dry_run
+    elif CREATE in words:
+        job = create
     return run_with_hydra(rest, lambda config: job(to_plain(config)))
 
 
@@ -55,7 +59,7 @@ def check_word(word: str, before: str = "") -> None:
         setting = ALIASES.get(key, key.replace("-", "_"))
         raise UsageError(
             f"{word}: configuration is written without dashes, {setting}={value or '...'}; "
-            "the only flags are --dry-run, --cfg job, --help and -m"
+            "the only flags are --dry-run, --create, --cfg job, --help and -m"
         )
     if not word.startswith("device=cuda"):
         return
@@ -73,6 +77,13 @@ def start(config: Mapping[str, Any]) -> int:
     from evolve.cli.launch import launch
 
     return asyncio.run(launch(config))
+
+
+def create(config: Mapping[str, Any]) -> int:
+    """Store the run that `config` describes, for a judge elsewhere."""
+    from evolve.cli import launch
+
+    return launch.create(config)
 
 
 def _dry_run(config: Mapping[str, Any]) -> int:

@@ -18,20 +18,8 @@ def sitting(store: Store, run: RunRow) -> Iterator[Search]:
     """
     store.claim(run.id)
     try:
-        yield _search(store, run)
+        yield parts.build_search(store, run, run.config)
     finally:
-        waiting = count_text(len(store.open_tickets(run.id)), "step")
-        store.release(run.id, "interrupted", f"{waiting} without a verdict, which is to be told")
-
-
-def _search(store: Store, run: RunRow) -> Search:
-    config = run.config
-    return Search(
-        store=store,
-        run=run,
-        archive=parts.build_archive(config),
-        selection=parts.build_selection(config),
-        operators=parts.build_operators(config),
-        baseline=config["baseline"],
-        opponents=config["opponents"],
-    )
+        waiting = len(store.open_tickets(run.id))
+        reason = f"{count_text(waiting, 'step')} to be told of" if waiting else "all steps are told"
+        store.release(run.id, "interrupted", reason)

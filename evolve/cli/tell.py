@@ -89,7 +89,7 @@ def tell_verdicts(search: "Search", path: Path) -> Iterator[str]:
 
 
 def _refusals(found: "Verdicts", search: "Search") -> Iterator[str]:
-    """What the judge refused, a line per reason, and what an audit of the task found."""
+    """What the judge refused, a line per reason; what an audit of the task found is kept."""
     reasons: dict[str, list[str]] = {}
     for name, reason in found.refused.items():
         reasons.setdefault(reason, []).append(name)
@@ -99,16 +99,21 @@ def _refusals(found: "Verdicts", search: "Search") -> Iterator[str]:
             f"refused: {shown}: {one_line(reason)}; mend it, and judge into a new folder, for "
             "this one holds the answer"
         )
-    if weak := weak_task_text(found.audits.get(search.run.task.revision, ())):
+    findings = found.audits.get(search.run.task.revision)
+    if findings is not None:
+        search.store.record_audit(search.run.id, findings)
+    if weak := weak_task_text(findings or ()):
         yield weak
 
 
 def _standing(search: "Search", waiting: int) -> Iterator[str]:
     """Where the run stands, and what to type next."""
-    best = search.progress.best
-    if best is not None:
-        yield f"best so far: {speedup_text(best)} over {search.baseline}, not verified"
-    name = shlex.quote(search.run.name)
+    from evolve.search.champion import champion
+
+    winner, name = champion(search.store, search.run), shlex.quote(search.run.name)
+    if winner is not None:
+        proof = "verified" if winner.verified else "not verified"
+        yield f"best so far {speedup_text(winner.ratio)} over {search.baseline}, {proof}"
     if waiting:
         yield f"{count_text(waiting, 'step')} still without a verdict; `evolve batch` asks again"
-    yield f"next        evolve batch {name} -o in.jsonl; evolve show {name}"
+    yield f"next        evolve batch {name} -o in.jsonl, or evolve batch {name} --verify -o in.jsonl"

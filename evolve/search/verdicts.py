@@ -38,9 +38,13 @@ def request_id(run: RunRow, ticket: Ticket) -> str:
 
 
 def waiting_tickets(search: Search) -> list[Ticket]:
-    """Proposals without a verdict, in order; what was judged but not told yet is told now."""
+    """Proposals without a verdict, in order.
+
+    What was judged but not told is told now, and replies are read; requests that a model has not
+    answered are left as they are.
+    """
     waiting = []
-    for ticket in search.store.open_tickets(search.run.id):
+    for ticket in map(search.read, search.store.open_tickets(search.run.id)):
         if ticket.state is TicketState.PROPOSED:
             waiting.append(ticket)
         elif ticket.evaluation is not None:
