@@ -83,6 +83,31 @@ def test_templates_and_type_marker_are_inside(names: list[str]):
     assert {f"evolve/report/{name}" for name in files("evolve/report")} <= {*names}
 
 
+def test_prompts_actions_and_knowledge_are_inside(names: list[str]):
+    assert {f"operators/{name}" for name in files("operators")} <= {*names}
+
+
+def test_prompts_are_found_where_the_wheel_is_unpacked(wheel: Path, tmp_path: Path):
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path / "site")
+    code = (
+        "import operators; from operators.actions import load_actions; "
+        "from operators.prompting import render_prompt; "
+        "print(operators.__file__, len(load_actions()), render_prompt('edit')[:10])"
+    )
+    environment = {"PYTHONPATH": str(tmp_path / "site")}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert str(tmp_path) in done.stdout
+    assert "# Your job" in done.stdout
+
+
 def test_nothing_generated_is_inside(names: list[str]):
     assert not [name for name in names if name.endswith((".pyc", ".db", ".so"))]
 
