@@ -7,6 +7,7 @@ from typing import Any
 from evolve.cli.config.build import build
 from evolve.cli.models import WHY_IDLE, build_model, idle_limits, limits_cannot_end
 from evolve.core.errors import UsageError
+from evolve.core.model import LanguageModel
 from evolve.core.protocols import Archive, Evaluator, SelectionPolicy
 from evolve.search import termination
 from evolve.search.engine import Search
@@ -73,8 +74,13 @@ def build_termination(config: Mapping[str, Any]) -> Rule:
     return rule
 
 
-def build_search(store: Store, run: RunRow, config: Mapping[str, Any]) -> Search:
-    """The engine of a stored run, with the parts that `config` describes."""
+def build_search(
+    store: Store, run: RunRow, config: Mapping[str, Any], *, model: LanguageModel | None = None
+) -> Search:
+    """The engine of a stored run, with the parts that `config` describes.
+
+    `model` answers instead of the configured one.
+    """
     return Search(
         store=store,
         run=run,
@@ -82,7 +88,7 @@ def build_search(store: Store, run: RunRow, config: Mapping[str, Any]) -> Search
         selection=build_selection(config),
         operators=build_operators(config),
         schedule=build_schedule(config),
-        model=build_model(config),
+        model=model or build_model(config),
         baseline=config["baseline"],
         opponents=config["opponents"],
     )

@@ -43,7 +43,8 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
     arguments = parser(
         "tell",
         "Take into a run what was made elsewhere: the folder (or one shard) of verdicts that "
-        "`python -m evolve.worker batch` left. Telling again changes nothing.",
+        "`python -m evolve.worker batch` left, or the folder of `evolve ask` with replies beside "
+        "the prompts. Telling again changes nothing.",
     )
     arguments.add_argument("run", metavar="RUN", help="name of the run")
     arguments.add_argument("what", metavar="PATH", help="a folder or file")
@@ -57,16 +58,22 @@ def _teller(path: Path) -> Teller:
     Raises:
         UsageError: nothing is there, or nobody does.
     """
+    from evolve.cli.byhand import is_requests
+    from evolve.cli.replies import tell_replies
     from evolve.worker.batchfile import is_answers
 
-    tellers: Mapping[Callable[[Path], bool], Teller] = {is_answers: tell_verdicts}
+    tellers: Mapping[Callable[[Path], bool], Teller] = {
+        is_answers: tell_verdicts,
+        is_requests: tell_replies,
+    }
     if not path.exists():
         raise UsageError(f"there is no file or folder {path}")
     for is_it, teller in tellers.items():
         if is_it(path):
             return teller
     raise UsageError(
-        f"{path} holds no verdicts; name the folder that `python -m evolve.worker batch` wrote to"
+        f"{path} holds neither verdicts nor replies; name the folder that `python -m evolve.worker "
+        "batch` or `evolve ask` wrote to"
     )
 
 
@@ -116,4 +123,4 @@ def _standing(search: "Search", waiting: int) -> Iterator[str]:
         yield f"best so far {speedup_text(winner.ratio)} over {search.baseline}, {proof}"
     if waiting:
         yield f"{count_text(waiting, 'step')} still without a verdict; `evolve batch` asks again"
-    yield f"next        evolve batch {name} -o in.jsonl, or evolve batch {name} --verify -o in.jsonl"
+    yield f"next        evolve batch {name} -o in.jsonl (or, at the end, with --verify)"

@@ -8,7 +8,7 @@ any order.
 
 import math
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from evolve.core.errors import UsageError
@@ -99,7 +99,23 @@ class Search:
         """The archive's best elite by its measured fitness; `champion` is the verified one."""
         return next(iter(self._ranking.elites), None)
 
-    def ask(self, models: Sequence[str] | None = None) -> Ticket | None:
+    @property
+    def model_operators(self) -> list[str]:
+        """Names of the operators that ask models."""
+        return [
+            name
+            for name, scheduled in self._proposer.operators.items()
+            if isinstance(scheduled.operator, ModelOperator)
+        ]
+
+    @property
+    def declined(self) -> Mapping[str, str]:
+        """Why operators had nothing to propose when they were last asked, by name."""
+        return self._proposer.declined
+
+    def ask(
+        self, models: Sequence[str] | None = None, operators: Collection[str] | None = None
+    ) -> Ticket | None:
         """The next ticket, stored; None when no operator has anything to propose.
 
         A ticket that is told already records a failure of its operator, or a proposal of what this
@@ -109,20 +125,20 @@ class Search:
         Args:
             models: names of those that may be asked now; None for all, none for operators that
                 need no model.
+            operators: names of those to ask; None for all.
         """
         if self._samples and (models is None or self._samples[0].model in models):
             return self._samples.popleft()
-        asked = self._proposer.next(self._sequence, self._ranking.elites, models=models)
+        asked = self.preview(models, operators)
         return None if asked is None else self._record(asked)
 
-    def preview(self, operator: str | None = None) -> Asked | None:
-        """What the next ask of a model would be, of this operator or any; nothing is stored."""
-        operators = {
-            name: scheduled
-            for name, scheduled in self._proposer.operators.items()
-            if isinstance(scheduled.operator, ModelOperator) and operator in (None, name)
-        }
-        return self._proposer.next(self._sequence, self._ranking.elites, operators=operators)
+    def preview(
+        self, models: Sequence[str] | None = None, operators: Collection[str] | None = None
+    ) -> Asked | None:
+        """What `ask` would come up with; nothing is stored."""
+        return self._proposer.next(
+            self._sequence, self._ranking.elites, models=models, operators=operators
+        )
 
     def replied(self, call: int, reply: ModelReply) -> Ticket:
         """Store what came of a call, then let the ticket's operator read it.
@@ -132,6 +148,10 @@ class Search:
             the endpoint did not accept the call.
         """
         return self.read(self.store.end_call(call, reply))
+
+    def answered(self, ticket: Ticket, reply: ModelReply) -> Ticket:
+        """`replied`, for an answer that was given elsewhere and cost nothing here."""
+        return self.read(self.store.answer(ticket, reply))
 
     def read(self, ticket: Ticket) -> Ticket:
         """What the operator makes of a stored reply that nobody has read yet."""

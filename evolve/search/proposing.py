@@ -1,7 +1,7 @@
 """Asks operators: which one next, with which parents, and what it makes of a model's reply."""
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from evolve.core.model import CallStatus, LanguageModel, ModelCard, ModelRequest, ReplyStatus
@@ -59,6 +59,7 @@ class Proposer:
 
     def __post_init__(self) -> None:
         self.facts = RunFacts(self.store, self.run.id)
+        self.declined: dict[str, str] = {}  # why operators had nothing to propose, the last time
         self._device: Mapping[str, str] = {}
 
     def next(
@@ -67,7 +68,7 @@ class Proposer:
         elites: Sequence[Elite],
         *,
         models: Sequence[str] | None = None,
-        operators: Mapping[str, Scheduled] | None = None,
+        operators: Collection[str] | None = None,
     ) -> Asked | None:
         """The first outcome in the order of the schedule; None where all operators decline.
 
@@ -75,17 +76,23 @@ class Proposer:
             sequence: number of the ticket that it will be.
             elites: the archive, best first.
             models: names of those that may be asked; None for all.
-            operators: those to ask; None for all.
+            operators: names of those to ask; None for all.
         """
+        self.declined = {}
+        asked = {
+            name: scheduled
+            for name, scheduled in self.operators.items()
+            if operators is None or name in operators
+        }
         cards = {card.name: card for card in self._cards(models)}
         order = self.schedule.order(
-            choices(self.operators if operators is None else operators, list(cards.values())),
+            choices(asked, list(cards.values())),
             lambda: self.store.arms(self.run.id),
             lambda name: self._rng(f"schedule/{name}", sequence),
         )
         for choice in order:
-            if asked := self._propose(choice, sequence, elites, cards.get(choice.model)):
-                return asked
+            if found := self._propose(choice, sequence, elites, cards.get(choice.model)):
+                return found
         return None
 
     def read(self, ticket: Ticket, elites: Sequence[Elite]) -> Reply:
@@ -124,6 +131,7 @@ class Proposer:
                 outcome = self._resolved(outcome, choice.model)
             if not isinstance(outcome, Declined):
                 return Asked(choice, parents, outcome)
+            self.declined.setdefault(choice.operator, outcome.reason)
         return None
 
     def _parent_choices(
@@ -166,9 +174,13 @@ class Proposer:
         )
 
     def _resolved(self, request: ModelRequest, picked: str) -> ModelRequest:
-        """The request as it will be stored, keyed and sent."""
+        """The request as it will be stored, keyed and sent.
+
+        One for a model that is not configured here (it is answered by hand, or elsewhere) stays
+        as the operator made it.
+        """
         named = replace(request, model=request.model or picked)
-        return self.model.resolve(named) if self.model else named
+        return self.model.resolve(named) if self.model and self._cards([picked]) else named
 
     def _cards(self, models: Sequence[str] | None) -> list[ModelCard]:
         if self.model is None:

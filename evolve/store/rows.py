@@ -97,3 +97,26 @@ class Arm:
     unpriced_tokens: int
     device_time_s: float
     gain: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """What one operator of one run has cost with one model (`""`: none).
+
+    `tokens` and `usd` are what was charged, calls under way at their reservation; `unpriced` calls
+    have an unknown cost, which is not in `usd`. `unknown` calls have no outcome and are charged as
+    reserved. `prompt_tokens` and `completion_tokens` are what endpoints counted.
+    """
+
+    run: str
+    operator: str
+    model: str
+    calls: int
+    unknown: int
+    unpriced: int
+    tokens: int
+    prompt_tokens: int
+    completion_tokens: int
+    usd: float
+    evaluations: int
+    device_time_s: float

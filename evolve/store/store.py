@@ -16,6 +16,7 @@ from evolve.store import (
     arms,
     attempts,
     calls,
+    costs,
     dump,
     evaluations,
     facts,
@@ -27,7 +28,7 @@ from evolve.store import (
     tickets,
 )
 from evolve.store.connection import Database
-from evolve.store.rows import Arm, Pruned, RunRow, Ticket
+from evolve.store.rows import Arm, Cost, Pruned, RunRow, Ticket
 
 
 class Store:
@@ -157,6 +158,13 @@ class Store:
         (`CallStatus.UNAVAILABLE`).
         """
         with self._database.write() as connection:
+            return tickets.end_call(connection, call, self._owner, reply)
+
+    def answer(self, ticket: Ticket, reply: ModelReply) -> Ticket:
+        """Store a reply that somebody else obtained: a call of no cost beyond what it states."""
+        with self._database.write() as connection:
+            worst = Reservation(tokens=0, usd=0.0)
+            call = tickets.begin_call(connection, ticket, self._owner, worst)
             return tickets.end_call(connection, call, self._owner, reply)
 
     def pending_calls(self, run: int) -> list[int]:
@@ -359,6 +367,11 @@ class Store:
         """The whole evaluation of a step, with samples; None if it has none (yet)."""
         with self._database.read() as connection:
             return lineage.evaluation_of(connection, run, sequence)
+
+    def costs(self, run: int | None = None) -> list[Cost]:
+        """What was spent, by run, operator and model; of one run, or of all."""
+        with self._database.read() as connection:
+            return costs.everything(connection, run)
 
     # Maintenance
 

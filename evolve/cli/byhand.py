@@ -1,0 +1,142 @@
+"""Requests answered by a person or an agent instead of a model: prompts and replies as files.
+
+A request of ticket 12 in its first round is `000012-0.ticket.json` (all of it, for machines) and
+`000012-0.prompt.md` (the conversation, to be read); its answer goes into `000012-0.reply.md`, or
+into `000012-0.reply.json` with `text` and, if known, `model`, `prompt_tokens`, `completion_tokens`
+and `cost_usd`.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from evolve.core.errors import UsageError
+from evolve.core.model import (
+    CallStatus,
+    ModelCard,
+    ModelReply,
+    ModelRequest,
+    Reservation,
+    Usage,
+)
+from evolve.store import RunRow, Ticket
+
+BY_HAND = "by_hand"
+"""Model name of tickets that `evolve ask` writes out; no endpoint is ever asked for them."""
+
+_TICKET, _PROMPT = ".ticket.json", ".prompt.md"
+_REPLIES = (".reply.md", ".reply.txt", ".reply.json")
+
+
+class ByHand:
+    """`evolve.core.model.LanguageModel` whose requests are written down and never sent."""
+
+    models: Sequence[ModelCard] = (ModelCard(name=BY_HAND, priced=True),)
+    slots = 0
+
+    def resolve(self, request: ModelRequest) -> ModelRequest:
+        return request
+
+    def reserve(self, request: ModelRequest) -> Reservation:
+        return Reservation(tokens=0, usd=0.0)
+
+    async def complete(self, request: ModelRequest, sample: int = 0) -> ModelReply:
+        raise UsageError("this request is answered by hand: `evolve tell` takes its reply")
+
+    async def close(self) -> None:
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """A reply file, with the request that it belongs to."""
+
+    path: Path
+    run: str
+    sequence: int
+    round: int
+    reply: ModelReply
+
+
+def write_request(folder: Path, run: RunRow, ticket: Ticket) -> Path:
+    """Write a ticket's open request, whole or not at all; returns the file that people read."""
+    request = ticket.request
+    assert request is not None
+    stem = f"{ticket.sequence:06}-{len(ticket.exchanges)}"
+    about = {
+        "run": run.name,
+        "task": run.task.name,
+        "sequence": ticket.sequence,
+        "round": len(ticket.exchanges),
+        "operator": ticket.operator,
+        "purpose": request.purpose,
+        "key": request.key,
+        "sample": ticket.sample,
+        "max_tokens": request.max_tokens,
+        "sampling": asdict(request.sampling),
+        "messages": [asdict(message) for message in request.messages],
+    }
+    prompt = folder / (stem + _PROMPT)
+    _write(prompt, conversation(request))
+    _write(folder / (stem + _TICKET), json.dumps(about, indent=2) + "\n")
+    return prompt
+
+
+def conversation(request: ModelRequest) -> str:
+    """The messages as one text, each under its role."""
+    return "\n\n".join(
+        f"<!-- {message.role} -->\n\n{message.content.strip()}" for message in request.messages
+    ) + ("\n")
+
+
+def is_requests(path: Path) -> bool:
+    """Whether a folder holds requests that `write_request` wrote."""
+    return path.is_dir() and any(path.glob(f"*{_TICKET}"))
+
+
+def read_answers(folder: Path) -> Iterator[Answer | str]:
+    """Every reply beside a request, in order; a sentence for one that cannot be read."""
+    for ticket in sorted(folder.glob(f"*{_TICKET}")):
+        stem = ticket.name.removesuffix(_TICKET)
+        found = [folder / (stem + suffix) for suffix in _REPLIES]
+        found = [path for path in found if path.exists()]
+        if len(found) > 1:
+            yield f"{found[0].name} and {found[1].name} answer the same request; keep one of them"
+        elif found:
+            try:
+                about = json.loads(ticket.read_text())
+                yield Answer(
+                    path=found[0],
+                    run=about["run"],
+                    sequence=about["sequence"],
+                    round=about["round"],
+                    reply=_read(found[0]),
+                )
+            except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+                yield f"{found[0].name} or its ticket cannot be read: {error}"
+
+
+def _read(path: Path) -> ModelReply:
+    text = path.read_text(encoding="utf-8-sig")
+    given: dict[str, Any] = json.loads(text) if path.suffix == ".json" else {"text": text}
+    said = str(given["text"])
+    counted = {"prompt_tokens", "completion_tokens"} <= given.keys()
+    return ModelReply(
+        status=CallStatus.COMPLETED if said.strip() else CallStatus.EMPTY,
+        text=said,
+        usage=_usage(given) if counted else None,
+        cost_usd=None if given.get("cost_usd") is None else float(given["cost_usd"]),
+        model=str(given.get("model", BY_HAND)),
+    )
+
+
+def _usage(given: dict[str, Any]) -> Usage:
+    return Usage(prompt=int(given["prompt_tokens"]), completion=int(given["completion_tokens"]))
+
+
+def _write(path: Path, text: str) -> None:
+    partial = path.with_name(path.name + ".partial")
+    partial.write_text(text, encoding="utf-8")
+    partial.replace(path)
