@@ -14,7 +14,7 @@ from evolve.cli.flags import add_run, add_store, open_store, parser
 from evolve.cli.text import speedup_text
 from evolve.core.errors import UsageError
 from evolve.report.audit import NOT_COUNTED, findings_of, weakness
-from evolve.report.text import baseline_name, printable, write_text
+from evolve.report.text import baseline_name, one_line, printable, write_text
 
 if TYPE_CHECKING:
     from evolve.report.export.check import Checks
@@ -118,6 +118,7 @@ def _write_operator(store: "Store", run: "RunRow", output: str | None) -> int:
     folder = Path(output or f"{operator_name(run.task.name)}_kernel")
     source = store.source(winner.program)
     print(export_torch_op(folder, source, winner.assignment, run.task, facts), flush=True)
+    print(f"running the tests of {folder} (kernel and compiler, a minute or so)", file=sys.stderr)
     checks = run_tests(folder)
     print("\n".join(_checks_text(checks, folder, architecture)))
     return DONE if checks.passed else CHECK_FAILED
@@ -144,22 +145,34 @@ def judged_on(winner: "Champion") -> tuple[str, str]:
 
 
 def _checks_text(checks: "Checks", folder: Path, architecture: str) -> Iterator[str]:
-    """What the tests said: the failures in full, skipped ones by reason, and the count."""
-    for test in checks.failed:
-        yield f"FAILED {test.name}"
-        yield from (f"  {line}" for line in printable(test.reason).splitlines()[-12:])
+    """A line for every test, with how many cases passed and what is wrong with the others."""
+    for name in dict.fromkeys(test.name.partition("[")[0] for test in checks.tests):
+        tests = [test for test in checks.tests if test.name.partition("[")[0] == name]
+        failed = [test for test in tests if test.outcome == "failed"]
+        passed = sum(test.outcome == "passed" for test in tests)
+        mark = "FAILED" if failed else "ok" if passed else "-"
+        said = name.removeprefix("test_").replace("_", " ")
+        yield f"  {mark:6}  {said} ({passed} of {len(tests)})"
+        for test in failed:
+            yield f"          {test.name.removeprefix(name) or name}: {_fault(test.reason)}"
     if checks.fault:
-        yield f"FAILED {printable(checks.fault)}"
+        yield f"  FAILED  {printable(checks.fault)}"
     skipped = len(checks.skipped)
-    count = f"{len(checks.tests) - skipped - len(checks.failed)} checks passed"
-    yield f"{count}, {len(checks.failed)} failed, {skipped} did not apply"
+    passed = len(checks.tests) - skipped - len(checks.failed)
+    yield f"{passed} checks passed, {len(checks.failed)} failed, {skipped} did not apply"
     if any("not the device" in test.reason for test in checks.skipped):
         yield (
             f"The kernel itself was NOT run: this machine is no {architecture}. "
             f"Run `pytest {folder}` on one."
         )
     if not checks.passed:
-        yield f"{folder} is kept as it is, but is not fit to be merged"
+        yield f"{folder} is kept, but not fit to be merged; `pytest {folder}` shows more"
+
+
+def _fault(reason: str) -> str:
+    """The line of a failed test that says what is wrong."""
+    lines = [line[1:].strip() for line in reason.splitlines() if line.startswith("E ")]
+    return one_line(lines[0] if lines else reason, 200)
 
 
 def _gain(run: "RunRow", winner: "Champion") -> str:

@@ -149,7 +149,7 @@ def _readme_values(kernel: str, assignment: Assignment, facts: Facts) -> dict[st
         "gain": one_line(facts.gain),
         "frozen": f" ({values})" if values else "",
         "needs": _NEEDS[Program(kernel).language],
-        "provenance": [printable(line) for line in facts.provenance],
+        "provenance": [f"    {printable(line)}".rstrip() for line in facts.provenance],
     }
 
 
