@@ -4,6 +4,7 @@ import argparse
 import asyncio
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from evolve.cli import repro
@@ -12,9 +13,10 @@ from evolve.cli.verdict import verdict_text
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import Evaluation, Fidelity, Status
 from evolve.core.program import Program, instance_digest
-from evolve.core.protocols import EvaluationRequest
+from evolve.core.protocols import EvaluationRequest, Evaluator
 from evolve.core.task import ACCUMULATIONS, PRECISIONS, SIZES
 from evolve.core.tunables import render
+from evolve.report.audit import Findings, findings_of
 from evolve.worker.sandbox import TIERS
 
 CORRECT, NOT_CORRECT = 0, 1
@@ -30,11 +32,14 @@ def main(words: Sequence[str]) -> int:
         return CORRECT
     if options.audit is not None:
         return _audit(request, options)
-    evaluation, findings = asyncio.run(_judge(request, options))
+    evaluation, findings, known = asyncio.run(_judge(request, options))
     if options.json:
-        print(json.dumps(evaluation.to_json() | {"audit": findings}, indent=1))
+        extra = {"audit": findings, "known": known}
+        print(json.dumps(evaluation.to_json() | extra, indent=1))
     else:
         print("\n".join(verdict_text(evaluation, findings)))
+        if known:
+            print(f"known to {options.store} already; --again judges it once more")
     return CORRECT if evaluation.status is Status.CORRECT else NOT_CORRECT
 
 
@@ -72,6 +77,9 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
     arguments.add_argument("--accumulation", choices=ACCUMULATIONS, default="ieee")
     arguments.add_argument("--fidelity", choices=[f.value for f in Fidelity], default="search")
     arguments.add_argument("--baseline", metavar="file:MINE.py", help="time against this file too")
+    arguments.add_argument(
+        "--again", action="store_true", help="judge it even where the database knows the verdict"
+    )
     arguments.add_argument("--json", action="store_true", help="the whole verdict, for machines")
     arguments.add_argument("--repro", metavar="DIR", help="write the case as a folder instead")
     arguments.add_argument(
@@ -99,7 +107,8 @@ def _request(options: argparse.Namespace) -> tuple[EvaluationRequest, Evaluation
     """What is to be judged, and the verdict on record where there is one."""
     target = options.candidate
     if (Path(target) / repro.REQUEST).is_file():
-        return repro.read(Path(target)), None
+        asked = repro.read(Path(target))  # whose candidate may have been edited since
+        return replace(asked, instance=instance_digest(Program(asked.source).digest, {})), None
     _, sequence = (None, None) if Path(target).exists() else split_step_or_file(target)
     if sequence is not None:
         return _recorded(options)
@@ -153,8 +162,8 @@ def _recorded(options: argparse.Namespace) -> tuple[EvaluationRequest, Evaluatio
 
 async def _judge(
     request: EvaluationRequest, options: argparse.Namespace
-) -> tuple[Evaluation, list[dict[str, str]]]:
-    """The verdict, and what the audit of the task found."""
+) -> tuple[Evaluation, Findings, bool]:
+    """The verdict, what the audit of the task found, and whether the database knew both."""
     from evolve.evaluation import LocalEvaluator
 
     evaluator = await LocalEvaluator.start(
@@ -164,7 +173,31 @@ async def _judge(
         sandbox_read=options.sandbox_read,
     )
     try:
+        if not options.again and (known := _known(request, options.store, evaluator)):
+            return *known, True
         findings = await evaluator.audit(request.task)  # first: it says what is wrong with a task
-        return await evaluator.evaluate(request), findings
+        return await evaluator.evaluate(request), findings, False
     finally:
         await evaluator.close()
+
+
+def _known(
+    request: EvaluationRequest, path: str, evaluator: Evaluator
+) -> tuple[Evaluation, Findings] | None:
+    """The verdict and the findings of the task's audit, where the database has them."""
+    if request.opponents or request.fidelity is Fidelity.VERIFY or not Path(path).is_file():
+        return None
+    with open_store(path) as store:
+        found = store.cached(
+            request.instance,
+            request.task.revision,
+            evaluator.device_class,
+            evaluator.evaluator_version,
+            request.fidelity,
+        )
+        audits = [
+            findings_of(run.config)
+            for run in store.runs()
+            if run.task.revision == request.task.revision and run.config.get("audit") is not None
+        ]
+    return (found, audits[0]) if found is not None and audits else None

@@ -91,6 +91,7 @@ def build_search(
         model=model or build_model(config),
         baseline=config["baseline"],
         opponents=config["opponents"],
+        reuse=config["store"]["reuse"],
     )
 
 

@@ -178,7 +178,6 @@ REPEAT = 64
 TUNABLE = {"REPEAT": (1, 64)}
 
 CPP = """
-constexpr int REPEAT_ = 0;
 void relu(tvm::ffi::TensorView x, tvm::ffi::TensorView y, int64_t repeat) {
   const float* a = static_cast<const float*>(x.data_ptr());
   volatile float* b = static_cast<float*>(y.data_ptr());
@@ -198,6 +197,7 @@ class ModelNew(nn.Module):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(400)
 def test_with_a_real_worker_that_is_killed_in_the_middle(evolve: Evolve, tmp_path: Path):
     from tests.worker.serving import RELU_TASK
 

@@ -160,9 +160,10 @@ class Sandbox:
 
 @dataclass
 class StoreSettings:
-    """Where the database is."""
+    """Where the database is, and whether a verdict that it holds already is an answer."""
 
     path: str = MISSING
+    reuse: bool = True
 
 
 @dataclass
