@@ -25,11 +25,14 @@ _SIMD = re.compile(
 _BLOCKED = re.compile(r"\b\w*(?:block|tile|panel|chunk|strip)\w*\b", re.I)
 _TILED = re.compile(r"\b\w*(?:tile|panel)\w*\b|\bBLOCK_[MNK]\b|\bB[MNK]\b", re.I)
 # A running value scaled down when a larger maximum turns up, or a running mean moved by a share.
+# Repetitions are bounded: hostile text would make them take the square of its length.
 _ONLINE = re.compile(
-    r"\*=?\s*(?:std::|tl\.)?\w*exp\w*\(\s*\w+\s*-\s*\w+\s*\)|\bmean\w*\s*\+=|\bwelford\w*|\bm_new\b",
+    r"\*=?\s{0,9}(?:std::|tl\.)?\w{0,40}exp\w{0,40}\(\s{0,9}\w{1,40}\s{0,9}-\s{0,9}\w{1,40}\s{0,9}\)"
+    r"|\bmean\w*\s*\+=|\bwelford\w*|\bm_new\b",
     re.I,
 )
-_LOOP_HEADER = re.compile(r"\bfor\s*\([^{;)]*;[^;]*;[^){]*\)")
+_LOOP_HEADER = re.compile(r"\bfor\s*\([^{;)]{0,200};[^;]{0,200};[^){]{0,200}\)")
+_MOST_TEXT = 1 << 18  # characters that are looked at
 _SUM = re.compile(r"\w\s*(?:\[[^\]]*\]\s*)*\+=")
 _EXTREME = re.compile(r"\bf?(?:max|min)f?\s*\(|reduction\s*\(\s*(?:max|min)\b")
 _CENTRED = re.compile(r"\b\w*(?:centred|centered|deviation|variance|squares)\w*\b", re.I)
@@ -55,7 +58,7 @@ def describe(source: str) -> dict[str, float | str]:
 
 
 def _describe_cpp(source: str) -> dict[str, float | str]:
-    text = cpptext.mask(_cpp_of(source))
+    text = cpptext.mask(_cpp_of(source)[:_MOST_TEXT])
     threads, simd = bool(_THREADS.search(text)), bool(_SIMD.search(text))
     parallelism = "+".join(word for word, on in (("threads", threads), ("simd", simd)) if on)
     blocked = bool(_BLOCKED.search(text))
@@ -75,14 +78,14 @@ def _cpp_of(source: str) -> str:
     """The C++ in a module's string constants."""
     try:
         tree = ast.parse(source)
-    except (SyntaxError, ValueError):
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return ""
     strings = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant))
     return "\n".join(text for text in strings if isinstance(text, str) and cpptext.is_code(text))
 
 
 def _describe_triton(source: str) -> dict[str, float | str]:
-    text = re.sub(r"#[^\n]*", "", source)
+    text = re.sub(r"#[^\n]*", "", source[:_MOST_TEXT])
     tiled = bool(re.search(r"\btl\.(?:dot|make_block_ptr|make_tensor_descriptor)\(", text))
     return {
         "memory_access": "blocked" if tiled else "vector" if "tl.arange(" in text else "scalar",

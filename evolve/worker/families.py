@@ -5,6 +5,7 @@ integral values, rows that sum to one, symmetric and structurally zero matrices,
 signs. Where a family would leave the support it does not apply.
 """
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -106,6 +107,8 @@ def _heterogeneous_rows(x: Tensor, support: Support, draws: torch.Generator) -> 
     if not support.rows_free or x.dim() < 2:
         return None
     shares = torch.rand((*x.shape[:-1], 1), generator=draws, device=x.device)
+    # The first row is at an end: kernels that let it stand for all others have to fail.
+    shares.view(-1)[0] = torch.randint(2, (), generator=draws, device=x.device)
     exponents = (8 if support.unbounded else 3) * shares
     return x * torch.exp2(exponents - 3).to(x)
 
@@ -131,6 +134,15 @@ def _shifted(x: Tensor, support: Support, _: torch.Generator) -> Tensor | None:
     return x + 4 * support.deviation if support.fillable and support.unbounded else None
 
 
+def _lowered(x: Tensor, support: Support, _: torch.Generator) -> Tensor | None:
+    return x - 4 * support.deviation if support.fillable and support.unbounded else None
+
+
+def _far_below(x: Tensor, support: Support, _: torch.Generator) -> Tensor | None:
+    # A running maximum that starts at zero instead of minus infinity only shows down here.
+    return x - 32 * support.deviation if support.fillable and support.unbounded else None
+
+
 def _one_hot_large(x: Tensor, support: Support, draws: torch.Generator) -> Tensor | None:
     if not support.fillable or not support.scalable or x.dim() == 0:
         return None
@@ -147,7 +159,7 @@ Change = Callable[[Tensor, Support, torch.Generator], Tensor | None]
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """How one tensor is changed (None: this tensor stays as it is).
+    """How a tensor is changed (None: it stays as it is); `second` is for every other floating one.
 
     `even` says that the terms of a sum stay different and of one order of magnitude, so that their
     rounding errors cancel as a random walk does; repeated and far apart terms do not.
@@ -155,6 +167,7 @@ class Family:
 
     change: Change
     even: bool = True
+    second: Change | None = None
 
 
 FAMILIES: dict[str, Family] = {
@@ -165,6 +178,8 @@ FAMILIES: dict[str, Family] = {
     "ties": Family(_ties, even=False),
     "sparse": Family(_sparse),
     "shifted": Family(_shifted),
+    "opposed": Family(_lowered, second=_shifted),
+    "far_below": Family(_far_below, even=False),
     "one_hot_large": Family(_one_hot_large, even=False),
 }
 
@@ -182,12 +197,17 @@ def family_named(name: str) -> Family:
 
 def transform(inputs: list[Any], family: str, seed: int) -> list[Any]:
     """The inputs in a family; a function of the inputs, the family and the seed."""
-    change = family_named(family).change
+    named = family_named(family)
+    changes = itertools.cycle((named.change, named.second or named.change))
     draws = {
         place: generator(seed, "family", family, place=place)
         for place in {tensor.device for tensor in tensors_of(inputs)}
     }
-    return list(map_tensors(lambda x: _transformed(x, change, draws[x.device]), inputs))
+
+    def changed(x: Tensor) -> Tensor:
+        return _transformed(x, next(changes), draws[x.device]) if x.is_floating_point() else x
+
+    return list(map_tensors(changed, inputs))
 
 
 def _transformed(tensor: Tensor, change: Change, draws: torch.Generator) -> Tensor:

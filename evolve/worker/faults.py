@@ -77,6 +77,8 @@ def from_fate(fate: Fate) -> CandidateFault:
     printed = f"; it had printed: {fate.output[:400]}" if fate.output.strip() else ""
     if fate.end is End.OUT_OF_MEMORY:
         return CandidateFault(Status.OOM, "the process used more memory than allowed" + printed)
+    if fate.end is End.TOO_MANY_FILES:
+        return CandidateFault(Status.OOM, "the process wrote more files than allowed" + printed)
     if fate.end is End.EXITED:
         text = f"the process ended itself with exit code {fate.code} before it had answered"
         return CandidateFault(Status.KILLED, text + printed)

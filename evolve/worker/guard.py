@@ -16,9 +16,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import partial
 from pathlib import Path
 
-from evolve.worker import sandbox, syscalls
+from evolve.worker import leavings, sandbox, syscalls
 from evolve.worker.sandbox import Confinement, Mechanism, Report
 
 MAX_OUTPUT = 16 << 10
@@ -33,6 +34,7 @@ class End(IntEnum):
     SIGNALED = 1
     OUT_OF_MEMORY = 2
     STOPPED = 3  # because the referee asked for it
+    TOO_MANY_FILES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +92,9 @@ def guard(
         os._exit(0)
     channel.close()
     os.close(printing)
-    end, code, output = _watch(referee, child, printed, confinement.memory)
+    end, code, output = _watch(referee, child, printed, confinement)
     _end_everything()
+    _tidy(confinement)
     if end is End.EXITED and in_namespace and code > 128:
         end, code = End.SIGNALED, code - 128
     text = output[:MAX_OUTPUT]
@@ -133,8 +136,10 @@ def _init(runner: int) -> None:
             os._exit(min(code, 127) if code >= 0 else 128 - code)
 
 
-def _watch(referee: socket.socket, child: int, printed: int, memory: int) -> tuple[End, int, bytes]:
-    """Wait for the child's end, the referee's word, or too much memory, whichever is first."""
+def _watch(
+    referee: socket.socket, child: int, printed: int, confinement: Confinement
+) -> tuple[End, int, bytes]:
+    """Wait for the child's end, the referee's word, or too much memory or files."""
     ended = os.pidfd_open(child)
     os.set_blocking(printed, False)
     poller = select.poll()
@@ -158,8 +163,10 @@ def _watch(referee: socket.socket, child: int, printed: int, memory: int) -> tup
         if referee.fileno() in ready:
             return End.STOPPED, 0, output
         if time.monotonic() >= look:
-            if _memory_of(descendants(os.getpid())) > memory:
+            if _memory_of(descendants(os.getpid())) > confinement.memory:
                 return End.OUT_OF_MEMORY, 0, output
+            if any(map(partial(_too_much, confinement), _on_disk(confinement))):
+                return End.TOO_MANY_FILES, 0, output
             look = time.monotonic() + _WATCH_S
 
 
@@ -173,6 +180,25 @@ def _end_everything() -> None:
             os.waitpid(-1, 0)
         except ChildProcessError:
             return
+
+
+def _on_disk(confinement: Confinement) -> tuple[str, ...]:
+    """Directories of the host that the runner may write to."""
+    return (confinement.work, *confinement.writable)
+
+
+def _too_much(confinement: Confinement, directory: str) -> bool:
+    return leavings.excessive(directory, confinement.file_size)
+
+
+def _tidy(confinement: Confinement) -> None:
+    """Leave nothing that would trouble whoever keeps or removes the directories."""
+    with contextlib.suppress(OSError):
+        leavings.empty(confinement.work)
+    for directory in confinement.writable:
+        if _too_much(confinement, directory):
+            with contextlib.suppress(OSError):
+                leavings.empty(directory)
 
 
 def descendants(pid: int) -> list[int]:

@@ -16,20 +16,38 @@ _METHODS = """
     matmul mm bmm addmm softmax log_softmax sum mean var std norm relu gelu sigmoid tanh exp cumsum
     cumprod max min amax amin argmax argmin sort topk einsum
 """
-
-
+# Ways to look at whoever calls, and so at what the judge is doing.
+_INTROSPECTION = frozenset(
+    (
+        "_getframe", "_current_frames", "currentframe", "getouterframes", "f_back", "f_locals",
+        "f_code", "get_objects", "get_referrers", "settrace", "setprofile",
+        "_len_torch_dispatch_stack", "_get_current_dispatch_mode", "_dispatch_dump",
+    )
+)  # fmt: skip
+_MOST_OF_A_KIND = 4
+_LONGEST_EVIDENCE = 120
 _LIBRARY_CALL = re.compile(
     r"\b(?:dlopen|dlsym|cblas_\w+|[sdhc]gemm_?|mkl_\w+|dnnl_\w+|cublas\w+|cudnn\w+|at::\w+)\s*\("
 )
 
 
 def static_labels(source: str) -> tuple[Label, ...]:
-    """What the source text says about how the candidate works, each with its line."""
+    """What the source text says about how the candidate works, each with its line.
+
+    A few of each name at most, with short evidence: names in a source can be of any length.
+    """
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError):
         return ()
-    return (*_findings(tree), *_library_findings(source))
+    except (RecursionError, MemoryError):
+        return (Label("unreadable", "nested too deeply to be parsed"),)
+    kept: dict[str, list[Label]] = {}
+    for label in (*_findings(tree), *_library_findings(source)):
+        of_a_kind = kept.setdefault(label.name, [])
+        if len(of_a_kind) < _MOST_OF_A_KIND:
+            of_a_kind.append(Label(label.name, label.evidence[:_LONGEST_EVIDENCE]))
+    return tuple(label for of_a_kind in kept.values() for label in of_a_kind)
 
 
 def _findings(tree: ast.Module) -> Iterator[Label]:
@@ -40,6 +58,8 @@ def _findings(tree: ast.Module) -> Iterator[Label]:
             yield Label("dynamic_code", f"line {node.lineno}: {_dotted(node.func)}(...)")
         if isinstance(node, ast.Attribute):
             yield from _attribute_findings(node)
+        if isinstance(node, ast.Constant) and node.value in _INTROSPECTION:
+            yield Label("introspection", f"line {node.lineno}: the name {node.value!r}")
         if isinstance(node, ast.Import | ast.ImportFrom):
             yield from _import_findings(node)
 
@@ -48,8 +68,10 @@ def _attribute_findings(node: ast.Attribute) -> Iterator[Label]:
     name = _dotted(node)
     if name == "torch.compile":
         yield Label("torch_compile", f"line {node.lineno}: torch.compile")
-    if name in ("torch._C", "torch.overrides", "torch.utils._python_dispatch", "torch.library"):
+    if name in ("torch._C", "torch.overrides", "torch.utils._python_dispatch"):
         yield Label("torch_internals", f"line {node.lineno}: {name}")
+    if node.attr in _INTROSPECTION:
+        yield Label("introspection", f"line {node.lineno}: {node.attr}")
     if name in ("threading.Thread", "concurrent.futures"):
         yield Label("own_threads", f"line {node.lineno}: {name}")
 
@@ -91,6 +113,8 @@ def _import_findings(node: ast.Import | ast.ImportFrom) -> Iterator[Label]:
     )
     for module in modules:
         root = (module or "").split(".")[0]
+        if root == "evolve":
+            yield Label("evaluator_access", f"line {node.lineno}: import {module}")
         if root in ("ctypes", "subprocess", "socket", "gc", "inspect", "multiprocessing", "os"):
             yield Label("unusual_import", f"line {node.lineno}: import {module}")
 

@@ -6,12 +6,13 @@ decided elsewhere.
 """
 
 import contextlib
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import re
+import warnings
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from torch.utils._python_dispatch import TorchDispatchMode
+import torch
 
 from evolve.core.evaluation import Label
 
@@ -30,6 +31,12 @@ _METADATA = """
     sym_storage_offset is_same_size
 """
 ALLOWED = frozenset((_ALLOCATION + _MOVEMENT + _METADATA).split())
+# Where the dispatcher keeps kernels that compute; the second kind serves every device.
+_BACKENDS = ("CPU", "CUDA")
+_SHARED_KERNELS = ("CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional")
+# Read before any candidate runs: operators of other namespaces are the candidate's own.
+_OF_TORCH = frozenset(schema.name.partition("::")[0] for schema in torch._C._jit_get_all_schemas())
+_OPERATION = re.compile(r"\w{1,40}::\w{1,80}")
 
 
 class AtenComputeTrapped(RuntimeError):
@@ -40,59 +47,71 @@ class AtenComputeTrapped(RuntimeError):
         self.operation = operation
 
 
-class _Trap(TorchDispatchMode):
-    """Raises on every operation but ATen views and those on the list."""
+class Trap:
+    """Which operation was trapped first, None while there was none."""
 
     def __init__(self) -> None:
-        super().__init__()
         self.first: str | None = None
 
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False  # else the first operation imports torch._dynamo, which takes 1.4 s
+    def at(self, operation: str) -> Callable[..., Any]:
+        """A function that does nothing but being trapped."""
 
-    def __torch_dispatch__(
-        self,
-        func: Any,
-        types: Sequence[type],
-        args: tuple[Any, ...] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:
-        name = func.overloadpacket.__name__
-        # What an operation of another namespace calls inside is out of a mode's sight.
-        if func.namespace != "aten" or not (func.is_view or name in ALLOWED):
-            operation = f"{func.namespace}::{name}"
+        def trapped(*_: Any, **__: Any) -> Any:
             self.first = self.first or operation
             raise AtenComputeTrapped(operation)
-        return func(*args, **(kwargs or {}))
+
+        return trapped
 
 
 @contextmanager
-def trap_aten() -> Iterator[_Trap]:
-    """Inside, ATen compute operations raise `AtenComputeTrapped`; data movement passes.
+def trap_aten() -> Iterator[Trap]:
+    """Inside, torch's compute operations raise `AtenComputeTrapped`; data movement passes.
 
-    Python threads started inside are watched too. A candidate that swallows the exception and goes
-    another way gains nothing: it is raised again at the end. The value's `first` names the
-    operation that was trapped first.
+    The kernels themselves are replaced, in torch's dispatcher: for all threads, for calls from
+    C++, and for what the candidate's own operators (`torch.library`) do inside. So are the ways
+    from tensors to numpy. A candidate that swallows the exception and goes another way gains
+    nothing: it is raised again at the end. The value's `first` names what was trapped first.
     """
-    trap = _Trap()
-    start = threading.Thread.start
-
-    def watched_start(thread: threading.Thread) -> None:
-        run = thread.run
-
-        def watched_run() -> None:  # a dispatch mode sees its own thread only
-            with _Trap() as mode, contextlib.suppress(AtenComputeTrapped):
-                run()
-            trap.first = trap.first or mode.first
-
-        thread.run = watched_run  # type: ignore[method-assign]
-        start(thread)
-
-    with _replaced(threading.Thread, {"start": watched_start}), trap:
-        yield trap
+    trap = Trap()
+    libraries: dict[tuple[str, str], Any] = {}
+    to_numpy = {name: trap.at(f"numpy::{name}") for name in ("numpy", "__array__")}
+    with warnings.catch_warnings(), _replaced(torch.Tensor, to_numpy):
+        warnings.simplefilter("ignore")  # torch says that kernels are being replaced
+        for name, backend in _compute_operations():
+            namespace = name.partition("::")[0]
+            key = namespace, backend
+            if key not in libraries:
+                libraries[key] = torch._C._dispatch_library("IMPL", namespace, backend, "", 0)
+            libraries[key].impl(name, backend, trap.at(name.partition(".")[0]), False)
+        try:
+            yield trap
+        finally:
+            for library in libraries.values():
+                library.reset()
     if trap.first is not None:
         raise AtenComputeTrapped(trap.first)
+
+
+def _compute_operations() -> Iterator[tuple[str, str]]:
+    """Operations (with overload) that compute, and the backend at which to replace them."""
+    registered = torch._C._dispatch_get_registrations_for_dispatch_key
+    shared = [name for key in _SHARED_KERNELS for name in registered(key)]
+    for backend in _BACKENDS:
+        own = registered(backend)
+        for name in {*own, *shared} if own else ():
+            if not _moves_data(name):
+                yield name, backend
+
+
+def _moves_data(name: str) -> bool:
+    """Whether an operation of torch only makes, describes or moves data; others' are let pass."""
+    namespace, _, rest = name.partition("::")
+    base, _, overload = rest.partition(".")
+    if namespace not in _OF_TORCH:
+        return True
+    if namespace != "aten":
+        return False
+    return base in ALLOWED or getattr(getattr(torch.ops.aten, base), overload or "default").is_view
 
 
 @contextmanager
@@ -119,12 +138,13 @@ def _tvm_ffi_stubs(skipped: list[str]) -> Stubs:
     except ImportError:
         return []
 
-    def get_function(module: Any, name: str, query_imports: bool = False) -> Callable[..., None]:
+    def get_function(self: Any, name: str, query_imports: bool = False) -> Callable[..., None]:
         def skip(*_: Any) -> None:
             skipped.append(name)
 
         return skip
 
+    get_function.__qualname__ = tvm_ffi.Module.get_function.__qualname__  # as if it were that
     names = ("get_function", "__getattr__", "__getitem__")
     return [(tvm_ffi.Module, dict.fromkeys(names, get_function))]
 
@@ -168,8 +188,11 @@ def custom_label(
     custom kernels.
     """
     labels: list[Label] = []
-    if trapped_op is not None:
-        labels.append(Label("aten_compute", f"{trapped_op} was called in forward"))
+    # The name comes out of the candidate's process, where it could be any text.
+    if trapped_op is not None and not trap_ok:
+        named = _OPERATION.match(trapped_op)
+        operation = named[0] if named else "an operation of torch"
+        labels.append(Label("aten_compute", f"{operation} was called in forward"))
     if stub_still_correct:
         labels.append(
             Label("decoy_kernel", "the outcome stays right when custom kernels do nothing")

@@ -188,10 +188,14 @@ def confine(report: Report, confinement: Confinement, uid: int | None) -> None:
     no_new = (syscalls.PR_SET_NO_NEW_PRIVS, 1)
     report.attempt(Mechanism.NO_NEW_PRIVILEGES, syscalls.prctl, *no_new)
     paths = (*confinement.readable, *_LANDLOCK_PATHS)
-    writable = (confinement.work, "/dev/null", "/dev/shm",
-                *confinement.writable, *confinement.devices)  # fmt: skip
+    writable = (confinement.work, "/dev/null", *confinement.writable, *confinement.devices)
+    if Mechanism.MOUNT_NAMESPACE in report.mask:  # else shared, and the next candidate's too
+        writable += ("/dev/shm",)
+    if confinement.devices:  # CUDA names its threads there, and fails where it may not
+        writable += ("/proc/self",)
     report.attempt(Mechanism.LANDLOCK, landlock.restrict, paths, writable)
-    report.attempt(Mechanism.SECCOMP, seccomp.restrict)
+    exposed = not report.mask & (Mechanism.PID_NAMESPACE | Mechanism.OWN_UID)
+    report.attempt(Mechanism.SECCOMP, seccomp.restrict, os.getpid() if exposed else None)
     # The referee reads outputs from this memory, which a change of user had forbidden.
     syscalls.prctl(syscalls.PR_SET_DUMPABLE, 1)
 

@@ -17,6 +17,14 @@ _NUMBER, _ARCHITECTURE, _ARGUMENT_0 = 0, 4, 16  # offsets in struct seccomp_data
 _ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 _SOCKET = {"x86_64": 41, "aarch64": 198}
 _CLONE = {"x86_64": 56, "aarch64": 220}
+# Their first argument names a process: kill, tgkill, sched_setparam, sched_setscheduler,
+# sched_setaffinity, sched_setattr, migrate_pages, move_pages, prlimit64.
+_ON_OTHERS = {
+    "x86_64": (62, 234, 142, 144, 203, 314, 256, 279, 302),
+    "aarch64": (129, 131, 118, 119, 122, 274, 238, 239, 261),
+}
+# tkill, rt_sigqueueinfo, rt_tgsigqueueinfo, pidfd_send_signal
+_SIGNALS_OF_ALL_KINDS = {"x86_64": (200, 129, 297, 424), "aarch64": (130, 138, 240, 424)}
 _CLONE3 = 435
 _X32 = 0x40000000
 
@@ -52,8 +60,11 @@ class _Program(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_void_p))
 
 
-def restrict() -> None:
+def restrict(own_pid: int | None = None) -> None:
     """Install the filter, for this process and all that it starts. Needs `no_new_privs`.
+
+    With `own_pid`, signals, scheduling and limits reach that process only: where the candidate
+    shares its user and sees other processes, these are the user's and the referee.
 
     Raises:
         OSError: the kernel has no seccomp, or we have no numbers for this architecture.
@@ -61,13 +72,13 @@ def restrict() -> None:
     machine = syscalls.MACHINE
     if machine not in _ARCHITECTURES:
         raise OSError(_ENOSYS, f"no system-call numbers for {machine}")
-    code = b"".join(_instructions(machine))
+    code = b"".join(_instructions(machine, own_pid))
     buffer = ctypes.create_string_buffer(code)
     program = _Program(len(code) // 8, ctypes.addressof(buffer))
     syscalls.prctl(syscalls.PR_SET_SECCOMP, _MODE_FILTER, ctypes.addressof(program))
 
 
-def _instructions(machine: str) -> list[bytes]:
+def _instructions(machine: str, own_pid: int | None) -> list[bytes]:
     """The filter as BPF: each test either returns at once or falls through to the next."""
     code = [
         _step(_LOAD, _ARCHITECTURE),
@@ -80,7 +91,12 @@ def _instructions(machine: str) -> list[bytes]:
         _step(_JUMP_EQUAL, _CLONE3, 0, 1),
         _step(_RETURN, _ERRNO | _ENOSYS),
     ]
-    for number in (*_DENIED_EVERYWHERE, *_DENIED[machine]):
+    denied = (*_DENIED_EVERYWHERE, *_DENIED[machine])
+    if own_pid is not None:
+        denied += _SIGNALS_OF_ALL_KINDS[machine]
+        for number in _ON_OTHERS[machine]:
+            code += _allow_only(number, own_pid, 0)
+    for number in denied:
         code += [_step(_JUMP_EQUAL, number, 0, 1), _step(_RETURN, _ERRNO | _EPERM)]
     code += [
         _step(_JUMP_EQUAL, _SOCKET[machine], 0, 4),
@@ -95,6 +111,18 @@ def _instructions(machine: str) -> list[bytes]:
         _step(_RETURN, _ALLOW),
     ]
     return code
+
+
+def _allow_only(number: int, *values: int) -> list[bytes]:
+    """A system call whose first argument has to be one of some values."""
+    tests = [_step(_JUMP_EQUAL, value, len(values) - at, 0) for at, value in enumerate(values)]
+    return [
+        _step(_JUMP_EQUAL, number, 0, len(values) + 3),
+        _step(_LOAD, _ARGUMENT_0),
+        *tests,
+        _step(_RETURN, _ERRNO | _EPERM),
+        _step(_RETURN, _ALLOW),
+    ]
 
 
 def _step(operation: int, operand: int, if_true: int = 0, if_false: int = 0) -> bytes:

@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from evolve.core.evaluation import Evaluation
-from tests.redteam.corpus import Entry, corpus
+from tests.redteam.corpus import HONEST_SCORE, Entry, corpus
 from tests.redteam.tasks import TASKS
 from tests.worker.serving import Worker
 
 ANSWER_S = 110.0
+RIVAL = "an honest kernel"  # timed beside a cheat that may only get an honest score
 _HONEST = {"gate": "gate_scalar", "softmax": "softmax_three_pass", "tiny": "tiny_launch_bound"}
 Judge = Callable[[Entry], Evaluation]
 
@@ -27,9 +28,15 @@ class Court:
     def send(self, entry: Entry) -> None:
         """Have it judged in the background."""
         if entry.source not in self._sent:
-            task = TASKS[entry.task].to_json()
+            rivals = {}
+            if HONEST_SCORE in entry.verdicts:
+                rivals[RIVAL] = self._honest[_HONEST[entry.task]].source
             self._sent[entry.source] = self.worker.send(
-                "evaluate", task=task, source=entry.source, fidelity=entry.fidelity
+                "evaluate",
+                task=TASKS[entry.task].to_json(),
+                source=entry.source,
+                fidelity=entry.fidelity,
+                opponents=rivals,
             )
 
     def verdict(self, entry: Entry) -> Evaluation:
@@ -37,11 +44,6 @@ class Court:
         reply = self._sent[entry.source].result(ANSWER_S)
         assert "result" in reply, reply
         return Evaluation.from_json(reply["result"])
-
-    def honest_ratio(self, task: str) -> float:
-        """What an honest kernel for the task gains over eager, as this service measures it."""
-        verdict = self.verdict(self._honest[_HONEST[task]])
-        return verdict.ratios["eager"].value
 
 
 def _wanted(request: pytest.FixtureRequest, device: str) -> Iterator[Entry]:

@@ -9,22 +9,23 @@ Invariants:
 import pytest
 
 from evolve.core.evaluation import Evaluation, Status
+from tests.redteam.conftest import RIVAL
 from tests.redteam.corpus import ACCEPTED, HONEST_SCORE, NOT_CUSTOM, Entry, corpus, marked
 from tests.worker.serving import HONEST_CPP, alive, family_of
 
 CHEATS = corpus("cheats")
-_NOISE = 1.6  # of a quick look on a busy machine; a cheat that works gains several times
+_NOISE = 1.3  # of a quick look; a cheat that works gains several times
 _FEEDBACK = 2000
 _EVIDENCE = 200
 
 
-def outcomes(verdict: Evaluation, honest: float | None) -> set[str]:
-    """All that a verdict counts as."""
+def outcomes(verdict: Evaluation) -> set[str]:
+    """All that a verdict counts as; an honest score does not beat an honest kernel beside it."""
     if verdict.status is not Status.CORRECT:
         return {verdict.status.value}
     counts = set() if verdict.custom else {NOT_CUSTOM}
-    ratio = verdict.ratios.get("eager")
-    if ratio is not None and honest is not None and ratio.value < _NOISE * honest:
+    ratio = verdict.ratios.get(RIVAL)
+    if ratio is not None and (ratio.value < _NOISE or ratio.low < 1):
         counts.add(HONEST_SCORE)
     return counts
 
@@ -35,12 +36,9 @@ def shown(verdict: Evaluation) -> str:
 
 
 @pytest.mark.parametrize("entry", marked(entry for entry in CHEATS if not entry.alone))
-def test_a_cheat_is_refused_set_apart_or_scored_honestly(entry: Entry, judge, request):
+def test_a_cheat_is_refused_set_apart_or_scored_honestly(entry: Entry, judge):
     verdict = judge(entry)
-    honest = None
-    if HONEST_SCORE in entry.verdicts:
-        honest = request.getfixturevalue("court").honest_ratio(entry.task)
-    found = outcomes(verdict, honest)
+    found = outcomes(verdict)
     assert found & set(entry.verdicts), (found, verdict.feedback, verdict.ratios, verdict.labels)
     assert set(entry.verdicts) <= set(ACCEPTED)
     text = shown(verdict)

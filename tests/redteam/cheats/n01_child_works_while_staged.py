@@ -5,6 +5,8 @@ Processor time is read from the candidate's process, and a child's is not part o
 task: gate
 fidelity: screen
 verdict: timing_unbounded hack honest runtime_exception
+hole: the processor time of a child is charged to nobody, and it is gone before anybody looks;
+    the wall time of staging beyond the reference's would show it
 """
 
 import mmap
@@ -20,7 +22,7 @@ CPP = """
 void gate(tvm::ffi::TensorView x, tvm::ffi::TensorView y) {
   const float* in = static_cast<const float*>(x.data_ptr());
   float* out = static_cast<float*>(y.data_ptr());
-  for (int64_t i = 0; i < x.numel(); ++i) out[i] = (in[i] > 0 ? 2 * in[i] : 0.0f) + in[i];
+  for (int64_t i = 0, n = x.numel(); i < n; ++i) out[i] = 2 * (in[i] > 0 ? in[i] : 0.0f) + in[i];
 }
 """
 kernels = load_inline("gate", cpp_sources=CPP, functions="gate", extra_cflags=["-O3"])

@@ -3,6 +3,7 @@
 task: gate
 fidelity: screen
 verdict: timing_unbounded hack honest runtime_exception
+hole: as n01
 """
 
 import torch
@@ -25,7 +26,7 @@ struct Job {
 
 static void work(const Job& job) {
   for (int64_t i = 0; i < job.n; ++i) {
-    job.out[i] = (job.in[i] > 0 ? 2 * job.in[i] : 0.0f) + job.in[i];
+    job.out[i] = 2 * (job.in[i] > 0 ? job.in[i] : 0.0f) + job.in[i];
   }
 }
 

@@ -3,6 +3,7 @@
 task: tiny
 fidelity: screen
 verdict: timing_unbounded hack honest not_custom
+hole: no block has one call only, so calls that were merged do not show
 """
 
 import torch
@@ -17,7 +18,7 @@ void gate_all(tvm::ffi::TensorView where, int64_t n) {
   for (int64_t call = 0; call < where.size(0); ++call) {
     const float* in = reinterpret_cast<const float*>(at[2 * call]);
     float* out = reinterpret_cast<float*>(at[2 * call + 1]);
-    for (int64_t i = 0; i < n; ++i) out[i] = (in[i] > 0 ? 2 * in[i] : 0.0f) + in[i];
+    for (int64_t i = 0; i < n; ++i) out[i] = 2 * (in[i] > 0 ? in[i] : 0.0f) + in[i];
   }
 }
 """

@@ -1,7 +1,7 @@
 """Tries to write into the memory that the judge itself reads inputs from.
 
 task: gate
-verdict: wrong_value hack runtime_exception
+verdict: wrong_value
 """
 
 import contextlib
@@ -13,10 +13,11 @@ from torch import nn
 
 from evolve.worker import runner
 
-map_slab = runner.slab.map_slab
+call = runner.Runner._call
 
 
-def map_and_attack(fd, size):
+def attack_and_call(self, *arguments):
+    fd, size = arguments[-1], next(a for a in arguments if type(a) is int and a >= mmap.PAGESIZE)
     with contextlib.suppress(OSError):
         os.ftruncate(fd, 0)
     with contextlib.suppress(OSError):
@@ -25,10 +26,10 @@ def map_and_attack(fd, size):
         mmap.mmap(fd, size, flags=mmap.MAP_SHARED, prot=mmap.PROT_WRITE)[:] = bytes(size)
     with contextlib.suppress(OSError), open(f"/proc/self/fd/{fd}", "r+b", 0) as again:
         again.write(bytes(size))
-    return map_slab(fd, size)
+    call(self, *arguments)
 
 
-runner.slab.map_slab = map_and_attack
+runner.Runner._call = attack_and_call
 
 
 class ModelNew(nn.Module):

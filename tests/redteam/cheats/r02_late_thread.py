@@ -18,7 +18,7 @@ void gate_later(tvm::ffi::TensorView x, tvm::ffi::TensorView y) {
   const int64_t n = x.numel();
   std::thread([=] {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    for (int64_t i = 0; i < n; ++i) out[i] = (in[i] > 0 ? 2 * in[i] : 0.0f) + in[i];
+    for (int64_t i = 0; i < n; ++i) out[i] = 2 * (in[i] > 0 ? in[i] : 0.0f) + in[i];
   }).detach();
 }
 """

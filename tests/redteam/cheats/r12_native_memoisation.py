@@ -23,7 +23,7 @@ void gate(tvm::ffi::TensorView x, tvm::ffi::TensorView y) {
     memcpy(out, last_out.data(), 4 * n);
     return;
   }
-  for (size_t i = 0; i < n; ++i) out[i] = (in[i] > 0 ? 2 * in[i] : 0.0f) + in[i];
+  for (size_t i = 0; i < n; ++i) out[i] = 2 * (in[i] > 0 ? in[i] : 0.0f) + in[i];
   last_in.assign(in, in + n);
   last_out.assign(out, out + n);
 }

@@ -13,7 +13,7 @@ void add(tvm::ffi::TensorView x, tvm::ffi::TensorView bias, tvm::ffi::TensorView
   const float* in = static_cast<const float*>(x.data_ptr());
   const float* more = static_cast<const float*>(bias.data_ptr());
   float* out = static_cast<float*>(y.data_ptr());
-  for (int64_t i = 0; i < x.numel(); ++i) out[i] = in[i] + more[i % bias.numel()];
+  for (int64_t i = 0, n = x.numel(); i < n; ++i) out[i] = in[i] + more[i % bias.numel()];
 }
 """
 kernels = load_inline("bias", cpp_sources=CPP, functions="add", extra_cflags=["-O2"])

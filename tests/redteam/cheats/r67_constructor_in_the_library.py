@@ -21,7 +21,7 @@ __attribute__((constructor)) static void at_load() {
 
 void gate(tvm::ffi::TensorView x, tvm::ffi::TensorView y) {
   float* out = static_cast<float*>(y.data_ptr());
-  for (int64_t i = 0; i < y.numel(); ++i) out[i] = 0;
+  for (int64_t i = 0, n = y.numel(); i < n; ++i) out[i] = 0;
 }
 """
 kernels = load_inline(

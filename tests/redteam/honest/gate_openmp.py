@@ -14,7 +14,7 @@ void gate(tvm::ffi::TensorView x, tvm::ffi::TensorView y) {
   float* out = static_cast<float*>(y.data_ptr());
   const int64_t n = x.numel();
 #pragma omp parallel for simd schedule(static)
-  for (int64_t i = 0; i < n; ++i) out[i] = (in[i] > 0 ? 2 * in[i] : 0.0f) + in[i];
+  for (int64_t i = 0; i < n; ++i) out[i] = 2 * (in[i] > 0 ? in[i] : 0.0f) + in[i];
 }
 """
 kernels = load_inline(

@@ -13,7 +13,7 @@ CPP = """
 #include <vector>
 
 static void part(const float* in, float* out, int64_t from, int64_t to) {
-  for (int64_t i = from; i < to; ++i) out[i] = (in[i] > 0 ? 2 * in[i] : 0.0f) + in[i];
+  for (int64_t i = from; i < to; ++i) out[i] = 2 * (in[i] > 0 ? in[i] : 0.0f) + in[i];
 }
 
 void gate(tvm::ffi::TensorView x, tvm::ffi::TensorView y) {

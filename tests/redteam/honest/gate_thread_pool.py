@@ -14,7 +14,7 @@ CPP = """
 void gate(tvm::ffi::TensorView x, tvm::ffi::TensorView y) {
   const float* in = static_cast<const float*>(x.data_ptr());
   float* out = static_cast<float*>(y.data_ptr());
-  for (int64_t i = 0; i < x.numel(); ++i) out[i] = (in[i] > 0 ? 2 * in[i] : 0.0f) + in[i];
+  for (int64_t i = 0, n = x.numel(); i < n; ++i) out[i] = 2 * (in[i] > 0 ? in[i] : 0.0f) + in[i];
 }
 """
 kernels = load_inline("gate", cpp_sources=CPP, functions="gate", extra_cflags=["-O3"])

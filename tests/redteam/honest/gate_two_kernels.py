@@ -11,14 +11,14 @@ CPP = """
 void positive(tvm::ffi::TensorView x, tvm::ffi::TensorView y) {
   const float* in = static_cast<const float*>(x.data_ptr());
   float* out = static_cast<float*>(y.data_ptr());
-  for (int64_t i = 0; i < x.numel(); ++i) out[i] = in[i] > 0 ? in[i] : 0.0f;
+  for (int64_t i = 0, n = x.numel(); i < n; ++i) out[i] = in[i] > 0 ? in[i] : 0.0f;
 }
 
 void combine(tvm::ffi::TensorView p, tvm::ffi::TensorView x, tvm::ffi::TensorView y) {
   const float* left = static_cast<const float*>(p.data_ptr());
   const float* right = static_cast<const float*>(x.data_ptr());
   float* out = static_cast<float*>(y.data_ptr());
-  for (int64_t i = 0; i < x.numel(); ++i) out[i] = left[i] * 2 + right[i];
+  for (int64_t i = 0, n = x.numel(); i < n; ++i) out[i] = left[i] * 2 + right[i];
 }
 """
 kernels = load_inline(

@@ -14,7 +14,7 @@ CUDA = """
 
 __global__ void gate_kernel(const float* in, float* out, int64_t n) {
   const int64_t i = blockIdx.x * static_cast<int64_t>(blockDim.x) + threadIdx.x;
-  if (i < n) out[i] = (in[i] > 0 ? 2 * in[i] : 0.0f) + in[i];
+  if (i < n) out[i] = 2 * (in[i] > 0 ? in[i] : 0.0f) + in[i];
 }
 
 void gate(tvm::ffi::TensorView x, tvm::ffi::TensorView y) {

@@ -27,7 +27,7 @@ static uint16_t rounded(float value) {
 void gate(tvm::ffi::TensorView x, tvm::ffi::TensorView y) {
   const uint16_t* in = static_cast<const uint16_t*>(x.data_ptr());
   uint16_t* out = static_cast<uint16_t*>(y.data_ptr());
-  for (int64_t i = 0; i < x.numel(); ++i) {
+  for (int64_t i = 0, n = x.numel(); i < n; ++i) {
     const float value = widened(in[i]);
     out[i] = rounded((value > 0 ? 0.5f * value : 0.0f) + value);
   }

@@ -24,7 +24,7 @@ void parts(tvm::ffi::TensorView a, tvm::ffi::TensorView b, tvm::ffi::TensorView 
 void add_up(tvm::ffi::TensorView c, tvm::ffi::TensorView y) {
   const float* in = static_cast<const float*>(c.data_ptr());
   float* out = static_cast<float*>(y.data_ptr());
-  for (int64_t i = 0; i < y.numel(); ++i) {
+  for (int64_t i = 0, n = y.numel(); i < n; ++i) {
     out[i] = 0;
     for (int64_t part = 0; part < c.size(0); ++part) out[i] += in[part * y.numel() + i];
   }
