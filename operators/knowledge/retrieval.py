@@ -9,13 +9,13 @@ the language. The root makes a document about everything lose against one about 
 no root, since one cure serves several. Closeness is 1 where the document has the diagnosis's tag
 and 0 where it has not; for devices, which are paths, it is the square of the share of the
 diagnosis's path that a tag covers, so that `nvidia` counts a quarter for `nvidia/hopper`. A
-document about something else (it names errors, bottlenecks or
-categories, and not the diagnosis's) keeps half for each such kind. One that names languages or
-devices, but none that fits, is left out, and so is one without any match.
+document about something else (it names errors, bottlenecks or categories, and not the diagnosis's)
+keeps half for each such kind. One that names languages or devices, but none that fits, is left out,
+and so is one without any match.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from operators.knowledge.document import Document, Evidence, Part
@@ -179,11 +179,8 @@ def search(documents: Sequence[Document], words: Sequence[str]) -> list[tuple[fl
 
 
 def _hit(document: Document, word: str) -> float:
-    places: Iterator[tuple[float, bool]] = iter(
-        (
-            (4.0, word in document.title.lower() or word in document.id),
-            (2.0, any(word in tag for tags in document.tags.values() for tag in tags)),
-            (1.0, word in document.body.lower()),
-        )
-    )
-    return max((value for value, is_there in places if is_there), default=0.0)
+    if word in document.title.lower() or word in document.id:
+        return 4.0
+    if any(word in tag for tags in document.tags.values() for tag in tags):
+        return 2.0
+    return float(word in document.body.lower())

@@ -70,7 +70,11 @@ def skeleton(run: RunRecord) -> str:
         "",
         *(_told(run, hurt, difference=False) or ["No change was slower by its whole interval."]),
         "",
-        f"{unclear} more changes were measured, and made no difference that the intervals show.",
+        f"Changes that made no difference that the intervals show: {unclear}.",
+        "",
+        "## Where it started",
+        "",
+        *(_starts(run) or ["No program without a parent was measured."]),
         "",
         "## What failed",
         "",
@@ -88,7 +92,7 @@ def _front(run: RunRecord) -> Iterator[str]:
         "language": sorted(languages & LANGUAGES),
     }
     yield "---"
-    yield f"id: {_slug(f'skill-{run.task.name}-{run.name}')}"
+    yield f"id: {_slug(f'skill-{run.name}')}"
     yield f"title: {_quoted(f'What helped {run.task.name} in run {run.name}')}"
     yield "part: guidance"
     if any(kinds.values()):
@@ -150,6 +154,21 @@ def _told(run: RunRecord, changes: Sequence[Change], *, difference: bool) -> lis
     if len(changes) > _MOST:
         lines.append(f"- and {len(changes) - _MOST} more")
     return lines
+
+
+def _starts(run: RunRecord) -> list[str]:
+    """The first measurement of every program that came from no other one, fastest first."""
+    first: dict[str, Step] = {}
+    for step in run.steps:
+        if not step.parents and step.operator != OPPONENT and _ratio(step, run.baseline):
+            first.setdefault(str(step.program), step)
+    ranked = sorted(first.values(), key=lambda step: -step.ratios[run.baseline].value)
+    return [
+        f"- step {step.sequence}, {step.operator}: {step.ratios[run.baseline].value:.3f} times "
+        f"{run.baseline}, {step.ratios[run.baseline].low:.3f} to "
+        f"{step.ratios[run.baseline].high:.3f}{_note(step)}"
+        for step in ranked[:_MOST]
+    ]
 
 
 def _settings(change: Change) -> str:

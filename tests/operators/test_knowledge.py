@@ -479,7 +479,7 @@ def test_distill_writes_a_document_that_can_be_read_and_found(tmp_path: Path, ca
     target.parent.mkdir()
     out(capsys, "distill", "demo", "-o", str(target), "--store", str(path))
     document = parse(target.read_text(), str(target))
-    assert document.id == "skill-synthetic-demo"
+    assert document.id == "skill-demo"
     assert "## What helped" in document.body
     found = json.loads(out(capsys, "search", "demo", "--folder", str(target.parent), "--json"))
     assert found[0]["id"] == document.id
@@ -540,7 +540,8 @@ def test_a_skeleton_holds_gains_losses_and_failures_with_their_numbers():
     assert "step 1, rewrite: 2.000 times as fast (1.972 to 2.028) as step 0; two at once" in helped
     assert "-BLOCK = 1\n+BLOCK = 2" in helped
     assert "step 2, rewrite: 0.500 times as fast" in hurt
-    assert "1 more changes were measured" in hurt
+    assert "no difference that the intervals show: 1." in hurt
+    assert "## Where it started\n\n- step 0, seed: 1.000 times eager, 0.990 to 1.010" in hurt
     assert "step 3" not in helped + hurt
     assert "step 5" not in text  # a verification changes nothing
     assert "- wrong_value: 1\n  - 1 times: the tail is wrong" in text
