@@ -13,7 +13,8 @@ from operators.composition import Memory, Prompted
 from operators.material import attempt_text
 
 NAME = "repair"
-_WINDOW = 32  # failures looked at
+_WINDOW = 32  # newest failures, of which
+_TRIES = 8  # so many are looked at closely
 _BEYOND_REPAIR = (None, Status.CORRECT, Status.INFRA, Status.HACK)
 
 
@@ -49,10 +50,10 @@ class Repair(Answering):
     def propose(self, context: Context) -> ModelRequest | Declined:
         if context.facts.proposals(NAME) + 1 > self.share * (context.sequence + 1):
             return Declined("repairs have had their share of the steps")
-        found = list(self._patients(context))
-        if not found:
+        found = next(self._patients(context), None)
+        if found is None:
             return Declined("there is no failed program to repair")
-        patient, earlier = context.rng.choice(found)
+        patient, earlier = found
         said = [attempt_text(attempt, context.baseline) for attempt in earlier]
         return self.ask(
             context,
@@ -64,17 +65,25 @@ class Repair(Answering):
         )
 
     def _patients(self, context: Context) -> Iterator[tuple[Attempt, list[Attempt]]]:
-        """Failed programs that may be repaired, with the repairs that were tried."""
-        for attempt in context.facts.recent(_WINDOW, failed=True):
-            program = attempt.program
-            tuned = program in attempt.parents[:1]  # another instance of a program that works
-            if program is None or tuned or attempt.status in _BEYOND_REPAIR:
-                continue
+        """Failed programs that may be repaired, in random order, with the repairs so far."""
+        failed = [
+            (attempt.program, attempt)
+            for attempt in context.facts.recent(_WINDOW, failed=True)
+            if attempt.program is not None and is_repairable(attempt)
+        ]
+        for program, attempt in context.rng.sample(failed, min(_TRIES, len(failed))):
             earlier = list(context.facts.children(program, self.attempts))
-            if len(earlier) < self.attempts and self._depth(context, program) < self.depth:
+            deep = self._depth(context, program) >= self.depth
+            if len(earlier) < self.attempts and not deep:
                 yield attempt, earlier
 
     def _depth(self, context: Context, program: str) -> int:
         """How many repairs in a row a program comes from."""
         line = context.facts.ancestors(program, self.depth)
         return sum(1 for attempt in line if attempt.operator == NAME)
+
+
+def is_repairable(attempt: Attempt) -> bool:
+    """Whether a failed program is one of its own, with a fault that may be an oversight."""
+    tuned = attempt.program in attempt.parents[:1]  # another instance of a program that works
+    return not tuned and attempt.status not in _BEYOND_REPAIR
