@@ -1,4 +1,7 @@
-"""LiteLLM: the only module that imports it, and only once a call is made (seconds, 170 MB)."""
+"""LiteLLM: the only module that imports it, and only once a call is made (seconds, 170 MB).
+
+It is imported by name: a type checker that followed it would read two thousand modules.
+"""
 
 import asyncio
 import importlib
@@ -6,6 +9,7 @@ import logging
 import os
 import time
 from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
 from functools import cache
 from types import SimpleNamespace
 from typing import Any
@@ -16,6 +20,7 @@ from evolve.llm.settings import ModelSettings
 
 CONNECT_S = 20.0
 _log = logging.getLogger(__name__)
+_sent: ContextVar[list[bool]] = ContextVar("sent")
 
 # Set before the import, which reads them: no list is fetched, no .env file of the folder is read
 # into the environment, nothing is printed.
@@ -41,7 +46,19 @@ def load() -> Any:
     litellm.suppress_debug_info = True
     litellm.telemetry = False
     litellm.num_retries = None
+    litellm.input_callback = [_marker()]
     return litellm
+
+
+def _marker() -> Any:
+    """Notes in `_sent` that LiteLLM has come as far as sending a request."""
+    base: Any = importlib.import_module("litellm.integrations.custom_logger").CustomLogger
+
+    class Marker(base):
+        def log_pre_api_call(self, model: str, messages: object, kwargs: object) -> None:
+            _sent.get([]).append(True)
+
+    return Marker()
 
 
 async def ready() -> None:
@@ -65,7 +82,12 @@ async def send(
     """
     litellm = load()
     openai = importlib.import_module("openai")
-    arguments = arguments_of(settings, request, sample) | {"timeout": _timeout(timeout_s)}
+    arguments = arguments_of(settings, request, sample) | {
+        "timeout": _timeout(timeout_s),
+        "allowed_openai_params": _to_be_passed_on(settings.provider),
+    }
+    sent: list[bool] = []
+    _sent.set(sent)
     start = time.monotonic()
     try:
         async with asyncio.timeout(timeout_s):
@@ -73,10 +95,24 @@ async def send(
     except TimeoutError:
         return Fault(FaultKind.LOST, f"no answer within {timeout_s:.0f} s")
     except openai.OpenAIError as error:  # the base of all that LiteLLM raises
-        return classify(error)
+        return classify(error, sent=bool(sent))
     if response is None:
         return Fault(FaultKind.LOST, "the stream ended before the answer did")
     return read(litellm, settings, response, time.monotonic() - start)
+
+
+@cache
+def _to_be_passed_on(provider: str) -> list[str]:
+    """Parameters that LiteLLM has to be told to pass on to the SDK.
+
+    For some OpenAI-compatible providers it drops `max_retries=0` (nvidia_nim, deepinfra, zai and
+    eleven more in 1.106), and the SDK then sends every request up to three times.
+    """
+    litellm = load()
+    if provider not in litellm.openai_compatible_providers:
+        return []
+    known = litellm.get_supported_openai_params("any", custom_llm_provider=provider) or ()
+    return [] if "max_retries" in known else ["max_retries"]
 
 
 def _timeout(seconds: float) -> Any:
@@ -90,7 +126,7 @@ async def _answer(litellm: Any, arguments: Mapping[str, Any]) -> Any:
     try:
         response = await litellm.acompletion(**arguments)
     except litellm.UnsupportedParamsError as error:  # raised before anything is sent
-        _say_once(arguments["model"], classify(error).message)
+        _say_once(arguments["model"], classify(error, sent=False).message)
         response = await litellm.acompletion(**arguments, drop_params=True)
     return await _whole(litellm, response, arguments) if arguments.get("stream") else response
 
@@ -152,14 +188,10 @@ def arguments_of(settings: ModelSettings, request: ModelRequest, sample: int) ->
 
 
 def _key(settings: ModelSettings) -> str | None:
-    """The key to send; None leaves it to LiteLLM, which knows each provider's variable.
-
-    An `openai/` model behind an address of its own gets no key unless one is named: the one of
-    the OpenAI account is not for everybody.
-    """
+    """The key to send; None leaves it to LiteLLM, which knows each provider's variable."""
     if settings.key_variable is not None:
         return os.environ.get(settings.key_variable, "")
-    return "none" if settings.provider == "openai" and settings.api_base else None
+    return "none" if settings.is_keyless else None
 
 
 def read(litellm: Any, settings: ModelSettings, response: Any, latency_s: float) -> ModelReply:

@@ -5,26 +5,8 @@ import os
 from collections.abc import Iterator
 from importlib import metadata
 
+from evolve.llm.secrets import KEY_VARIABLES
 from evolve.llm.settings import ModelSettings
-
-# Variables that LiteLLM reads, for the providers that most people have.
-KEY_VARIABLES = {
-    "anthropic": "ANTHROPIC_API_KEY",
-    "azure": "AZURE_API_KEY",
-    "cerebras": "CEREBRAS_API_KEY",
-    "deepseek": "DEEPSEEK_API_KEY",
-    "fireworks_ai": "FIREWORKS_AI_API_KEY",
-    "gemini": "GEMINI_API_KEY",
-    "groq": "GROQ_API_KEY",
-    "mistral": "MISTRAL_API_KEY",
-    "moonshot": "MOONSHOT_API_KEY",
-    "nvidia_nim": "NVIDIA_NIM_API_KEY",
-    "openai": "OPENAI_API_KEY",
-    "openrouter": "OPENROUTER_API_KEY",
-    "together_ai": "TOGETHERAI_API_KEY",
-    "xai": "XAI_API_KEY",
-}
-"""Environment variable of each provider's key, as LiteLLM calls them."""
 
 
 def findings() -> Iterator[tuple[str, str, str]]:
@@ -47,8 +29,8 @@ def findings() -> Iterator[tuple[str, str, str]]:
 
 def model_findings(settings: ModelSettings) -> Iterator[tuple[str, str, str]]:
     """The same about one configured model: its key, and its price."""
-    variable = settings.key_variable or KEY_VARIABLES.get(settings.provider)
-    if settings.api_base and settings.key_variable is None and settings.provider == "openai":
+    variable = settings.expected_variable
+    if settings.is_keyless:
         yield "ok", settings.model, f"at {settings.api_base}, without a key"
     elif variable is None:
         yield "note", settings.model, "LiteLLM knows which variable holds its key"

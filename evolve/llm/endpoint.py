@@ -73,7 +73,7 @@ class Endpoint:
         start: float | None = None
         attempts = 0
         while True:
-            async with self._gate.passage(reserved) as taken:
+            async with self._gate.passage(reserved, self.settings.deadline_s) as taken:
                 if not self._circuit.admit():
                     raise self._down()
                 start = time.monotonic() if start is None else start
@@ -111,7 +111,7 @@ class Endpoint:
         wait = random.uniform(0.5, 1.0) * backoff
         if fault.retry_after_s is not None:
             wait = fault.retry_after_s + random.uniform(0.0, 0.1 * self._first_wait_s)
-            self._gate.hold(fault.retry_after_s)  # it is meant for all who share the key
+            self._gate.hold(wait, f"{self.name}: {fault.kind.value}: {fault.message}")
         if wait >= left_s:
             raise ModelUnavailable(
                 f"{self.name}: {fault.kind.value} after {attempts} attempts, and the next would "
@@ -146,12 +146,18 @@ def _remedy(fault: Fault, settings: ModelSettings) -> str:
     said = fault.message
     match fault.kind:
         case FaultKind.AUTHENTICATION:
-            where = settings.key_variable or f"the variable of {settings.provider}"
-            return f"the key is missing or refused: {said}; export a valid one as {where}"
+            where = settings.expected_variable
+            remedy = f"export a valid one as {where}" if where else "export what is missing"
+            if settings.is_keyless:
+                remedy = "name the variable that holds one: llm.key_variable=NAME"
+            return f"the key is missing or refused: {said}; {remedy}"
         case FaultKind.QUOTA:
             return f"the account's quota is used up: {said}; raise it and `evolve resume`"
         case FaultKind.NO_SUCH_MODEL:
             return f"no such model there: {said}; mend llm.model or llm.api_base"
+        case FaultKind.SET_UP:
+            page = f"https://docs.litellm.ai/docs/providers/{settings.provider}"
+            return f"it cannot be asked: {said}; {page} says what LiteLLM needs for it"
     return (
         f"{MOST_BAD_REQUESTS} requests in a row were refused as bad: {said}; mend llm.options, "
         "llm.temperature or the like"

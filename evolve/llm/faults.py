@@ -34,6 +34,7 @@ class FaultKind(StrEnum):
     TOO_LONG = "too long"
     FILTERED = "filtered"
     BAD_REQUEST = "bad request"
+    SET_UP = "set-up"  # LiteLLM itself gave up before anything was sent: no key, no package
 
 
 RETRIED = frozenset(
@@ -41,7 +42,9 @@ RETRIED = frozenset(
 )
 """Surely not billed, and perhaps better in a moment."""
 
-FOR_PEOPLE = frozenset({FaultKind.AUTHENTICATION, FaultKind.QUOTA, FaultKind.NO_SUCH_MODEL})
+FOR_PEOPLE = frozenset(
+    {FaultKind.AUTHENTICATION, FaultKind.QUOTA, FaultKind.NO_SUCH_MODEL, FaultKind.SET_UP}
+)
 """What somebody has to mend."""
 
 
@@ -67,23 +70,44 @@ _NEVER_SENT = frozenset(
         "InvalidURL",
     }
 )
+_STATUSES = {
+    401: FaultKind.AUTHENTICATION,
+    402: FaultKind.QUOTA,
+    403: FaultKind.AUTHENTICATION,
+    404: FaultKind.NO_SUCH_MODEL,
+    408: FaultKind.LOST,  # a gateway gave up on a request that was under way
+    409: FaultKind.OVERLOADED,
+    413: FaultKind.TOO_LONG,
+    425: FaultKind.OVERLOADED,
+    429: FaultKind.RATE_LIMIT,
+    504: FaultKind.LOST,
+    524: FaultKind.LOST,
+}
+_CERTAINLY_SENT = frozenset(
+    {"ReadError", "ReadTimeout", "RemoteProtocolError", "APITimeoutError", "JSONDecodeError"}
+)
 _TOO_LONG = re.compile(
     r"context[_ ](length|window|limit|size)|maximum context|prompt is too long|too many tokens|"
     r"input (is )?too long|input tokens exceed|maximum number of tokens",
     re.IGNORECASE,
 )
 _FILTERED = re.compile(
-    r"content[_ ](policy|filter|management)|safety system|usage polic|responsibleai", re.IGNORECASE
-)
-_QUOTA = re.compile(
-    r"insufficient[_ ](quota|balance|funds|credit)|credit balance|billing|exceeded your current "
-    r"quota|spend(ing)? limit|payment",
+    r"content[_ ](policy|filter|management)|safety system|usage polic|responsibleai|moderation|"
+    r"flagged",
     re.IGNORECASE,
 )
+# Not "exceeded your current quota": Gemini says so of requests per minute, too.
+_QUOTA = re.compile(r"insufficient[_ ](quota|balance|funds|credit)|credit balance", re.IGNORECASE)
+_KEY = re.compile(r"api[_ ]?key|credential", re.IGNORECASE)
 
 
-def classify(error: BaseException) -> Fault:
-    """The reason behind an exception that LiteLLM raised."""
+def classify(error: BaseException, *, sent: bool) -> Fault:
+    """The reason behind an exception that LiteLLM raised.
+
+    Args:
+        error: the exception.
+        sent: whether LiteLLM came as far as sending the request.
+    """
     causes = list(_chain(error))
     names = {kind.__name__ for cause in causes for kind in type(cause).__mro__}
     message = _message(error, causes)
@@ -94,8 +118,10 @@ def classify(error: BaseException) -> Fault:
         kind = _by_status(response.status_code, message)
         return Fault(kind, message, _retry_after(response))
     if "Empty or invalid response from LLM endpoint" in message:
-        return Fault(FaultKind.NOT_A_MODEL, f"it answers with no completion: {message}")
-    return Fault(_by_name(names), message)
+        return Fault(FaultKind.NOT_A_MODEL, message)
+    if sent or names & _CERTAINLY_SENT:
+        return Fault(FaultKind.LOST, f"the answer was lost: {message}")
+    return Fault(_before_sending(names, message), message)
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
@@ -113,46 +139,25 @@ def _real_response(error: BaseException) -> Any | None:
 
 
 def _by_status(status: int, message: str) -> FaultKind:
-    match status:
-        case 401 | 403:
-            return FaultKind.AUTHENTICATION
-        case 402:
-            return FaultKind.QUOTA
-        case 404:
-            return FaultKind.NO_SUCH_MODEL
-        case 408 | 504 | 524:  # a gateway gave up on a request that was under way
-            return FaultKind.LOST
-        case 429:
-            return FaultKind.QUOTA if _QUOTA.search(message) else FaultKind.RATE_LIMIT
-        case 413:
-            return FaultKind.TOO_LONG
-    if status >= HTTPStatus.INTERNAL_SERVER_ERROR or status in (409, 425):
-        return FaultKind.OVERLOADED
-    if _TOO_LONG.search(message):
-        return FaultKind.TOO_LONG
-    if _FILTERED.search(message):
+    by_words = status in (400, 403, 422, 429)
+    if by_words and _QUOTA.search(message):
+        return FaultKind.QUOTA
+    if by_words and _FILTERED.search(message):
         return FaultKind.FILTERED
-    return FaultKind.QUOTA if _QUOTA.search(message) else FaultKind.BAD_REQUEST
+    if status in (400, 422) and _TOO_LONG.search(message):
+        return FaultKind.TOO_LONG
+    other = FaultKind.OVERLOADED if status >= 500 else FaultKind.BAD_REQUEST
+    return _STATUSES.get(status, other)
 
 
-def _by_name(names: set[str]) -> FaultKind:
-    """By LiteLLM's exceptions where it raised them itself, before anything was sent."""
-    sent = {"APITimeoutError", "TransportError", "JSONDecodeError", "APIResponseValidationError"}
-    if names & sent:
-        return FaultKind.LOST
-    if "AuthenticationError" in names:
+def _before_sending(names: set[str], message: str) -> FaultKind:
+    if "AuthenticationError" in names or _KEY.search(message):
         return FaultKind.AUTHENTICATION
     if "ContextWindowExceededError" in names:
         return FaultKind.TOO_LONG
-    if "ContentPolicyViolationError" in names:
-        return FaultKind.FILTERED
-    if "NotFoundError" in names or "LiteLLMUnknownProvider" in names:
+    if names & {"NotFoundError", "LiteLLMUnknownProvider"} or "LLM Provider NOT" in message:
         return FaultKind.NO_SUCH_MODEL
-    if "BadRequestError" in names:
-        return FaultKind.BAD_REQUEST
-    if "RateLimitError" in names:
-        return FaultKind.RATE_LIMIT
-    return FaultKind.LOST
+    return FaultKind.SET_UP
 
 
 def _message(error: BaseException, causes: list[BaseException]) -> str:
@@ -167,8 +172,9 @@ def _message(error: BaseException, causes: list[BaseException]) -> str:
 
 
 def _one_line(text: str) -> str:
-    text = scrub(" ".join(text.split()))
-    text = re.sub(r"^(litellm\.)?\w+(Error|Exception): ", "", text)
+    """The first line: LiteLLM adds tracebacks and the prompt in further ones."""
+    text = scrub(text.strip().partition("\n")[0])
+    text = re.sub(r"^((litellm\.)?\w+(Error|Exception)(: | - ))+", "", text)
     return text if len(text) <= LONGEST_MESSAGE else text[:LONGEST_MESSAGE] + "..."
 
 

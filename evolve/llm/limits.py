@@ -11,6 +11,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+from evolve.core.errors import ModelUnavailable
+
 MINUTE_S = 60.0
 
 
@@ -67,19 +69,26 @@ class Gate:
         self._requests = Window(requests_per_minute, minute_s)
         self._tokens = Window(tokens_per_minute, minute_s)
         self._held_until = 0.0
+        self._held_for = ""
 
-    def hold(self, seconds: float) -> None:
-        """Let nothing through for so long: the endpoint has asked for it."""
+    def hold(self, seconds: float, reason: str) -> None:
+        """Let nothing through for so long: an endpoint asks all who share its key to wait."""
         self._held_until = max(self._held_until, time.monotonic() + seconds)
+        self._held_for = reason
 
     @asynccontextmanager
-    async def passage(self, tokens: int) -> AsyncIterator[Taken]:
+    async def passage(self, tokens: int, patience_s: float) -> AsyncIterator[Taken]:
         """A slot for one request of so many tokens at most, as soon as the limits allow it.
 
         Gives the entry of the token window, to be corrected to what was really used.
+
+        Raises:
+            ModelUnavailable: the endpoint wants to be left alone for longer than `patience_s`.
         """
         async with self._slots:
             while (wait := self._held_until - time.monotonic()) > 0:
+                if wait > patience_s:
+                    raise ModelUnavailable(self._held_for, retry_after_s=wait)
                 await asyncio.sleep(wait)
             await self._requests.take(1)
             yield await self._tokens.take(tokens)

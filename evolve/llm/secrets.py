@@ -10,6 +10,24 @@ from collections.abc import Iterator
 
 HIDDEN = "[key]"
 
+KEY_VARIABLES = {
+    "anthropic": "ANTHROPIC_API_KEY",
+    "azure": "AZURE_API_KEY",
+    "cerebras": "CEREBRAS_API_KEY",
+    "deepseek": "DEEPSEEK_API_KEY",
+    "fireworks_ai": "FIREWORKS_AI_API_KEY",
+    "gemini": "GEMINI_API_KEY",
+    "groq": "GROQ_API_KEY",
+    "mistral": "MISTRAL_API_KEY",
+    "moonshot": "MOONSHOT_API_KEY",
+    "nvidia_nim": "NVIDIA_NIM_API_KEY",
+    "openai": "OPENAI_API_KEY",
+    "openrouter": "OPENROUTER_API_KEY",
+    "together_ai": "TOGETHERAI_API_KEY",
+    "xai": "XAI_API_KEY",
+}
+"""Where LiteLLM looks for keys, for the providers that most people have."""
+
 _NAMES = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|CREDENTIAL", re.IGNORECASE)
 _SHORTEST = 8  # a shorter value is no key, and would be found all over the text
 _PATTERNS = re.compile(

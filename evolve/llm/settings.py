@@ -7,7 +7,7 @@ from typing import Any
 
 from evolve.core.errors import UsageError
 from evolve.llm.prices import Listing, Price, listed, price_from
-from evolve.llm.secrets import names_a_secret
+from evolve.llm.secrets import KEY_VARIABLES, names_a_secret
 
 MAX_TOKENS = 16384
 DEADLINE_S = 1200.0
@@ -110,6 +110,19 @@ class ModelSettings:
         return self.model.partition("/")[0]
 
     @property
+    def is_keyless(self) -> bool:
+        """An `openai/` model at an address of its own gets a key only if one is named.
+
+        The key of the OpenAI account, which LiteLLM would send, is not for everybody.
+        """
+        return self.provider == "openai" and bool(self.api_base) and self.key_variable is None
+
+    @property
+    def expected_variable(self) -> str | None:
+        """The environment variable that holds the key, as far as is known."""
+        return self.key_variable or KEY_VARIABLES.get(self.provider)
+
+    @property
     def listing(self) -> Listing | None:
         """What LiteLLM's list says of the model."""
         return listed(self.model)
@@ -141,4 +154,7 @@ class ModelSettings:
             )
         if not given.get("model"):
             raise UsageError(f"llm.models.{name}.model is not set; give it as provider/name")
-        return cls(**{**shared, **given})
+        try:
+            return cls(**{**shared, **given})
+        except UsageError as error:
+            raise UsageError(str(error).replace("llm.", f"llm.models.{name}.", 1)) from None

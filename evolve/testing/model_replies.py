@@ -76,6 +76,7 @@ class Broken(Enum):
     MALFORMED = "malformed"  # ends in the middle of the JSON, at its announced length
     TRUNCATED = "truncated"  # the connection closes before the announced length
     NO_CHOICES = "no choices"
+    WRONG_SHAPE = "wrong shape"  # a choice without a message
     WRONG_TYPE = "wrong type"  # an HTML page
     CUT_OFF = "cut off"  # streams only: ends in order, but in the middle of the answer
     ERROR_INSIDE = "error inside"  # streams only: an error event in the middle of the answer

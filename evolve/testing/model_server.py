@@ -214,6 +214,8 @@ class _Handler(BaseHTTPRequestHandler):
         match how:
             case Broken.NO_CHOICES:
                 self._send(200, whole)
+            case Broken.WRONG_SHAPE:
+                self._send(200, json.dumps(head | {"choices": [{"index": 0}]}).encode())
             case Broken.WRONG_TYPE:
                 self._send(200, b"<html><body>Welcome!</body></html>", content_type="text/html")
             case Broken.TRUNCATED:

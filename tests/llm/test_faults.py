@@ -78,10 +78,26 @@ def test_a_retry_that_would_come_after_the_deadline_is_not_waited_for(serve):
     assert server.deliveries == 0
 
 
+def test_while_an_endpoint_wants_to_be_left_alone_for_long_nobody_waits_in_silence(serve):
+    server = serve(Refusal(429, retry_after=3600, message="the day's tokens are used up"))
+    model = endpoint(server, deadline_s=5, slots=2)
+
+    async def several():
+        calls = (model.complete(request(str(number)), 0) for number in range(6))
+        return await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), 30)
+
+    errors = asyncio.run(several())
+    assert all(isinstance(error, ModelUnavailable) for error in errors)
+    assert all("the day's tokens are used up" in str(error) for error in errors)
+    assert min(error.retry_after_s for error in errors) > 3500
+    assert len(server.log.requests) <= 2
+
+
 @pytest.mark.parametrize(
     ("broken", "stream"),
     [
         (Broken.MALFORMED, False),
+        (Broken.WRONG_SHAPE, False),
         (Broken.TRUNCATED, False),
         (Broken.TRUNCATED, True),
         (Broken.CUT_OFF, True),
@@ -143,6 +159,43 @@ def test_a_page_instead_of_a_completion_is_nobodys_answer(serve):
     assert (reply.status, reply.attempts) == (CallStatus.COMPLETED, 2)
 
 
+@pytest.mark.parametrize(
+    "provider",
+    ["anthropic", "azure", "deepseek", "gemini", "groq", "hosted_vllm", "mistral", "nvidia_nim",
+     "ollama_chat", "openrouter", "together_ai", "zai"],
+)  # fmt: skip
+def test_no_provider_has_retries_of_its_own(serve, provider, monkeypatch):
+    monkeypatch.setenv("ANY_KEY", "planted-key-12345")
+    monkeypatch.setenv("AZURE_API_VERSION", "2024-10-21")
+    for reply, error in ((Refusal(503), "is down"), (Broken.TRUNCATED, None)):
+        server = serve(reply)
+        model = endpoint(server, model=f"{provider}/any", key_variable="ANY_KEY")
+        if error is None:
+            assert ask(model).status is CallStatus.UNKNOWN
+            assert len(server.log.requests) == 1
+        else:
+            with pytest.raises(ModelUnavailable, match=error):
+                ask(model)
+            assert len(server.log.requests) == 5
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        ("openai/gpt-4o-mini", "the key is missing or refused.*export a valid one as OPENAI_API"),
+        ("anthropic/claude-x", "the key is missing or refused.*as ANTHROPIC_API_KEY"),
+        ("gemini/gemini-x", "the key is missing or refused.*as GEMINI_API_KEY"),
+        ("azure/x", "the key is missing or refused.*as AZURE_API_KEY"),
+        ("nobody/x", "no such model there.*llm.model"),
+    ],
+)
+def test_what_is_missing_here_is_said_before_anything_is_sent(model, words, monkeypatch):
+    for name in ("OPENAI", "ANTHROPIC", "GEMINI", "GOOGLE", "AZURE"):
+        monkeypatch.delenv(f"{name}_API_KEY", raising=False)
+    with pytest.raises(UsageError, match=words):
+        ask(endpoint(NOBODY, model=model, api_base=None))
+
+
 def test_two_megabytes_arrive_whole(serve):
     text = "kernel\n" * 300_000
     assert ask(endpoint(serve(text))).text == text
@@ -176,7 +229,7 @@ def test_an_answer_without_counts_has_no_usage(serve, stream):
 @pytest.mark.parametrize(
     ("refusal", "words"),
     [
-        (Refusal(401), "the key is missing or refused.*export"),
+        (Refusal(401), r"the key is missing or refused.*llm.key_variable=NAME"),
         (Refusal(403), "the key is missing or refused"),
         (Refusal(402), "quota is used up.*evolve resume"),
         (Refusal(429, code="insufficient_quota"), "quota is used up"),

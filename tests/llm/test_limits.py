@@ -79,7 +79,7 @@ def test_a_gate_counts_requests_and_tokens():
         start = time.monotonic()
 
         async def one():
-            async with gate.passage(40):
+            async with gate.passage(40, 9):
                 return time.monotonic() - start
 
         return sorted(await asyncio.gather(*(one() for _ in range(3))))

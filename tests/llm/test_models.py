@@ -98,6 +98,8 @@ def test_a_reservation_is_the_worst_case():
         ({"model": "openai/x", "slots": 0}, "llm.slots=0: it is a number from 1"),
         ({"model": "openai/x", "deadline_s": "soon"}, "llm.deadline_s=soon: it is a number"),
         ({"models": {"a": {"weight": 1}}}, "llm.models.a.model is not set"),
+        ({"models": {"a": {"model": "x"}}}, "llm.models.a.model=x: write provider/name"),
+        ({"models": {"a": {"model": "o/x", "slots": 0}}}, "llm.models.a.slots=0: it is a number"),
         ({"models": {"a": {"modle": "openai/x"}}}, "llm.models.a.modle: there is no such setting"),
         ({"model": "openai/x", "roles": {"planner": "b"}}, "llm.roles.planner=b: there is no such"),
     ],
