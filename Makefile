@@ -19,7 +19,7 @@ run: $(VENV)/.installed
 	$(BIN)/evolve run task=rmsnorm search=quick $(ARGS)
 
 test: lint
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest -m "not slow and not gpu"
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

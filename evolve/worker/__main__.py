@@ -29,7 +29,16 @@ def main() -> None:
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
     # Before torch is imported: idle OpenMP threads sleep, or they would disturb what is timed.
     os.environ["OMP_WAIT_POLICY"] = "passive"
+    if options.device != "cpu":
+        _see_one_gpu(options.index)
     _serve(options)
+
+
+def _see_one_gpu(index: int) -> None:
+    """Have this process, and all that it starts, see the one GPU that it works with."""
+    visible = [word for word in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if word]
+    chosen = visible[index : index + 1] if visible else [str(index)]
+    os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(chosen)
 
 
 def default_cache() -> Path:
@@ -72,8 +81,8 @@ def _serve(options: argparse.Namespace) -> None:
 
     serve(
         lambda: Referee(
-            open_device(options.device, options.index),
-            options.cache,
+            open_device(options.device),
+            options.cache.absolute(),  # its processes work in folders of their own
             options.sandbox_require,
             tuple(options.read),
             options.call_timeout,

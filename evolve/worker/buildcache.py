@@ -60,8 +60,49 @@ def _own(directory: Path) -> None:
             path.chmod(0o755 if path.is_dir() else 0o555)
 
 
-def install(directory: str | None, may_build: bool) -> None:
-    """In a runner: make `load_inline` use `directory`, and build there only if it may."""
+def install(source: str, directory: str | None, may_build: bool) -> None:
+    """In a runner: have everything that `source` builds come from `directory`, or go there."""
+    if directory is not None:
+        _keep_triton(Path(directory) / "triton", may_build)
+    if "cpp_extension" in source:
+        _keep_torch(directory, may_build)
+    _keep_tvm_ffi(directory, may_build)
+
+
+def _keep_triton(place: Path, may_build: bool) -> None:
+    """Triton's own cache: written in the building process, a private copy in all others."""
+    if may_build:
+        place.mkdir(exist_ok=True)
+    elif place.is_dir():
+        copy = Path.cwd() / "triton"
+        shutil.copytree(place, copy, copy_function=shutil.copyfile)
+        place = copy
+    os.environ["TRITON_CACHE_DIR"] = str(place)
+
+
+def _keep_torch(directory: str | None, may_build: bool) -> None:
+    """`torch.utils.cpp_extension.load_inline`, which else asks ninja about every old build."""
+    from torch.utils import cpp_extension
+
+    build = cpp_extension.load_inline
+
+    def load(name: str, *arguments: Any, **options: Any) -> Any:
+        key = framed_digest(name, repr(arguments), repr(sorted(options.items())))[:24]
+        place = Path(directory or tempfile.gettempdir()) / f"torch-{key}"
+        if not may_build and (place / f"{name}.so").exists():
+            return cpp_extension._import_module_from_library(name, str(place), True)
+        if not may_build:  # an extension that is only built when forward runs
+            place = Path(tempfile.mkdtemp())
+        place.mkdir(exist_ok=True)
+        try:
+            return build(name, *arguments, **(options | {"build_directory": str(place)}))
+        except RuntimeError as error:
+            raise BuildError(first_errors(str(error))) from error
+
+    cpp_extension.load_inline = functools.update_wrapper(load, build)
+
+
+def _keep_tvm_ffi(directory: str | None, may_build: bool) -> None:
     try:
         import tvm_ffi.cpp
         from tvm_ffi.cpp import extension

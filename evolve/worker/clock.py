@@ -84,10 +84,10 @@ def _time_case(
         with blaming(side):
             window.warm_up(process, case, _working_set(case))
     overhead = window.overhead(processes[EAGER], case)
-    orders = {side: rng.sample(range(BLOCKS), BLOCKS) for side in processes}
+    order = rng.sample(range(BLOCKS), BLOCKS)
     blocks: dict[str, list[Block]] = {side: [] for side in processes}
     for side in _interleaved(list(processes), rng):
-        number = orders[side][len(blocks[side])]
+        number = order[len(blocks[side])]
         with window.alone(side, processes), blaming(side):
             block = window.run(processes[side], case, case.layouts[side], number)
         blocks[side].append(block)

@@ -106,13 +106,22 @@ def allocate(size: int) -> tuple[Mapping, int]:
     """
     step = granularity()
     size = -(-max(size, 1) // step) * step
-    handle = ctypes.c_uint64()
-    _call("cuMemCreate", ctypes.byref(handle), ctypes.c_size_t(size),
-          ctypes.byref(_properties()), ctypes.c_uint64(0))  # fmt: skip
+    try:
+        handle = _create(size)
+    except CudaError:
+        torch.cuda.empty_cache()  # torch keeps what it no longer needs
+        handle = _create(size)
     fd = ctypes.c_int(-1)
     _call("cuMemExportToShareableHandle", ctypes.byref(fd), handle, _POSIX_FD, ctypes.c_uint64(0))
     os.set_inheritable(fd.value, False)
     return _mapped(handle.value, size), fd.value
+
+
+def _create(size: int) -> ctypes.c_uint64:
+    handle = ctypes.c_uint64()
+    _call("cuMemCreate", ctypes.byref(handle), ctypes.c_size_t(size),
+          ctypes.byref(_properties()), ctypes.c_uint64(0))  # fmt: skip
+    return handle
 
 
 def attach(fd: int, size: int) -> Mapping:
@@ -122,14 +131,59 @@ def attach(fd: int, size: int) -> Mapping:
     return _mapped(handle.value, size)
 
 
+class Place:
+    """Addresses behind which memory appears when it is shown.
+
+    Tensors can be made over them before (`tensor`): that asks the driver about them, so there is
+    memory while it is done, and none afterwards until `show`.
+    """
+
+    def __init__(self, size: int) -> None:
+        handle = _create(size)
+        self._mapping = _mapped(handle.value, size)
+        self._tensor = self._mapping.tensor()
+        _call("cuMemUnmap", ctypes.c_uint64(self._mapping.address), ctypes.c_size_t(size))
+        _call("cuMemRelease", handle)
+        self._shown = False
+
+    def tensor(self) -> torch.Tensor:
+        """The bytes there; valid from `show` to `close`."""
+        return self._tensor
+
+    def show(self, fd: int) -> None:
+        """Have the memory of a descriptor appear."""
+        mapping, handle = self._mapping, ctypes.c_uint64()
+        _call("cuMemImportFromShareableHandle", ctypes.byref(handle), ctypes.c_void_p(fd),
+              _POSIX_FD)  # fmt: skip
+        mapping.handle = handle.value
+        _map(mapping.address, mapping.size, mapping.handle)
+        self._shown = True
+
+    def close(self) -> None:
+        """Let go of memory and addresses."""
+        if self._shown:
+            self._mapping.close()
+        else:
+            _call("cuMemAddressFree", ctypes.c_uint64(self._mapping.address),
+                  ctypes.c_size_t(self._mapping.size))  # fmt: skip
+
+
 def _mapped(handle: int, size: int) -> Mapping:
     address = ctypes.c_uint64()
-    length = ctypes.c_size_t(size)
-    _call("cuMemAddressReserve", ctypes.byref(address), length, ctypes.c_size_t(0),
+    _call("cuMemAddressReserve", ctypes.byref(address), ctypes.c_size_t(size), ctypes.c_size_t(0),
           ctypes.c_uint64(0), ctypes.c_uint64(0))  # fmt: skip
-    _call("cuMemMap", address, length, ctypes.c_size_t(0), ctypes.c_uint64(handle),
-          ctypes.c_uint64(0))  # fmt: skip
-    device = torch.cuda.current_device()
-    access = _Access(_Location(_ON_DEVICE, device), _READ_WRITE)
-    _call("cuMemSetAccess", address, length, ctypes.byref(access), ctypes.c_size_t(1))
+    _map(address.value, size, handle)
     return Mapping(address.value, size, handle)
+
+
+def _map(address: int, size: int, handle: int) -> None:
+    where, length = ctypes.c_uint64(address), ctypes.c_size_t(size)
+    _call("cuMemMap", where, length, ctypes.c_size_t(0), ctypes.c_uint64(handle),
+          ctypes.c_uint64(0))  # fmt: skip
+    access = _Access(_Location(_ON_DEVICE, torch.cuda.current_device()), _READ_WRITE)
+    _call("cuMemSetAccess", where, length, ctypes.byref(access), ctypes.c_size_t(1))
+
+
+def reset_persisting_l2() -> None:
+    """Cache lines that a kernel has asked to keep become ordinary ones."""
+    _call("cuCtxResetPersistingL2Cache")

@@ -32,11 +32,13 @@ class Device(Protocol):
         calls: Fewest and most calls in a block.
         rounds: Units of the statistics in one sitting; a divisor of `BLOCKS`. One where most of
             the variance sits between processes.
+        reveals_late: Whether inputs of a block reach a runner only when it runs.
         memory: That a runner's processes may hold on the host.
         limit_address_space: Whether a limit on address space can hold a runner.
         nodes: Paths below /dev that runners need.
+        readable: Further paths that they have to see.
         warm_bytes: For inputs and expectations that stay from candidate to candidate.
-        block_bytes: For the inputs of all blocks of a task.
+        block_bytes: For the inputs of a block, and for its outputs.
         variables: Set in every process that runs candidates.
     """
 
@@ -46,9 +48,11 @@ class Device(Protocol):
     block_s: float
     calls: tuple[int, int]
     rounds: int
+    reveals_late: bool
     memory: int
     limit_address_space: bool
     nodes: tuple[str, ...]
+    readable: tuple[str, ...]
     warm_bytes: int
     block_bytes: int
     variables: dict[str, str]
@@ -67,7 +71,11 @@ class Device(Protocol):
         ...
 
     def can_time(self, language: Language) -> bool:
-        """Whether a program in this language runs on the device itself."""
+        """Whether a program in this language runs on the device itself, and not interpreted."""
+        ...
+
+    def refuses(self, language: Language) -> str:
+        """Why a program in this language cannot run here; empty where it can."""
         ...
 
     def environment(self, language: Language) -> dict[str, str]:
@@ -123,11 +131,12 @@ class Device(Protocol):
         ...
 
 
-def open_device(kind: str, index: int = 0) -> Device:
+def open_device(kind: str) -> Device:
     """The device of a kind: `cpu`, `cuda`, or `auto` (a GPU where torch sees one).
 
     Raises:
         UsageError: there is no such device; says what torch sees.
+        EvaluatorUnavailable: something that its service needs is missing.
     """
     if kind not in ("auto", "cpu", "cuda"):
         raise UsageError(f"device={kind}: choose one of auto, cpu, cuda")
@@ -137,4 +146,4 @@ def open_device(kind: str, index: int = 0) -> Device:
         return CpuDevice()
     from evolve.worker.device_cuda import CudaDevice
 
-    return CudaDevice(index)
+    return CudaDevice()

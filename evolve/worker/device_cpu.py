@@ -40,10 +40,12 @@ class CpuDevice:
     block_s = 0.008  # short, so that what drifts on the host is shared by the sides
     calls = (3, 256)
     rounds = 1
+    reveals_late = False
     memory = 6 << 30
     limit_address_space = True
     nodes: tuple[str, ...] = ()
-    block_bytes = 1 << 30
+    readable: tuple[str, ...] = ()
+    block_bytes = 128 << 20
     variables = _MALLOC
 
     def __init__(self) -> None:
@@ -66,7 +68,10 @@ class CpuDevice:
 
     def can_time(self, language: Language) -> bool:
         """Triton runs in its interpreter here, which says nothing about speed."""
-        return language not in (Language.TRITON, Language.CUDA)
+        return language is not Language.TRITON
+
+    def refuses(self, language: Language) -> str:
+        return "CUDA C++ needs a GPU (device=cuda)" if language is Language.CUDA else ""
 
     def environment(self, language: Language) -> dict[str, str]:
         return {"TRITON_INTERPRET": "1"} if language is Language.TRITON else {}

@@ -53,7 +53,7 @@ class Launcher:
         self._closed = False
         self._confinement = Confinement(
             work="",
-            readable=sandbox.readable_paths(read),
+            readable=sandbox.readable_paths((*read, *device.readable)),
             memory=device.memory,
             processes=512 + 8 * device.cores,
             limit_address_space=device.limit_address_space,

@@ -5,6 +5,7 @@ import socket
 import struct
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -35,6 +36,7 @@ class RunnerProcess:
     def __init__(self, zygote: Zygote, confinement: Confinement, base: Path) -> None:
         self._work = tempfile.mkdtemp(dir=base)
         self._fate: Fate | None = None
+        self._at_end: list[Callable[[], None]] = []
         self._channel, self._control = zygote.fork(replace(confinement, work=self._work))
         try:
             self.pid = self._peer()
@@ -98,17 +100,18 @@ class RunnerProcess:
         command = ("call", case, inputs.size, inputs.trees[0], trap)
         return self._parse(wire.parse_output, self._ask(command, Reply.OUTPUT, seconds, inputs.fd))
 
-    def stage(self, inputs: Shared, seconds: float, reveal: bool = True) -> None:
-        """Hand over the inputs of a timed block; only their layout, unless `reveal`."""
-        fd = inputs.fd if reveal else -1
+    def stage(self, inputs: Shared, seconds: float, layout_only: bool = False) -> None:
+        """Hand over the inputs of a timed block, or no more than their layout."""
+        fd = -1 if layout_only else inputs.fd
         self._ask(("stage", inputs.size, inputs.trees), Reply.ACK, seconds, fd)
 
     def run(self, case: int, seconds: float, idle: bool = False, reveal: int = -1) -> Done:
         """A forward on each of the inputs staged; none where `idle`.
 
-        `reveal` is the descriptor of the inputs, where staging kept it back.
+        `reveal` is the descriptor of the inputs, where staging kept it back; then every
+        microsecond counts, and both ends wait without sleeping.
         """
-        answer = self._ask(("run", case, idle), Reply.DONE, seconds, reveal)
+        answer = self._ask(("run", case, idle), Reply.DONE, seconds, reveal, spin=reveal >= 0)
         return self._parse(wire.parse_done, answer)
 
     def cpu_seconds(self) -> float:
@@ -134,7 +137,14 @@ class RunnerProcess:
             raise self._ended() from error
         return descendants(parent) != [self.pid]
 
-    def _ask(self, command: tuple[Any, ...], answer: Reply, seconds: float, fd: int = -1) -> bytes:
+    def _ask(
+        self,
+        command: tuple[Any, ...],
+        answer: Reply,
+        seconds: float,
+        fd: int = -1,
+        spin: bool = False,
+    ) -> bytes:
         self._channel.settimeout(seconds)
         try:
             wire.send_command(self._channel, command, (fd,) if fd >= 0 else ())
@@ -142,11 +152,13 @@ class RunnerProcess:
             raise self._ended() from error
         except DeadlineExceeded as error:
             raise faults.timeout(command[0], seconds) from error
-        return self._expect(answer, seconds, command[0])
+        return self._expect(answer, seconds, command[0], spin)
 
-    def _expect(self, answer: Reply, seconds: float, what: str = "starting") -> bytes:
+    def _expect(
+        self, answer: Reply, seconds: float, what: str = "starting", spin: bool = False
+    ) -> bytes:
         try:
-            reply, body = wire.receive_reply(self._channel, time.monotonic() + seconds)
+            reply, body = wire.receive_reply(self._channel, time.monotonic() + seconds, spin)
         except DeadlineExceeded as error:
             raise faults.timeout(what, seconds) from error
         except ChannelClosed as error:
@@ -179,6 +191,10 @@ class RunnerProcess:
             return None
         return receive_fate(self._control, _FATE_S)
 
+    def on_close(self, action: Callable[[], None]) -> None:
+        """Have something done once the process is dead."""
+        self._at_end.append(action)
+
     @property
     def alive(self) -> bool:
         return self._fate is None and self._control.fileno() >= 0
@@ -190,4 +206,6 @@ class RunnerProcess:
         self._channel.close()
         self._control.close()
         shutil.rmtree(self._work, ignore_errors=True)
+        while self._at_end:
+            self._at_end.pop()()
         return wire.sanitise(self._fate.output) if self._fate else ""

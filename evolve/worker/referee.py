@@ -45,6 +45,15 @@ class Progress:
             self.durations_s[name] = round(time.monotonic() - start, 4)
 
 
+_VIOLENT = (
+    Status.ILLEGAL_ACCESS,
+    Status.ASSERT,
+    Status.KILLED,
+    Status.TIMEOUT,
+    Status.OOM,
+)
+
+
 class Referee:
     """Judges candidates on one device.
 
@@ -123,8 +132,10 @@ class Referee:
                 break
             except CandidateFault as fault:
                 status, feedback = fault.status, fault.feedback
+                if status in _VIOLENT:
+                    self.device.require_health()
                 break
-            except (InfraFault, OSError) as error:
+            except (InfraFault, OSError, torch.OutOfMemoryError) as error:
                 status, feedback = Status.INFRA, f"the evaluator failed (try {attempt}): {error}"
         return self._evaluation(warm, source, fidelity, status, feedback, progress)
 
@@ -145,6 +156,8 @@ class Referee:
         progress.labels += static_labels(source)
         if "ModelNew" not in source:
             raise CandidateFault(Status.CONTRACT, "the source defines no class ModelNew")
+        if refusal := self.device.refuses(candidate.language):
+            raise CandidateFault(Status.CONTRACT, refusal)
         progress.stage = Stage.CONTRACT
         with self._lock.shared():
             with progress.timed("compile"):

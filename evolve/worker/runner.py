@@ -34,12 +34,14 @@ import torch
 
 from evolve.core.task import Task
 from evolve.worker import access, buildcache, probes, slab, wire
+from evolve.worker.access_cuda import CudaAccess
 from evolve.worker.sandbox import Report
 from evolve.worker.taskfile import load_task
 from evolve.worker.trees import flatten, map_tensors
 from evolve.worker.wire import ErrorKind
 
 _FILENAME = "candidate.py"
+_SPIN_S = 0.2
 
 
 class ContractError(Exception):
@@ -99,8 +101,6 @@ class Runner:
         getattr(self, f"_{name}")(channel, *arguments, *fds)
 
     def _open_gpu(self, channel: socket.socket, size: int, library: str, fd: int) -> None:
-        from evolve.worker.access_cuda import CudaAccess
-
         gpu = CudaAccess(fd, size, library)
         self._access = gpu
         wire.send_done(channel, 0.0, [gpu.base])
@@ -119,7 +119,7 @@ class Runner:
         if kind == "reference":
             self._make = _reference(text, self._access.place)
         else:
-            buildcache.install(build, may_build)
+            buildcache.install(text, build, may_build)
             self._make = _candidate(text, self._access.place)
         wire.send_ack(channel)
 
@@ -156,14 +156,16 @@ class Runner:
         memory = self._access.stage(fd, size)
         self._staged = [slab.unpack(tree, memory) for tree in trees]
         wire.send_ack(channel)
+        if fd < 0:  # what is said next is timed: do not sleep until it comes
+            wire.spin_until_readable(channel, time.monotonic() + _SPIN_S)
 
     def _run(self, channel: socket.socket, case: int, idle: bool, fd: int = -1) -> None:
         model = self._models[case]
         staged = [] if idle else self._staged
         outputs: list[Any] = []
         with torch.no_grad():
-            start = time.perf_counter()
             self._access.reveal(fd)
+            start = time.perf_counter()
             for inputs in staged:
                 outputs.append(model(*inputs))  # noqa: PERF401 - one call must not hide another
             self._access.finish()

@@ -78,8 +78,9 @@ class Workshop:
 
     def compile(self, candidate: Candidate, task: WarmTask) -> None:
         """Execute and construct it once where it sees no inputs; keep what it built."""
-        candidate.build = self.builds.finished(candidate.key)
-        fresh = None if candidate.build else self.builds.begin(candidate.key)
+        key = framed_digest(candidate.key, self.device.device_class)
+        candidate.build = self.builds.finished(key)
+        fresh = None if candidate.build else self.builds.begin(key)
         try:
             writable = (fresh,) if fresh else ()
             with self._launch(candidate, writable) as runner:
@@ -88,7 +89,7 @@ class Workshop:
                 self._construct(runner, task.smallest)
                 self._exercise(runner, candidate, task)
             if fresh:
-                candidate.build = self.builds.commit(candidate.key, fresh)
+                candidate.build = self.builds.commit(key, fresh)
                 fresh = None
         finally:
             if fresh:

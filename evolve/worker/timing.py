@@ -16,9 +16,10 @@ from evolve.worker.locks import HostLock
 from evolve.worker.process import RunnerProcess
 from evolve.worker.stages import Candidate, Workshop
 from evolve.worker.statistics import enough, looks, median_interval, ratio_interval
-from evolve.worker.warm import WarmTask
+from evolve.worker.warm import WarmCase, WarmTask
 from evolve.worker.window import TimedCase, size_in_bytes
 
+_TRIAL_CALLS = 4
 _LONGEST_BLOCK_S = 0.5  # where a side is much slower than the reference
 _HOPELESS_S, _HOPELESS_FACTOR = 3.0, 50.0
 _CLEARLY_SLOWER = 0.9
@@ -170,8 +171,7 @@ class Timekeeper:
                 calls = min(task.calls[case.index], max(1, int(_LONGEST_BLOCK_S / slowest)))
                 calls = 1 << (calls.bit_length() - 1)  # of few sizes, so that blocks are met again
                 cases.append(TimedCase(warm=case, calls=calls, layouts=layouts))
-                for number in (-1, *range(BLOCKS)):  # made now, not while the device is ours alone
-                    case.block(number, calls)
+                case.prepare_blocks(calls)  # now, not while the device is ours alone
         return cases
 
     def _layouts(self, task: WarmTask) -> dict[str, Any]:
@@ -182,13 +182,24 @@ class Timekeeper:
             for case in task.timed:
                 runner.reserve(8 * case.input_bytes, call_s)
                 with self._workshop.device.share(case.check("task", 0).inputs) as inputs:
-                    outputs = [runner.call(case.index, inputs, call_s) for _ in range(5)]
-                layouts[case.case.name] = layout = outputs[-1].tensors
-                seconds = min(output.seconds for output in outputs)
+                    layout = runner.call(case.index, inputs, call_s).tensors
+                layouts[case.case.name] = layout
+                if case.index in task.calls:
+                    continue
+                seconds = min(self._seconds(runner, case) for _ in range(3))
                 size = sum(map(size_in_bytes, layout))
-                task.reference_s.setdefault(case.index, seconds)
-                task.calls.setdefault(case.index, case.calls(seconds, size, len(task.timed)))
+                task.reference_s[case.index] = seconds
+                task.calls[case.index] = case.calls(seconds, size)
         return layouts
+
+    def _seconds(self, runner: RunnerProcess, case: WarmCase) -> float:
+        """Of one call of the reference, by its own account: plans the length of blocks."""
+        device, call_s = self._workshop.device, self._workshop.call_s
+        with device.share(case.block(-1, _TRIAL_CALLS)) as inputs:
+            runner.stage(inputs, call_s, device.reveals_late)
+            done = runner.run(case.index, call_s, reveal=inputs.fd if device.reveals_late else -1)
+        runner.drop(call_s)
+        return done.seconds / _TRIAL_CALLS
 
     def _admit(self, task: WarmTask, opponent: Candidate | None) -> None:
         """Compile an opponent and check it once on every timed case."""

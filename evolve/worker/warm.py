@@ -142,19 +142,23 @@ class WarmCase:
             lambda check: check.nbytes,
         )
 
-    def calls(self, seconds_per_call: float, output_bytes: int, shares: int) -> int:
+    def calls(self, seconds_per_call: float, output_bytes: int) -> int:
         """Calls in a block: about as long as the device wants it, if the memory is there.
 
         Args:
             seconds_per_call: Of the reference.
             output_bytes: Of one call; the outputs of a whole block are alive together.
-            shares: Cases among which the memory for blocks is divided.
         """
         fewest, most = self._device.calls
         wanted = math.ceil(self._device.block_s / max(seconds_per_call, 1e-6))
-        room = self._device.block_bytes // shares
-        affordable = room // max(1, self.input_bytes * (BLOCKS + 1), output_bytes * (BLOCKS + 1))
+        affordable = self._device.block_bytes // max(1, self.input_bytes, output_bytes)
         return max(1, min(max(wanted, fewest), affordable, most))
+
+    def prepare_blocks(self, calls: int) -> None:
+        """Make all blocks now, if there is room to keep them until they are timed."""
+        if self.input_bytes * calls * (BLOCKS + 1) <= self._device.warm_bytes // 2:
+            for number in (-1, *range(BLOCKS)):
+                self.block(number, calls)
 
 
 class WarmTask:

@@ -108,7 +108,9 @@ class Worker:
     def _read(self) -> None:
         for line in self.process.stdout:
             reply = json.loads(line)
-            self._waiting.pop(reply["id"]).set_result(reply)
+            waiting = [reply["id"]] if reply["id"] in self._waiting else list(self._waiting)
+            for number in waiting:  # a reply to nobody says why the worker ends
+                self._waiting.pop(number).set_result(reply)
 
     def send(self, method: str, **params: Any) -> "Future[dict[str, Any]]":
         self._number += 1

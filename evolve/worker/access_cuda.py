@@ -1,0 +1,61 @@
+"""How a runner uses a GPU: outputs in memory that its referee reads, inputs that come late."""
+
+import contextlib
+import ctypes
+from collections import deque
+
+import torch
+
+from evolve.worker import cuda_driver
+from evolve.worker.cuda_driver import Mapping
+
+_HELD = 2  # inputs of so many calls stay mapped
+
+
+class CudaAccess:
+    """Opens the one GPU that the process may see. `base` is where the memory for outputs lies."""
+
+    def __init__(self, fd: int, size: int, library: str) -> None:
+        torch.cuda.init()
+        self._spark = torch.zeros(1, device="cuda")  # makes the context
+        self.place = torch.device("cuda", torch.cuda.current_device())
+        self._pool = cuda_driver.attach(fd, size)
+        self.base = self._pool.address
+        ctypes.CDLL(library).evolve_pool(ctypes.c_uint64(self.base), ctypes.c_uint64(size))
+        self._allocator = torch.cuda.memory.CUDAPluggableAllocator(
+            library, "evolve_allocate", "evolve_free"
+        )
+        self._torch_pool = torch.cuda.MemPool(self._allocator.allocator())
+        self._routing = contextlib.ExitStack()
+        self._routing.enter_context(torch.cuda.use_mem_pool(self._torch_pool))
+        self._inputs: deque[Mapping] = deque()
+        self._place: cuda_driver.Place | None = None
+
+    def open(self, fd: int, size: int) -> torch.Tensor:
+        while len(self._inputs) >= _HELD:
+            self._inputs.popleft().close()
+        self._inputs.append(cuda_driver.attach(fd, size))
+        return self._inputs[-1].tensor()
+
+    def stage(self, fd: int, size: int) -> torch.Tensor:
+        """Addresses with memory of no content, so that tensors can be made over them."""
+        self._place = cuda_driver.Place(size)
+        self._spark.add_(1)  # the GPU now works for this process, which the clock need not pay for
+        torch.cuda.synchronize()
+        return self._place.tensor()
+
+    def reveal(self, fd: int) -> None:
+        """The inputs take the place of that memory; nothing is copied."""
+        if self._place is not None and fd >= 0:
+            self._place.show(fd)
+
+    def finish(self) -> None:
+        torch.cuda.synchronize()
+
+    def reserve(self, size: int) -> None:
+        """The first block does that: torch keeps what it has been given."""
+
+    def drop(self) -> None:
+        if self._place is not None:
+            self._place.close()
+            self._place = None

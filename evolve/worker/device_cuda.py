@@ -1,0 +1,207 @@
+"""A GPU as the device under test (CUDA)."""
+
+import os
+import random
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from evolve.core.errors import EvaluatorUnavailable, UsageError
+from evolve.core.program import Language
+from evolve.worker import cuda_driver, nvml
+from evolve.worker.guard import descendants
+from evolve.worker.pool_allocator import build_allocator
+from evolve.worker.process import RunnerProcess
+from evolve.worker.slab import Packed, Shared, Slab
+from evolve.worker.window import Window
+from evolve.worker.window_cuda import CudaWindow
+
+_POOL_SHARE = 8  # a runner's tensors get one in so many bytes of the device
+_WARM_SHARE = 5
+_CONNECT_S = 60.0
+_NODES = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools")
+
+
+@dataclass(frozen=True, slots=True)
+class _Pool:
+    """Memory of one runner's tensors: our view of it, and where the runner says it maps it."""
+
+    mapping: cuda_driver.Mapping
+    memory: torch.Tensor
+    base: int
+
+
+class CudaDevice:
+    """One GPU. Runners see it alone; what they read they get as a copy, what they write we read.
+
+    A runner's tensors lie in a *pool*: memory of ours that it maps and that its torch allocates
+    from. So an output is read without the candidate's help, and memory that an earlier candidate
+    has used is overwritten before the next gets it.
+
+    The process has to see one GPU only (`CUDA_VISIBLE_DEVICES`).
+
+    Raises:
+        UsageError: torch sees none.
+        EvaluatorUnavailable: something that the GPU service needs is missing.
+    """
+
+    half_width = 0.01
+    block_s = 0.020  # against some 0.3 ms, give or take 0.03, that a window costs
+    calls = (1, 1024)
+    rounds = 4
+    reveals_late = True
+    memory = 32 << 30
+    limit_address_space = False  # a CUDA context reserves far more than it uses
+
+    def __init__(self) -> None:
+        if not torch.cuda.is_available():
+            raise UsageError(_why_none())
+        self.place = torch.device("cuda", 0)
+        self._facts = facts = torch.cuda.get_device_properties(0)
+        self.name = f"cuda-{facts.uuid}"
+        self._pool_size = _whole(facts.total_memory // _POOL_SHARE)
+        self.warm_bytes = facts.total_memory // _WARM_SHARE
+        self.block_bytes = self._pool_size // 3
+        self._folder = tempfile.TemporaryDirectory(prefix="evolve-cuda-")
+        Path(self._folder.name).chmod(0o755)
+        self._library = build_allocator(Path(self._folder.name))
+        self.readable: tuple[str, ...] = (self._folder.name,)
+        self._pools: dict[RunnerProcess, _Pool] = {}
+        self._probe = torch.arange(1 << 20, device=self.place)
+        self._answer = int(self._probe.sum())
+        node = nvml.node_of(str(facts.uuid))
+        self.nodes = tuple(path for path in (node, *_NODES) if Path(path).exists())
+        self.variables = {
+            "CUDA_VISIBLE_DEVICES": f"GPU-{facts.uuid}",
+            "CUDA_MODULE_LOADING": "LAZY",
+            "TRITON_CACHE_AUTOTUNING": "1",  # what one process has tuned the next need not
+        }
+
+    @property
+    def cores(self) -> int:
+        return len(os.sched_getaffinity(0))
+
+    @property
+    def device_class(self) -> str:
+        """The model of the GPU."""
+        return f"cuda: {self._facts.name}"
+
+    @property
+    def slots(self) -> int:
+        """Compiling uses the CPU's cores; on the GPU, checks share it and timing has it alone."""
+        return min(4, max(2, self.cores // 2))
+
+    def can_time(self, language: Language) -> bool:
+        return True
+
+    def refuses(self, language: Language) -> str:
+        if language is Language.CPP:
+            return "C++ kernels run on device=cpu; for a GPU write Triton or CUDA C++"
+        return ""
+
+    def environment(self, language: Language) -> dict[str, str]:
+        return {}
+
+    def describe(self) -> dict[str, str]:
+        facts = self._facts
+        return {
+            "device": facts.name,
+            "capability": f"{facts.major}.{facts.minor}",
+            "memory_bytes": str(facts.total_memory),
+            "cuda": torch.version.cuda or "",
+            "driver": nvml.driver_version(),
+            "cores": str(self.cores),
+        }
+
+    def make_slab(self, trees: list[Any]) -> Slab:
+        packed = Packed(trees)
+        memory = torch.empty(_whole(packed.size), dtype=torch.uint8, device=self.place)
+        packed.write(memory)
+        return Slab(packed.trees, memory)
+
+    @contextmanager
+    def share(self, slab: Slab) -> Iterator[Shared]:
+        """A copy in memory of its own, which no process has ever mapped."""
+        mapping, fd = cuda_driver.allocate(slab.size)
+        try:
+            copy = mapping.tensor()
+            copy.copy_(slab.memory)
+            torch.cuda.synchronize()
+            yield Shared(fd, slab, copy)
+        finally:
+            os.close(fd)
+            mapping.close()
+
+    def connect(self, process: RunnerProcess) -> None:
+        """Give it a pool; what lies in it looks like values, and is none."""
+        mapping, fd = cuda_driver.allocate(self._pool_size)
+        try:
+            memory = mapping.tensor()
+            memory.view(torch.float32).fill_(random.gauss(0, 1))
+            torch.cuda.synchronize()
+            base = process.open_gpu(fd, mapping.size, self._library, _CONNECT_S)
+        except BaseException:
+            mapping.close()
+            raise
+        finally:
+            os.close(fd)
+        self._pools[process] = _Pool(mapping, memory, base)
+        process.on_close(lambda: self._pools.pop(process).mapping.close())
+
+    def pool_base(self, process: RunnerProcess) -> int:
+        """An address that can be read."""
+        return self._pools[process].base
+
+    def read(self, process: RunnerProcess, address: int, into: torch.Tensor) -> None:
+        """Into memory of the GPU, or into page-locked memory of the host.
+
+        The latter is done by a copy engine, which works beside whatever computes.
+        """
+        pool = self._pools[process]
+        start = address - pool.base
+        if not 0 <= start <= start + into.numel() <= pool.memory.numel():
+            raise OSError("not memory that torch has allocated in the process")
+        into.copy_(pool.memory[start : start + into.numel()], non_blocking=True)
+        torch.cuda.synchronize()
+
+    def inputs_changed(self, process: RunnerProcess, shared: Shared, address: int) -> bool:
+        return not torch.equal(shared.memory, shared.slab.memory)
+
+    def window(self) -> Window:
+        return CudaWindow(self)
+
+    def require_health(self) -> None:
+        try:
+            answer = int(self._probe.sum())
+        except RuntimeError as error:
+            raise EvaluatorUnavailable(f"{self._facts.name} has failed: {error}") from error
+        if answer != self._answer:
+            raise EvaluatorUnavailable(f"{self._facts.name} gives wrong answers")
+
+    def others(self) -> frozenset[int]:
+        ours = {os.getpid(), *descendants(os.getpid())}
+        known = nvml.processes(str(self._facts.uuid))
+        return frozenset(pid for pid in known - ours if Path(f"/proc/{pid}").exists())
+
+
+def _whole(size: int) -> int:
+    step = cuda_driver.granularity()
+    return -(-max(size, 1) // step) * step
+
+
+def _why_none() -> str:
+    if torch.version.cuda is None:
+        return (
+            f"device=cuda: this torch ({torch.__version__}) is built without CUDA. Install a CUDA "
+            "build of torch, or use device=cpu."
+        )
+    return (
+        f"device=cuda: torch {torch.__version__} (CUDA {torch.version.cuda}) finds no usable GPU. "
+        "Check `nvidia-smi`, CUDA_VISIBLE_DEVICES, and that the driver fits this CUDA; "
+        "or use device=cpu."
+    )

@@ -1,0 +1,182 @@
+"""Timing a block on a GPU.
+
+The runner has tensors made over addresses behind which there is nothing of value. The clock starts
+(t0), the referee hands over the memory with the inputs, the runner puts it behind these addresses,
+runs its calls and says that it is done; the referee reads secret pieces of a few outputs of its own
+choice and stops the clock (t1). Nothing can be computed before t0, since the values are not there,
+nor after t1: the outputs chosen are then copied whole and judged, and have to hold what was read.
+Handing over memory costs the same whatever its size, and what a window of no calls costs is taken
+off. The referee computes nothing inside of the window, pieces are read by a copy engine: changing
+from one process to another would cost the GPU a tenth of a millisecond, more or less.
+
+Inputs come cold: the second-level cache is overwritten before t0, and every call has inputs of its
+own. While one side runs, the processes of the others are stopped, and the device has to show that
+nothing else is running on it.
+"""
+
+import contextlib
+import os
+import secrets
+import signal
+import statistics
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+
+from evolve.core.evaluation import Status
+from evolve.worker import cuda_driver, custody
+from evolve.worker.faults import CANDIDATE, CandidateFault, SideFault
+from evolve.worker.process import RunnerProcess
+from evolve.worker.window import (
+    SLOWEST_S,
+    Block,
+    Layout,
+    TimedCase,
+    require_layout,
+    size_in_bytes,
+)
+
+if TYPE_CHECKING:
+    from evolve.worker.device_cuda import CudaDevice
+
+_IDLE_BLOCKS = 7
+_WARM_BLOCKS = 2
+_FLUSH_BYTES = 256 << 20  # more than twice the cache of any known GPU
+_PIECE_BYTES = 64 << 10
+_QUIET_TRIES = 5
+_QUIET_FACTOR = 4.0  # an idle device answers within so many times its usual time
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """Some bytes of an output, from byte `start` on, as they are when the clock stops."""
+
+    start: int
+    seen: torch.Tensor
+
+    @classmethod
+    def chosen(cls, size: int) -> "_Piece":
+        """A secret piece of an output of `size` bytes."""
+        length = min(size, _PIECE_BYTES)
+        start = secrets.randbelow(size - length + 1)
+        return cls(start, torch.empty(length, dtype=torch.uint8, pin_memory=True))
+
+
+class CudaWindow:
+    """See the module. One for each case of a sitting."""
+
+    def __init__(self, device: "CudaDevice") -> None:
+        self._device = device
+        self._flush = torch.empty(_FLUSH_BYTES, dtype=torch.uint8, device=device.place)
+        self._usual_s = min(self._answer_s() for _ in range(5))
+
+    def warm_up(self, process: RunnerProcess, case: TimedCase, working_set: int) -> None:
+        layout = next(iter(case.layouts.values()))
+        for _ in range(_WARM_BLOCKS):
+            self._block(process, case, layout, -1, idle=False)
+
+    def overhead(self, process: RunnerProcess, case: TimedCase) -> float:
+        layout = next(iter(case.layouts.values()))
+        blocks = [self._block(process, case, layout, -1, idle=True) for _ in range(_IDLE_BLOCKS)]
+        return statistics.median(block.run for block in blocks)
+
+    def run(self, process: RunnerProcess, case: TimedCase, layout: Layout, number: int) -> Block:
+        return self._block(process, case, layout, number, idle=False)
+
+    def _block(
+        self, process: RunnerProcess, case: TimedCase, layout: Layout, number: int, idle: bool
+    ) -> Block:
+        device = self._device
+        sampled = case.warm.sampled(number, case.calls)
+        pieces = [_Piece.chosen(size_in_bytes(place)) for _ in sampled for place in layout]
+        with device.share(case.warm.block(number, case.calls)) as inputs:
+            cuda_driver.reset_persisting_l2()
+            self._flush.fill_(1)
+            torch.cuda.synchronize()
+            process.stage(inputs, SLOWEST_S, layout_only=True)
+            start = time.perf_counter()
+            done = process.run(case.warm.index, SLOWEST_S, idle=idle, reveal=inputs.fd)
+            if idle:
+                places = [device.pool_base(process)] * len(pieces)
+            else:
+                by_call = require_layout(done, case.calls, layout)
+                places = [address for at in sampled for address in by_call[at]]
+            for piece, address in zip(pieces, places, strict=True):
+                custody.read_all(device, process, [address + piece.start], [piece.seen])
+            end = time.perf_counter()
+            samples = {} if idle else self._samples(process, layout, sampled, by_call, pieces)
+            if device.inputs_changed(process, inputs, 0):
+                raise CandidateFault(Status.MUTATED_INPUT, "forward wrote to its inputs when timed")
+        process.drop(SLOWEST_S)
+        return Block(end - start, done.seconds, number, samples)
+
+    def _samples(
+        self,
+        process: RunnerProcess,
+        layout: Layout,
+        sampled: tuple[int, ...],
+        by_call: list[tuple[int, ...]],
+        pieces: list["_Piece"],
+    ) -> dict[int, list[torch.Tensor]]:
+        """The outputs chosen, whole; what was seen of them when the clock stopped has to be so."""
+        samples = {}
+        remaining = iter(pieces)
+        for at in sampled:
+            buffers = custody.buffers_for(self._device, layout)
+            custody.read_all(self._device, process, by_call[at], buffers)
+            for raw, piece in zip(buffers, remaining, strict=False):
+                later = raw[piece.start : piece.start + piece.seen.numel()].cpu()
+                if not torch.equal(later, piece.seen):
+                    raise CandidateFault(
+                        Status.WRONG_VALUE, "an output changed after the calls were said to be done"
+                    )
+            samples[at] = custody.as_tensors(buffers, layout)
+        return samples
+
+    def charges(self, blocks: list[Block], reference: list[Block]) -> list[float]:
+        """Nothing can be done outside of the window."""
+        return [0.0] * len(blocks)
+
+    @contextlib.contextmanager
+    def alone(self, side: str, processes: Mapping[str, RunnerProcess]) -> Iterator[None]:
+        others = {name: process for name, process in processes.items() if name != side}
+        for process in others.values():
+            os.kill(process.pid, signal.SIGSTOP)
+        try:
+            self._require_quiet(others)
+            yield
+        finally:
+            for process in others.values():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(process.pid, signal.SIGCONT)
+
+    def _require_quiet(self, others: Mapping[str, RunnerProcess]) -> None:
+        """Kernels of a stopped process that still run would share the device with this side."""
+        for name, process in others.items():
+            if process.has_company():
+                _blame(name, "processes that the candidate has started are alive while it is timed")
+        for _ in range(_QUIET_TRIES):
+            if self._answer_s() < _QUIET_FACTOR * self._usual_s:
+                return
+        suspect = CANDIDATE if CANDIDATE in others else next(iter(others))
+        _blame(suspect, "the GPU is busy although every process but the one timed is stopped: "
+                        "kernels run on after forward has returned")  # fmt: skip
+
+    def _answer_s(self) -> float:
+        """How long a small piece of work takes; where others compute it waits for its turn."""
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        self._flush[: 1 << 20].fill_(1)
+        torch.cuda.synchronize()
+        return max(time.perf_counter() - start, 50e-6)
+
+    def settle(self) -> None:
+        """All that there is to see has been seen block by block."""
+
+
+def _blame(side: str, text: str) -> None:
+    fault = CandidateFault(Status.TIMING_UNBOUNDED, text)
+    raise fault if side == CANDIDATE else SideFault(side, fault)

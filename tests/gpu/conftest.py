@@ -1,0 +1,19 @@
+"""One judge on the GPU for all tests here. Run them on a GPU host with: python -m pytest tests/gpu"""
+
+import pytest
+
+from tests.worker.serving import Worker
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if "tests/gpu/" in item.nodeid or item.nodeid.startswith("tests/gpu"):
+            item.add_marker("gpu")
+
+
+@pytest.fixture(scope="session")
+def worker(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("worker")
+    serving = Worker(folder, "--device", "cuda", "--call-timeout", "8")
+    yield serving
+    serving.close()
