@@ -109,12 +109,13 @@ print(json.dumps(failed))
 """
 
 
-def snippets(language: str, *, slow: bool = False) -> dict[str, str]:
+def snippets(language: str, kind: str = "") -> dict[str, str]:
+    """Blocks to run by name; `kind` is the word after `run`: nothing, `slow` or `gpu`."""
     found = {}
     for document in DOCUMENTS:
         for number, (info, text) in enumerate(document.blocks()):
             words = info.split()
-            if words[:2] == [language, "run"] and ("slow" in words) == slow:
+            if words == [language, "run", kind] or (not kind and words == [language, "run"]):
                 found[f"{document.id}-{number}"] = text
     return found
 
@@ -155,10 +156,10 @@ def test_python_and_triton_code_in_the_documents_runs(tmp_path: Path):
 
 
 @pytest.mark.gpu
-def test_triton_code_in_the_documents_runs_compiled(tmp_path: Path):
+def test_code_for_gpus_runs_compiled(tmp_path: Path):
     texts = {name: text for name, text in snippets("python").items() if "@triton.jit" in text}
     assert len(texts) > 15
-    assert run_python(texts, tmp_path, 300, "cuda") == {}
+    assert run_python(texts | snippets("python", "gpu"), tmp_path, 300, "cuda") == {}
 
 
 def test_a_snippet_that_fails_would_be_seen(tmp_path: Path):
@@ -188,7 +189,7 @@ def test_cpp_code_in_the_documents_compiles_and_runs(tmp_path: Path):
 
 @pytest.mark.slow
 def test_code_that_builds_an_extension_runs(tmp_path: Path):
-    texts = snippets("python", slow=True)
+    texts = snippets("python", "slow")
     assert texts
     assert run_python(texts, tmp_path, 110) == {}
 
