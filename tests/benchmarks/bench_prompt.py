@@ -56,7 +56,7 @@ def main() -> None:
         return
     print_conditions()
     print(f"{PROMPTS} prompts of each operator; failures: {not options.no_failures}")
-    print(f"{'stored':>9} {'operator':<14} {'median ms':>10} {'p95 ms':>8} {'cpu ms':>8} {'tokens':>8}")
+    print("   stored operator        median ms   p95 ms   cpu ms   tokens")
     with tempfile.TemporaryDirectory(dir=options.dir) as folder:
         path = Path(folder) / "bench.db"
         for size in map(int, options.sizes.split(",")):
