@@ -82,10 +82,10 @@ async def send(
     """
     litellm = load()
     openai = importlib.import_module("openai")
-    arguments = arguments_of(settings, request, sample) | {
-        "timeout": _timeout(timeout_s),
-        "allowed_openai_params": _to_be_passed_on(settings.provider),
-    }
+    arguments = arguments_of(settings, request, sample)
+    arguments["timeout"] = _timeout(timeout_s)
+    passed_on = arguments.get("allowed_openai_params") or []
+    arguments["allowed_openai_params"] = [*passed_on, *_to_be_passed_on(settings.provider)]
     sent: list[bool] = []
     _sent.set(sent)
     start = time.monotonic()
@@ -93,7 +93,8 @@ async def send(
         async with asyncio.timeout(timeout_s):
             response = await _answer(litellm, arguments)
     except TimeoutError:
-        return Fault(FaultKind.LOST, f"no answer within {timeout_s:.0f} s")
+        kind = FaultKind.LOST if sent else FaultKind.UNREACHABLE
+        return Fault(kind, f"no answer within {timeout_s:.0f} s")
     except openai.OpenAIError as error:  # the base of all that LiteLLM raises
         return classify(error, sent=bool(sent))
     if response is None:
@@ -206,19 +207,24 @@ def read(litellm: Any, settings: ModelSettings, response: Any, latency_s: float)
     if not response.choices:
         return ModelReply(status=CallStatus.EMPTY, error="the answer holds no choice", **common)
     choice = response.choices[0]
-    text = choice.message.content or ""
+    text = _valid(choice.message.content)
     finish = str(choice.finish_reason or "")
     refusal = getattr(choice.message, "refusal", None)
     status, why = _status(text, finish, refusal)
     return ModelReply(
         status=status,
-        text=text or str(refusal or ""),
-        reasoning=str(getattr(choice.message, "reasoning_content", None) or ""),
+        text=text or _valid(refusal),
+        reasoning=_valid(getattr(choice.message, "reasoning_content", None)),
         finish_reason=finish,
         error=why,
         trace=_trace(response, choice),
         **common,
     )
+
+
+def _valid(text: str | None) -> str:
+    """Text that can be stored: JSON may hold halves of surrogate pairs, UTF-8 cannot."""
+    return (text or "").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _status(text: str, finish: str, refusal: str | None) -> tuple[CallStatus, str]:
@@ -235,9 +241,11 @@ def _usage(counted: Any) -> Usage | None:
     """The endpoint's counts; None where it gave none, for which LiteLLM writes zeros."""
     if counted is None or not (counted.prompt_tokens or counted.completion_tokens):
         return None
+    prompt = counted.prompt_tokens or 0
+    said = counted.completion_tokens or 0
     return Usage(
-        prompt=counted.prompt_tokens or 0,
-        completion=counted.completion_tokens or 0,
+        prompt=prompt,
+        completion=max(said, (counted.total_tokens or 0) - prompt),  # some leave reasoning out
         cached=_detail(counted, "prompt_tokens_details", "cached_tokens"),
         reasoning=_detail(counted, "completion_tokens_details", "reasoning_tokens"),
     )

@@ -52,7 +52,7 @@ class Price:
 
     def cost(self, usage: Usage) -> float:
         """USD for what was used."""
-        cached = usage.cached or 0
+        cached = min(usage.cached or 0, usage.prompt)
         rate = self.prompt if self.cached is None else self.cached
         return (
             (usage.prompt - cached) * self.prompt

@@ -6,7 +6,8 @@ says about a failed call may still quote it, so such text passes through `scrub`
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 HIDDEN = "[key]"
 
@@ -28,7 +29,10 @@ KEY_VARIABLES = {
 }
 """Where LiteLLM looks for keys, for the providers that most people have."""
 
-_NAMES = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|CREDENTIAL", re.IGNORECASE)
+_VARIABLES = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|CREDENTIAL", re.IGNORECASE)
+_SETTINGS = re.compile(
+    r"api[_-]?key|secret|password|credential|authorization|(^|[_-])token$", re.IGNORECASE
+)
 _SHORTEST = 8  # a shorter value is no key, and would be found all over the text
 _PATTERNS = re.compile(
     r"\b(?:sk|pk|rk|gsk|xai|hf|r8|nvapi|dapi)[-_][\w*.\-]{6,}"  # also as providers mask them
@@ -47,12 +51,17 @@ def scrub(text: str) -> str:
     return _PATTERNS.sub(HIDDEN, text)
 
 
-def names_a_secret(name: str) -> bool:
-    """Whether a setting or variable of that name would hold a secret."""
-    return _NAMES.search(name) is not None
+def secret_setting(settings: Mapping[str, Any]) -> str | None:
+    """The first name within nested settings under which a secret would stand."""
+    for name, value in settings.items():
+        if _SETTINGS.search(name):
+            return name
+        if isinstance(value, Mapping) and (inner := secret_setting(value)):
+            return f"{name}.{inner}"
+    return None
 
 
 def _values() -> Iterator[str]:
     for name, value in os.environ.items():
-        if names_a_secret(name) and len(value) >= _SHORTEST:
+        if _VARIABLES.search(name) and len(value) >= _SHORTEST:
             yield value

@@ -7,7 +7,7 @@ from typing import Any
 
 from evolve.core.errors import UsageError
 from evolve.llm.prices import Listing, Price, listed, price_from
-from evolve.llm.secrets import KEY_VARIABLES, names_a_secret
+from evolve.llm.secrets import KEY_VARIABLES, secret_setting
 
 MAX_TOKENS = 16384
 DEADLINE_S = 1200.0
@@ -53,7 +53,7 @@ class ModelSettings:
     reasoning_effort: str | None = None
     stream: bool = False
     trace: bool = False
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict, repr=False)
     deadline_s: float = DEADLINE_S
     slots: int = SLOTS
     requests_per_minute: float | None = None
@@ -68,12 +68,11 @@ class ModelSettings:
             )
         self._check_numbers()
         self._check_address()
-        for option in self.options:
-            if names_a_secret(option) and not option.endswith("_tokens"):
-                raise UsageError(
-                    f"llm.options.{option}: keys stay in the environment; export it there and "
-                    "give llm.key_variable=NAME_OF_THE_VARIABLE"
-                )
+        if option := secret_setting(self.options):
+            raise UsageError(
+                f"llm.options.{option}: keys stay in the environment; export it there and give "
+                "llm.key_variable=NAME_OF_THE_VARIABLE"
+            )
         self.own_price  # noqa: B018 - half a price is refused here
 
     def _check_numbers(self) -> None:
@@ -99,10 +98,10 @@ class ModelSettings:
         scheme, _, rest = base.partition("://")
         if scheme not in ("http", "https") or not rest:
             raise UsageError(f"llm.api_base={base}: write it as http://HOST:PORT/v1")
-        if "@" in rest.partition("/")[0]:
+        if "@" in rest.partition("/")[0] or "?" in rest:
             raise UsageError(
-                "llm.api_base holds a password; keys stay in the environment: give the URL without "
-                "it, and llm.key_variable=NAME_OF_THE_VARIABLE"
+                "llm.api_base holds a password or a query; keys stay in the environment: give the "
+                "URL without it, and llm.key_variable=NAME_OF_THE_VARIABLE"
             )
 
     @property

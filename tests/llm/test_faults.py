@@ -201,6 +201,13 @@ def test_two_megabytes_arrive_whole(serve):
     assert ask(endpoint(serve(text))).text == text
 
 
+def test_text_that_is_no_unicode_can_be_stored(serve):
+    reply = ask(endpoint(serve(Answer("half \ud83d, whole \ud83d\ude00", reasoning="\udc00"))))
+    assert reply.text == "half \ufffd, whole \U0001f600"
+    assert reply.reasoning == "\ufffd"
+    assert reply.text.encode()
+
+
 def test_a_stream_is_put_together(serve):
     answer = Answer("piece by piece", reasoning="hm", spread_s=0.3, cached_tokens=2)
     reply = ask(endpoint(serve(answer), stream=True))

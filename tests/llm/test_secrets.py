@@ -31,6 +31,7 @@ def test_an_endpoint_that_quotes_the_key_does_not_get_it_into_our_words(
     serve, status, caplog, capfd
 ):
     caplog.set_level(logging.DEBUG, logger="evolve")
+    ask(endpoint(serve("warm")))
     server = serve(Refusal(status, message=f"the key {KEY} or sk-abc1234567890 is no good"))
     model = endpoint(server, key_variable="MY_GATEWAY_KEY", deadline_s=1)
     shown = [repr(model), repr(model.settings)]
@@ -60,6 +61,11 @@ def test_a_server_of_ones_own_does_not_get_the_key_of_the_openai_account(serve, 
     ("settings", "words"),
     [
         ({"options": {"api_key": KEY}}, "llm.options.api_key: keys stay in the environment"),
+        (
+            {"options": {"extra_headers": {"Authorization": f"Bearer {KEY}"}}},
+            "llm.options.extra_headers.Authorization: keys stay",
+        ),
+        ({"api_base": f"https://host/v1?key={KEY}"}, "llm.api_base holds a password or a query"),
         ({"api_base": f"https://me:{KEY}@host/v1"}, "llm.api_base holds a password"),
     ],
 )
@@ -67,6 +73,11 @@ def test_a_key_in_the_configuration_is_refused_without_repeating_it(settings, wo
     with pytest.raises(UsageError, match=words) as caught:
         ModelSettings(model="openai/x", **settings)
     assert KEY not in str(caught.value)
+
+
+def test_options_that_only_sound_like_keys_are_taken():
+    options = {"stop_token_ids": [1], "max_completion_tokens": 9, "prompt_cache_key": "run"}
+    assert ModelSettings(model="openai/x", options=options).options == options
 
 
 def test_a_key_is_no_setting():
