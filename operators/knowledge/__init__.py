@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from operators.checks import check_whole
+from operators.knowledge.category import operation_of
 from operators.knowledge.document import Bottleneck, Document, Evidence, Part, parse
 from operators.knowledge.library import load
 from operators.knowledge.retrieval import Diagnosis, Excerpt, device_path, rank, retrieve, search
@@ -24,6 +25,7 @@ __all__ = [
     "Part",
     "device_path",
     "load",
+    "operation_of",
     "parse",
     "rank",
     "retrieve",

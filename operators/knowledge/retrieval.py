@@ -16,7 +16,7 @@ and so is one without any match.
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from operators.knowledge.document import Document, Evidence, Part
 
@@ -105,7 +105,14 @@ def _closeness(kind: str, tag: str, wanted: str) -> float:
 
 
 def rank(documents: Iterable[Document], diagnosis: Diagnosis) -> list[tuple[float, Document]]:
-    """The documents with a score, best first; equals by part, then by id."""
+    """The documents with a score, best first; equals by part, then by id.
+
+    A category that no document has says nothing: all of them would be about something else.
+    """
+    documents = tuple(documents)
+    known = {tag for document in documents for tag in document.tags.get("category", ())}
+    if diagnosis.category not in known:
+        diagnosis = replace(diagnosis, category="")
     scored = ((round(score(document, diagnosis), 6), document) for document in documents)
     order = list(Part)
     return sorted(

@@ -35,6 +35,7 @@ from operators.knowledge import (
     Part,
     device_path,
     load,
+    operation_of,
     parse,
     rank,
     retrieve,
@@ -274,8 +275,11 @@ def test_the_score_is_the_stated_sum():
         tags={"error": ("wrong_value", "oom"), "category": ("scan", "loss"), "device": ("nvidia",)},
     )
 
+    other = replace(document, id="other", tags={"category": ("matmul",)})
+
     def score(**fields: str) -> float:
-        return next((value for value, _ in rank([document], Diagnosis(**fields))), 0.0)
+        found = rank([document, other], Diagnosis(**fields))
+        return next((value for value, hit in found if hit is document), 0.0)
 
     assert score(error="oom") == 10.0
     assert score(category="scan") == pytest.approx(6 / 2**0.5, abs=1e-6)
@@ -328,6 +332,34 @@ def test_what_tells_our_tests_to_run_code_is_not_shown_to_models():
 )
 def test_a_device_name_becomes_a_path(name: str, path: str):
     assert device_path(name) == path
+
+
+def test_a_category_that_no_document_has_says_nothing():
+    unknown = Diagnosis(category="level1", error="wrong_value", language="triton")
+    assert rank(DOCUMENTS, unknown) == rank(DOCUMENTS, replace(unknown, category=""))
+
+
+def test_the_operation_of_every_shipped_task_is_seen_in_its_source():
+    for path in sorted((ROOT / "examples" / "tasks").glob("*/task.py")):
+        source = path.read_text()
+        said = next(line for line in source.splitlines() if line.startswith("CATEGORY"))
+        assert operation_of("", source) == said.split('"')[1], path
+
+
+@pytest.mark.parametrize(
+    ("category", "source", "operation"),
+    [
+        ("level2", "nn.Linear(4, 4); torch.softmax(x, 1)", "matmul"),
+        ("level2", "self.conv = nn.ConvTranspose2d(3, 8, 3); F.relu(x)", "convolution"),
+        ("level1", "nn.MaxPool2d(2)(x)", "pooling"),
+        ("level1", "torch.nn.functional.gelu(x)", "elementwise"),
+        ("level3", "", ""),
+        ("level1", "this is no python", ""),
+        ("rotary", "x.sum()", "rotary"),
+    ],
+)
+def test_a_level_of_a_suite_is_no_operation(category: str, source: str, operation: str):
+    assert operation_of(category, source) == operation
 
 
 def test_words_are_found_in_titles_before_texts():
