@@ -28,6 +28,7 @@ _POINTER = (
     r"(?:const\s+|__restrict__\s+)*(\w+)"
 )
 _FLOATING = r"\b(?:float|double|half|vec)\b\s+(\w+)"
+_ARGUMENTS = 12  # tokens that template arguments may be long
 _MORE = r"[^;(){}]*?,\s*\*?\s*(\w+)\s*(?=[=;,])"
 
 
@@ -77,6 +78,18 @@ class Code:
         object.__setattr__(self, "tokens", [Token(m[0], *m.span()) for m in self._matches()])
         _nest(self.tokens)
         _divide(self.tokens)
+        for index, token in enumerate(self.tokens):
+            if token.text == "<" and index and self.tokens[index - 1].is_name:
+                self._fix_template(index)
+
+    def _fix_template(self, opening: int) -> None:
+        """Template arguments are no expression to change: a recursion over them may never end."""
+        if not self.spaced(opening):
+            for at in range(opening + 1, min(opening + _ARGUMENTS, len(self.tokens))):
+                if self.tokens[at].text == ">" and not self.spaced(at):
+                    for token in self.tokens[opening : at + 1]:
+                        token.fixed = True
+                    return
 
     def _matches(self) -> Iterator[re.Match[str]]:
         return _TOKEN.finditer(self.bare)

@@ -102,7 +102,7 @@ class Oracle:
         return None
 
     def _kills(self, subject: Subject, proof: Proof) -> list[str]:
-        if proof.how.startswith("hung"):  # as long again in every other place
+        if proof.how.startswith(("hung", "died")):  # whatever the values are; and it takes long
             return [f"{proof.case}/{proof.family}"]
         return [
             f"{case.name}/{family}"

@@ -2,12 +2,14 @@
 
 import ast
 import math
+import re
 from collections.abc import Iterator
 
 from evolve.core.pytext import Edit, Module
 
 Names = frozenset[str]
 _PLACES = ("program_id", "arange", "num_programs")
+_CLOSING = re.compile(r"\s*\)")
 _VALUES = ("load", "dot", "sum", "max", "min", "exp", "log", "zeros", "full")
 
 
@@ -127,6 +129,14 @@ def without_keyword(module: Module, call: ast.Call, name: str) -> Edit | None:
     """The edit that takes a keyword argument and the comma before it out of a call."""
     for keyword in call.keywords:
         if keyword.arg == name and call.args:
-            start, end = module.span(keyword)
-            return Edit(module.source.rindex(",", 0, start), end, "")
+            start, end = module.span(keyword.value)
+            return Edit(module.source.rindex(",", 0, start), _closed(module, call, end), "")
     return None
+
+
+def _closed(module: Module, call: ast.Call, position: int) -> int:
+    """The end of an argument in parentheses, whose node ends before they close."""
+    _, end = module.span(call)
+    while (match := _CLOSING.match(module.source, position)) and match.end() < end:
+        position = match.end()
+    return position

@@ -161,6 +161,7 @@ class _Served:
             os.dup2(nowhere, descriptor)
         os.chdir(self.folder)
         tempfile.tempdir = str(self.folder)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         if self.device == "cpu":
             resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
         torch.set_num_threads(len(os.sched_getaffinity(0)))
