@@ -10,8 +10,9 @@ no root, since one cure serves several. Closeness is 1 where the document has th
 and 0 where it has not; for devices, which are paths, it is the square of the share of the
 diagnosis's path that a tag covers, so that `nvidia` counts a quarter for `nvidia/hopper`. A
 document about something else (it names errors, bottlenecks or categories, and not the diagnosis's)
-keeps half for each such kind. One that names languages or devices, but none that fits, is left out,
-and so is one without any match.
+keeps half for each such kind, and so does one about kinds of operations where the diagnosis knows
+none. One that names languages or devices, but none that fits, is left out, and so is one without
+any match.
 """
 
 import re
@@ -86,7 +87,10 @@ def score(document: Document, diagnosis: Diagnosis) -> float:
     total, share = 0.0, 1.0
     for kind, weight in WEIGHTS.items():
         wanted, tags = getattr(diagnosis, kind), document.tags.get(kind, ())
-        if not wanted or not tags:
+        if not tags:
+            continue
+        if not wanted:
+            share *= 0.5 if kind == "category" else 1.0
             continue
         close = max(_closeness(kind, tag, wanted) for tag in tags)
         if close == 0.0 and kind in _EXCLUSIVE:
