@@ -13,7 +13,7 @@ import evolve
 from evolve.cli.flags import add_run, add_store, open_store, parser
 from evolve.cli.text import speedup_text
 from evolve.core.errors import UsageError
-from evolve.report.audit import NOT_COUNTED, findings_of, weakness
+from evolve.report.audit import NOT_COUNTED, findings_of, weak_task_text, weakness
 from evolve.report.text import baseline_name, one_line, printable, write_text
 
 if TYPE_CHECKING:
@@ -177,7 +177,8 @@ def _fault(reason: str) -> str:
 
 def _gain(run: "RunRow", winner: "Champion") -> str:
     against = baseline_name(str(run.config.get("baseline", "eager")))
-    return f"{speedup_text(winner.ratio)} over {against}, {_proof(winner)}."
+    said = f"{speedup_text(winner.ratio)} over {against}, {_proof(winner)}."
+    return f"{said} {weak_task_text(findings_of(run.config))}".strip()
 
 
 def _proof(winner: "Champion") -> str:

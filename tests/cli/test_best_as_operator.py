@@ -21,13 +21,16 @@ RELU = elementwise("return x.relu()")
 WRONG = as_kernel(elementwise("return x.abs()"))
 
 
-def recorded_run(folder: Path, winner: str, device_class: str = "cpu: of a test") -> None:
+WEAK = {"name": "zeros", "passed_by": "default", "detail": "zeros pass its check"}
+
+
+def recorded_run(folder: Path, winner: str, device_class: str = "cpu: of a test", audit=()) -> None:
     """A finished run `demo` in the folder's database, won by that source."""
     task = example(RELU, "relu")
     task = Task(name=task.name, source=task.source, seeds=(winner,))
     (folder / "runs").mkdir()
     with Store.open(folder / "runs" / "evolve.db", create=True) as store:
-        record(store, task, SyntheticEvaluator(device_class=device_class))
+        record(store, task, SyntheticEvaluator(device_class=device_class), audit=audit)
 
 
 def test_a_folder_becomes_an_operator_whose_tests_have_passed(evolve, tmp_path: Path):
@@ -46,13 +49,14 @@ def test_a_folder_becomes_an_operator_whose_tests_have_passed(evolve, tmp_path: 
 
 
 def test_a_failed_check_ends_with_1_is_named_and_keeps_the_folder(evolve, tmp_path: Path):
-    recorded_run(tmp_path, WRONG)
+    recorded_run(tmp_path, WRONG, audit=[WEAK])
     done = evolve("best", "demo", "--as", "torch-op")
     assert done.returncode == 1, done.stdout + done.stderr
     assert "FAILED  the kernel is right and leaves its inputs alone (0 of 1)" in done.stdout
     assert "allowed" in done.stdout  # how far off it is
     assert "not fit" in done.stdout
     assert (tmp_path / "relu_kernel" / "op.py").is_file()
+    assert "The task is WEAK: zeros pass" in (tmp_path / "relu_kernel" / "README.md").read_text()
 
 
 def test_a_module_is_written_where_a_file_is_named_or_nothing(evolve, tmp_path: Path):

@@ -80,13 +80,13 @@ def export_torch_op(
     files = {name: _rendered(name, values) for name in ("op.py", "test_op.py", "README.md")}
     files["kernel.py"] = f"# The kernel behind {values['qualname']}; see README.md.\n\n{kernel}"
     files["reference.py"] = with_constants(task.source, _size_constants(examined, task))
-    files["__init__.py"] = _PACKAGE.format(task=values["task"], name=name)
+    files["__init__.py"] = _PACKAGE.format(name=name)
     _write(folder, files)
     return folder
 
 
 _PACKAGE = '''\
-"""A kernel for {task} that was found by search; see README.md."""
+"""The kernel {name}, which was found by search; see README.md."""
 
 from .op import Model, {name}
 
