@@ -130,17 +130,18 @@ def _sparse(x: Tensor, support: Support, draws: torch.Generator) -> Tensor | Non
     return torch.where(kept, x, x / 32)
 
 
-def _shifted(x: Tensor, support: Support, _: torch.Generator) -> Tensor | None:
-    return x + 4 * support.deviation if support.fillable and support.unbounded else None
+def _moved(deviations: float) -> "Change":
+    def change(x: Tensor, support: Support, _: torch.Generator) -> Tensor | None:
+        free = support.fillable and support.unbounded
+        return x + deviations * support.deviation if free else None
 
-
-def _lowered(x: Tensor, support: Support, _: torch.Generator) -> Tensor | None:
-    return x - 4 * support.deviation if support.fillable and support.unbounded else None
+    return change
 
 
 def _far_below(x: Tensor, support: Support, _: torch.Generator) -> Tensor | None:
-    # A running maximum that starts at zero instead of minus infinity only shows down here.
-    return x - 32 * support.deviation if support.fillable and support.unbounded else None
+    """Where a running maximum that starts at zero leaves nothing of any exponential."""
+    free = support.fillable and support.scalable and support.unbounded
+    return 4 * (x - 32 * support.deviation) if free else None
 
 
 def _one_hot_large(x: Tensor, support: Support, draws: torch.Generator) -> Tensor | None:
@@ -177,8 +178,8 @@ FAMILIES: dict[str, Family] = {
     "heterogeneous_rows": Family(_heterogeneous_rows, even=False),
     "ties": Family(_ties, even=False),
     "sparse": Family(_sparse),
-    "shifted": Family(_shifted),
-    "opposed": Family(_lowered, second=_shifted),
+    "shifted": Family(_moved(4)),
+    "opposed": Family(_moved(-6), second=_moved(6)),
     "far_below": Family(_far_below, even=False),
     "one_hot_large": Family(_one_hot_large, even=False),
 }

@@ -219,6 +219,17 @@ def in_half(function):
     return candidate
 
 
+def softmax_from(scores, maximum):
+    powers = torch.exp(scores - maximum)
+    return powers / powers.sum(-1, keepdim=True)
+
+
+def attention_from_zero(model, q, k, v):
+    """Its running maximum starts at zero, not at minus infinity."""
+    scores = q @ k.mT * q.shape[-1] ** -0.5
+    return softmax_from(scores, scores.amax(-1, keepdim=True).clamp(min=0)) @ v
+
+
 def layernorm_with(eps=1e-5, unbiased=False):
     def candidate(model, x):
         mean, variance = x.mean(-1, keepdim=True), x.var(-1, keepdim=True, unbiased=unbiased)
@@ -245,6 +256,7 @@ def layernorm_with(eps=1e-5, unbiased=False):
         (SOFTMAX, lambda model, x: torch.softmax(x.bfloat16(), -1).float()),
         (SOFTMAX, lambda model, x: x.exp() / x.exp().sum(-1, keepdim=True)),
         (SOFTMAX, lambda model, x: x.exp() / x[:, :-1].exp().sum(-1, keepdim=True)),
+        (SOFTMAX, lambda model, x: softmax_from(x, x.amax(-1, keepdim=True).clamp(min=0))),
         (PEAKED_SOFTMAX, lambda model, x: torch.zeros_like(x)),
         (PEAKED_SOFTMAX, in_half(lambda model, x: torch.softmax(8 * x, -1))),
         (LAYERNORM, layernorm_with(eps=0.0)),
@@ -260,6 +272,7 @@ def layernorm_with(eps=1e-5, unbiased=False):
         (POSITIVE_MATMUL, lambda model, x, y: x[:, :-1] @ y[:-1]),
         (ATTENTION, in_half(lambda model, q, k, v: torch.softmax(q @ k.mT / 32**0.5, -1) @ v)),
         (ATTENTION, lambda model, q, k, v: torch.softmax(q @ k.mT / 6, -1) @ v),
+        (ATTENTION, attention_from_zero),
         (GELU, lambda model, x: functional.gelu(x + model.b, approximate="tanh")),
         (GELU, lambda model, x: functional.gelu(x)),
         (TANH, in_half(lambda model, x: torch.tanh(x))),

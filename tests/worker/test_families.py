@@ -128,6 +128,18 @@ def test_the_last_element_of_every_row_counts_where_most_do_not():
     assert sparse.norm() < own.norm() / 2
 
 
+def test_opposed_tensors_lie_on_either_side_of_zero_whatever_stands_between_them():
+    draw = "torch.randn(32, 64), torch.randint(0, 9, (32,)), torch.randn(32, 64)"
+    case = loaded_case(task_source("x @ z.T", f"[{draw}]", arguments="x, y, z"))
+    x, _, z = case.inputs(1, "opposed")
+    assert x.max() < 0 < z.min()
+
+
+def test_far_below_no_value_has_an_exponential_in_single_precision():
+    below = loaded_case(task_source("x", f"[{DRAWS['normal']}]")).inputs(1, "far_below")[0]
+    assert not below.exp().any()
+
+
 def test_an_unknown_family_is_named_with_the_known_ones():
     with pytest.raises(UsageError, match=r"'spares'.*sparse"):
         transform([torch.randn(32, 64)], "spares", 1)
