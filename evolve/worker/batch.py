@@ -99,6 +99,7 @@ class Batch:
         self._statuses: Counter[str] = Counter()
         self._stopped_by = ""
         self._failures_in_a_row = 0
+        self._works = False  # the judge has given a verdict in this start
 
     def stop(self, reason: str) -> None:
         """Give up what is under way, and end. Safe from a signal handler."""
@@ -226,8 +227,10 @@ class Batch:
         self._write(_answer_line(request, said, final=final, seconds=seconds))
         self._costs.add(request, seconds)
         self._report(request, status, seconds)
-        self._failures_in_a_row = 0 if final else self._failures_in_a_row
-        if not final:
+        if final:
+            self._failures_in_a_row = 0
+            self._works = self._works or request.method == "evaluate"
+        else:
             why = error["message"] if error else result["feedback"]
             self._retry(request, why)
             self._count_failure(why)
@@ -242,11 +245,18 @@ class Batch:
         if self._answers.of(request).failures < MOST_FAILURES:
             self._suspects.append(request)
             return
+        if not self._works and (len(self._left()) > 1 or not self._has_worked()):
+            raise EvaluatorUnavailable(f"the judge fails at {request.id}, and at all before: {why}")
         why = f"it failed {MOST_FAILURES} times by our own fault, the last time: {why}"
         said: dict[str, Any] = {"error": {"kind": "unavailable", "message": why}}
         if request.method == "evaluate":
             said = {"result": _infra(request, self._answers.hello, why).to_json()}
         self._write(_answer_line(request, said, final=True, seconds=0.0))
+
+    def _has_worked(self) -> bool:
+        """Whether any start has come to a verdict."""
+        answers = (self._answers.of(request).final for request in self._requests)
+        return any(answer is not None and "status" in (answer.result or {}) for answer in answers)
 
     def _report(self, request: BatchRequest, status: str, seconds: float) -> None:
         self._statuses[status] += 1

@@ -9,6 +9,7 @@ Invariants:
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -42,7 +43,7 @@ class Folder:
     def start(self, *options: str) -> subprocess.Popen:
         words = [sys.executable, "-m", "evolve.worker", "batch", "in.jsonl", "out"]
         return subprocess.Popen(
-            [*words, *options, "--cache", str(self.path / "cache"), "--call-timeout", "100"],
+            [*words, "--cache", str(self.path / "cache"), "--call-timeout", "100", *options],
             cwd=self.path,
             env={**os.environ, "TMPDIR": str(self.path), "PYTHONPATH": str(ROOT)},
             stderr=subprocess.PIPE,
@@ -116,6 +117,7 @@ def test_after_kill_9_only_what_was_under_way_is_judged_again(folder):
     assert [line["id"] for line in folder.lines() if "final" in line] == answered
 
 
+@pytest.mark.slow
 def test_a_batch_ends_before_its_deadline_and_goes_on_with_the_next_start(folder):
     requests = [evaluate("a:0", WRONG), evaluate("a:1", SLEEPER)]
     folder.ask(requests)
@@ -142,12 +144,13 @@ def test_sigterm_ends_it_in_order_and_leaves_no_process(folder):
     assert not alive(family)
 
 
+@pytest.mark.slow
 def test_a_candidate_that_ends_the_judge_is_given_up_after_all_others_are_judged(folder):
     requests = [evaluate("a:0", WRONG), evaluate("a:1", SLEEPER), evaluate("a:2", RIGHT)]
     folder.ask(requests)
     process = folder.start("--slots", "1")
-    for _ in range(3):
-        kill_the_judge_under(process, folder, "a:1")
+    for times in (1, 2, 3):
+        kill_the_judge_under(process, folder, "a:1", times)
     _, said = process.communicate(timeout=60)
     assert process.returncode == 0, said
     assert [folder.final(request).status for request in requests] == [
@@ -157,17 +160,30 @@ def test_a_candidate_that_ends_the_judge_is_given_up_after_all_others_are_judged
     assert begun == ["a:0", "a:1", "a:2", "a:1", "a:1"]
 
 
-def kill_the_judge_under(process: subprocess.Popen, folder: Folder, name: str) -> None:
-    for _ in range(300):
-        if folder.lines()[-1:] and folder.lines()[-1].get("begun") == name:
+@pytest.mark.slow
+def test_a_judge_that_fails_whatever_it_is_given_costs_no_request_its_verdict(folder):
+    requests = [evaluate("a:0", WRONG), evaluate("a:1", RIGHT)]
+    folder.ask(requests)
+    process = folder.start()
+    while process.poll() is None:
+        shutil.rmtree(folder.path / "cache", ignore_errors=True)  # so that nothing can be built
+        time.sleep(0.01)
+    said = process.stderr.read()
+    assert process.returncode == 1, said
+    assert "the judge fails" in said
+    assert [folder.final(request) for request in requests] == [None, None]
+    assert folder.run()[0] == 0
+    assert folder.final(requests[1]).status is Status.CORRECT
+
+
+def kill_the_judge_under(process: subprocess.Popen, folder: Folder, name: str, times: int) -> None:
+    """Kill it when the request has begun for the so manieth time."""
+    for _ in range(600):
+        if [line.get("begun") for line in folder.lines()].count(name) == times:
             break
         time.sleep(0.1)
     [child] = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     os.kill(int(child), signal.SIGKILL)
-    for _ in range(100):
-        if folder.lines()[-1].get("begun") != name:
-            return
-        time.sleep(0.1)
 
 
 def test_what_was_under_way_at_two_kills_is_tried_alone_and_last(folder, tmp_path):
