@@ -37,9 +37,8 @@ def tell_replies(search: "Search", folder: Path) -> Iterator[str]:
         again += ticket.state is TicketState.ASKED
         if ticket.failure:
             yield f"#{ticket.sequence} {ticket.operator}: {one_line(ticket.failure)}"
-    yield f"{count_text(proposed, 'program')} proposed" + (
-        f", {known} known already" if known else ""
-    )
+    seen = f", {known} known already" if known else ""
+    yield f"{count_text(proposed, 'program')} proposed{seen}"
     name = shlex.quote(search.run.name)
     if again:
         yield f"{count_text(again, 'request')} of one more round; `evolve ask {name}` writes them"

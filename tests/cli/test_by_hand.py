@@ -1,0 +1,243 @@
+"""Invariants of searches that are driven by hand (`evolve ask`, `evolve tell`):
+
+1. What is asked is written once, whole, and in the same words as `evolve prompt` shows.
+2. Replies may be told in any order, any number of times, in parts, and after any interruption.
+3. What is wrong with a reply is said, recorded, and stops nothing.
+4. Nothing of it costs tokens or money, unless a reply says so.
+"""
+
+import asyncio
+import csv
+import io
+import json
+import re
+import shutil
+from pathlib import Path
+from subprocess import CompletedProcess
+
+import pytest
+
+from evolve.cli import parts
+from evolve.cli.main import main
+from evolve.search.pipeline import Pipeline
+from evolve.store import Store, TicketState
+from evolve.testing.synthetic import SEED_SOURCE, SyntheticEvaluator, synthetic_task
+from tests.cli.recording import record
+
+WRITTEN = "Here it is.\n\n```python\n{source}```\n"
+
+
+@pytest.fixture
+def evolve(tmp_path: Path, monkeypatch, capsys):
+    """`evolve WORDS` in an empty folder, in this process."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*words: str) -> CompletedProcess:
+        capsys.readouterr()
+        code = main(words)
+        said = capsys.readouterr()
+        return CompletedProcess(words, code, said.out, said.err)
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory) -> Path:
+    """A run of the synthetic task with operators that ask models, and no model."""
+    path = tmp_path_factory.mktemp("by_hand") / "evolve.db"
+    with Store.open(path, create=True) as store:
+        record(store, synthetic_task(), SyntheticEvaluator(), "operators=llm")
+    return path
+
+
+@pytest.fixture
+def database(finished: Path, tmp_path: Path) -> Path:
+    """A copy of it where `evolve` looks first."""
+    path = tmp_path / "runs" / "evolve.db"
+    path.parent.mkdir()
+    shutil.copy(finished, path)
+    return path
+
+
+@pytest.fixture
+def asked(evolve, database, tmp_path) -> Path:
+    """A folder with three requests of the run."""
+    result = evolve("ask", "demo", "-n", "3", "--operator", "rewrite_full", "--out", "out")
+    assert result.returncode == 0, result.stderr
+    return tmp_path / "out"
+
+
+def stems(folder: Path) -> list[str]:
+    return sorted(path.name.removesuffix(".prompt.md") for path in folder.glob("*.prompt.md"))
+
+
+def reply(folder: Path, stem: str, number: int) -> None:
+    source = f"{SEED_SOURCE}\n\nHAND = {number}\n"
+    (folder / f"{stem}.reply.md").write_text(WRITTEN.format(source=source))
+
+
+def states(database: Path) -> list[TicketState]:
+    with Store.open(database, read_only=True) as store:
+        return [ticket.state for ticket in store.open_tickets(store.run("demo").id)]
+
+
+def test_a_prompt_is_printed_and_nothing_is_stored(evolve, database):
+    before = database.read_bytes()
+    result = evolve("prompt", "demo", "--operator", "rewrite_full")
+    assert result.returncode == 0, result.stderr
+    assert "operator    rewrite_full, for propose; parents #" in result.stdout
+    assert "def forward(self, x):" in result.stdout
+    assert "<!-- system -->" in result.stdout
+    assert database.read_bytes() == before
+
+
+def test_a_prompt_as_json_is_what_would_be_sent(evolve, database, asked):
+    shown = json.loads(evolve("prompt", "demo", "--operator", "rewrite_full", "--json").stdout)
+    assert {message["role"] for message in shown["messages"]} == {"system", "user"}
+    assert shown["operator"] == "rewrite_full"
+
+
+def test_an_operator_that_is_not_there_is_named_with_those_that_are(evolve, database):
+    result = evolve("prompt", "demo", "--operator", "rewrite")
+    assert result.returncode == 2
+    assert "it has" in result.stderr
+    assert "rewrite_full" in result.stderr
+
+
+def test_a_run_without_such_operators_says_how_to_have_them(evolve, recorded):
+    result = evolve("ask", "demo", "--out", "out")
+    assert result.returncode == 2
+    assert "operators=llm" in result.stderr
+
+
+def test_asking_writes_prompts_and_tickets(asked, database):
+    assert len(stems(asked)) == 3
+    for stem in stems(asked):
+        about = json.loads((asked / f"{stem}.ticket.json").read_text())
+        text = (asked / f"{stem}.prompt.md").read_text()
+        assert about["run"] == "demo"
+        assert all(message["content"].strip() in text for message in about["messages"])
+    assert states(database) == [TicketState.ASKED] * 3
+
+
+def test_asking_again_writes_what_is_open_and_asks_nothing_new(evolve, asked, database):
+    before = {path.name: path.read_text() for path in asked.iterdir()}
+    (asked / next(iter(before))).unlink()
+    evolve("ask", "demo", "-n", "3", "--out", "out")
+    assert {path.name: path.read_text() for path in asked.iterdir()} == before
+    assert len(states(database)) == 3
+
+
+def test_replies_in_any_order_and_any_number_of_times_give_the_same(evolve, asked, database):
+    first, second, third = stems(asked)
+    reply(asked, third, 3)
+    one = evolve("tell", "demo", "out")
+    assert "1 program proposed" in one.stdout, one.stdout + one.stderr
+    reply(asked, first, 1)
+    reply(asked, second, 2)
+    two = evolve("tell", "demo", "out")
+    assert "2 programs proposed" in two.stdout
+    assert "1 known already" in two.stdout
+    three = evolve("tell", "demo", "out")
+    assert "0 programs proposed" in three.stdout
+    assert states(database) == [TicketState.PROPOSED] * 3
+
+
+def test_a_reply_without_code_is_recorded_or_asked_once_more(evolve, asked, database):
+    stem = stems(asked)[0]
+    (asked / f"{stem}.reply.md").write_text("I would use more threads.")
+    assert "one more round" in evolve("tell", "demo", "out").stdout
+    evolve("ask", "demo", "-n", "3", "--out", "out")
+    [again] = [name for name in stems(asked) if name.endswith("-1")]
+    (asked / f"{again}.reply.md").write_text("Still words.")
+    result = evolve("tell", "demo", "out")
+    assert "no_code" in result.stdout
+    with Store.open(database, read_only=True) as store:
+        sequence = int(stem.partition("-")[0])
+        assert "no_code" in store.step(store.run("demo").id, sequence).failure
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("{stem}.reply.json", "{not json", "cannot be read"),
+        ("{stem}.reply.json", "[1]", "cannot be read"),
+        ("{stem}.reply.json", '{"model": "x"}', "cannot be read"),
+    ],
+)
+def test_a_reply_that_cannot_be_read_is_said_and_may_be_mended(
+    evolve, asked, database, name, text, words
+):
+    stem = stems(asked)[0]
+    path = asked / name.format(stem=stem)
+    path.write_text(text)
+    result = evolve("tell", "demo", "out")
+    assert result.returncode == 0, result.stderr
+    assert words in result.stdout
+    assert states(database) == [TicketState.ASKED] * 3
+    path.unlink()
+    reply(asked, stem, 7)
+    assert "1 program proposed" in evolve("tell", "demo", "out").stdout
+
+
+def test_two_replies_to_one_request_are_refused(evolve, asked):
+    stem = stems(asked)[0]
+    reply(asked, stem, 1)
+    (asked / f"{stem}.reply.txt").write_text("another")
+    assert "keep one of them" in evolve("tell", "demo", "out").stdout
+
+
+def test_replies_of_another_run_are_refused(evolve, asked, database):
+    reply(asked, stems(asked)[0], 1)
+    for path in asked.glob("*.ticket.json"):
+        path.write_text(path.read_text().replace('"demo"', '"other"'))
+    assert "of run other, not of demo" in evolve("tell", "demo", "out").stdout
+
+
+def test_what_a_reply_says_it_cost_is_counted(evolve, asked, database):
+    stem = stems(asked)[0]
+    said = {"text": WRITTEN.format(source=SEED_SOURCE + "HAND = 1\n"), "model": "agent"}
+    said |= {"prompt_tokens": 900, "completion_tokens": 100, "cost_usd": 0.25}
+    (asked / f"{stem}.reply.json").write_text(json.dumps(said))
+    evolve("tell", "demo", "out")
+    rows = list(csv.DictReader(io.StringIO(evolve("cost", "--by", "operator", "--csv").stdout)))
+    [row] = [row for row in rows if row["operator"] == "rewrite_full"]
+    assert (row["tokens"], row["usd"], row["calls"]) == ("1000", "0.250000", "1")
+
+
+def test_by_hand_costs_nothing(evolve, asked, database):
+    reply(asked, stems(asked)[0], 1)
+    evolve("tell", "demo", "out")
+    with Store.open(database, read_only=True) as store:
+        progress = store.progress(store.run("demo").id)
+    assert (progress.tokens, progress.usd) == (0, 0.0)
+
+
+def test_what_was_told_is_judged_by_the_next_sitting(evolve, asked, database):
+    reply(asked, stems(asked)[0], 1)
+    evolve("tell", "demo", "out")
+    with Store.open(database) as store:
+        run = store.run("demo")
+        search = parts.build_search(store, run, run.config)
+        judge = SyntheticEvaluator()
+        rule = parts.build_termination(run.config)
+        asyncio.run(Pipeline(search, judge, rule, verify=False).run())
+        step = store.step(run.id, int(stems(asked)[0].partition("-")[0]))
+        assert step.status is not None
+        assert step.operator == "rewrite_full"
+    assert states(database) == [TicketState.ASKED] * 2  # those nobody has answered
+
+
+def test_costs_are_told_apart_and_add_up(evolve, database):
+    result = evolve("cost", "--by", "task,model,operator")
+    assert result.returncode == 0, result.stderr
+    assert re.search(r"^synthetic +\(none\) +seed", result.stdout, re.MULTILINE)
+    assert result.stdout.splitlines()[-1].startswith("all")
+    assert evolve("cost", "--by", "colour").returncode == 2
+
+
+def test_an_empty_folder_of_requests_says_what_is_missing(evolve, database, tmp_path):
+    (tmp_path / "empty").mkdir()
+    result = evolve("tell", "demo", "empty")
+    assert result.returncode == 2
+    assert "evolve ask" in result.stderr
