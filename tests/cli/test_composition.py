@@ -46,7 +46,8 @@ def test_every_option_of_every_group_composes_and_its_parts_are_built(group: str
     config = composed(f"{group}={option}")
     assert isinstance(parts.build_archive(config), Archive)
     assert callable(parts.build_selection(config).select)
-    assert {"seed", "tune", "recombine"} == {*parts.build_operators(config)}
+    built = {*parts.build_operators(config)}
+    assert built if group == "operators" else {"seed", "tune", "recombine"} <= built
     parts.build_termination(config)
     assert canonical_json(config)  # what the database stores
 

@@ -73,3 +73,23 @@ def test_settings_of_one_operator_and_of_the_knowledge_base_reach_it():
     assert built["rewrite_full"].operator.top == 2
     assert built["edit"].operator.knowledge.limit == 1
     assert "repair" not in built
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["llm.model=provider/name"],
+        ["llm=ensemble", "llm.models.fast.model=provider/name"],
+        ["llm=replay", "llm.run=earlier"],
+        ["llm.model=provider/name", "operators.edit.top=5"],
+    ],
+)
+def test_a_model_alone_brings_the_operators_that_ask_it(words: list[str]):
+    assert "rewrite_full" in composed(*words)["operators"]
+
+
+@pytest.mark.parametrize(
+    "words", [[], ["llm=none"], ["llm.slots=2"], ["llm.model=provider/name", "operators=default"]]
+)
+def test_without_a_model_or_by_choice_there_are_none(words: list[str]):
+    assert {*composed(*words)["operators"]} == {"seed", "tune", "recombine"}

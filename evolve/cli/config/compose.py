@@ -98,11 +98,18 @@ def run_with_hydra(words: Sequence[str], job: Callable[[DictConfig], int]) -> in
 
 
 def _opened(words: Sequence[str]) -> list[str]:
-    """The words, with `++` before those that may add a name, which Hydra asks for."""
-    return [
+    """The words, with what Hydra and a model need.
+
+    `++` before those that may add a name, and with a model operators that ask it, unless the words
+    choose the operators themselves: `llm.model=provider/name` is to be enough.
+    """
+    opened = [
         f"++{word}" if ".".join(word.partition("=")[0].split(".")[:2]) in OPEN else word
         for word in words
     ]
+    names = {word.lstrip("+").partition("=")[0] for word in words if word != "llm=none"}
+    modelled = any(name == "llm" or name.startswith("llm.model") for name in names)
+    return [*opened, "operators=llm"] if modelled and "operators" not in names else opened
 
 
 @contextmanager
