@@ -7,6 +7,7 @@
 5. The documents are inside the wheel.
 """
 
+import importlib.util
 import json
 import os
 import subprocess
@@ -208,6 +209,33 @@ def test_a_document_lies_where_it_says_and_is_what_it_says(document):
     assert document.checked
     assert len(document.sources) >= 2
     assert all(len(line) <= 200 for line in document.body.splitlines())
+
+
+TRITON_MESSAGES = [
+    ("compiler/code_generator.py", "Cannot access global variable"),
+    ("compiler/code_generator.py", "Loop-carried variable"),
+    ("compiler/code_generator.py", "between then block"),
+    ("compiler/code_generator.py", "unsupported AST node type"),
+    ("language/semantic.py", "range must be a power of 2"),
+    ("language/semantic.py", "arguments must be of type tl.constexpr"),
+    ("language/semantic.py", "Input shapes should have M"),
+    ("language/semantic.py", "Cannot make_shape_compatible: incompatible dimensions"),
+    (
+        "language/semantic.py",
+        "Mask argument cannot be block type if pointer argument is not a block",
+    ),
+    ("language/semantic.py", "Unsupported ptr type"),
+]
+
+
+@pytest.mark.parametrize(("file", "message"), TRITON_MESSAGES)
+def test_messages_that_a_document_explains_are_those_of_triton(file: str, message: str):
+    spec = importlib.util.find_spec("triton")
+    assert spec is not None
+    raised = (Path(str(spec.origin)).parent / file).read_text()
+    (document,) = (found for found in DOCUMENTS if found.id == "debug-compile")
+    assert message in raised
+    assert message in document.body
 
 
 def test_every_error_and_every_bottleneck_has_a_document():
