@@ -27,7 +27,8 @@ _INTROSPECTION = frozenset(
 _MOST_OF_A_KIND = 4
 _LONGEST_EVIDENCE = 120
 _LIBRARY_CALL = re.compile(
-    r"\b(?:dlopen|dlsym|cblas_\w+|[sdhc]gemm_?|mkl_\w+|dnnl_\w+|cublas\w+|cudnn\w+|at::\w+)\s*\("
+    r"\b(?:dlopen|dlsym|cblas_\w+|[sdhc]gemm_?|mkl_\w+|dnnl_\w+|cublas\w+|cudnn\w+"
+    r"|(?:at|torch|dnnl|mkldnn)::[\w:]+)\s*\("
 )
 
 
@@ -58,10 +59,17 @@ def _findings(tree: ast.Module) -> Iterator[Label]:
             yield Label("dynamic_code", f"line {node.lineno}: {_dotted(node.func)}(...)")
         if isinstance(node, ast.Attribute):
             yield from _attribute_findings(node)
-        if isinstance(node, ast.Constant) and node.value in _INTROSPECTION:
-            yield Label("introspection", f"line {node.lineno}: the name {node.value!r}")
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield from _string_findings(node.lineno, node.value)
         if isinstance(node, ast.Import | ast.ImportFrom):
             yield from _import_findings(node)
+
+
+def _string_findings(line: int, text: str) -> Iterator[Label]:
+    if text in _INTROSPECTION:
+        yield Label("introspection", f"line {line}: the name {text!r}")
+    if text.startswith("evolve.worker"):
+        yield Label("evaluator_access", f"line {line}: the name {text!r}")
 
 
 def _attribute_findings(node: ast.Attribute) -> Iterator[Label]:

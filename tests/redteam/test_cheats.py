@@ -6,6 +6,8 @@ Invariants:
 - after all of them the service judges as before, and nothing of them is left.
 """
 
+import time
+
 import pytest
 
 from evolve.core.evaluation import Evaluation, Status
@@ -50,10 +52,14 @@ def test_a_cheat_is_refused_set_apart_or_scored_honestly(entry: Entry, judge):
 
 @pytest.mark.parametrize("entry", marked(entry for entry in CHEATS if entry.alone))
 def test_an_attack_on_the_machine_ends_with_its_candidate(entry: Entry, court):
+    court.worker.evaluate("ModelNew = None", fidelity="check")  # starts what stays
     before = family_of(court.worker.process.pid)
     verdict = court.verdict(entry)
     assert verdict.status.value in entry.verdicts, verdict.feedback
-    assert alive(family_of(court.worker.process.pid) - before) == set()
+    until = time.monotonic() + 2
+    while left := alive(family_of(court.worker.process.pid) - before):
+        assert time.monotonic() < until, left
+        time.sleep(0.05)
 
 
 def test_after_all_of_them_the_service_judges_as_before(court):

@@ -2,7 +2,7 @@
 
 task: tiny
 fidelity: screen
-verdict: timing_unbounded hack honest not_custom
+verdict: timing_unbounded hack not_custom
 hole: no block has one call only, so calls that were merged do not show
 """
 
