@@ -165,7 +165,7 @@ class _Served:
         if self.device == "cpu":
             resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
         torch.set_num_threads(len(os.sched_getaffinity(0)))
-        buildcache.install(self.build, False)
+        buildcache.install(self.source, self.build, False)
 
     def _execute(self) -> ModuleType:
         path = self.folder / "mutant.py"  # Triton reads the text of kernels from their file
