@@ -83,7 +83,7 @@ async def send(
     litellm = load()
     openai = importlib.import_module("openai")
     arguments = arguments_of(settings, request, sample)
-    arguments["timeout"] = _timeout(timeout_s)
+    arguments["timeout"] = _timeout(settings.deadline_s)
     passed_on = arguments.get("allowed_openai_params") or []
     arguments["allowed_openai_params"] = [*passed_on, *_to_be_passed_on(settings.provider)]
     sent: list[bool] = []
@@ -117,7 +117,11 @@ def _to_be_passed_on(provider: str) -> list[str]:
 
 
 def _timeout(seconds: float) -> Any:
-    """Being connected takes no longer than `CONNECT_S`: a host that swallows packets is down."""
+    """Being connected takes no longer than `CONNECT_S`: a host that swallows packets is down.
+
+    The same for every call, because LiteLLM opens new connections for every other value; the
+    deadline itself is kept by `send`.
+    """
     httpx = importlib.import_module("httpx")
     return httpx.Timeout(seconds, connect=min(seconds, CONNECT_S))
 

@@ -6,6 +6,7 @@ decides two things that must not be guessed: whether the request reached the end
 it may have been billed.
 """
 
+import math
 import re
 import time
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from typing import Any
 from evolve.llm.secrets import scrub
 
 LONGEST_MESSAGE = 300
+LONGEST_RETRY_AFTER_S = 3600.0  # what an endpoint may ask for; a search asks again then
 
 
 class FaultKind(StrEnum):
@@ -181,16 +183,26 @@ def _one_line(text: str) -> str:
 def _retry_after(response: Any) -> float | None:
     """Seconds that the endpoint asks to wait, as a number or as a date."""
     headers = response.headers
-    for name, unit in (("retry-after-ms", 1e-3), ("retry-after", 1.0)):
-        value = headers.get(name)
-        if value is None:
-            continue
+    if "retry-after-ms" in headers:
+        wait = _number(headers["retry-after-ms"])
+        return None if wait is None else _within(wait / 1e3)
+    value = headers.get("retry-after", "")
+    wait = _number(value)
+    if wait is None:
         try:
-            return max(0.0, float(value) * unit)
-        except ValueError:
-            pass
-        try:
-            return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
-        except ValueError:
-            pass
-    return None
+            wait = parsedate_to_datetime(value).timestamp() - time.time()
+        except (ValueError, OverflowError):
+            return None
+    return _within(wait)
+
+
+def _number(text: str) -> float | None:
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return None if math.isnan(number) else number
+
+
+def _within(seconds: float) -> float:
+    return min(max(seconds, 0.0), LONGEST_RETRY_AFTER_S)

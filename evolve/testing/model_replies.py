@@ -59,10 +59,10 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """An error status with an OpenAI-style body, and `retry-after` in seconds where given."""
+    """An error status with an OpenAI-style body, and `retry-after` in seconds or as given."""
 
     status: int
-    retry_after: float | None = None
+    retry_after: float | str | None = None
     code: str = ""
     message: str = "scripted refusal"
 

@@ -48,12 +48,14 @@ class Log:
     """What a server has seen and sent.
 
     `delivered` holds the completions that were sent in full, by number of their request; `replies`
-    counts what the script had the server do, by kind (`answer`, `429`, `malformed`, ...).
+    counts what the script had the server do, by kind (`answer`, `429`, `malformed`, ...);
+    `connections` how often a client connected.
     """
 
     requests: list[Request] = field(default_factory=list)
     delivered: dict[int, Answer] = field(default_factory=dict)
     replies: Counter[str] = field(default_factory=Counter)
+    connections: int = 0
     under_way: int = 0
     most_at_once: int = 0
 
@@ -134,6 +136,7 @@ class _Http(ThreadingHTTPServer):
 
     def process_request(self, request: Any, client_address: Any) -> None:
         self._connections.add(request)
+        self.scripted.log.connections += 1
         super().process_request(request, client_address)
 
     def shutdown_request(self, request: Any) -> None:
@@ -204,7 +207,12 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _refuse(self, refusal: Refusal) -> None:
         error = {"message": refusal.message, "type": "scripted", "code": refusal.code or None}
-        wait = {} if refusal.retry_after is None else {"retry-after": f"{refusal.retry_after:g}"}
+        after = refusal.retry_after
+        wait = (
+            {}
+            if after is None
+            else {"retry-after": after if isinstance(after, str) else f"{after:g}"}
+        )
         self._send(refusal.status, json.dumps({"error": error}).encode(), headers=wait)
 
     def _break(self, how: Broken) -> None:

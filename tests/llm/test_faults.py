@@ -9,6 +9,8 @@ Invariants:
 import asyncio
 import socket
 import time
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 
 import pytest
 
@@ -49,6 +51,27 @@ def test_retry_after_is_waited_for(serve):
     reply = ask(endpoint(server))
     assert reply.attempts == 2
     assert reply.latency_s >= 0.5
+
+
+@pytest.mark.parametrize(
+    ("written", "least", "most"),
+    [
+        (format_datetime(datetime.now(UTC) + timedelta(hours=2), usegmt=True), 3600, 3601),
+        (format_datetime(datetime.now(UTC) + timedelta(minutes=30), usegmt=True), 1500, 1800),
+        ("1e999", 3600, 3601),
+        ("86400", 3600, 3601),
+    ],
+)
+def test_retry_after_may_be_a_date_and_has_an_end(serve, written, least, most):
+    with pytest.raises(ModelUnavailable) as caught:
+        ask(endpoint(serve(Refusal(429, retry_after=written))))
+    assert least <= caught.value.retry_after_s <= most
+
+
+@pytest.mark.parametrize("written", ["soon", "nan", "-3", "", "Mon, 99 Foo 2020", "0"])
+def test_a_retry_after_that_says_nothing_is_as_none(serve, written):
+    reply = ask(endpoint(serve(Refusal(429, retry_after=written), "at last")))
+    assert (reply.status, reply.attempts) == (CallStatus.COMPLETED, 2)
 
 
 def test_retry_after_holds_the_other_calls_of_the_endpoint_too(serve):

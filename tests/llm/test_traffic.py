@@ -9,6 +9,8 @@ import asyncio
 import random
 from collections import Counter
 
+import pytest
+
 from evolve.core.errors import ModelUnavailable
 from evolve.core.model import CallStatus
 from evolve.testing.model_server import Answer, Broken, Hang, Refusal
@@ -55,6 +57,19 @@ def test_with_faults_at_thirty_percent_every_delivery_is_stored_and_every_call_a
         if reply.status is CallStatus.COMPLETED:
             assert reply.text == f"answer to {number}"
     assert sum(reply.attempts for reply in replies) == len(server.log.requests)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_calls_in_a_row_share_a_connection(serve, stream):
+    server = serve("done")
+    model = endpoint(server, stream=stream)
+
+    async def in_a_row():
+        for number in range(10):
+            await model.complete(request(str(number)), 0)
+
+    asyncio.run(in_a_row())
+    assert server.log.connections == 1
 
 
 def test_sixteen_calls_at_once_take_as_long_as_one(serve):
