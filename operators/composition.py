@@ -277,11 +277,11 @@ _LEAST = {
 
 
 def seeds_are_pending(context: Context) -> bool:
-    """Whether the run has programs to start from, and no verdict on any of them yet.
+    """Whether programs to start from are being judged, and no verdict on any of them is there yet.
 
     A first version that a model writes meanwhile would be paid for, and start from nothing.
     """
-    return bool(context.task.seeds) and not context.facts.recent(1, operator="seed")
+    return bool(context.facts.proposals("seed")) and not context.facts.recent(1, operator="seed")
 
 
 def last_summary(context: Context) -> str:

@@ -100,8 +100,13 @@ class MacroMicro(Answering):
         return context.rng.choice(places)
 
     def _plan(self, context: Context, base: Base, steps: Sequence[Step]) -> ModelRequest | Declined:
-        listed = [f"{n}. {step}: {step.action.summary}" for n, step in enumerate(steps, 1)]
-        options = Section(name="options", head="# Steps to choose from", items=("\n".join(listed),))
+        lines = base.source(context.facts).split("\n")
+        listed = [
+            f"{number}. {step}: {step.action.summary}\n   {lines[step.region.first - 1].strip()}"
+            for number, step in enumerate(steps, start=1)
+        ]
+        listing = quote("\n".join(listed), "steps, each with the first line of its region")
+        options = Section(name="options", head=f"# Steps to choose from\n\n{listing}")
         return self.ask(
             context,
             self.text("plan"),

@@ -114,6 +114,13 @@ class History:
             )
         )
 
+    def pend(self, source: str, *, operator: str = "seed") -> None:
+        """A step whose verdict is not there yet."""
+        self._sources[Program(source).digest] = source
+        program = Program(source).digest
+        pending = Attempt(sequence=len(self.attempts), operator=operator, program=program)
+        self.attempts.append(pending)
+
     def elites(self) -> list[Elite]:
         """Every correct program by its best evaluation, best first."""
         best: dict[str, Elite] = {}
@@ -192,6 +199,7 @@ class History:
             attempt
             for attempt in reversed(self.attempts)
             if operator in (None, attempt.operator)
+            and (attempt.status or attempt.failure)
             and failed in (None, attempt.status is not Status.CORRECT)
         ]
         return found[:limit]

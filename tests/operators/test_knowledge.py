@@ -238,6 +238,18 @@ def test_messages_that_a_document_explains_are_those_of_triton(file: str, messag
     assert message in document.body
 
 
+def test_the_contract_documents_say_what_the_judge_does():
+    from evolve.worker.families import FAMILIES, TASK_FAMILY
+    from evolve.worker.stages import BUILD_S, SETUP_S
+
+    bodies = {document.id: document.body for document in DOCUMENTS}
+    for family in {*FAMILIES} - {TASK_FAMILY}:
+        assert f"`{family}`" in bodies["judge-correctness"]
+        assert f"`{family}`" in bodies["debug-wrong-values"]
+    assert f"| {BUILD_S:.0f} s |" in bodies["judge-contract"]
+    assert f"| {SETUP_S:.0f} s each |" in bodies["judge-contract"]
+
+
 def test_every_error_and_every_bottleneck_has_a_document():
     for status in {*Status} - {Status.CORRECT, Status.INFRA, Status.TIMING_UNBOUNDED}:
         assert rank(DOCUMENTS, Diagnosis(error=status)), status

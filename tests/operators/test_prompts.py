@@ -292,8 +292,14 @@ def test_without_a_parent_a_first_version_is_asked_for():
 
 def test_no_first_version_is_asked_for_while_seeds_are_judged():
     history = History(seeds=(PLAIN,))
+    history.pend(PLAIN)
     assert isinstance(RewriteFull().propose(history.context()), Declined)
     history.add(PLAIN, status=Status.TIMEOUT)
+    assert "There is no program yet" in prompt_of(request_of(RewriteFull(), history.context()))
+
+
+def test_a_search_without_the_seeds_operator_starts_from_a_first_version():
+    history = History(seeds=(PLAIN,))
     assert "There is no program yet" in prompt_of(request_of(RewriteFull(), history.context()))
 
 
