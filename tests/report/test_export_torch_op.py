@@ -283,6 +283,7 @@ REFUSED = {
     "get_init_inputs) is a tensor": LINEAR.replace("__init__(self)", "__init__(self, t)").replace(
         "return []", "return [torch.ones(1)]"
     ),
+    "expanded": elementwise("return x + 1", inputs="torch.rand(1, 4).expand(3, 4)"),
     "called run": elementwise("return run").replace("self, x", "self, run"),
 }
 

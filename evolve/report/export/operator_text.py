@@ -112,8 +112,8 @@ def _case_text(case: ExaminedCase) -> dict[str, Any]:
             name: argument_text(value, f"argument {name} of forward")
             for name, value in case.arguments.items()
         },
-        "state": {name: tensor_text(tensor) for name, tensor in case.state.items()},
-        "outputs": [tensor_text(output) for output in case.outputs],
+        "state": {name: tensor_text(tensor, name) for name, tensor in case.state.items()},
+        "outputs": [tensor_text(output, "an outcome") for output in case.outputs],
     }
 
 

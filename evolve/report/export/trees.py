@@ -55,25 +55,31 @@ def _sequence(parts: Sequence[str], like: Any) -> str:
     return f"({parts[0]},)" if len(parts) == 1 else f"({', '.join(parts)})"
 
 
-def tensor_text(tensor: Tensor) -> str:
-    """The tensor's metadata as a `Like(...)` of the exported file; it has a stride where needed."""
-    shape = literal(tuple(tensor.shape), "a shape")
-    if tensor.is_contiguous() or not _is_dense(tensor):
+def tensor_text(tensor: Tensor, where: str) -> str:
+    """The tensor's metadata as a `Like(...)` of the exported file; it has a stride where needed.
+
+    Raises:
+        UsageError: it is sparse, or elements of it share a place in memory.
+    """
+    if tensor.layout is not torch.strided:
+        raise refusal(f"{where} is a {tensor.layout} tensor")
+    shape = literal(tuple(tensor.shape), where)
+    if tensor.is_contiguous():
         return f"Like({tensor.dtype}, {shape})"
-    return f"Like({tensor.dtype}, {shape}, {literal(tensor.stride(), 'a stride')})"
+    if _overlaps(tensor):
+        raise refusal(f"{where} is an expanded tensor, whose elements share memory")
+    return f"Like({tensor.dtype}, {shape}, {literal(tensor.stride(), where)})"
 
 
-def _is_dense(tensor: Tensor) -> bool:
-    """Whether no two elements share a place; an expanded input is exported as contiguous."""
-    steps = sorted(
-        (step, size) for size, step in zip(tensor.shape, tensor.stride(), strict=True) if size > 1
-    )
+def _overlaps(tensor: Tensor) -> bool:
+    """Whether two elements share a place in memory."""
+    steps = sorted(zip(tensor.stride(), tensor.shape, strict=True))
     reach = 0
     for step, size in steps:
-        if step <= reach:
-            return False
+        if size > 1 and step <= reach:
+            return True
         reach += step * (size - 1)
-    return True
+    return False
 
 
 def argument_text(value: Any, where: str) -> str:
@@ -83,11 +89,9 @@ def argument_text(value: Any, where: str) -> str:
         UsageError: it is neither of these nor a plain value.
     """
     if isinstance(value, Tensor):
-        if value.layout is not torch.strided:
-            raise refusal(f"{where} is a {value.layout} tensor")
-        return tensor_text(value)
+        return tensor_text(value, where)
     if is_tensor_list(value):
-        return f"[{', '.join(tensor_text(item) for item in value)}]"
+        return f"[{', '.join(tensor_text(item, where) for item in value)}]"
     return literal(value, where)
 
 
