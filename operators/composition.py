@@ -23,7 +23,7 @@ from evolve.core.model import Message, ModelRequest, Sampling
 from evolve.core.program import Language
 from evolve.core.protocols import Attempt, Context, Declined
 from operators.base import Base
-from operators.budget import PromptTooLong, Section, fit
+from operators.budget import PromptTooLong, Section, estimate_tokens, fit
 from operators.checks import check_choice, check_number, check_whole
 from operators.diagnosis import device_of, diagnose
 from operators.knowledge import Diagnosis, Knowledge
@@ -31,6 +31,7 @@ from operators.material import Exhibit, attempt_text, device_facts, exhibit
 from operators.prompting import render_prompt
 from operators.quoting import Quoted, quote
 from operators.relatives import best_others, failures_of, siblings, unlike
+from operators.replies import without_thought
 
 ANSWER_TOKENS = 16_000
 """Left to the answer where neither the request nor the model's card bounds it."""
@@ -55,7 +56,8 @@ class Prompted:
     Args:
         language: what programs are written in: `triton`, `cuda`, `cpp`, or `auto` for the parent's
             and without a parent what the device runs best.
-        prompt_tokens: the most that a prompt takes, by an estimate from above.
+        prompt_tokens: the most that a prompt takes, with its system message, by an estimate from
+            above.
         top: how many of the best other programs it shows.
         diverse: how many that are unlike the parent.
         failures: how many attempts that are not to be repeated.
@@ -135,21 +137,14 @@ class Prompted:
         if not base.programs and seeds_are_pending(context):
             return Declined("the programs to start from are not judged yet")
         shown = [exhibit(context, *program) for program in base.programs]
-        tried = () if memory is Memory.CLEAN else failures_of(context, base, self.failures)
         language = self.language_for(context, shown)
-        if diagnosis is None:
-            found = shown[0].evaluation if shown else None
-            diagnosis = diagnose(context, language, found, tried)
-        if not shown:
-            heading = "There is no program yet"
-        if lessons is None and memory is not Memory.CLEAN:
-            lessons = last_summary(context)
+        tried = () if memory is Memory.CLEAN else failures_of(context, base, self.failures)
+        found = diagnosis or diagnose(context, language, shown, tried)
         sections = [
             *self._frame(context, language),
-            *self._knowledge(diagnosis),
-            *self.listed("lessons", 2, [quote(lessons, "summary")] if lessons else []),
-            *self._past(context, base, shown, memory, tried),
-            Section(name="parents", head=f"# {heading}", items=tuple(map(self._program, shown))),
+            *self._knowledge(found),
+            *self._past(context, base, shown, memory, tried, lessons),
+            self._parents(heading, shown),
             *extra,
             Section(name="job", head=job),
             Section(name="answer", head=answer or self.text("answer_program", language=language)),
@@ -167,13 +162,14 @@ class Prompted:
         model: str | None = None,
     ) -> ModelRequest | Declined:
         """A request of sections, cut to the budget."""
+        system = self.text("system")
         try:
-            kept = fit(sections, self._budget(context))
+            kept = fit(sections, self._budget(context) - estimate_tokens(system))
         except PromptTooLong as error:
             return Declined(f"{error}; set operators.*.prompt_tokens higher")
         user = "\n\n".join(section.text for section in kept)
         return ModelRequest(
-            messages=(Message("system", self.text("system")), Message("user", user)),
+            messages=(Message("system", system), Message("user", user)),
             model=model,
             samples=self.samples,
             sampling=Sampling(temperature=self.temperature, top_p=self.top_p),
@@ -204,9 +200,7 @@ class Prompted:
         """What is the same for every prompt of a run."""
         task = self.text("task", task=context.task, source=quote(context.task.source, "task"))
         device = self.text("device", facts=device_facts(context.device))
-        contract = self.text(
-            "contract", language=language, task=context.task, device=device_of(context)
-        )
+        contract = self.text("contract", language=language, task=context.task)
         return [
             Section(name="task", head=task),
             Section(name="device", head=device),
@@ -227,13 +221,16 @@ class Prompted:
         shown: Sequence[Exhibit],
         memory: Memory,
         tried: Sequence[Attempt],
+        lessons: str | None,
     ) -> list[Section]:
         if memory is Memory.CLEAN:
             return []
+        known = last_summary(context) if lessons is None else lessons
         mine = shown[0].speedup if shown else None
         others = best_others(context, base, self.top)
         far = unlike(context, base, others, self.diverse)
         return [
+            *self.listed("lessons", 2, [quote(known, "summary")] if known else []),
             *self._memory(context, base, memory),
             *self.listed("top", 5, [self._program(exhibit(context, *p)) for p in others]),
             *self.listed("diverse", 6, [self._program(exhibit(context, *p)) for p in far]),
@@ -259,6 +256,10 @@ class Prompted:
         if not items:
             return []
         return [Section(name=name, head=self.text(name), items=tuple(items), priority=priority)]
+
+    def _parents(self, heading: str, shown: Sequence[Exhibit]) -> Section:
+        head = f"# {heading if shown else 'There is no program yet'}"
+        return Section(name="parents", head=head, items=tuple(map(self._program, shown)))
 
     def _program(self, shown: Exhibit) -> Quoted:
         return self.text("program", program=shown)
@@ -287,4 +288,4 @@ def seeds_are_pending(context: Context) -> bool:
 def last_summary(context: Context) -> str:
     """The newest summary of the run; empty where there is none."""
     newest = context.facts.exchanges(SUMMARY, SUMMARY, 1)
-    return newest[0].reply.text if newest else ""
+    return without_thought(newest[0].reply.text).strip() if newest else ""

@@ -2,11 +2,12 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from evolve.core.evaluation import Evaluation, Status
 from evolve.core.protocols import Attempt, Context
 from operators.knowledge import Bottleneck, Diagnosis, device_path
+from operators.material import Exhibit
 
 LAUNCH_BOUND_MS = 0.02
 """Below this a GPU kernel's time is mostly that of launching it."""
@@ -26,7 +27,7 @@ _WORDS = (
 def diagnose(
     context: Context,
     language: str,
-    evaluation: Evaluation | None,
+    shown: Sequence[Exhibit],
     attempts: Iterable[Attempt] = (),
 ) -> Diagnosis:
     """What the facts say without a model.
@@ -34,10 +35,11 @@ def diagnose(
     Args:
         context: for the task's category and the device.
         language: what the child is to be written in.
-        evaluation: of the program to be changed, if there is one.
+        shown: the programs to work on, the one to change first.
         attempts: what was tried from it: the failure that most of them share is what the next one
             is to be kept from.
     """
+    evaluation = shown[0].evaluation if shown else None
     return Diagnosis(
         bottleneck=bottleneck(context, evaluation),
         error=_error(evaluation, attempts),

@@ -82,7 +82,7 @@ class Universal(Answering):
         """The facts' diagnosis with the limit that a model named, where it named a known one."""
         parent = exhibit(context, *base.programs[0])
         language = self.language_for(context, [parent])
-        found = diagnose(context, language, parent.evaluation)
+        found = diagnose(context, language, [parent])
         named = _LIMIT.search(words)
         limit = named[1].lower() if named else ""
         return replace(found, bottleneck=limit) if limit in [*Bottleneck] else found
