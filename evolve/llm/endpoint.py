@@ -84,7 +84,7 @@ class Endpoint:
             if isinstance(outcome, ModelReply):
                 self._answered()
             elif outcome.kind in RETRIED:
-                await self._wait(outcome, attempts, self._left_s(start))
+                await self._wait(outcome, attempts, start)
                 continue
             else:
                 outcome = self._ended(outcome)
@@ -99,7 +99,7 @@ class Endpoint:
             )
         return left
 
-    async def _wait(self, fault: Fault, attempts: int, left_s: float) -> None:
+    async def _wait(self, fault: Fault, attempts: int, start: float) -> None:
         """Before the next attempt. Raises ModelUnavailable where there is to be none."""
         if fault.kind is FaultKind.RATE_LIMIT:
             self._circuit.answer()
@@ -107,18 +107,22 @@ class Endpoint:
             self._circuit.fault(fault.message)
         if self._circuit.is_open:
             raise self._down()
-        backoff = min(self._first_wait_s * 2 ** (attempts - 1), LONGEST_WAIT_S)
-        wait = random.uniform(0.5, 1.0) * backoff
+        wait = self._backoff(attempts)
         if fault.retry_after_s is not None:
-            wait = fault.retry_after_s + random.uniform(0.0, 0.1 * self._first_wait_s)
+            wait = max(wait, fault.retry_after_s + 0.1 * wait)  # all who wait come a bit apart
             self._gate.hold(wait, f"{self.name}: {fault.kind.value}: {fault.message}")
-        if wait >= left_s:
+        if wait >= self._left_s(start):
             raise ModelUnavailable(
                 f"{self.name}: {fault.kind.value} after {attempts} attempts, and the next would "
                 f"come after the deadline of {self.settings.deadline_s:.0f} s: {fault.message}",
                 retry_after_s=wait,
             )
         await asyncio.sleep(wait)
+
+    def _backoff(self, attempts: int) -> float:
+        """Seconds, doubling with every attempt, and random so that calls do not come in step."""
+        doubled = self._first_wait_s * 2 ** min(attempts - 1, 20)
+        return random.uniform(0.5, 1.0) * min(doubled, LONGEST_WAIT_S)
 
     def _ended(self, fault: Fault) -> ModelReply:
         """What a fault that is not retried comes to. Raises UsageError where a person is needed."""
