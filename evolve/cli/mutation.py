@@ -10,7 +10,7 @@ from typing import Any
 from evolve.cli.text import table
 from evolve.core.errors import UsageError
 from evolve.core.protocols import EvaluationRequest
-from evolve.evaluation.mutation.audit import SEEDS, Fate, Trialled, audit, oracle
+from evolve.evaluation.mutation.audit import SEEDS, Fate, Judged, audit, oracle
 from evolve.evaluation.mutation.mutant import Mutants, generate, sample
 from evolve.evaluation.mutation.tally import PlaceRow, by_case, by_family, by_kind
 
@@ -35,12 +35,12 @@ async def run(request: EvaluationRequest, *, most: int, require: str, read: Sequ
         )
         try:
             device = "cpu" if evaluator.device_class.startswith("cpu") else "cuda"
-            async with oracle(request.task, cache, device, SEEDS) as judge:
+            async with oracle(request.task, cache, device, SEEDS) as prover:
                 progress = _Progress(len(chosen))
                 found = await audit(
-                    evaluator, judge, request.task, request.source, chosen, progress.tell
+                    evaluator, prover, request.task, request.source, chosen, progress.tell
                 )
-                places = judge.places
+                places = prover.places
         finally:
             await evaluator.close()
     if as_json:
@@ -56,7 +56,7 @@ class _Progress:
         self._total = total
         self._done = 0
 
-    def tell(self, one: Trialled) -> None:
+    def tell(self, one: Judged) -> None:
         self._done += 1
         if sys.stderr.isatty():
             end = "\n" if self._done == self._total else ""
@@ -64,7 +64,7 @@ class _Progress:
             print(text.ljust(60), end=end, file=sys.stderr, flush=True)
 
 
-def audit_text(made: Mutants, found: Sequence[Trialled], places: Sequence[str]) -> Iterator[str]:
+def audit_text(made: Mutants, found: Sequence[Judged], places: Sequence[str]) -> Iterator[str]:
     """The table of kinds, what each family and case of inputs kills, and the survivors."""
     yield (
         f"{len(made.mutants)} mutants ({made.duplicates} duplicates left out), {len(found)} tried; "
@@ -99,7 +99,7 @@ def _places(name: str, rows: Sequence[PlaceRow]) -> str:
     )
 
 
-def _survivor(one: Trialled) -> Iterator[str]:
+def _survivor(one: Judged) -> Iterator[str]:
     mutant, proof = one.mutant, one.proof or {}
     error = proof.get("error")
     size = "no value" if error is None else f"{error:.3g} budgets"
@@ -113,7 +113,7 @@ def _survivor(one: Trialled) -> Iterator[str]:
 
 
 def _json(
-    request: EvaluationRequest, made: Mutants, found: Sequence[Trialled], places: Sequence[str]
+    request: EvaluationRequest, made: Mutants, found: Sequence[Judged], places: Sequence[str]
 ) -> dict[str, Any]:
     rows = by_kind(found)
     return {

@@ -27,7 +27,7 @@ from evolve.core.evaluation import Status
 from evolve.core.program import Language, detect_language
 from evolve.core.task import Task
 from evolve.evaluation import LocalEvaluator
-from evolve.evaluation.mutation.audit import SEEDS, Fate, Trialled, audit, oracle
+from evolve.evaluation.mutation.audit import SEEDS, Fate, Judged, audit, oracle
 from evolve.evaluation.mutation.mutant import Kind, Mutant, Mutants, generate, sample
 from evolve.evaluation.mutation.tally import by_kind
 from evolve.tasks import find_task
@@ -101,13 +101,13 @@ async def _one(
     start = time.monotonic()
     with options.out.open("a") as out:
 
-        def tell(one: Trialled) -> None:
+        def tell(one: Judged) -> None:
             row = {"kernel": kernel.name, "generated": len(made.mutants)} | one.to_json()
             print(json.dumps(row), file=out, flush=True)
 
         try:
-            async with oracle(kernel.task, cache, "cpu", options.seeds) as judge:
-                found = await audit(evaluator, judge, kernel.task, kernel.source, chosen, tell)
+            async with oracle(kernel.task, cache, "cpu", options.seeds) as prover:
+                found = await audit(evaluator, prover, kernel.task, kernel.source, chosen, tell)
         except EvolveError as error:
             print(f"{kernel.name}: {error}", file=sys.stderr)
             return
@@ -128,7 +128,7 @@ def _rows(path: Path, kernel: str = "") -> list[dict[str, Any]]:
 
 def _summary(path: Path) -> Iterator[str]:
     rows = _rows(path)
-    found = [_trialled(row) for row in rows]
+    found = [_judged(row) for row in rows]
     names = dict.fromkeys(row["kernel"] for row in rows)
     places = dict.fromkeys(place for row in rows for place in row["kills"])
     made = Mutants(tuple(one.mutant for one in found), 0)
@@ -145,9 +145,9 @@ def _summary(path: Path) -> Iterator[str]:
     )
 
 
-def _trialled(row: dict[str, Any]) -> Trialled:
+def _judged(row: dict[str, Any]) -> Judged:
     mutant = Mutant(Kind(row["kind"]), row["line"], row["before"], row["after"], "")
-    return Trialled(mutant, Fate(row["fate"]), Status(row["status"]), row["feedback"],
+    return Judged(mutant, Fate(row["fate"]), Status(row["status"]), row["feedback"],
                     row["proof"], tuple(row["kills"]))  # fmt: skip
 
 

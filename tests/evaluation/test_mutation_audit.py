@@ -75,9 +75,9 @@ def fates(sources: dict[str, str], folder: Path, kernel: str = RIGHT, seeds: int
     async def run():
         evaluator = await LocalEvaluator.start(cache=folder)
         try:
-            async with oracle(TASK, folder, "cpu", seeds) as judge:
-                found = await audit(evaluator, judge, TASK, kernel, mutants, lambda _: None)
-                return found, judge.places
+            async with oracle(TASK, folder, "cpu", seeds) as prover:
+                found = await audit(evaluator, prover, TASK, kernel, mutants, lambda _: None)
+                return found, prover.places
         finally:
             await evaluator.close()
 

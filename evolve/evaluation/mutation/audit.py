@@ -34,7 +34,7 @@ class Fate(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Trialled:
+class Judged:
     """A mutant with the service's verdict and the oracle's.
 
     `status` is what the service says. `proof` is the oracle's (None: not proven), `kills` are the
@@ -117,32 +117,32 @@ async def oracle(task: Task, cache: Path, device: str, seeds: int) -> AsyncItera
 
 async def audit(
     evaluator: Evaluator,
-    judge: OracleProcess,
+    prover: OracleProcess,
     task: Task,
     source: str,
     mutants: Sequence[Mutant],
-    tell: Callable[[Trialled], None],
-) -> list[Trialled]:
+    tell: Callable[[Judged], None],
+) -> list[Judged]:
     """The fate of every mutant, in order; `tell` gets each as soon as it is known.
 
     Raises:
         UsageError: the kernel itself is not correct.
         EvaluatorUnavailable: the service or the oracle cannot go on.
     """
-    await _require_correct(evaluator, judge, task, source)
+    await _require_correct(evaluator, prover, task, source)
     turns = asyncio.Semaphore(evaluator.slots)
 
-    async def try_one(mutant: Mutant) -> Trialled:
+    async def try_one(mutant: Mutant) -> Judged:
         async with turns:
-            trialled = await _try(evaluator, judge, task, mutant)
-        tell(trialled)
-        return trialled
+            judged = await _try(evaluator, prover, task, mutant)
+        tell(judged)
+        return judged
 
     return await asyncio.gather(*(try_one(mutant) for mutant in mutants))
 
 
 async def _require_correct(
-    evaluator: Evaluator, judge: OracleProcess, task: Task, source: str
+    evaluator: Evaluator, prover: OracleProcess, task: Task, source: str
 ) -> None:
     evaluation = await evaluator.evaluate(_request(task, source))
     if evaluation.status is not Status.CORRECT:
@@ -150,7 +150,7 @@ async def _require_correct(
             f"a mutation audit needs a correct kernel; this one is judged {evaluation.status}: "
             f"{evaluation.feedback}"
         )
-    answer = await judge.ask({"source": source, "seeds": _OWN_SEEDS})
+    answer = await prover.ask({"source": source, "seeds": _OWN_SEEDS})
     if answer["proof"] or answer["invalid"]:
         raise UsageError(
             "a mutation audit needs a correct kernel; outside of the service this one is wrong: "
@@ -158,16 +158,16 @@ async def _require_correct(
         )
 
 
-async def _try(evaluator: Evaluator, judge: OracleProcess, task: Task, mutant: Mutant) -> Trialled:
+async def _try(evaluator: Evaluator, prover: OracleProcess, task: Task, mutant: Mutant) -> Judged:
     evaluation = await evaluator.evaluate(_request(task, mutant.source))
     status, feedback = evaluation.status, evaluation.feedback
     if status is Status.INFRA:
-        return Trialled(mutant, Fate.UNDECIDED, status, feedback)
+        return Judged(mutant, Fate.UNDECIDED, status, feedback)
     if status in (Status.COMPILE_ERROR, Status.CONTRACT):
-        return Trialled(mutant, Fate.INVALID, status, feedback)
-    answer = await judge.ask({"source": mutant.source})
+        return Judged(mutant, Fate.INVALID, status, feedback)
+    answer = await prover.ask({"source": mutant.source})
     fate = _fate(answer, status)
-    return Trialled(mutant, fate, status, feedback, answer["proof"], tuple(answer["kills"]))
+    return Judged(mutant, fate, status, feedback, answer["proof"], tuple(answer["kills"]))
 
 
 def _fate(answer: Mapping[str, Any], status: Status) -> Fate:

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from evolve.evaluation.mutation.audit import Fate, Trialled
+from evolve.evaluation.mutation.audit import Fate, Judged
 from evolve.evaluation.mutation.mutant import Kind
 
 
@@ -34,17 +34,17 @@ class PlaceRow:
     alone: int
 
 
-def by_kind(trialled: Sequence[Trialled]) -> list[KindRow]:
+def by_kind(judged: Sequence[Judged]) -> list[KindRow]:
     """A row for each kind that occurs, and one for all."""
-    rows = [_row(kind.value, [t for t in trialled if t.mutant.kind is kind]) for kind in Kind]
-    return [row for row in rows if row.tried] + [_row("all", trialled)]
+    rows = [_row(kind.value, [t for t in judged if t.mutant.kind is kind]) for kind in Kind]
+    return [row for row in rows if row.tried] + [_row("all", judged)]
 
 
-def _row(name: str, trialled: Sequence[Trialled]) -> KindRow:
-    fates = Counter(t.fate for t in trialled)
+def _row(name: str, judged: Sequence[Judged]) -> KindRow:
+    fates = Counter(t.fate for t in judged)
     return KindRow(
         name=name,
-        tried=len(trialled),
+        tried=len(judged),
         invalid=fates[Fate.INVALID],
         unproven=fates[Fate.UNPROVEN],
         proven=fates[Fate.KILLED] + fates[Fate.SURVIVED],
@@ -52,20 +52,20 @@ def _row(name: str, trialled: Sequence[Trialled]) -> KindRow:
     )
 
 
-def by_family(trialled: Iterable[Trialled], places: Sequence[str]) -> list[PlaceRow]:
+def by_family(judged: Iterable[Judged], places: Sequence[str]) -> list[PlaceRow]:
     """A row for each input family of the kill matrix."""
-    return _places(trialled, places, 1)
+    return _places(judged, places, 1)
 
 
-def by_case(trialled: Iterable[Trialled], places: Sequence[str]) -> list[PlaceRow]:
+def by_case(judged: Iterable[Judged], places: Sequence[str]) -> list[PlaceRow]:
     """A row for each case of the kill matrix."""
-    return _places(trialled, places, 0)
+    return _places(judged, places, 0)
 
 
-def _places(trialled: Iterable[Trialled], places: Sequence[str], part: int) -> list[PlaceRow]:
+def _places(judged: Iterable[Judged], places: Sequence[str], part: int) -> list[PlaceRow]:
     kills: Counter[str] = Counter()
     alone: Counter[str] = Counter()
-    for one in trialled:
+    for one in judged:
         names = {_parts(place)[part] for place in one.kills}
         kills.update(names)
         if len(names) == 1:
