@@ -59,18 +59,20 @@ def _add_batch(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> 
     batch.add_argument("requests", type=Path, metavar="IN")
     batch.add_argument("answers", type=Path, metavar="OUT")
     batch.add_argument("--deadline", type=float, metavar="S", help="seconds in which to have ended")
-    batch.add_argument("--slots", type=int, metavar="N", help="requests under way at once")
+    batch.add_argument("--slots", type=int, metavar="N", help="under way at once on each device")
+    batch.add_argument("--indices", metavar="0,1,...", help="several GPUs: one judge for each")
 
 
 def _batch(options: argparse.Namespace, judge_words: list[str]) -> int:
     from evolve.worker.batch import judge_batch
 
+    indices = options.indices.split(",") if options.indices else []
     return judge_batch(
         options.requests,
         options.answers,
         deadline_s=options.deadline,
         slots=options.slots,
-        judge_words=judge_words,
+        judges=[[*judge_words, "--index", index] for index in indices] or [judge_words],
     )
 
 

@@ -23,6 +23,7 @@ an answer to something else is recognised.
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ MOST_FAILURES = 3
 """Answers of our own fault, or ends without one, after which a request is given up."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class BatchRequest:
     """One question to the worker; `params` as in the protocol, the task as plain data."""
 
@@ -43,13 +44,14 @@ class BatchRequest:
     method: str
     params: Mapping[str, Any]
 
-    @property
+    @cached_property
     def subject(self) -> dict[str, Any]:
         """What is asked about, short enough to be repeated with every line on it."""
         return subject(self.method, self.params)
 
-    @property
+    @cached_property
     def key(self) -> str:
+        """Equal for the same question under the same id."""
         return _key(self.id, self.subject)
 
 

@@ -1,4 +1,4 @@
-"""A `serve` process as a batch sees it: requests go in, replies come out of one queue."""
+"""A `serve` process as a batch sees it; the replies of several come out of one queue."""
 
 import json
 import os
@@ -16,10 +16,12 @@ from evolve.core.errors import EvaluatorUnavailable, UsageError
 from evolve.worker import protocol
 
 GRACE_S = 2.0  # for an end on its own terms
+POLL_S = 0.2
 GREETING = 0
 """The number of the first request; others count from 1."""
 
-Replies = SimpleQueue[Mapping[str, Any] | None]
+Reply = Mapping[str, Any]
+Replies = SimpleQueue[Reply | None]
 
 
 class Judge:
@@ -27,13 +29,19 @@ class Judge:
 
     Args:
         words: options of `serve`.
-        replies: what it answers is put here, and None at its end. Somebody else may put None too,
-            to wake up whoever waits.
+        replies: its answers are put here, and None at its end. Several judges may share it, and
+            somebody else may put None too, to wake up whoever waits.
+
+    Attributes:
+        hello: what it says of itself; empty before `greet`.
+        ended: whether the process has ended, and all that it answered is in the queue.
     """
 
     def __init__(self, words: Sequence[str], replies: Replies) -> None:
+        self.hello: Mapping[str, Any] = {}
         self.ended = False
         self._replies = replies
+        self._first: SimpleQueue[Reply | None] = SimpleQueue()  # before and with the greeting
         self._process = subprocess.Popen(
             [sys.executable, "-m", "evolve.worker", "serve", *words],
             stdin=subprocess.PIPE,
@@ -42,8 +50,13 @@ class Judge:
         )
         threading.Thread(target=self._read, daemon=True).start()
 
-    def greet(self, patience_s: float, is_stopped: Callable[[], bool]) -> Mapping[str, Any]:
-        """What it says of itself, when it has come up.
+    @property
+    def slots(self) -> int:
+        """How many requests it suggests to have under way at once."""
+        return int(self.hello["slots"])
+
+    def greet(self, patience_s: float, is_stopped: Callable[[], bool]) -> None:
+        """Wait until it has come up.
 
         Raises:
             UsageError: it refuses its options.
@@ -52,13 +65,16 @@ class Judge:
         self.send(GREETING, "hello", {})
         until = time.monotonic() + patience_s
         while not is_stopped() and time.monotonic() < until:
-            reply = self.receive(until - time.monotonic())
+            reply: Reply = {}
+            with suppress(Empty):
+                reply = self._first.get(timeout=POLL_S) or {}
             match reply:
-                case {"id": 0, "result": dict() as hello}:
-                    return hello
+                case {"result": dict() as hello}:
+                    self.hello = hello
+                    return
                 case {"error": {"kind": kind, "message": str() as message}}:
                     raise UsageError(message) if kind == "usage" else EvaluatorUnavailable(message)
-            if self.ended:
+            if self.ended and self._first.empty():
                 raise EvaluatorUnavailable("the judge ended when it was started; see above")
         raise EvaluatorUnavailable("there was no time to start the judge")
 
@@ -69,12 +85,6 @@ class Judge:
         with suppress(BrokenPipeError):
             self._process.stdin.write(json.dumps(request).encode() + b"\n")
             self._process.stdin.flush()
-
-    def receive(self, patience_s: float) -> Mapping[str, Any] | None:
-        """The next reply; None where none came in time, somebody called, or the process ended."""
-        with suppress(Empty):
-            return self._replies.get(timeout=max(patience_s, 0.0))
-        return None
 
     def end(self) -> None:
         """End it with everything that it started."""
@@ -91,6 +101,7 @@ class Judge:
             with suppress(ValueError):
                 reply = json.loads(line)
                 if isinstance(reply, dict):
-                    self._replies.put(reply)
+                    queue = self._replies if reply.get("id") else self._first
+                    queue.put(reply)
         self.ended = True
         self._replies.put(None)

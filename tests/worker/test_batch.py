@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from evolve.core.evaluation import Evaluation, Status
-from evolve.worker.batch import Costs
+from evolve.worker.batch_costs import Costs
 from evolve.worker.batchfile import BatchRequest, read_answers, request_lines
 from evolve.worker.shards import Shards
 from tests.worker.serving import HONEST_CPP, RELU_TASK, ROOT, alive, family_of, forward
@@ -97,6 +97,16 @@ def test_requests_of_every_kind_are_answered(folder):
     totals = folder.lines()[-1]["totals"]
     assert (totals["requests"], totals["left"]) == (3, 0)
     assert totals["by_status"] == {"correct": 1, "wrong_value": 1, "answered": 1}
+
+
+def test_two_judges_share_one_queue(folder):
+    requests = [evaluate(f"a:{i}", f"{WRONG}\n# {i}\n") for i in range(6)]
+    folder.ask(requests)
+    code, said = folder.run("--indices", "0,1", "--slots", "1")
+    assert code == 0, said
+    assert said.count("judge: ") == 2
+    answered = [line["id"] for line in folder.lines() if "final" in line]
+    assert sorted(answered) == [request.id for request in requests]
 
 
 def test_after_kill_9_only_what_was_under_way_is_judged_again(folder):
