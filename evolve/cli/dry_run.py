@@ -1,11 +1,12 @@
 """`evolve run ... --dry-run`: what the budget will buy here, without touching a database."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from evolve.cli import parts
 from evolve.cli.models import WHY_IDLE, idle_limits
 from evolve.cli.request import read_request
+from evolve.cli.sample_call import CallForecast, SampleCall, call_lines, forecast, sample_calls
 from evolve.cli.text import interval_text
 from evolve.core.errors import UsageError
 from evolve.core.measurement import Interval
@@ -15,14 +16,20 @@ from evolve.report.audit import Findings, weakness
 from evolve.report.text import count_text, duration_text
 from evolve.search.termination import parse_duration
 
+Calls = tuple[Sequence[SampleCall], int]
+"""Sample calls, and how many calls may be under way at once."""
+
 
 async def dry_run(config: Mapping[str, Any]) -> int:
     """Audit the task, time the reference against itself, and say what the budget will buy.
 
+    Where models are configured, each is really asked once.
+
     Raises:
         UsageError: everything that a run would refuse, and a device that measures nothing.
     """
-    task = read_request(config).task
+    request = read_request(config)
+    task = request.task
     evaluator = await parts.start_evaluator(config)
     try:
         if not isinstance(evaluator, LocalEvaluator):
@@ -33,9 +40,10 @@ async def dry_run(config: Mapping[str, Any]) -> int:
         for line in audit_lines(task, await evaluator.audit(task)):
             print(line)
         noise = await evaluator.noise(task)
+        calls = await sample_calls(request.recorded, task, evaluator)
     finally:
         await evaluator.close()
-    for line in forecast_lines(config["termination"], noise):
+    for line in forecast_lines(config["termination"], noise, calls):
         print(line)
     for name in idle_limits(config):
         print(f"limit       {name} has no effect: {WHY_IDLE}")
@@ -53,7 +61,9 @@ def audit_lines(task: Task, findings: Findings) -> Iterator[str]:
         yield f"audit       {task.name} is sound: nothing that computes nothing passes its check"
 
 
-def forecast_lines(termination: Mapping[str, Any], noise: Mapping[str, Any]) -> Iterator[str]:
+def forecast_lines(
+    termination: Mapping[str, Any], noise: Mapping[str, Any], calls: Calls | None = None
+) -> Iterator[str]:
     """The reference's time, the noise floor, and which limit comes first at what cost."""
     each_s = noise["seconds_per_evaluation"]
     yield f"reference   {interval_text(Interval(*noise['reference_ms']))} per call, all timed cases"
@@ -62,25 +72,55 @@ def forecast_lines(termination: Mapping[str, Any], noise: Mapping[str, Any]) -> 
         "smaller gains do not show"
     )
     yield f"evaluation  about {duration_text(each_s)} each, the check of a correct program included"
-    ends = dict(limits_s(termination, each_s))
+    call = None
+    if calls is not None:
+        yield from call_lines(calls[0])
+        call = forecast(*calls)
+    ends = dict(limits_s(termination, each_s, call))
     for name, seconds in ends.items():
-        bought = count_text(int(seconds / each_s), "evaluation")
         limit = termination[name]
         if isinstance(limit, Mapping):
             limit = " and ".join(f"{part}={limit[part]}" for part in limit if limit[part])
-        yield f"limit       {name}={limit}: about {duration_text(seconds)}, {bought}"
+        yield f"limit       {name}={limit}: {_bought(seconds, each_s, call)}"
     if ends:
         yield f"first       {min(ends, key=lambda name: ends[name])} comes first"
 
 
-def limits_s(termination: Mapping[str, Any], each_s: float) -> Iterator[tuple[str, float]]:
-    """Seconds until each limit that can be foreseen, one evaluation after the other."""
+def _bought(seconds: float, each_s: float, call: CallForecast | None) -> str:
+    """What so much time brings, if every call gives a program that is judged in full."""
+    candidates = seconds / _candidate_s(each_s, call)
+    text = f"about {duration_text(seconds)}, {count_text(int(candidates), 'evaluation')}"
+    if call is None:
+        return text
+    usd = "at an unknown cost" if call.usd is None else f"{candidates * call.usd:.2f} USD"
+    device = duration_text(candidates * each_s)
+    return f"{text}, {device} of device time, {candidates * call.tokens:,.0f} tokens, {usd}"
+
+
+def _candidate_s(each_s: float, call: CallForecast | None) -> float:
+    """Seconds per candidate: the judge's, or those of the models where they are slower."""
+    return each_s if call is None else max(each_s, call.seconds / call.slots)
+
+
+def limits_s(
+    termination: Mapping[str, Any], each_s: float, call: CallForecast | None = None
+) -> Iterator[tuple[str, float]]:
+    """Seconds until each limit that can be foreseen, one candidate after the other."""
+    pace_s = _candidate_s(each_s, call)
     for name, limit in termination.items():
-        if name in ("evaluations", "proposals") and limit is not None:
-            yield name, limit * each_s
-        elif name in ("wall_time", "device_time") and limit is not None:
+        if limit is None:
+            continue
+        if name in ("evaluations", "proposals"):
+            yield name, limit * pace_s
+        elif name == "wall_time":
             yield name, parse_duration(limit)
+        elif name == "device_time":
+            yield name, parse_duration(limit) * pace_s / each_s
+        elif name == "usd" and call and call.usd:
+            yield name, limit / call.usd * pace_s
+        elif name == "tokens" and call and call.tokens:
+            yield name, limit / call.tokens * pace_s
         elif isinstance(limit, Mapping):
-            ahead = dict(limits_s(limit, each_s))
+            ahead = dict(limits_s(limit, each_s, call))
             if ahead and len(ahead) == sum(part is not None for part in limit.values()):
                 yield name, max(ahead.values())

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from evolve.cli.flags import open_store, read_candidate
+from evolve.cli.models import has_model
 from evolve.core.errors import UsageError
 from evolve.core.normalise import normalised_digest
 from evolve.core.program import Language
@@ -47,12 +48,11 @@ def with_seeds(task: Task, config: Mapping[str, Any]) -> Task:
     initial = [_read_program(path, "initial") for path in config["initial"]]
     warm = _elites_of(config["warm_start"], config["store"]["path"], task)
     seeds = _without_twins((*initial, *warm, *task.seeds))
-    if not seeds:
+    if not seeds and not has_model(config):
         raise UsageError(
             f"task {task.name} has no program to start from: give one of yours, "
-            "initial=[mine.py] (any ModelNew that is correct), or put some into seeds/ beside the "
-            "task file. The other remedy, an operator that asks a language model for the first "
-            "kernel, is not part of this version"
+            "initial=[mine.py] (any ModelNew that is correct), put some into seeds/ beside the "
+            "task file, or name a model that writes the first one, llm.model=provider/name"
         )
     return replace(task, seeds=seeds)
 

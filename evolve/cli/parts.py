@@ -8,7 +8,7 @@ from evolve.cli.config.build import build
 from evolve.cli.models import WHY_IDLE, build_model, idle_limits, limits_cannot_end
 from evolve.core.errors import UsageError
 from evolve.core.model import LanguageModel
-from evolve.core.protocols import Archive, Evaluator, SelectionPolicy
+from evolve.core.protocols import Archive, Evaluator, ModelOperator, SelectionPolicy
 from evolve.search import termination
 from evolve.search.engine import Search
 from evolve.search.schedule import Schedule, Scheduled
@@ -40,6 +40,11 @@ def build_operators(config: Mapping[str, Any]) -> dict[str, Scheduled]:
     if not operators:
         raise UsageError("operators: every one is null; leave at least one in")
     return operators
+
+
+def asks_models(operators: Mapping[str, Scheduled]) -> bool:
+    """Whether any of the operators has something to ask of a model."""
+    return any(isinstance(each.operator, ModelOperator) for each in operators.values())
 
 
 def build_schedule(config: Mapping[str, Any]) -> Schedule:
@@ -99,10 +104,13 @@ def build_all(config: Mapping[str, Any]) -> None:
     """Build everything once and drop it: raises UsageError for what cannot be built."""
     build_archive(config)
     build_selection(config)
-    build_operators(config)
+    operators = build_operators(config)
     build_schedule(config)
     build_termination(config)
-    build_model(config)
+    if build_model(config) is not None and not asks_models(operators):
+        raise UsageError(
+            "llm has no effect: no operator asks a model; take operators=llm, or leave llm out"
+        )
 
 
 async def start_evaluator(config: Mapping[str, Any]) -> Evaluator:

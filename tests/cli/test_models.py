@@ -1,0 +1,196 @@
+"""Invariants of runs that ask models, over real HTTP:
+
+1. `llm.model=provider/name` alone is enough; what cannot be held or reached is said at the start.
+2. A recorded run is repeated offline, byte for byte in deterministic mode.
+3. Keys are nowhere: not in the database, the configuration, the report or what is printed.
+4. A dry run really asks each model once, and says what the budget buys.
+"""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from evolve.cli import parts
+from evolve.cli.dry_run import forecast_lines
+from evolve.cli.launch import launch
+from evolve.cli.models import build_model
+from evolve.cli.request import read_request
+from evolve.cli.sample_call import call_lines, forecast, sample_calls
+from evolve.core.errors import UsageError
+from evolve.search.pipeline import Pipeline
+from evolve.store import Store
+from evolve.testing.model_server import Answer, ModelServer, Refusal, Request
+from evolve.testing.synthetic import SEED_SOURCE, SyntheticEvaluator, synthetic_task
+from tests.cli.recording import settings
+
+KEY = "sk-very-secret-0123456789abcdef"
+PRICE = ("llm.price.prompt=1", "llm.price.completion=2")
+NOISE = {"seconds_per_evaluation": 2.0, "reference_ms": [1.0, 0.9, 1.1], "half_width": 0.01}
+
+
+def script(request: Request) -> str | Answer:
+    """Programs for a while, then words, as models do."""
+    if request.number % 5 == 4:
+        return "Let me think about that."
+    source = SEED_SOURCE.replace("BLOCK = 16", f"BLOCK = {16 << request.number % 5}")
+    return f"```python\n{source}\n\nNUMBER = {request.number}\n```"
+
+
+def words(server: ModelServer, *more: str) -> list[str]:
+    model = ("llm.model=openai/scripted", f"llm.api_base={server.api_base}")
+    return [*model, *PRICE, "operators=llm", *more]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch) -> Path:
+    """A task of the user's own, in the folder where the command runs."""
+    monkeypatch.chdir(tmp_path)
+    task = synthetic_task()
+    Path("synthetic.py").write_text(task.source)
+    Path("seeds").mkdir()
+    Path("seeds/seed.py").write_text(task.seeds[0])
+    return tmp_path
+
+
+def record(server: ModelServer, *more: str) -> None:
+    """A finished deterministic run `demo` whose model is at the server."""
+    config = settings("name=demo", "deterministic=true", *words(server, *more))
+    config |= {"task": "./synthetic.py", "audit": []}
+    task = read_request(config).task
+
+    async def body(store: Store) -> None:
+        run = store.create_run(name="demo", task=task, config=config, seed=config["seed"])
+        search = parts.build_search(store, run, config)
+        rule = parts.build_termination(config)
+        judge = SyntheticEvaluator()
+        await Pipeline(search, judge, rule, serial=config["deterministic"]).run()
+        await search.model.close()
+
+    with Store.open("runs/evolve.db", create=True) as store:
+        asyncio.run(body(store))
+
+
+def canonical(name: str) -> list[str]:
+    with Store.open("runs/evolve.db", read_only=True) as store:
+        return list(store.dump(store.run(name).id, canonical=True))
+
+
+def test_a_recorded_run_is_repeated_offline_byte_for_byte(folder, capsys):
+    with ModelServer(script) as server:
+        record(server, "termination.evaluations=14")
+        assert len(server.log.requests) > 3
+    again = settings(
+        "name=again",
+        *("llm=replay", "llm.run=demo", "device=replay", "device.run=demo"),
+        *("deterministic=true", "operators=llm", "termination.evaluations=14"),
+    )
+    assert asyncio.run(launch(again | {"task": "./synthetic.py"})) == 0
+    assert canonical("again") == canonical("demo")
+    assert any('"rounds"' in line for line in canonical("demo"))
+
+
+def test_a_replay_of_a_run_without_a_model_is_refused(folder, recorded):
+    with pytest.raises(UsageError, match="asked no model"):
+        build_model(settings("llm=replay", "llm.run=demo"))
+    with pytest.raises(UsageError, match=r"llm\.run=RUN"):
+        build_model(settings("llm=replay"))
+
+
+def test_keys_are_nowhere(folder, monkeypatch, capfd):
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    monkeypatch.setenv("MY_KEY", KEY)
+
+    def echoing(request: Request) -> str | Refusal:
+        if request.number == 1:
+            return Refusal(400, message=f"bad request with key {KEY}")
+        return script(request)
+
+    with ModelServer(echoing) as server:
+        record(server, "termination.evaluations=6", "llm.key_variable=MY_KEY")
+        assert server.log.requests[0].headers["authorization"] == f"Bearer {KEY}"
+    with Store.open("runs/evolve.db", read_only=True) as store:
+        dump = "\n".join(store.dump(store.run("demo").id))
+        config = json.dumps(store.run("demo").config)
+    from evolve.report.facts import gather
+    from evolve.report.html import render
+
+    with Store.open("runs/evolve.db", read_only=True) as store:
+        report = render(gather(store, "demo"))
+    printed = "".join(capfd.readouterr())
+    for text in (
+        dump,
+        config,
+        report,
+        printed,
+        Path("runs/evolve.db").read_bytes().decode("latin1"),
+    ):
+        assert KEY not in text
+    assert "bad request" in dump
+
+
+def test_a_usd_budget_for_an_unpriced_model_is_refused_with_the_remedy():
+    config = settings("llm.model=openai/nobody-knows", "termination.usd=5")
+    with pytest.raises(UsageError, match=r"llm\.price\.prompt=\.\.\. llm\.price\.completion"):
+        build_model(config)
+    named = settings("llm.models.fast.model=openai/nobody", "termination.all_of.usd=5")
+    with pytest.raises(UsageError, match=r"llm\.models\.fast\.price\.prompt"):
+        build_model(named)
+    assert build_model(settings("llm.model=openai/nobody-knows", *PRICE, "termination.usd=5"))
+
+
+def test_one_word_is_enough_and_brings_the_operators():
+    config = settings("llm.model=openai/gpt-4o")
+    assert build_model(config).models[0].name == "openai/gpt-4o"
+    assert "rewrite_full" in parts.build_operators(config)
+
+
+def test_without_a_word_there_is_no_model():
+    assert build_model(settings()) is None
+
+
+def test_several_models_are_given_by_name():
+    config = settings(
+        "llm=ensemble", "llm.models.fast.model=openai/a", "llm.models.strong.model=openai/b"
+    )
+    assert [card.name for card in build_model(config).models] == ["fast", "strong"]
+    with pytest.raises(UsageError, match=r"llm\.models\.fast\.model="):
+        build_model(settings("llm=ensemble"))
+
+
+def test_a_model_that_no_operator_asks_is_said_to_have_no_effect():
+    config = settings("llm.model=openai/gpt-4o", "operators=default")
+    with pytest.raises(UsageError, match=r"no operator asks a model.*operators=llm"):
+        parts.build_all(config)
+
+
+def test_a_dry_run_asks_each_model_once_and_says_what_a_call_takes(folder):
+    with ModelServer(lambda request: Answer(script(request), delay_s=0.1)) as server:
+        config = settings(*words(server)) | {"opponents": {}}
+        calls, slots = asyncio.run(sample_calls(config, synthetic_task(), SyntheticEvaluator()))
+        assert len(server.log.requests) == 1
+    [line] = call_lines(calls)
+    assert "openai/scripted: one call took" in line
+    assert line.endswith("it gave a program")
+    limits = settings("termination.usd=1", "termination.wall_time=null")["termination"]
+    lines = list(forecast_lines(limits, NOISE, (calls, slots)))
+    assert any(line.startswith("limit       usd=1.0: about") for line in lines)
+    assert "USD" in lines[-2]
+    assert "comes first" in lines[-1]
+
+
+def test_a_dry_run_with_a_model_that_is_down_says_so(folder):
+    config = settings("operators=llm", "llm.model=openai/scripted", "llm.deadline_s=1") | {
+        "opponents": {}
+    }
+    config["llm"]["api_base"] = "http://127.0.0.1:9/v1"
+    calls, slots = asyncio.run(sample_calls(config, synthetic_task(), SyntheticEvaluator()))
+    assert calls[0].reply is None
+    assert forecast(calls, slots) is None
+    assert "scripted" in next(call_lines(calls))
+
+
+def test_without_a_model_nothing_is_asked(folder):
+    config = settings() | {"opponents": {}}
+    assert asyncio.run(sample_calls(config, synthetic_task(), SyntheticEvaluator())) is None
