@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from evolve.core.evaluation import Fidelity
+from evolve.core.model import ModelRequest
 from evolve.core.program import Program
 from evolve.core.protocols import Context, Declined, Elite, Failed, Operator, Proposal
 from evolve.core.tunables import parse, render
@@ -86,8 +87,8 @@ class OperatorConformance:
     def test_a_refusal_says_why(self) -> None:
         for context in self.contexts():
             answer = self.make().propose(context)
-            assert isinstance(answer, (Proposal, Declined, Failed))
-            assert isinstance(answer, Proposal) or answer.reason
+            assert isinstance(answer, (Proposal, Declined, Failed, ModelRequest))
+            assert isinstance(answer, (Proposal, ModelRequest)) or answer.reason
 
     def test_the_context_is_left_alone(self) -> None:
         for context in self.contexts():

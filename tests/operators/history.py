@@ -1,25 +1,15 @@
-"""A run's facts in memory, with everything that prompts may ask, on the synthetic task."""
+"""A run's facts in memory on the synthetic task, and what tests say about prompts."""
 
 import random
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
-from evolve.core.evaluation import Evaluation, Fidelity, Status
-from evolve.core.model import (
-    CallStatus,
-    Exchange,
-    ModelCard,
-    ModelReply,
-    ModelRequest,
-)
-from evolve.core.program import Assignment, Program, instance_digest
-from evolve.core.protocols import (
-    Attempt,
-    Context,
-    Elite,
-    EvaluationRequest,
-    Trial,
-)
-from evolve.core.tunables import render
+from evolve.core.evaluation import Evaluation, Fidelity, Stage, Status
+from evolve.core.model import CallStatus, Exchange, ModelCard, ModelReply, ModelRequest
+from evolve.core.program import Assignment, Program
+from evolve.core.protocols import Attempt, Context, Elite, rank
+from evolve.testing.facts import MemoryFacts
+from evolve.testing.parts import make_context
 from evolve.testing.synthetic import SyntheticEvaluator, synthetic_task
 
 PLAIN = '''\
@@ -42,16 +32,12 @@ class ModelNew:
 DEVICE = {"device_class": "cpu: test", "cpu": "Test, 2 cores", "compiler": "g++ 14"}
 
 
-class History:
-    """`evolve.core.protocols.Facts` of a run that exists in memory, and the contexts it gives."""
+class History(MemoryFacts):
+    """Facts in memory with the archive and the contexts that follow from them."""
 
-    def __init__(self, evaluator: SyntheticEvaluator | None = None, **task: object) -> None:
-        self.task = synthetic_task(**task)
-        self.evaluator = evaluator or SyntheticEvaluator(noise=0.0)
-        self.attempts: list[Attempt] = []
-        self.calls: list[tuple[str, Exchange]] = []
-        self._sources: dict[str, str] = {}
-        self._evaluations: dict[str, list[Evaluation]] = {}
+    def __init__(self, **task: object) -> None:
+        super().__init__(task=synthetic_task(**task), evaluator=SyntheticEvaluator(noise=0.0))
+        self._elites: dict[str, Elite] = {}
 
     def add(
         self,
@@ -61,173 +47,59 @@ class History:
         operator: str = "seed",
         note: str = "",
         assignment: Assignment | None = None,
-        fidelity: Fidelity = Fidelity.SEARCH,
-        feedback: str | None = None,
         status: Status | None = None,
+        feedback: str = "",
     ) -> Attempt:
-        """A judged step; `status` and `feedback` plant another verdict."""
-        program, assignment = Program(source), assignment or {}
-        verdict = self.evaluator.judge(
-            EvaluationRequest(
-                task=self.task,
-                instance=instance_digest(program.digest, assignment),
-                source=render(source, assignment),
-                fidelity=fidelity,
-            )
-        )
-        if status is not None:
-            verdict = Evaluation(
-                status=status,
-                stage=verdict.stage,
-                fidelity=fidelity,
-                task_revision=verdict.task_revision,
-                device_class=verdict.device_class,
-                evaluator_version=verdict.evaluator_version,
-                feedback=feedback or "",
-            )
-        self._sources[program.digest] = source
-        self._evaluations.setdefault(program.digest, []).append(verdict)
-        attempt = Attempt(
-            sequence=len(self.attempts),
+        """A judged step; `status` with `feedback` plants another verdict."""
+        program = Program(source)
+        elite = self.judge(
+            program,
+            assignment,
             operator=operator,
-            parents=tuple(parents),
-            program=program.digest,
-            assignment=assignment,
-            fidelity=fidelity,
+            parents=parents,
             note=note,
-            status=verdict.status,
-            custom=verdict.custom,
-            ratio=verdict.ratios.get("eager"),
-            feedback=verdict.feedback,
+            verdict=None if status is None else failing(status, feedback),
         )
-        self.attempts.append(attempt)
-        return attempt
-
-    def fail(self, reason: str, parents: Sequence[str] = (), *, operator: str = "edit") -> None:
-        """A step of which no program came."""
-        self.attempts.append(
-            Attempt(
-                sequence=len(self.attempts),
-                operator=operator,
-                parents=tuple(parents),
-                failure=reason,
-            )
-        )
-
-    def pend(self, source: str, *, operator: str = "seed") -> None:
-        """A step whose verdict is not there yet."""
-        self._sources[Program(source).digest] = source
-        program = Program(source).digest
-        pending = Attempt(sequence=len(self.attempts), operator=operator, program=program)
-        self.attempts.append(pending)
+        held = self._elites.get(program.digest)
+        if elite and (held is None or elite.fitness.value > held.fitness.value):
+            self._elites[program.digest] = elite
+        return self.attempts[-1]
 
     def elites(self) -> list[Elite]:
         """Every correct program by its best evaluation, best first."""
-        best: dict[str, Elite] = {}
-        for attempt in self.attempts:
-            verdicts = self._evaluations.get(attempt.program or "", ())
-            for verdict in verdicts:
-                fitness = verdict.fitness("eager")
-                if fitness is None or attempt.fidelity is Fidelity.SCREEN:
-                    continue
-                elite = Elite(
-                    program=attempt.program,
-                    assignment=attempt.assignment,
-                    fitness=fitness,
-                    descriptors=verdict.descriptors,
-                    sequence=attempt.sequence,
-                    operator=attempt.operator,
-                    parents=attempt.parents,
-                )
-                held = best.get(elite.program)
-                if held is None or fitness.value > held.fitness.value:
-                    best[elite.program] = elite
-        return sorted(best.values(), key=lambda elite: (-elite.fitness.value, elite.sequence))
+        return sorted(self._elites.values(), key=rank)
 
     def context(
         self,
-        parents: Sequence[Attempt | Elite] = (),
+        parents: Sequence[Elite] = (),
         *,
         sequence: int | None = None,
         seed: int = 0,
         model: ModelCard | None = None,
         device: Mapping[str, str] | None = None,
     ) -> Context:
-        elites = self.elites()
-        wanted = [parent.program for parent in parents]
-        chosen = [elite for name in wanted for elite in elites if elite.program == name]
-        return Context(
-            task=self.task,
-            parents=tuple(chosen),
-            elites=elites,
-            facts=self,
-            rng=random.Random(seed),
+        context = make_context(
+            self,
+            parents,
             sequence=len(self.attempts) if sequence is None else sequence,
+            elites=self.elites(),
             device=DEVICE if device is None else device,
-            model=model or ModelCard(name="scripted"),
+            model=model,
         )
+        return replace(context, rng=random.Random(seed))
 
-    # Facts
 
-    def source(self, program: str) -> str:
-        return self._sources[program]
-
-    def trials(self, program: str) -> Sequence[Trial]:
-        return [
-            Trial(assignment=a.assignment, fidelity=a.fidelity, status=a.status, ratio=a.ratio)
-            for a in self.attempts
-            if a.program == program
-        ]
-
-    def proposals(self, operator: str) -> int:
-        return sum(attempt.operator == operator for attempt in self.attempts)
-
-    def seen(self, instance: str) -> bool:
-        return any(
-            a.program is not None and instance_digest(a.program, a.assignment) == instance
-            for a in self.attempts
-        )
-
-    def evaluation(self, program: str) -> Evaluation | None:
-        found = self._evaluations.get(program, [])
-        return max(found, key=lambda e: e.ratios["eager"].value if e.ratios else -1.0, default=None)
-
-    def recent(
-        self, limit: int, *, operator: str | None = None, failed: bool | None = None
-    ) -> Sequence[Attempt]:
-        found = [
-            attempt
-            for attempt in reversed(self.attempts)
-            if operator in (None, attempt.operator)
-            and (attempt.status or attempt.failure)
-            and failed in (None, attempt.status is not Status.CORRECT)
-        ]
-        return found[:limit]
-
-    def children(self, program: str, limit: int) -> Sequence[Attempt]:
-        found = [
-            attempt
-            for attempt in reversed(self.attempts)
-            if attempt.parents[:1] == (program,) and attempt.program != program
-        ]
-        return found[:limit]
-
-    def ancestors(self, program: str, limit: int) -> Sequence[Attempt]:
-        line: list[Attempt] = []
-        wanted: str | None = program
-        while wanted is not None and len(line) < limit:
-            made = next((a for a in self.attempts if a.program == wanted), None)
-            line += [made] if made else []
-            wanted = made.parents[0] if made and made.parents else None
-        return line[::-1]
-
-    def exchanges(self, operator: str, purpose: str, limit: int) -> Sequence[Exchange]:
-        found = [
-            exchange
-            for name, exchange in reversed(self.calls)
-            if name == operator and exchange.request.purpose == purpose
-        ]
-        return found[:limit]
+def failing(status: Status, feedback: str = "") -> Evaluation:
+    """A verdict on a program that is not correct."""
+    return Evaluation(
+        status=status,
+        stage=Stage.CONTRACT,
+        fidelity=Fidelity.SEARCH,
+        task_revision="0" * 64,
+        device_class="synthetic",
+        evaluator_version="synthetic-1",
+        feedback=feedback,
+    )
 
 
 def answer(request: ModelRequest, text: str, status: CallStatus = CallStatus.COMPLETED) -> Exchange:

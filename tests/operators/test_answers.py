@@ -335,7 +335,7 @@ def test_a_summary_merges_the_last_one_with_the_trials_since():
     operator = Summarise(every=2)
     first = asked(operator, history)
     assert first.purpose == "summarise"
-    history.calls.append(("summarise", answer(first, "- blocks of 64 were best")))
+    history.exchange("summarise", answer(first, "- blocks of 64 were best"))
     assert asked(operator, history).purpose == "propose"
     history.add(constants_set(PLAIN, BLOCK=256), operator="edit", note="wide")
     history.add(constants_set(PLAIN, BLOCK=8), operator="edit", note="narrow")

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import Status
 from evolve.core.model import ModelCard
+from evolve.core.program import Program
 from evolve.core.protocols import Declined
 from operators import (
     Contrastive,
@@ -55,7 +56,7 @@ def small_run() -> History:
         status=Status.COMPILE_ERROR,
         feedback="kernel.cpp:3: error: no room",
     )
-    history.fail("no_code: no code block", [better.program])
+    history.fail("no_code: no code block", [better.program], operator="edit")
     return history
 
 
@@ -292,7 +293,7 @@ def test_without_a_parent_a_first_version_is_asked_for():
 
 def test_no_first_version_is_asked_for_while_seeds_are_judged():
     history = History(seeds=(PLAIN,))
-    history.pend(PLAIN)
+    history.pend(Program(PLAIN), operator="seed")
     assert isinstance(RewriteFull().propose(history.context()), Declined)
     history.add(PLAIN, status=Status.TIMEOUT)
     assert "There is no program yet" in prompt_of(request_of(RewriteFull(), history.context()))
