@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import importlib
 from collections import deque
 
 import torch
@@ -13,23 +14,30 @@ _HELD = 2  # inputs of so many calls stay mapped
 
 
 class CudaAccess:
-    """Opens the one GPU that the process may see. `base` is where the memory for outputs lies."""
+    """Opens the one GPU that the process may see."""
 
-    def __init__(self, fd: int, size: int, library: str) -> None:
+    def __init__(self) -> None:
         torch.cuda.init()
         self._spark = torch.zeros(1, device="cuda")  # makes the context
+        with contextlib.suppress(ImportError):
+            importlib.import_module("triton.runtime").driver.active.utils  # noqa: B018 (loads it)
         self.place = torch.device("cuda", torch.cuda.current_device())
-        self._pool = cuda_driver.attach(fd, size)
-        self.base = self._pool.address
-        ctypes.CDLL(library).evolve_pool(ctypes.c_uint64(self.base), ctypes.c_uint64(size))
-        self._allocator = torch.cuda.memory.CUDAPluggableAllocator(
-            library, "evolve_allocate", "evolve_free"
-        )
-        self._torch_pool = torch.cuda.MemPool(self._allocator.allocator())
-        self._routing = contextlib.ExitStack()
-        self._routing.enter_context(torch.cuda.use_mem_pool(self._torch_pool))
         self._inputs: deque[Mapping] = deque()
         self._place: cuda_driver.Place | None = None
+        self._kept: tuple[object, ...] = ()
+
+    def use_pool(self, fd: int, size: int, library: str) -> int:
+        """Have torch allocate from this memory; gives its address."""
+        pool = cuda_driver.attach(fd, size)
+        ctypes.CDLL(library).evolve_pool(ctypes.c_uint64(pool.address), ctypes.c_uint64(size))
+        allocator = torch.cuda.memory.CUDAPluggableAllocator(
+            library, "evolve_allocate", "evolve_free"
+        )
+        torch_pool = torch.cuda.MemPool(allocator.allocator())
+        routing = contextlib.ExitStack()
+        routing.enter_context(torch.cuda.use_mem_pool(torch_pool))
+        self._kept = (pool, allocator, torch_pool, routing)  # for the life of the process
+        return pool.address
 
     def open(self, fd: int, size: int) -> torch.Tensor:
         while len(self._inputs) >= _HELD:

@@ -27,6 +27,7 @@ class BuildCache:
     def __init__(self, root: Path) -> None:
         self._root = root
         root.mkdir(parents=True, exist_ok=True)
+        root.chmod(0o711)
 
     def finished(self, key: str) -> str | None:
         """The directory of a finished build."""
@@ -62,8 +63,7 @@ def _own(directory: Path) -> None:
 
 def install(source: str, directory: str | None, may_build: bool) -> None:
     """In a runner: have everything that `source` builds come from `directory`, or go there."""
-    if directory is not None:
-        _keep_triton(Path(directory) / "triton", may_build)
+    _keep_triton(Path(directory or "/nonexistent") / "triton", may_build)
     if "cpp_extension" in source:
         _keep_torch(directory, may_build)
     _keep_tvm_ffi(directory, may_build)
@@ -77,6 +77,8 @@ def _keep_triton(place: Path, may_build: bool) -> None:
         copy = Path.cwd() / "triton"
         shutil.copytree(place, copy, copy_function=shutil.copyfile)
         place = copy
+    else:
+        place = Path.cwd()
     os.environ["TRITON_CACHE_DIR"] = str(place)
 
 

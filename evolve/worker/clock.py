@@ -82,16 +82,19 @@ def _time_case(
     window = device.window()
     for side, process in processes.items():
         with blaming(side):
-            window.warm_up(process, case, _working_set(case))
-    overhead = window.overhead(processes[EAGER], case)
+            window.warm_up(process, case, case.layouts[side], _working_set(case))
     order = rng.sample(range(BLOCKS), BLOCKS)
     blocks: dict[str, list[Block]] = {side: [] for side in processes}
+    idle: list[float] = []
     for side in _interleaved(list(processes), rng):
         number = order[len(blocks[side])]
         with window.alone(side, processes), blaming(side):
             block = window.run(processes[side], case, case.layouts[side], number)
+            if side == EAGER:
+                idle.append(window.idle(processes[side], case, case.layouts[side]))
         blocks[side].append(block)
     window.settle()
+    overhead = statistics.median(idle)
     name = case.warm.case.name
     for side, taken in blocks.items():
         extra = window.charges(taken, blocks[EAGER])

@@ -32,6 +32,7 @@ class Device(Protocol):
         calls: Fewest and most calls in a block.
         rounds: Units of the statistics in one sitting; a divisor of `BLOCKS`. One where most of
             the variance sits between processes.
+        spares: Processes to have ready ahead of time.
         reveals_late: Whether inputs of a block reach a runner only when it runs.
         memory: That a runner's processes may hold on the host.
         limit_address_space: Whether a limit on address space can hold a runner.
@@ -48,6 +49,7 @@ class Device(Protocol):
     block_s: float
     calls: tuple[int, int]
     rounds: int
+    spares: int
     reveals_late: bool
     memory: int
     limit_address_space: bool
@@ -94,8 +96,12 @@ class Device(Protocol):
         """The slab for one runner; valid inside."""
         ...
 
+    def prepare(self, process: "RunnerProcess") -> None:
+        """Do with a fresh runner what needs no candidate and takes its time."""
+        ...
+
     def connect(self, process: "RunnerProcess") -> None:
-        """Give a fresh runner what it needs, and see that its memory can be read.
+        """Give a prepared runner what it needs, and see that its memory can be read.
 
         Raises:
             OSError: it cannot.

@@ -40,6 +40,7 @@ class CpuDevice:
     block_s = 0.008  # short, so that what drifts on the host is shared by the sides
     calls = (3, 256)
     rounds = 1
+    spares = 0
     reveals_late = False
     memory = 6 << 30
     limit_address_space = True
@@ -88,6 +89,9 @@ class CpuDevice:
     @contextmanager
     def share(self, slab: Slab) -> Iterator[Shared]:
         yield Shared(slab.fd, slab, slab.memory)
+
+    def prepare(self, process: RunnerProcess) -> None:
+        """A forked process is ready."""
 
     def connect(self, process: RunnerProcess) -> None:
         word = torch.zeros(8, dtype=torch.uint8)

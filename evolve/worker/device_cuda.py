@@ -1,5 +1,7 @@
 """A GPU as the device under test (CUDA)."""
 
+import contextlib
+import importlib
 import os
 import random
 import tempfile
@@ -22,7 +24,7 @@ from evolve.worker.window import Window
 from evolve.worker.window_cuda import CudaWindow
 
 _POOL_SHARE = 8  # a runner's tensors get one in so many bytes of the device
-_WARM_SHARE = 5
+_WARM_SHARE = 4
 _CONNECT_S = 60.0
 _NODES = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools")
 
@@ -53,7 +55,8 @@ class CudaDevice:
     half_width = 0.01
     block_s = 0.020  # against some 0.3 ms, give or take 0.03, that a window costs
     calls = (1, 1024)
-    rounds = 4
+    rounds = 8
+    spares = 6
     reveals_late = True
     memory = 32 << 30
     limit_address_space = False  # a CUDA context reserves far more than it uses
@@ -71,14 +74,18 @@ class CudaDevice:
         Path(self._folder.name).chmod(0o755)
         self._library = build_allocator(Path(self._folder.name))
         self.readable: tuple[str, ...] = (self._folder.name,)
+        cache = f"{self._folder.name}/triton"
+        _build_triton_driver(cache)
         self._pools: dict[RunnerProcess, _Pool] = {}
         self._probe = torch.arange(1 << 20, device=self.place)
         self._answer = int(self._probe.sum())
         node = nvml.node_of(str(facts.uuid))
         self.nodes = tuple(path for path in (node, *_NODES) if Path(path).exists())
+        self.cores_of_clock, self._cores_of_runners = _split_cores()
         self.variables = {
             "CUDA_VISIBLE_DEVICES": f"GPU-{facts.uuid}",
             "CUDA_MODULE_LOADING": "LAZY",
+            "TRITON_CACHE_DIR": cache,
             "TRITON_CACHE_AUTOTUNING": "1",  # what one process has tuned the next need not
         }
 
@@ -137,6 +144,10 @@ class CudaDevice:
             os.close(fd)
             mapping.close()
 
+    def prepare(self, process: RunnerProcess) -> None:
+        os.sched_setaffinity(process.pid, self._cores_of_runners)
+        process.open_gpu(_CONNECT_S)
+
     def connect(self, process: RunnerProcess) -> None:
         """Give it a pool; what lies in it looks like values, and is none."""
         mapping, fd = cuda_driver.allocate(self._pool_size)
@@ -144,7 +155,7 @@ class CudaDevice:
             memory = mapping.tensor()
             memory.view(torch.float32).fill_(random.gauss(0, 1))
             torch.cuda.synchronize()
-            base = process.open_gpu(fd, mapping.size, self._library, _CONNECT_S)
+            base = process.use_pool(fd, mapping.size, self._library, _CONNECT_S)
         except BaseException:
             mapping.close()
             raise
@@ -192,6 +203,24 @@ class CudaDevice:
 def _whole(size: int) -> int:
     step = cuda_driver.granularity()
     return -(-max(size, 1) // step) * step
+
+
+def _build_triton_driver(cache: str) -> None:
+    """What Triton compiles on its first use, whatever the kernel: once for all runners."""
+    os.environ["TRITON_CACHE_DIR"] = cache
+    with contextlib.suppress(ImportError):
+        importlib.import_module("triton.runtime").driver.active.utils  # noqa: B018 (builds it)
+
+
+def _split_cores() -> tuple[set[int], set[int]]:
+    """Cores for the thread that keeps time, and for runners: both wait without sleeping."""
+    cores = os.sched_getaffinity(0)
+    first = min(cores)
+    path = Path(f"/sys/devices/system/cpu/cpu{first}/topology/thread_siblings_list")
+    text = path.read_text().strip() if path.exists() else str(first)
+    ends = [int(word) for word in text.replace("-", ",").split(",")]
+    siblings = (set(range(ends[0], ends[-1] + 1)) if "-" in text else set(ends)) & cores
+    return (siblings, cores - siblings) if len(cores) >= 2 * len(siblings) + 1 else (cores, cores)
 
 
 def _why_none() -> str:

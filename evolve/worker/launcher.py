@@ -14,8 +14,10 @@ from evolve.core.program import Language
 from evolve.worker import sandbox
 from evolve.worker.device import Device
 from evolve.worker.faults import CandidateFault, InfraFault
+from evolve.worker.locks import HostLock
 from evolve.worker.process import RunnerProcess
 from evolve.worker.sandbox import ALL_MECHANISMS, Confinement, Mechanism
+from evolve.worker.spares import Spares
 from evolve.worker.zygote import Zygote
 
 _PREFIX = "evolve-runners-"
@@ -50,6 +52,7 @@ class Launcher:
         self._claim = os.open(self._base, os.O_RDONLY | os.O_DIRECTORY)
         fcntl.flock(self._claim, fcntl.LOCK_EX)
         self._running: set[RunnerProcess] = set()
+        self._spares: Spares | None = None
         self._closed = False
         self._confinement = Confinement(
             work="",
@@ -99,6 +102,7 @@ class Launcher:
         with self._start(Language.CPP, self._confinement) as runner:
             self.mechanisms, self.reasons = runner.mechanisms, runner.reasons
             try:
+                self._device.prepare(runner)
                 self._device.connect(runner)
             except OSError as error:
                 self._unreadable = str(error)
@@ -126,14 +130,36 @@ class Launcher:
         except ConnectionError as error:
             raise InfraFault(str(error)) from error
 
+    def keep_spares(self, lock: HostLock) -> None:
+        """From now on, have processes ready; they are made while nothing is timed."""
+
+        def make() -> RunnerProcess:
+            with lock.shared():
+                runner = self._start(Language.TORCH, self._confinement)
+                self._device.prepare(runner)
+            return runner
+
+        if self._device.spares:
+            self._spares = Spares(make, self._device.spares)
+
     def _connected(self, language: Language, confinement: Confinement) -> RunnerProcess:
-        runner = self._start(language, confinement)
+        runner = self._spare(confinement)
         try:
+            if runner is None:
+                runner = self._start(language, confinement)
+                self._device.prepare(runner)
             self._device.connect(runner)
         except (OSError, CandidateFault) as error:  # no candidate code has run yet
-            runner.close()
+            if runner is not None:
+                runner.close()
             raise InfraFault(f"a runner cannot use the device: {error}") from error
         return runner
+
+    def _spare(self, confinement: Confinement) -> RunnerProcess | None:
+        """One that is ready and confined in the same way, if there is one."""
+        if self._spares is None or confinement != self._confinement:
+            return None
+        return self._spares.take()
 
     def _start(self, language: Language, confinement: Confinement) -> RunnerProcess:
         with self._lock:
@@ -162,6 +188,8 @@ class Launcher:
 
     def close(self) -> None:
         """End every runner and zygote."""
+        if self._spares is not None:
+            self._spares.close()
         with self._lock:
             self._closed = True
             for runner in self._running:

@@ -84,9 +84,13 @@ class RunnerProcess:
         """Execute a source: `kind` is `candidate` or `reference` (then `text` is the task)."""
         self._ask(("load", kind, text, build, may_build, stub), Reply.ACK, seconds)
 
-    def open_gpu(self, fd: int, size: int, library: str, seconds: float) -> int:
-        """Have a fresh process use a GPU and take outputs from this memory; where it maps it."""
-        answer = self._ask(("open_gpu", size, library), Reply.DONE, seconds, fd)
+    def open_gpu(self, seconds: float) -> None:
+        """Have a fresh process get ready to use the GPU."""
+        self._ask(("open_gpu",), Reply.ACK, seconds)
+
+    def use_pool(self, fd: int, size: int, library: str, seconds: float) -> int:
+        """Have it put all tensors into this memory; where it maps it."""
+        answer = self._ask(("use_pool", size, library), Reply.DONE, seconds, fd)
         addresses = self._parse(wire.parse_done, answer).addresses
         return addresses[0] if addresses else 0
 

@@ -77,7 +77,11 @@ class Referee:
         call_s: float = 30.0,
     ) -> None:
         self.device = device
-        self.launcher = Launcher(device, require, read)
+        builds = BuildCache(cache)
+        # A spare starts before anybody knows whose build it will need. It may enter the folder of
+        # all builds, but not list it, and their names are digests of sources.
+        shown = (str(cache),) if device.spares else ()
+        self.launcher = Launcher(device, require, (*read, *shown))
         try:
             self.launcher.probe()
         except BaseException:
@@ -85,8 +89,9 @@ class Referee:
             raise
         self._tasks = WarmTasks(device)
         self._lock = HostLock(device.name)
-        self.workshop = Workshop(device, self.launcher, BuildCache(cache), call_s)
+        self.workshop = Workshop(device, self.launcher, builds, call_s)
         self._timekeeper = Timekeeper(self.workshop, self._lock)
+        self.launcher.keep_spares(self._lock)
 
     def close(self) -> None:
         self.launcher.close()

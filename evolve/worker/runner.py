@@ -6,7 +6,8 @@ shares this process and may rewrite all of this module: nothing that it can say 
 than a place to look at.
 
 Commands (tuples, the first item names them) and what is answered:
-    open_gpu    use the GPU; outputs go to the memory sent: `("open_gpu", size, library)` -> DONE
+    open_gpu    get ready to use the GPU -> ACK
+    use_pool    put all tensors into the memory sent: `("use_pool", size, library)` -> DONE
     load        execute a source: `("load", kind, text, build, may_build, stub)` -> ACK
     construct   build the model of a case: `("construct", case, seed, size, tree)` -> ACK
     call        one forward: `("call", case, size, tree, trap)` -> OUTPUT
@@ -75,9 +76,10 @@ def run(channel: socket.socket, report: Report) -> None:
 def _forget_surroundings(channel: socket.socket) -> None:
     """Own directories for every cache, no descriptor but the channel and standard ones."""
     here = str(Path.cwd())
-    for name in ("HOME", "TMPDIR", "TVM_FFI_CACHE_DIR", "TRITON_CACHE_DIR", "TRITON_HOME",
+    for name in ("HOME", "TMPDIR", "TVM_FFI_CACHE_DIR", "TRITON_HOME",
                  "TORCHINDUCTOR_CACHE_DIR", "TORCH_EXTENSIONS_DIR", "XDG_CACHE_HOME"):  # fmt: skip
         os.environ[name] = here
+    os.environ.setdefault("TRITON_CACHE_DIR", here)
     tempfile.tempdir = None
     kept = channel.fileno()
     os.closerange(3, kept)
@@ -100,10 +102,13 @@ class Runner:
         name, *arguments = command
         getattr(self, f"_{name}")(channel, *arguments, *fds)
 
-    def _open_gpu(self, channel: socket.socket, size: int, library: str, fd: int) -> None:
-        gpu = CudaAccess(fd, size, library)
-        self._access = gpu
-        wire.send_done(channel, 0.0, [gpu.base])
+    def _open_gpu(self, channel: socket.socket) -> None:
+        self._access = CudaAccess()
+        wire.send_ack(channel)
+
+    def _use_pool(self, channel: socket.socket, size: int, library: str, fd: int) -> None:
+        assert isinstance(self._access, CudaAccess)
+        wire.send_done(channel, 0.0, [self._access.use_pool(fd, size, library)])
 
     def _load(
         self,

@@ -110,7 +110,8 @@ class Workshop:
                 runner.call(case.index, inputs, BUILD_S)
 
     def _launch(self, candidate: Candidate, writable: tuple[str, ...] = ()) -> RunnerProcess:
-        readable = (candidate.build,) if candidate.build else ()
+        hidden = candidate.build is not None and not self.device.spares
+        readable = (str(candidate.build),) if hidden else ()
         return self.launcher.start(candidate.language, writable, readable)
 
     def loaded(

@@ -88,6 +88,12 @@ class LoadedCase:
             inputs = made_on(self.place, self._own_inputs, seed)
         return self._cast(transform(inputs, family, seed))
 
+    def input_sets(self, seed: int, count: int) -> list[list[Any]]:
+        """Arguments of `forward` for several calls, as the file draws them one after the other."""
+        with task_code(self.task, self._input_function), seeded(seed):
+            sets = made_on(self.place, lambda: [self._own_inputs() for _ in range(count)], seed)
+        return [self._cast(inputs) for inputs in sets]
+
     def families(self) -> tuple[str, ...]:
         """Input families in which this case can be judged, `task` first."""
         return self._families

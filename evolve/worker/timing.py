@@ -2,7 +2,7 @@
 
 import contextlib
 import statistics
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -65,7 +65,7 @@ class Timekeeper:
         cases = self._plan(task, sides, timing)
         pairs: list[PairTimes] = []
         mismatches: list[str] = []
-        for index, count in enumerate(looks(fidelity)):
+        for index, count in enumerate(looks(fidelity, self._rounds)):
             while len(pairs) < count:
                 sitting = self._sit(task, sides, cases, timing)
                 if sitting is not None:
@@ -73,12 +73,15 @@ class Timekeeper:
                     mismatches += sitting.mismatches
             others = [side for side in sides if side != CANDIDATE]
             timing.ratios = {
-                side: ratio_interval(_weighted(pairs[:count], cases, side), index, fidelity)
+                side: ratio_interval(
+                    _weighted(pairs[:count], cases, side), index, fidelity, rounds=self._rounds
+                )
                 for side in others
             }
             if all(self._settled(ratio, fidelity) for ratio in timing.ratios.values()):
                 break
-        _fill(timing, pairs[:count], cases, list(sides), index, fidelity)
+        by = partial(ratio_interval, look_index=index, fidelity=fidelity, rounds=self._rounds)
+        _fill(timing, pairs[:count], cases, list(sides), by)
         _label(timing, mismatches, len(pairs) * len(cases) * BLOCKS // self._rounds)
 
     @property
@@ -250,13 +253,12 @@ def _fill(
     pairs: list[PairTimes],
     cases: list[TimedCase],
     sides: list[str],
-    look: int,
-    fidelity: Fidelity,
+    interval: Callable[[list[float]], Ratio],
 ) -> None:
     for case in cases:
         warm = case.warm.case
         ratios = {
-            side: ratio_interval([p.log_ratio(warm.name, side) for p in pairs], look, fidelity)
+            side: interval([pair.log_ratio(warm.name, side) for pair in pairs])
             for side in sides
             if side != CANDIDATE
         }

@@ -30,15 +30,14 @@ task_lock = threading.RLock()
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Check:
-    """One hidden set of inputs, number `at` of a slab, with what is expected of it."""
+    """One hidden set of inputs, the first of a slab, with what is expected of it."""
 
     inputs: Slab
-    at: int
     expected: Expected
 
     def tree(self) -> list[Any]:
-        """The inputs as tensors; views of sealed memory, not to be written to."""
-        return list(self.inputs.tree(self.at))
+        """The inputs as tensors; views of memory that is not to be written to."""
+        return list(self.inputs.tree())
 
     @property
     def nbytes(self) -> int:
@@ -103,27 +102,26 @@ class WarmCase:
         """The hidden inputs `number` of a family, with the outcome expected."""
         return self._store.get(
             (*self._key, "check", family, number),
-            lambda: self._make_check(self._check_slab(family, number), 0, family),
+            lambda: self._make_check(self._check_slab(family, number), family),
             lambda check: check.nbytes + check.inputs.size,
         )
 
     def _check_slab(self, family: str, number: int) -> Slab:
         return self._device.make_slab([self.case.inputs(self._seed(family, number), family)])
 
-    def _make_check(self, slab: Slab, at: int, family: str = "task") -> Check:
-        inputs = list(slab.tree(at))
-        return Check(slab, at, self.case.expected(self._model, inputs, family))
+    def _make_check(self, slab: Slab, family: str = "task") -> Check:
+        return Check(slab, self.case.expected(self._model, list(slab.tree()), family))
 
     def block(self, number: int, calls: int) -> Slab:
         """Inputs of a timed block, one set for each of its calls; -1 is for warming up."""
         return self._store.get(
             (*self._key, "block", number, calls),
-            lambda: self._device.make_slab([self._block_inputs(number, i) for i in range(calls)]),
+            lambda: self._make_block(number, calls),
             lambda slab: slab.size,
         )
 
-    def _block_inputs(self, number: int, at: int) -> list[Any]:
-        return self.case.inputs(self._seed("block", number, at))
+    def _make_block(self, number: int, calls: int) -> Slab:
+        return self._device.make_slab(self.case.input_sets(self._seed("block", number), calls))
 
     def sampled(self, number: int, calls: int) -> tuple[int, ...]:
         """The calls of a block whose outputs are looked at.
@@ -138,9 +136,13 @@ class WarmCase:
         """Call `at` of a block, with the outcome expected."""
         return self._store.get(
             (*self._key, "sample", number, at, calls),
-            lambda: self._make_check(self.block(number, calls), at),
-            lambda check: check.nbytes,
+            lambda: self._make_check(self._one_call(number, at, calls)),
+            lambda check: check.nbytes + check.inputs.size,
         )
+
+    def _one_call(self, number: int, at: int, calls: int) -> Slab:
+        """A copy of its own: a block of large inputs does not stay."""
+        return self._device.make_slab([self.block(number, calls).tree(at)])
 
     def calls(self, seconds_per_call: float, output_bytes: int) -> int:
         """Calls in a block: about as long as the device wants it, if the memory is there.

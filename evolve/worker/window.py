@@ -47,11 +47,13 @@ class TimedCase:
 class Window(Protocol):
     """The device's way to time the blocks of one case in one sitting."""
 
-    def warm_up(self, process: "RunnerProcess", case: TimedCase, working_set: int) -> None:
+    def warm_up(
+        self, process: "RunnerProcess", case: TimedCase, layout: Layout, working_set: int
+    ) -> None:
         """Bring a fresh process into the state in which it is timed."""
         ...
 
-    def overhead(self, process: "RunnerProcess", case: TimedCase) -> float:
+    def idle(self, process: "RunnerProcess", case: TimedCase, layout: Layout) -> float:
         """Seconds that a block of no calls takes; `process` runs trusted code."""
         ...
 

@@ -21,7 +21,6 @@ from evolve.worker.faults import CandidateFault, blaming
 from evolve.worker.process import RunnerProcess
 from evolve.worker.window import SLOWEST_S, Block, Layout, TimedCase, require_layout
 
-_IDLE_BLOCKS = 9
 _IDLE_SLACK_S = 0.002
 _IDLE_SHARE = 0.05
 
@@ -34,20 +33,19 @@ class CpuWindow:
         # Per side: seconds for which others were timed, processor seconds that it used then.
         self._off: dict[str, tuple[float, float]] = {}
 
-    def warm_up(self, process: RunnerProcess, case: TimedCase, working_set: int) -> None:
+    def warm_up(
+        self, process: RunnerProcess, case: TimedCase, layout: Layout, working_set: int
+    ) -> None:
         process.reserve(working_set, SLOWEST_S)
         with self._device.share(case.warm.block(-1, case.calls)) as inputs:
             process.stage(inputs, SLOWEST_S)
             process.run(case.warm.index, SLOWEST_S)
         process.drop(SLOWEST_S)
 
-    def overhead(self, process: RunnerProcess, case: TimedCase) -> float:
-        seconds = []
-        for _ in range(_IDLE_BLOCKS):
-            start = time.perf_counter()
-            process.run(case.warm.index, SLOWEST_S, idle=True)
-            seconds.append(time.perf_counter() - start)
-        return statistics.median(seconds)
+    def idle(self, process: RunnerProcess, case: TimedCase, layout: Layout) -> float:
+        start = time.perf_counter()
+        process.run(case.warm.index, SLOWEST_S, idle=True)
+        return time.perf_counter() - start
 
     def run(self, process: RunnerProcess, case: TimedCase, layout: Layout, number: int) -> Block:
         sampled = case.warm.sampled(number, case.calls)

@@ -18,7 +18,6 @@ import contextlib
 import os
 import secrets
 import signal
-import statistics
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -42,8 +41,7 @@ from evolve.worker.window import (
 if TYPE_CHECKING:
     from evolve.worker.device_cuda import CudaDevice
 
-_IDLE_BLOCKS = 7
-_WARM_BLOCKS = 2
+_WARM_BLOCKS = 1
 _FLUSH_BYTES = 256 << 20  # more than twice the cache of any known GPU
 _PIECE_BYTES = 64 << 10
 _QUIET_TRIES = 5
@@ -73,20 +71,34 @@ class CudaWindow:
         self._flush = torch.empty(_FLUSH_BYTES, dtype=torch.uint8, device=device.place)
         self._usual_s = min(self._answer_s() for _ in range(5))
 
-    def warm_up(self, process: RunnerProcess, case: TimedCase, working_set: int) -> None:
-        layout = next(iter(case.layouts.values()))
+    def warm_up(
+        self, process: RunnerProcess, case: TimedCase, layout: Layout, working_set: int
+    ) -> None:
         for _ in range(_WARM_BLOCKS):
             self._block(process, case, layout, -1, idle=False)
 
-    def overhead(self, process: RunnerProcess, case: TimedCase) -> float:
-        layout = next(iter(case.layouts.values()))
-        blocks = [self._block(process, case, layout, -1, idle=True) for _ in range(_IDLE_BLOCKS)]
-        return statistics.median(block.run for block in blocks)
+    def idle(self, process: RunnerProcess, case: TimedCase, layout: Layout) -> float:
+        return self._block(process, case, layout, -1, idle=True).run
 
     def run(self, process: RunnerProcess, case: TimedCase, layout: Layout, number: int) -> Block:
         return self._block(process, case, layout, number, idle=False)
 
     def _block(
+        self, process: RunnerProcess, case: TimedCase, layout: Layout, number: int, idle: bool
+    ) -> Block:
+        with self._clock_cores():
+            return self._timed(process, case, layout, number, idle)
+
+    @contextlib.contextmanager
+    def _clock_cores(self) -> Iterator[None]:
+        before = os.sched_getaffinity(0)
+        os.sched_setaffinity(0, self._device.cores_of_clock)
+        try:
+            yield
+        finally:
+            os.sched_setaffinity(0, before)
+
+    def _timed(
         self, process: RunnerProcess, case: TimedCase, layout: Layout, number: int, idle: bool
     ) -> Block:
         device = self._device
