@@ -15,7 +15,7 @@ from evolve.worker.places import describe_place
 
 _CLOSE = 1e-3  # relative error (in norm) up to which a hypothesis explains the output
 _SHORTER_TYPE = 0.02  # of an element and the RMS together: the most that rounding alone does
-_LOOKED_AT = 1 << 22  # elements of a tensor that are converted at once
+_LOOKED_AT = 1 << 20  # elements of a tensor that are converted at once
 _TYPICAL_ERROR = ((2**-11, "bfloat16"), (2**-16, "float16 or TF32"))  # relative, more than this
 _LEAST_ROW = 8  # shorter rows are explained by a factor of their own too easily
 
@@ -118,8 +118,9 @@ def _rounded(output: Tensor, truth: Tensor, wrong: Tensor) -> str:
     if found:
         return found
     place = describe_place(wrong)
-    error = (_sample(output).double() - _sample(truth).double()).abs()
-    usual = float(error[error > 0].median()) / _rms(truth.double()) if error.any() else 0.0
+    right = _sample(truth).double()
+    error = (_sample(output).double() - right).abs()
+    usual = float(error[error > 0].median()) / _rms(right) if error.any() else 0.0
     like = next((kind for least, kind in _TYPICAL_ERROR if usual > least), "float32")
     found = f"precision only: every element is close, as after rounding to {like}"
     return f"{found}; {place}" if place else found

@@ -3,6 +3,7 @@
 Works on a mask on any device. Of the last two dimensions one speaks as rows and columns.
 """
 
+import torch
 from torch import Tensor
 
 _FULL, _FILLED = 0.98, 0.5  # share of a region that is wrong: some is right by accident
@@ -68,8 +69,8 @@ def _aligned(index: int) -> str:
 
 def _flat_range(wrong: Tensor, count: int) -> str:
     """Neighbours in memory, beginning or ending in the middle of a row."""
-    places = wrong.reshape(-1).nonzero().reshape(-1)
-    low, high, size = int(places[0]), int(places[-1]) + 1, wrong.numel()
+    flat, size = wrong.reshape(-1).view(torch.uint8), wrong.numel()
+    low, high = int(flat.argmax()), size - int(flat.flip(0).argmax())
     if count < 0.9 * (high - low) or high - low > 0.99 * size:
         return ""
     if high == size:
@@ -128,8 +129,8 @@ def _whole_rows(wrong: Tensor) -> str:
     """Some rows entirely, the others not at all."""
     if wrong.dim() < 2 or wrong.shape[-1] < 4:
         return ""
-    rows = wrong.reshape(-1, wrong.shape[-1]).double().mean(dim=1)
+    rows = wrong.reshape(-1, wrong.shape[-1]).sum(dim=1)
     hit = rows > 0
-    if bool(hit.all()) or float(rows[hit].mean()) < 0.75:
+    if bool(hit.all()) or float(rows[hit].double().mean()) < 0.75 * wrong.shape[-1]:
         return ""
     return f"whole rows are wrong, {int(hit.sum())} of {rows.numel()}, the others right"
