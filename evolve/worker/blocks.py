@@ -14,7 +14,7 @@ from torch import Tensor
 KAPPA = 4.0  # times the reference's own error
 BASE_ROUNDINGS = 16.0  # roundings of the compute type that any kernel may make on the way
 WALK_ROUNDINGS = 2.0  # times sqrt(terms): a sequential sum whose rounding errors walk randomly
-DRIFT_ROUNDINGS = 0.5  # times terms: one whose errors have one sign (repeated or uneven terms)
+DRIFT_ROUNDINGS = 1.0  # times terms: the bound for a sequential sum whose errors have one sign
 MOST_TERMS = 1 << 16  # that are added one after the other: longer sums are made in lanes or parts
 OPERAND_ROUNDINGS = 2.5  # of operands, where the task allows a shorter type for them
 PEAK = 8.0  # largest single error over the root mean square of errors
