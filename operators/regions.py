@@ -4,7 +4,7 @@ import ast
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import islice, pairwise
 
 from evolve.core import cpptext
 from evolve.core.pytext import Module, Text
@@ -13,6 +13,10 @@ KINDS = ("module", "kernel", "loop", "reduction", "product", "launch", "pair")
 """`kernel` is a Triton or C++ function with a loop or a memory access, `reduction` and `product` a
 statement with one, `launch` a call of a kernel, `pair` two statements or loops that follow each
 other, of which the second reads what the first writes."""
+
+_MAX_FUNCTIONS = 64  # of a C++ text, and
+_MAX_LOOPS = 64  # of one of them: no program that is worth it has more
+_MAX_HEADER = 500  # characters of a function's header in which its name is looked for
 
 _CPP_LOOP = re.compile(r"\b(?:for|while)\s*\(")
 _CPP_NAME = re.compile(r"([A-Za-z_]\w*)\s*\([^()]*(?:\([^()]*\)[^()]*)*\)[^()]*$")
@@ -133,12 +137,12 @@ def _read(statement: ast.stmt) -> set[str]:
 
 
 def _cpp(module: Module, text: Text) -> Iterator[Region]:
-    for function in cpptext.functions(text.value).values():
+    for function in islice(cpptext.functions(text.value).values(), _MAX_FUNCTIONS):
         code = cpptext.mask(text.value[function.start : function.end])
         loops = list(_loops(code))
         if not loops:
             continue
-        title = _CPP_NAME.search(function.header)
+        title = _CPP_NAME.search(function.header[-_MAX_HEADER:])
         name = title[1] if title else "C++"
 
         def region(
@@ -164,7 +168,7 @@ def _line(module: Module, text: Text, offset: int) -> int:
 
 def _loops(code: str) -> Iterator[tuple[int, int]]:
     """Where loops begin and end in masked C++ code."""
-    for match in _CPP_LOOP.finditer(code):
+    for match in islice(_CPP_LOOP.finditer(code), _MAX_LOOPS):
         head = _balanced(code, match.end() - 1, "()")
         body = code.find("{", head)
         end = code.find(";", head)
@@ -177,10 +181,10 @@ def _loops(code: str) -> Iterator[tuple[int, int]]:
 def _balanced(code: str, start: int, pair: str) -> int:
     """The offset after the bracket that closes the one at `start`."""
     depth = 0
-    for offset in range(start, len(code)):
-        depth += (code[offset] == pair[0]) - (code[offset] == pair[1])
+    for match in re.compile(f"[{re.escape(pair)}]").finditer(code, start):
+        depth += 1 if match[0] == pair[0] else -1
         if depth == 0:
-            return offset + 1
+            return match.end()
     return len(code)
 
 

@@ -67,14 +67,17 @@ def _unsuccessful(context: Context, base: Base, count: int) -> Iterator[Attempt]
         for attempt in context.facts.children(base.digest, 4 * count):
             if has_failed(attempt) or not _is_faster(attempt, mine):
                 yield attempt
-    yield from context.facts.recent(count, failed=True)
+    for attempt in context.facts.recent(2 * count, failed=True):
+        if attempt.program is None or attempt.program not in attempt.parents[:1]:
+            yield attempt  # no other instance of a program that works: those tell a tuner something
 
 
 def has_failed(attempt: Attempt) -> bool:
-    """Whether a step has ended without a correct program."""
+    """Whether a step has ended without a program that counts."""
     if attempt.program is None:
         return bool(attempt.failure)
-    return attempt.status not in (None, Status.CORRECT, Status.INFRA)
+    wrong = attempt.status not in (None, Status.CORRECT, Status.INFRA)
+    return wrong or attempt.custom is False
 
 
 def _speedup(context: Context, program: str) -> Ratio | None:

@@ -9,9 +9,12 @@ Invariants:
 4. The bandit tries every type once, and then those that were rewarded.
 """
 
+import time
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import Status
@@ -109,6 +112,36 @@ def test_regions_of_every_seed_lie_within_it(path):
     kinds = {region.kind for region in regions}
     assert {"module", "kernel"} <= kinds
     assert len({step.action.name for step in steps_of(source, load_actions())}) >= 6
+
+
+FRAGMENTS = st.sampled_from(
+    ["for (int i = 0; i < n; ++i)", "while (x)", "{", "}", "(", ")", ";", "void f(int a) {",
+     "x += 1", "y[i] = x[i];", "\n", "#pragma omp for", "// c", "/*", '"', "template <int N>",
+     "namespace a {"]
+)  # fmt: skip
+
+
+@given(st.lists(FRAGMENTS, max_size=40).map(" ".join))
+@settings(deadline=None)
+def test_no_cpp_text_makes_the_search_for_regions_raise(code):
+    source = f"SOURCE = {code!r}\n"
+    lines = source.count("\n") + 1
+    assert all(1 <= region.first <= region.last <= lines for region in find_regions(source))
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "void f() {" + "for (;;) {" * 20_000,
+        "void f() {" + "for (;;) x += 1;" * 20_000 + "}",
+        "void g(" + "a(" * 50_000 + ") { for (;;) {} }",
+        "".join(f"void f{n}() {{ for (;;) {{}} }}\n" for n in range(5_000)),
+    ],
+)
+def test_a_hostile_program_does_not_hold_the_search_up(code):
+    start = time.process_time()
+    find_regions(f'SOURCE = r"""\n{code}\n"""\n')
+    assert time.process_time() - start < 5
 
 
 def test_the_papers_four_types_are_in_the_set_that_ships():

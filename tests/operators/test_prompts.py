@@ -276,6 +276,16 @@ def test_failed_attempts_are_told_with_what_went_wrong():
     assert "no program came of it." in tail
 
 
+def test_another_instance_of_a_program_that_works_is_no_attempt_to_learn_from():
+    history = History()
+    source = PLAIN.replace("BLOCK = 16", 'TUNABLE = {"BLOCK": (16, 32)}\nBLOCK = 16')
+    seed = history.add(source)
+    history.add(
+        source, [seed.program], operator="tune", assignment={"BLOCK": 32}, status=Status.OOM
+    )
+    assert "# Attempts that failed" not in prompt_of(asked(RewriteFull(), history))
+
+
 def test_tuned_values_are_written_into_the_program_that_is_shown():
     history = History()
     source = PLAIN.replace("BLOCK = 16", 'TUNABLE = {"BLOCK": (16, 32)}\nBLOCK = 16')
