@@ -5,6 +5,7 @@ from contextlib import contextmanager
 
 from evolve.cli import parts
 from evolve.core.model import LanguageModel
+from evolve.core.protocols import Progress
 from evolve.report.text import count_text
 from evolve.search.engine import Search
 from evolve.store import RunRow, Store
@@ -19,10 +20,23 @@ def sitting(store: Store, run: RunRow, *, model: LanguageModel | None = None) ->
     Raises:
         UsageError: another process is continuing the run.
     """
+    before = _traces(store, run)
     store.claim(run.id)
     try:
         yield parts.build_search(store, run, run.config, model=model)
     finally:
-        waiting = len(store.open_tickets(run.id))
-        reason = f"{count_text(waiting, 'step')} to be told of" if waiting else "all steps are told"
-        store.release(run.id, "interrupted", reason)
+        store.release(run.id, *_standing(store, run, before))
+
+
+def _traces(store: Store, run: RunRow) -> tuple[int, Progress]:
+    return store.next_sequence(run.id), store.progress(run.id)
+
+
+def _standing(store: Store, run: RunRow, before: tuple[int, Progress]) -> tuple[str, str]:
+    """State and reason for afterwards: as they were where nothing has come of it."""
+    if run.state != "running" and _traces(store, run) == before:
+        return run.state, run.reason
+    waiting = len(store.open_tickets(run.id))
+    if waiting:
+        return "interrupted", f"{count_text(waiting, 'step')} to be told of"
+    return "interrupted", "all steps are told"

@@ -141,6 +141,17 @@ def test_telling_twice_and_from_a_single_shard_changes_nothing(evolve: Evolve, c
         assert store.progress(store.run("far").id) == before
 
 
+def test_telling_a_finished_run_what_it_knows_leaves_it_finished(evolve: Evolve, created: Path):
+    round_of(evolve, created)
+    with Store.open(created / "runs" / "evolve.db") as store:
+        run = store.run("far")
+        store.claim(run.id)
+        store.release(run.id, "finished", "12 of 12 evaluations")
+        assert evolve("tell", "far", "out").returncode == 0
+        after = store.run("far")
+        assert (after.state, after.reason) == ("finished", "12 of 12 evaluations")
+
+
 @pytest.mark.parametrize(
     ("words", "named"),
     [
@@ -149,8 +160,8 @@ def test_telling_twice_and_from_a_single_shard_changes_nothing(evolve: Evolve, c
         (["batch", "nobody", "-o", "x"], "nobody"),
         (["batch", "far", "-o", "synthetic.py/x"], "synthetic.py"),
         (["tell", "far", "missing"], "missing"),
-        (["tell", "far", "synthetic.py"], "no verdicts"),
-        (["tell", "nobody", "synthetic.py"], "no verdicts"),
+        (["tell", "far", "synthetic.py"], "neither verdicts"),
+        (["tell", "nobody", "synthetic.py"], "neither verdicts"),
     ],
 )
 def test_bad_input_is_one_line(evolve: Evolve, created: Path, words: list[str], named: str):
