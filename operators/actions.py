@@ -81,12 +81,18 @@ def _choices(given: Any, allowed: tuple[str, ...], where: str) -> tuple[str, ...
     return values
 
 
-def steps_of(source: str, actions: tuple[Action, ...]) -> list[Step]:
-    """Every action on every region of a program that it applies to, in the order of the lines."""
+def steps_of(source: str, actions: tuple[Action, ...], most: int | None = None) -> list[Step]:
+    """Every action on every region of a program that it applies to, in the order of the lines.
+
+    `most` keeps so many of them, evenly over the program. The same text gives the same steps.
+    """
     language = detect_language(source).value
-    return [
+    steps = [
         Step(action, region)
         for region in find_regions(source)
         for action in actions
         if region.kind in action.regions and (not action.languages or language in action.languages)
     ]
+    if most is None or len(steps) <= most:
+        return steps
+    return [steps[place * len(steps) // most] for place in range(most)]

@@ -69,11 +69,11 @@ def read_edits(reply: str) -> tuple[Replacement, ...] | Refusal:
     lines = without_thought(reply.replace("\r\n", "\n")).split("\n")
     places: list[int] = []  # of the markers, three for each edit
     for number, line in enumerate(lines):
-        due = _ORDER[len(places) % 3]
-        marker = next((name for name, form in _MARKERS.items() if form.match(line)), due)
-        if marker == due and _MARKERS[due].match(line):
+        marker, due = _marker(line), _ORDER[len(places) % 3]
+        outside = due == "SEARCH" and marker == "======="  # underlines a heading of prose
+        if marker == due:
             places.append(number)
-        elif marker != due and (due != "SEARCH" or marker == "REPLACE"):
+        elif marker and not outside:
             wrong = f"line {number + 1} of the answer: {marker} where {due} is due"
             return Refusal(EditFault.MALFORMED, wrong)
     if len(places) % 3:
@@ -85,6 +85,11 @@ def read_edits(reply: str) -> tuple[Replacement, ...] | Refusal:
         for start, divider, end in zip(places[::3], places[1::3], places[2::3], strict=True)
     ]
     return tuple(found) or Refusal(EditFault.NO_EDITS, "no edit")
+
+
+def _marker(line: str) -> str:
+    """Which marker a line is; empty where it is none."""
+    return next((name for name, form in _MARKERS.items() if form.match(line)), "")
 
 
 def apply_edits(source: str, edits: Sequence[Replacement]) -> str | Refusal:

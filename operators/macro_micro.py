@@ -84,11 +84,7 @@ class MacroMicro(Answering):
         return self.settle(context, exchanges, found, note=str(step))
 
     def _steps(self, context: Context, base: Base) -> list[Step]:
-        """The steps of the program: all, or evenly many of them. The same at every call."""
-        steps = steps_of(base.source(context.facts), load_actions(self.actions))
-        if len(steps) <= self.options:
-            return steps
-        return [steps[place * len(steps) // self.options] for place in range(self.options)]
+        return steps_of(base.source(context.facts), load_actions(self.actions), self.options)
 
     def _pick(self, context: Context, steps: Sequence[Step]) -> int:
         if self.policy == "uniform":

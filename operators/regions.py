@@ -16,6 +16,7 @@ other, of which the second reads what the first writes."""
 
 _MAX_FUNCTIONS = 64  # of a C++ text, and
 _MAX_LOOPS = 64  # of one of them: no program that is worth it has more
+_PRAGMA = 120  # characters before a loop that may hold its directive
 _MAX_HEADER = 500  # characters of a function's header in which its name is looked for
 
 _CPP_LOOP = re.compile(r"\b(?:for|while)\s*\(")
@@ -138,27 +139,26 @@ def _read(statement: ast.stmt) -> set[str]:
 
 def _cpp(module: Module, text: Text) -> Iterator[Region]:
     for function in islice(cpptext.functions(text.value).values(), _MAX_FUNCTIONS):
-        code = cpptext.mask(text.value[function.start : function.end])
-        loops = list(_loops(code))
-        if not loops:
-            continue
         title = _CPP_NAME.search(function.header[-_MAX_HEADER:])
         name = title[1] if title else "C++"
+        code = cpptext.mask(text.value[function.start : function.end])
+        for kind, start, end in _cpp_spans(code):
+            first = _line(module, text, function.start + start)
+            yield Region(kind, name, first, _line(module, text, function.start + end))
 
-        def region(
-            kind: str, start: int, end: int, name: str = name, at: int = function.start
-        ) -> Region:
-            lines = (_line(module, text, at + offset) for offset in (start, end))
-            return Region(kind, name, *lines)
 
-        yield region("kernel", 0, len(code) - 1)
-        for start, end in loops:
-            yield region("loop", start, end)
-            if "+=" in code[start:end] or "reduction" in code[max(start - 120, 0) : start]:
-                yield region("reduction", start, end)
-        for (start, end), (then, last) in _adjacent(code, loops):
-            if set(_CPP_WRITTEN.findall(code[start:end])) & cpptext.names(code[then:last]):
-                yield region("pair", start, last)
+def _cpp_spans(code: str) -> Iterator[tuple[str, int, int]]:
+    """Kind, first and last offset of the regions in a masked C++ function with a loop."""
+    loops = list(_loops(code))
+    if loops:
+        yield "kernel", 0, len(code) - 1
+    for start, end in loops:
+        yield "loop", start, end
+        if "+=" in code[start:end] or "reduction" in code[max(start - _PRAGMA, 0) : start]:
+            yield "reduction", start, end
+    for (start, end), (then, last) in _adjacent(code, loops):
+        if set(_CPP_WRITTEN.findall(code[start:end])) & cpptext.names(code[then:last]):
+            yield "pair", start, last
 
 
 def _line(module: Module, text: Text, offset: int) -> int:
