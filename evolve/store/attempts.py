@@ -22,7 +22,7 @@ from evolve.store.schema import (
     ticket_parent,
 )
 
-WINDOW = 5000
+WINDOW = 1000
 """How many of the newest steps `recent` looks through."""
 
 DUPLICATE = "duplicate: "

@@ -1,0 +1,139 @@
+"""Invariants of schedules:
+
+1. An operator that asks models is a choice per model, and its weight is shared out among them.
+2. The bandit prefers what brings more verified improvement per dollar, and never stops trying.
+3. Both are pure: the same facts and generators give the same order.
+"""
+
+from collections import Counter
+from functools import partial
+
+import pytest
+
+from evolve.core.errors import UsageError
+from evolve.core.model import ModelCard
+from evolve.core.randomness import stream
+from evolve.search.schedule import Bandit, Choice, Scheduled, Shares, choices
+from evolve.store import Arm
+from evolve.testing.synthetic import SyntheticEvaluator
+from operators import Tune
+from tests.search.conftest import make_search, variants
+from tests.search.models import ScriptedModel, Writer, towards_the_optimum, writer
+
+
+def draws(sequence: int):
+    return partial(lambda name, seq: stream(1, name, seq), seq=sequence)
+
+
+def firsts(schedule, options, arms=(), count: int = 400) -> Counter:
+    orders = (schedule.order(options, lambda: arms, draws(number)) for number in range(count))
+    return Counter((order[0].operator, order[0].model) for order in orders)
+
+
+def arm(operator: str, model: str = "", **fields) -> Arm:
+    nothing = {"told": 10, "tokens": 0, "usd": 0.0, "unpriced_tokens": 0}
+    nothing |= {"device_time_s": 0.0, "gain": 0.0}
+    return Arm(operator=operator, model=model, **nothing | fields)
+
+
+def test_an_operator_is_one_choice_per_model_with_its_weight_shared_out():
+    operators = {
+        "write": Scheduled(operator=Writer(), weight=2.0),
+        "tune": Scheduled(operator=Tune(), weight=1.0),
+    }
+    cards = [
+        ModelCard(name="fast", weight=3.0),
+        ModelCard(name="strong"),
+        ModelCard(name="role", weight=0),
+    ]
+    assert choices(operators, cards) == [
+        Choice(operator="write", model="fast", weight=1.5),
+        Choice(operator="write", model="strong", weight=0.5),
+        Choice(operator="tune", weight=1.0),
+    ]
+    assert [each.operator for each in choices(operators, [])] == ["tune"]
+
+
+def test_shares_are_met_over_operators_and_models():
+    options = [
+        Choice(operator="write", model="fast", weight=1.5),
+        Choice(operator="write", model="strong", weight=0.5),
+        Choice(operator="tune", weight=2.0),
+    ]
+    seen = firsts(Shares(), options, count=4000)
+    assert 0.46 < seen["tune", ""] / 4000 < 0.54
+    assert 0.34 < seen["write", "fast"] / 4000 < 0.41
+
+
+OPTIONS = [
+    Choice(operator="write", model="cheap", weight=1.0),
+    Choice(operator="write", model="dear", weight=1.0),
+    Choice(operator="tune", weight=1.0),
+]
+
+
+def test_the_bandit_begins_with_the_weights_and_moves_to_what_pays():
+    even = firsts(Bandit(explore=0.0), OPTIONS)
+    assert all(80 < even[choice.operator, choice.model] < 190 for choice in OPTIONS)
+    arms = [
+        arm("write", "cheap", usd=2.0, gain=1.0),
+        arm("write", "dear", usd=20.0, gain=1.0),
+        arm("tune", device_time_s=3600.0, gain=0.0),
+    ]
+    learnt = firsts(Bandit(explore=0.0), OPTIONS, arms)
+    assert learnt["write", "cheap"] > 380
+
+
+def test_the_bandit_goes_on_trying_what_has_brought_nothing_yet():
+    arms = [arm("write", "cheap", usd=0.1, gain=0.0), arm("write", "dear", usd=0.1, gain=0.1)]
+    learnt = firsts(Bandit(), OPTIONS, arms)
+    assert learnt["write", "cheap"] > 20
+
+
+def test_an_unpriced_model_is_compared_by_its_tokens():
+    arms = [
+        arm("write", "cheap", unpriced_tokens=1_000_000, gain=1.0),
+        arm("write", "dear", unpriced_tokens=50_000_000, gain=1.0),
+    ]
+    learnt = firsts(Bandit(explore=0.0, usd_per_million_tokens=1.0), OPTIONS[:2], arms)
+    assert learnt["write", "cheap"] > 380
+
+
+def test_an_infinite_weight_still_goes_first():
+    seeds = Choice(operator="seed", weight=float("inf"))
+    assert firsts(Bandit(), [*OPTIONS, seeds])["seed", ""] == 400
+
+
+def test_the_same_facts_give_the_same_order():
+    arms = [arm("write", "cheap", usd=1.0, gain=0.4)]
+    for schedule in (Shares(), Bandit()):
+        one = [schedule.order(OPTIONS, lambda: arms, draws(n)) for n in range(30)]
+        two = [schedule.order(OPTIONS[::-1], lambda: arms, draws(n)) for n in range(30)]
+        assert one == two
+
+
+@pytest.mark.parametrize("wrong", [{"step": 0}, {"explore": 1.5}, {"prior_usd": -1}])
+def test_settings_out_of_range_are_refused(wrong):
+    with pytest.raises(UsageError, match=f"schedule.{next(iter(wrong))}"):
+        Bandit(**wrong)
+
+
+def test_arms_are_what_told_tickets_cost_and_brought(store, run):
+    search = make_search(
+        store, run, operators=variants() | writer(), model=ScriptedModel(towards_the_optimum)
+    )
+    judge = SyntheticEvaluator()
+    for _ in range(12):
+        ticket = search.ask()
+        if ticket.request is not None:
+            call = store.begin_call(ticket, search.model.reserve(ticket.request))
+            ticket = search.replied(call, towards_the_optimum(ticket.request, ticket.sequence))
+        if ticket.proposal is not None:
+            search.tell(ticket, judge.judge(search.request(ticket)))
+    arms = {each.operator: each for each in store.arms(run.id)}
+    assert arms["writer"].model == "scripted"
+    assert arms["writer"].told + arms["variants"].told == store.progress(run.id).proposals
+    assert arms["writer"].usd == pytest.approx(store.progress(run.id).usd)
+    assert arms["writer"].gain > 0
+    assert arms["variants"].device_time_s > 0
+    assert arms["variants"].usd == 0.0
