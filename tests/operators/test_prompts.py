@@ -10,7 +10,10 @@ Invariants:
 5. The prompts of the simplest run are as they were last looked at (`tests/operators/golden`).
 """
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -99,6 +102,27 @@ def test_the_prompt_is_as_it_was_last_looked_at(name):
 @pytest.mark.parametrize("name", OPERATORS)
 def test_the_same_context_gives_the_same_request(name):
     assert asked(OPERATORS[name], small_run()) == asked(OPERATORS[name], small_run())
+
+
+def test_another_process_asks_the_same():
+    """Also where sets and dictionaries of texts come in another order."""
+    code = (
+        "from tests.operators.test_prompts import OPERATORS, asked, small_run; "
+        "print(*[asked(one, small_run(), seed=3).key for one in OPERATORS.values()])"
+    )
+    said = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            cwd=Path(__file__).parents[2],
+            env=os.environ | {"PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    keys = " ".join(asked(one, small_run(), seed=3).key for one in OPERATORS.values())
+    assert said == {keys + "\n"}
 
 
 # Budget
