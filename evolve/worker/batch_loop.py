@@ -87,6 +87,10 @@ class Batch:
         try:
             while self._begin() and not self._stopped_by:
                 self._take(self._receive())
+        except EvaluatorUnavailable:
+            if not self._stopped_by and self._left_s() > 0:
+                raise
+            self.stop("the deadline")  # a judge had no time to come up
         finally:
             self._drop()
             self._write(

@@ -154,6 +154,18 @@ def test_sigterm_ends_it_in_order_and_leaves_no_process(folder):
     assert not alive(family)
 
 
+def test_sigterm_while_the_judge_starts_ends_it_in_order_too(folder):
+    folder.ask([evaluate("a:0", WRONG)])
+    process = folder.start()
+    while not folder.out.is_dir():
+        time.sleep(0.02)
+    time.sleep(0.3)
+    process.send_signal(signal.SIGTERM)
+    _, said = process.communicate(timeout=15)
+    assert process.returncode == 75, said
+    assert folder.lines()[-1]["totals"]["left"] == 1
+
+
 @pytest.mark.slow
 def test_a_candidate_that_ends_the_judge_is_given_up_after_all_others_are_judged(folder):
     requests = [evaluate("a:0", WRONG), evaluate("a:1", SLEEPER), evaluate("a:2", RIGHT)]
