@@ -42,7 +42,9 @@ def judged(store, run):
 def another(store, judged, fidelity=Fidelity.SEARCH, **changes) -> Search:
     """Another run of the same task that proposes the same instance."""
     run = store.create_run(name="other", task=judged.run.task, config={"baseline": "eager"}, seed=1)
-    return make_search(store, run, operators={"once": Scheduled(operator=Once(fidelity))}, **changes)
+    return make_search(
+        store, run, operators={"once": Scheduled(operator=Once(fidelity))}, **changes
+    )
 
 
 def known(search, **judge):
