@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 from evolve.core.measurement import Interval
 from evolve.core.model import ModelRequest
-from evolve.core.normalise import normalised_digest
-from evolve.core.protocols import Context, Declined, Elite
+from evolve.core.protocols import Context, Declined
 from evolve.core.task import case_text
 from operators.answers import Answering
 from operators.base import Base
@@ -34,21 +33,13 @@ class Crossover(Answering):
         return self.count
 
     def propose(self, context: Context) -> ModelRequest | Declined:
-        chosen = _distinct(context, context.parents)
+        chosen = {parent.program: parent for parent in context.parents}
         if len(chosen) < 2:
-            return Declined("needs two parents that differ in more than tunable values")
-        base = Base.of(chosen)
+            return Declined("needs two parents")
+        base = Base.of([*chosen.values()])
         shown = [exhibit(context, *program) for program in base.programs]
         job = self.text("crossover", strengths=list(strengths(shown)))
         return self.ask(context, job, base=base, heading="The parents")
-
-
-def _distinct(context: Context, parents: Sequence[Elite]) -> list[Elite]:
-    """The parents that say something else than those before them."""
-    found: dict[str, Elite] = {}
-    for parent in parents:
-        found.setdefault(normalised_digest(context.facts.source(parent.program)), parent)
-    return list(found.values())
 
 
 def strengths(shown: Sequence[Exhibit]) -> Iterator[str]:
