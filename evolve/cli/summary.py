@@ -26,6 +26,9 @@ def summary(facts: RunFacts, outcome: Outcome, store: Path, report: Path) -> Ite
         f"{count_text(progress.screens, 'screen')}, "
         f"{duration_text(progress.wall_time_s)} of search"
     )
+    if progress.calls:
+        cost = "cost unknown" if progress.usd is None else f"{progress.usd:.2f} USD"
+        yield f"  {count_text(progress.calls, 'model call')}, {progress.tokens:,} tokens, {cost}"
     for trouble in facts.opponent.troubles():
         yield f"  {trouble}"
     if facts.champion is None:

@@ -19,6 +19,7 @@ from evolve.search.verification import judge_opponents, verify_champion
 from evolve.store import Ticket, TicketState
 
 MAX_FAILURES = 50  # recorded failures in a row that end a run
+SAID_FAILURES = 10  # as many more in a row are said each time
 BACKLOG = 2  # per slot of the judge: proposals on their way beyond the calls that may be under way
 POLL_S = 1.0  # how often rules that depend on time are checked while something is under way
 
@@ -69,6 +70,7 @@ class Pipeline:
         self._search = search
         self._termination = termination
         self._listeners = tuple(listeners)
+        self._say = say
         self._stop_file = stop_file
         self._drain_s = drain_s
         self._verify = verify
@@ -187,6 +189,8 @@ class Pipeline:
         else:
             self._failures += 1
             self._failure = ticket.failure
+            if self._failures % SAID_FAILURES == 0:
+                self._say(f"{self._failures} proposals in a row failed, the last: {self._failure}")
 
     def _reason(self, worst: Reservation | None = None, *, certain: bool = False) -> str:
         """Why to ask for nothing more, counting what is under way as done.
@@ -201,11 +205,12 @@ class Pipeline:
             for ticket in (*self._judging.tickets, *self._proposed)
             if ticket.proposal and ticket.operator not in (VERIFY, OPPONENT)
         ]
-        # Each reply may be a program. The ticket of a call that is to be sent is one of them.
+        # Each reply is a proposal and may be a program; so is that of a call that is to be sent.
         replies = 0 if certain else self._calls.expected - (worst is not None)
         progress = self._search.progress
         expected = replace(
             progress,
+            proposals=progress.proposals + replies,
             evaluations=progress.evaluations + pending.count(Fidelity.SEARCH) + replies,
             screens=progress.screens + pending.count(Fidelity.SCREEN),
             stop_requested=self._stop_file is not None and self._stop_file.exists(),

@@ -224,6 +224,12 @@ class Store:
         with self._database.read() as connection:
             return tickets.still_open(connection, run)
 
+    def ticket(self, run: int, sequence: int) -> Ticket:
+        """A step as a ticket, with everything that it asked and was answered."""
+        with self._database.read() as connection:
+            lineage.step(connection, run, sequence)  # says which there are
+            return tickets.at(connection, run, sequence)
+
     # Facts
 
     def next_sequence(self, run: int) -> int:

@@ -73,6 +73,9 @@ _OPEN = (
     .where(ticket.c.run == bindparam("run"), schema.is_open)
     .order_by(ticket.c.sequence)
 )
+_AT = select(ticket).where(
+    ticket.c.run == bindparam("run"), ticket.c.sequence == bindparam("sequence")
+)
 
 
 def ask(
@@ -224,6 +227,12 @@ def still_open(connection: Connection, run_id: int) -> list[Ticket]:
     """Tickets that are not told, in sequence order."""
     rows = connection.execute(_OPEN, {"run": run_id}).all()
     return [load(connection, row) for row in rows]
+
+
+def at(connection: Connection, run_id: int, sequence: int) -> Ticket:
+    """The ticket of a run with this number, which must exist."""
+    key = {"run": run_id, "sequence": sequence}
+    return load(connection, connection.execute(_AT, key).one())
 
 
 def load(connection: Connection, row: Row[Any]) -> Ticket:

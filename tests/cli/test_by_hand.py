@@ -97,6 +97,20 @@ def test_a_prompt_as_json_is_what_would_be_sent(evolve, database, asked):
     assert shown["operator"] == "rewrite_full"
 
 
+def test_what_a_step_has_asked_and_was_answered_is_shown(evolve, asked, database):
+    stem = stems(asked)[0]
+    number = int(stem.partition("-")[0])
+    assert "not answered yet" in evolve("prompt", f"demo:{number}").stdout
+    reply(asked, stem, 5)
+    evolve("tell", "demo", "out")
+    shown = evolve("prompt", f"demo:{number}").stdout
+    assert "<!-- reply of by_hand, completed -->" in shown
+    assert "HAND = 5" in shown
+    [one] = json.loads(evolve("prompt", f"demo:{number}", "--json").stdout)
+    assert one["reply"]["text"].startswith("Here it is.")
+    assert "asked no model" in evolve("prompt", "demo:0").stderr
+
+
 def test_an_operator_that_is_not_there_is_named_with_those_that_are(evolve, database):
     result = evolve("prompt", "demo", "--operator", "rewrite")
     assert result.returncode == 2

@@ -153,7 +153,9 @@ def test_a_reply_without_a_program_is_a_recorded_failure(store, run, reply, read
 
 def test_failures_in_a_row_end_the_run_and_name_the_last(store, run):
     model = ScriptedModel(lambda *_: answer("no"), slots=4)
-    outcome = run_with(writing(store, run, model), evaluations=100)
+    said = []
+    outcome = run_with(writing(store, run, model), said=said, evaluations=100)
+    assert any(line.startswith("10 proposals in a row failed") for line in said)
     assert "proposals in a row failed, the last: no code" in outcome.reason
     assert 50 <= len(model.asked) <= 50 + 2 * 4
 
@@ -257,6 +259,12 @@ def test_an_evaluation_budget_is_met_exactly_with_calls_ahead(store, run):
     run_with(writing(store, run, model), evaluator, evaluations=9)
     assert store.progress(run.id).evaluations == 9
     assert len(model.asked) == 9
+
+
+def test_a_proposal_budget_is_met_exactly_with_calls_ahead(store, run):
+    model = ScriptedModel(slots=8, latency_s=0.01)
+    run_with(writing(store, run, model), proposals=11)
+    assert store.progress(run.id).proposals == len(model.asked) == 11
 
 
 def test_an_endpoint_that_is_down_pauses_the_search_says_so_and_burns_nothing(store, run):
