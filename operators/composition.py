@@ -20,7 +20,7 @@ from enum import StrEnum
 from typing import Any
 
 from evolve.core.model import Message, ModelRequest, Sampling
-from evolve.core.program import Language
+from evolve.core.program import Language, Program
 from evolve.core.protocols import Attempt, Context, Declined
 from operators.base import Base
 from operators.budget import PromptTooLong, Section, estimate_tokens, fit
@@ -278,11 +278,12 @@ _LEAST = {
 
 
 def seeds_are_pending(context: Context) -> bool:
-    """Whether programs to start from are being judged, and no verdict on any of them is there yet.
+    """Whether a program to start from is being judged.
 
     A first version that a model writes meanwhile would be paid for, and start from nothing.
     """
-    return bool(context.facts.proposals("seed")) and not context.facts.recent(1, operator="seed")
+    seeds = (Program(source).digest for source in context.task.seeds)
+    return any(trial.status is None for seed in seeds for trial in context.facts.trials(seed))
 
 
 def last_summary(context: Context) -> str:

@@ -329,7 +329,7 @@ def test_no_first_version_is_asked_for_while_seeds_are_judged():
     history = History(seeds=(PLAIN,))
     history.pend(Program(PLAIN), operator="seed")
     assert isinstance(RewriteFull().propose(history.context()), Declined)
-    history.add(PLAIN, status=Status.TIMEOUT)
+    history.add(PLAIN, status=Status.INFRA)
     assert "There is no program yet" in prompt_of(request_of(RewriteFull(), history.context()))
 
 
