@@ -1,0 +1,170 @@
+"""What a device can do at most, measured: rates of memory and of arithmetic, and time's floor.
+
+Each rate is measured once in a session, when it is first asked for, as the best of a few runs: what
+disturbs a run makes it longer, and a ceiling that is too low would refute honest times. What torch
+reaches stands for what can be reached; a kernel may do better (streaming stores, three products in
+tf32 for one in fp32), so only the rate of writing, with a margin, refutes a time.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+
+import torch
+from torch import Tensor
+
+from evolve.worker.cost import Cost
+
+_REPEATS = 7
+_LEAST_BYTES = 4 << 20  # moved in one measurement: a small buffer is gone over several times
+_SMALLEST = 16  # power of two of the smallest working set measured
+_LARGEST = {"cpu": 28, "cuda": 30}
+# On a CPU a plain store reads its line first; one that streams past the caches does not.
+_WRITE_MARGIN = {"cpu": 2.0, "cuda": 1.25}
+# What arithmetic a task allows may make of its operands.
+_FASTER = {("fp32", "tf32"): "tf32", ("fp32", "half"): "fp16"}
+_DTYPES = {"fp64": torch.float64, "fp32": torch.float32, "tf32": torch.float32,
+           "fp16": torch.float16, "bf16": torch.bfloat16, "fp8": torch.float8_e4m3fn}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Floor:
+    """The time that the reference's bytes and operations take at the measured rates.
+
+    `seconds` is the longer of the two; `basis` says which (`memory`, or e.g. `bf16 arithmetic`).
+    `flops_per_s` is None where nothing is counted or measured.
+    """
+
+    seconds: float
+    basis: str
+    bytes_per_s: float
+    flops_per_s: float | None
+
+
+class Ceilings:
+    """Rates of one device. Measuring needs the device to itself; see `evolve.worker.locks`."""
+
+    def __init__(self, place: torch.device) -> None:
+        self._place = place
+        self._lock = threading.Lock()
+        self._copy = cache(lambda power: self._memory_rate(power, _copier, moved=2))
+        self._write = cache(lambda power: self._memory_rate(power, _writer, moved=1))
+        self._flops = cache(self._measured_flops)
+
+    def copy_rate(self, size: int) -> float:
+        """Bytes read and written per second by a copy, where `size` bytes are in use."""
+        return self._best_from(self._copy, size)
+
+    def write_rate(self, size: int) -> float:
+        """Bytes per second that nothing can exceed which writes `size` different bytes."""
+        return self._best_from(self._write, size) * _WRITE_MARGIN[self._place.type]
+
+    def flop_rate(self, kind: str, accumulation: str = "ieee") -> float | None:
+        """Operations per second of a large matrix product; None where the device has none.
+
+        Args:
+            kind: of the operands, as in `Cost.flops`.
+            accumulation: what arithmetic the task allows.
+        """
+        with self._lock:
+            allowed = self._flops(_FASTER.get((kind, accumulation), kind))
+            own = self._flops(kind)
+        return max(filter(None, (allowed, own)), default=None)
+
+    def floor(self, cost: Cost, accumulation: str, calls: int) -> Floor:
+        """The time of one call of `cost`, where `calls` with inputs of their own follow another."""
+        memory = self.copy_rate(max(1, cost.moved_bytes) * calls)
+        rates = {kind: self.flop_rate(kind, accumulation) for kind in cost.flops}
+        parts = {kind: cost.flops[kind] / rate for kind, rate in rates.items() if rate}
+        moving, computing = cost.moved_bytes / memory, sum(parts.values())
+        kinds = "+".join(sorted(parts))
+        return Floor(
+            seconds=max(moving, computing),
+            basis="memory" if moving >= computing else f"{kinds} arithmetic",
+            bytes_per_s=memory,
+            flops_per_s=sum(cost.flops.values()) / computing if computing else None,
+        )
+
+    def _best_from(self, rate: Callable[[int], float], size: int) -> float:
+        """The best rate at this size and larger ones: small ones pay for being started."""
+        largest = _LARGEST[self._place.type]
+        first = min(max(size.bit_length() - 1, _SMALLEST), largest)
+        with self._lock:
+            return max(rate(power) for power in range(first, largest + 1))
+
+    def _memory_rate(self, power: int, maker: "_Maker", moved: int) -> float:
+        size = (1 << power) // moved
+        work = maker(torch.empty(size, dtype=torch.uint8, device=self._place))
+        times = max(1, _LEAST_BYTES >> power)
+        return moved * size / self._seconds(work, times)
+
+    def _measured_flops(self, kind: str) -> float | None:
+        dtype = _DTYPES.get(kind)
+        if dtype is None or (self._place.type == "cpu" and kind in ("tf32", "fp8")):
+            return None
+        n = self._matrix_size(kind)
+        try:
+            with _tf32(kind == "tf32"):
+                return 2 * n**3 / self._seconds(_product(n, dtype, self._place), 1)
+        except (RuntimeError, NotImplementedError):  # no such product on this device
+            return None
+
+    def _matrix_size(self, kind: str) -> int:
+        if self._place.type == "cpu":
+            return 1024 if kind in ("fp32", "fp64") else 256
+        return 4096 if kind in ("fp32", "fp64") else 8192
+
+    def _seconds(self, work: Callable[[], object], times: int) -> float:
+        """One run of the work, in the best of some series of `times`."""
+        work()
+        taken = []
+        for _ in range(_REPEATS):
+            self._wait()
+            start = time.perf_counter()
+            for _ in range(times):
+                work()
+            self._wait()
+            taken.append((time.perf_counter() - start) / times)
+        return min(taken)
+
+    def _wait(self) -> None:
+        if self._place.type == "cuda":
+            torch.cuda.synchronize()
+
+
+_Maker = Callable[[Tensor], Callable[[], object]]
+
+
+def _copier(memory: Tensor) -> Callable[[], object]:
+    source = torch.ones_like(memory)
+    return lambda: memory.copy_(source)
+
+
+def _writer(memory: Tensor) -> Callable[[], object]:
+    words = memory.view(torch.float32)
+    return lambda: words.fill_(1.0)
+
+
+def _product(n: int, dtype: torch.dtype, place: torch.device) -> Callable[[], object]:
+    a = torch.randn(n, n, device=place).to(dtype)
+    b = torch.randn(n, n, device=place).to(dtype)
+    if dtype is not torch.float8_e4m3fn:
+        return lambda: a @ b
+    one = torch.ones((), device=place)
+    return lambda: torch._scaled_mm(a, b.t(), one, one, out_dtype=torch.bfloat16)
+
+
+class _tf32:  # noqa: N801 (used like a function)
+    """Inside, products of fp32 may be computed in tf32, or not."""
+
+    def __init__(self, allowed: bool) -> None:
+        self._allowed = allowed
+
+    def __enter__(self) -> None:
+        self._before = torch.backends.cuda.matmul.allow_tf32
+        torch.backends.cuda.matmul.allow_tf32 = self._allowed
+
+    def __exit__(self, *_: object) -> None:
+        torch.backends.cuda.matmul.allow_tf32 = self._before

@@ -1,0 +1,126 @@
+"""What a call of the reference has to move and to compute at least, counted while it runs once.
+
+An estimate, not a bound. Counted are the bytes of inputs, parameters and outputs, each once, and
+the floating-point operations of matrix products, convolutions and attention (by
+`torch.utils.flop_counter`). Not counted: elementwise operations and reductions, recurrent layers,
+what the reference keeps to itself between its operations. Structure that it does not use is: a
+causal mask halves the operations of attention, a sparse or triangular operand needs fewer bytes,
+operands found in a cache cost less than what memory gives.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from evolve.worker.seeding import seeded
+from evolve.worker.taskmodule import task_code
+from evolve.worker.trees import map_tensors, tensors_of
+
+KINDS: Mapping[torch.dtype, str] = {
+    torch.float64: "fp64",
+    torch.float32: "fp32",
+    torch.float16: "fp16",
+    torch.bfloat16: "bf16",
+    torch.float8_e4m3fn: "fp8",
+    torch.float8_e5m2: "fp8",
+}
+# Operations that read no more of their first operand than they give.
+_PICKING = ("embedding", "index", "index_select", "gather", "take", "masked_select")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """Of one call: bytes moved, bytes of the outputs among them, operations by kind of operand.
+
+    Kinds are the values of `KINDS`.
+    """
+
+    moved_bytes: int
+    output_bytes: int
+    flops: Mapping[str, int]
+
+
+@torch.no_grad()
+def count_cost(task: str, model: nn.Module, inputs: list[Any]) -> Cost:
+    """Run the reference once and count; inputs and global random state are left as they are.
+
+    Raises:
+        UsageError: the task's code fails.
+    """
+    own = map_tensors(Tensor.clone, inputs)
+    with task_code(task, "Model.forward"), seeded(0), _Counter() as counter:
+        outcome = model(*own)
+    sizes = zip(tensors_of(own), map(_nbytes, tensors_of(inputs)), strict=True)
+    given = {_storage(tensor): size for tensor, size in sizes}
+    own_state = (*model.parameters(), *model.buffers())
+    given |= {_storage(t): t.untyped_storage().nbytes() for t in own_state}
+    read = sum(min(size, counter.touched.get(storage, 0)) for storage, size in given.items())
+    made = {_storage(t): _nbytes(t) for t in tensors_of(outcome) if _storage(t) not in given}
+    written = sum(made.values())
+    return Cost(moved_bytes=read + written, output_bytes=written, flops=dict(counter.flops))
+
+
+class _Counter(TorchDispatchMode):
+    """While active: operations by kind, and the most bytes that one operation read of a storage."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.flops: dict[str, int] = {}
+        self.touched: dict[int, int] = {}
+        self._alive: list[Any] = []  # or an address could be given out twice
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # else the first operation imports torch._dynamo, which takes 1.4 s
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        kwargs = kwargs or {}
+        outcome = func(*args, **kwargs)
+        if func.is_view:
+            return outcome
+        operands = tensors_of([*args, *kwargs.values()])
+        self._read(func.overloadpacket.__name__, operands, outcome)
+        done = _operations(func, args, kwargs, outcome)
+        if done:
+            kind = KINDS.get(operands[0].dtype, str(operands[0].dtype))
+            self.flops[kind] = self.flops.get(kind, 0) + done
+        return outcome
+
+    def _read(self, name: str, operands: list[Tensor], outcome: Any) -> None:
+        for index, tensor in enumerate(operands):
+            size = _nbytes(tensor)
+            if index == 0 and name in _PICKING:
+                size = min(size, sum(map(_nbytes, tensors_of(outcome))))
+            storage = _storage(tensor)
+            self.touched[storage] = max(self.touched.get(storage, 0), size)
+        self._alive += [tensor.untyped_storage() for tensor in operands]
+
+
+def _operations(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], outcome: Any) -> int:
+    from torch.utils.flop_counter import flop_registry, sdpa_flop_count
+
+    formula = flop_registry.get(func.overloadpacket)
+    if formula is not None:
+        return int(formula(*args, **kwargs, out_val=outcome))
+    if func.overloadpacket.__name__.startswith("_scaled_dot_product"):  # as on the CPU
+        return int(sdpa_flop_count(args[0].shape, args[1].shape, args[2].shape))
+    return 0
+
+
+def _storage(tensor: Tensor) -> int:
+    return int(tensor.untyped_storage()._cdata)
+
+
+def _nbytes(tensor: Tensor) -> int:
+    """Bytes of the elements, those that are only repeated counted once."""
+    return min(tensor.numel() * tensor.element_size(), tensor.untyped_storage().nbytes())

@@ -1,0 +1,52 @@
+"""Measured ceilings and the floor under a time.
+
+Invariants:
+- a rate is positive, measured once, and never lower for a smaller working set;
+- the floor is the longer of moving and computing, and says which it is.
+"""
+
+import pytest
+import torch
+
+from evolve.worker.ceilings import Ceilings
+from evolve.worker.cost import Cost
+
+MB = 1 << 20
+
+
+@pytest.fixture(scope="module")
+def ceilings() -> Ceilings:
+    return Ceilings(torch.device("cpu"))
+
+
+@pytest.mark.parametrize("rate", ["copy_rate", "write_rate"])
+def test_smaller_working_sets_are_never_slower(ceilings, rate):
+    rates = [getattr(ceilings, rate)(size) for size in (1, 32 * MB, 128 * MB, 1 << 40)]
+    assert rates == sorted(rates, reverse=True)
+    assert rates[-1] > 1e8
+    assert getattr(ceilings, rate)(1) == rates[0]
+
+
+def test_arithmetic_that_a_device_lacks_has_no_rate(ceilings):
+    assert ceilings.flop_rate("fp8") is None
+    assert ceilings.flop_rate("int8") is None
+    assert ceilings.flop_rate("fp32", "tf32") == ceilings.flop_rate("fp32") > 1e8
+
+
+def test_the_floor_is_the_longer_of_moving_and_computing(ceilings):
+    moving = Cost(moved_bytes=100 * MB, output_bytes=MB, flops={"fp32": 1})
+    computing = Cost(moved_bytes=8, output_bytes=8, flops={"fp32": 10**12})
+    neither = Cost(moved_bytes=8, output_bytes=8, flops={})
+    floor = ceilings.floor(moving, "ieee", calls=1)
+    assert floor.basis == "memory"
+    assert floor.seconds == pytest.approx(100 * MB / ceilings.copy_rate(100 * MB))
+    floor = ceilings.floor(computing, "ieee", calls=1)
+    assert floor.basis == "fp32 arithmetic"
+    assert floor.seconds == pytest.approx(1e12 / ceilings.flop_rate("fp32"))
+    assert floor.flops_per_s == pytest.approx(ceilings.flop_rate("fp32"))
+    assert ceilings.floor(neither, "ieee", calls=1).flops_per_s is None
+
+
+def test_operations_without_a_known_rate_do_not_count(ceilings):
+    cost = Cost(moved_bytes=8, output_bytes=8, flops={"fp8": 10**15})
+    assert ceilings.floor(cost, "ieee", calls=1).basis == "memory"
