@@ -15,11 +15,13 @@ from pathlib import Path
 
 import pytest
 
+from evolve.cli.mutation import audit_text
 from evolve.core.errors import UsageError
+from evolve.core.evaluation import Status
 from evolve.core.task import Case, Task
 from evolve.evaluation import LocalEvaluator
-from evolve.evaluation.mutation.audit import Fate, audit, oracle
-from evolve.evaluation.mutation.mutant import Kind, Mutant
+from evolve.evaluation.mutation.audit import Fate, Judged, audit, oracle
+from evolve.evaluation.mutation.mutant import Kind, Mutant, Mutants
 from evolve.evaluation.mutation.tally import by_family, by_kind
 
 ROOT = Path(__file__).parents[2]
@@ -65,6 +67,7 @@ SOURCES = {
     "raises": candidate("missing(x)"),
     "no syntax": "def f(:\n",
     "crash": candidate("torch.softmax(x, -1)", before="os.abort() if len(x) > 4 else None"),
+    "outside": candidate("torch.softmax(x, -1) * (1 + __file__.endswith('mutant.py'))"),
     "shape": candidate("torch.softmax(x, -1)[:3]"),
 }
 
@@ -99,6 +102,7 @@ def test_every_mutant_gets_the_fate_that_it_deserves(audited):
         "raises": Fate.INVALID,
         "no syntax": Fate.INVALID,
         "crash": Fate.KILLED,
+        "outside": Fate.SURVIVED,
         "shape": Fate.KILLED,
     }
 
@@ -122,23 +126,35 @@ def test_a_crash_and_a_wrong_shape_are_proofs_without_an_error(audited):
 def test_rates_count_what_is_proven_only(audited):
     found, places = audited
     row = by_kind(list(found.values()))[-1]
-    assert (row.tried, row.invalid, row.unproven, row.proven, row.killed) == (7, 2, 1, 4, 4)
-    assert row.rate == 1.0
+    assert (row.tried, row.invalid, row.unproven, row.proven, row.killed) == (8, 2, 1, 5, 4)
+    assert row.rate == 0.8
     kills = {row.name: row.kills for row in by_family(found.values(), places)}
-    assert kills["scaled_up"] == 3
+    assert kills["scaled_up"] == 4
 
 
-def test_what_only_the_oracle_finds_wrong_survives_with_its_proof(tmp_path):
-    outside = candidate("torch.softmax(x, -1) * (1 + __file__.endswith('mutant.py'))")
-    found, _ = fates({"wrong outside": outside}, tmp_path)
-    assert found[0].fate is Fate.SURVIVED
-    assert found[0].status == "correct"
-    assert found[0].proof["error"] > 4
+def test_what_only_the_oracle_finds_wrong_survives_with_its_proof(audited):
+    survivor = audited[0]["outside"]
+    assert survivor.fate is Fate.SURVIVED
+    assert survivor.status is Status.CORRECT
+    assert survivor.proof["error"] > 4
 
 
 def test_a_wrong_kernel_is_not_audited(tmp_path):
     with pytest.raises(UsageError, match=r"needs a correct kernel.*wrong_value"):
         fates({"same": RIGHT}, tmp_path, kernel=SOURCES["no maximum"])
+
+
+def test_survivors_are_printed_with_their_lines_and_rates_with_their_counts(audited):
+    found, places = audited
+    mutant = Mutant(Kind.BOUNDARY, 7, "i < n", "i <= n", "")
+    proof = {"case": "tall", "family": "ties", "number": 3, "how": "wrong_value", "error": 12.0}
+    survivor = Judged(mutant, Fate.SURVIVED, Status.CORRECT, "", proof)
+    every = [*found.values(), survivor]
+    text = "\n".join(audit_text(Mutants(tuple(one.mutant for one in every), 2), every, places))
+    assert "9 mutants (2 duplicates left out), 9 tried" in text
+    assert ["all", "9", "2", "1", "6", "4", "66.7%"] in [line.split() for line in text.splitlines()]
+    assert "line 7, boundary; proven wrong in case tall, inputs of family ties" in text
+    assert "  - i < n\n  + i <= n" in text
 
 
 def evolve(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
@@ -168,11 +184,11 @@ def get_init_inputs():
 """
     (tmp_path / "sums.py").write_text(sums)
     kernel = str(Path(__file__).with_name("kernels") / "row_sum-rows_triton.py")
-    done = evolve(tmp_path, "eval", kernel, "--task", "./sums.py", "--audit", "6", "--json")
+    done = evolve(tmp_path, "eval", kernel, "--task", "./sums.py", "--audit", "4", "--json")
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
-    assert len(result["mutants"]) == result["kinds"]["all"]["tried"] == 6
-    assert result["kinds"]["all"]["killed"] == result["kinds"]["all"]["wrong"] > 2
+    assert len(result["mutants"]) == result["kinds"]["all"]["tried"] == 4
+    assert result["kinds"]["all"]["killed"] == result["kinds"]["all"]["wrong"] > 1
 
 
 @pytest.mark.parametrize(
