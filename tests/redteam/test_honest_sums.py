@@ -12,7 +12,7 @@ from evolve.worker.budget import judge
 from evolve.worker.taskfile import load_task
 from tests.redteam.tasks import TASKS
 
-SEEDS = 40
+SEEDS = 25
 CASE = load_task(TASKS["softmax"]).cases[0]
 
 
