@@ -163,7 +163,7 @@ class Facts(Protocol):
         """The newest told steps, newest first; verifications and the user's baseline left out.
 
         `failed` narrows to those with no correct program (True) or with one (False). A recorded
-        failure to propose is failed; duplicates are left out.
+        failure to propose is failed; duplicates are left out. Only the last thousand steps count.
         """
         ...
 

@@ -20,6 +20,7 @@ _CALLS = (
     .join(request, request.c.id == call.c.request)
     .where(request.c.ticket == bindparam("ticket"))
 )
+_NO_CALLS = {"tokens": 0, "usd": 0.0, "unpriced_tokens": 0}
 _DEVICE = select(evaluation.c.device_time_s).where(evaluation.c.ticket == bindparam("ticket"))
 _COUNT = insert(arm)
 _COUNT = _COUNT.on_conflict_do_update(
@@ -32,15 +33,12 @@ _OF_RUN = select(arm).where(arm.c.run == bindparam("run")).order_by(arm.c.operat
 def count(connection: Connection, told: Row[Any], gain: float) -> None:
     """Add a ticket (its row) that is told now."""
     key = {"ticket": told.id}
-    sums = connection.execute(_CALLS, key).one()
-    row = {
+    sums = connection.execute(_CALLS, key).one()._asdict() if told.model else _NO_CALLS
+    row = sums | {
         "run": told.run,
         "operator": told.operator,
         "model": told.model,
         "told": 1,
-        "tokens": sums.tokens,
-        "usd": sums.usd,
-        "unpriced_tokens": sums.unpriced_tokens,
         "device_time_s": connection.execute(_DEVICE, key).scalar() or 0.0,
         "gain": gain,
     }

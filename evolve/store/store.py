@@ -139,7 +139,10 @@ class Store:
     def request(
         self, run: int, operator: str, parents: Sequence[str], request: ModelRequest, model: str
     ) -> list[Ticket]:
-        """Open a ticket for each sample of what an operator asks; `model` is who was picked."""
+        """Open a ticket for each sample of what an operator asks of a model.
+
+        `model` is the scheduler's pick and no empty text; `request.model` may be another by role.
+        """
         with self._database.write() as connection:
             return [
                 tickets.request(connection, run, self._owner, operator, parents, request, model)

@@ -135,7 +135,7 @@ def propose(
     A failure ends the ticket; a request opens its next round.
     """
     row = _current(connection, asked, owner)
-    rounds = requests.rows_of(connection, asked.id)
+    rounds = requests.rows_of(connection, asked.id) if row.model else ()
     _require(row, TicketState.REPLIED if rounds else TicketState.ASKED, "proposed for")
     if reading is not None:
         requests.set_reading(connection, rounds[-1].id, reading)
@@ -240,7 +240,7 @@ def load(connection: Connection, row: Row[Any]) -> Ticket:
     parents: dict[str, tuple[str, ...]] = {"selected": (), "used": ()}
     for role, digest in connection.execute(_PARENTS, {"ticket": row.id}):
         parents[role] += (digest,)
-    exchanges, open_request, sample = _rounds(connection, row.id)
+    exchanges, open_request, sample = _rounds(connection, row.id) if row.model else ((), None, 0)
     return Ticket(
         id=row.id,
         sequence=row.sequence,

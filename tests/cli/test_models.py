@@ -38,9 +38,13 @@ def script(request: Request) -> str | Answer:
     return f"```python\n{source}\n\nNUMBER = {request.number}\n```"
 
 
-def words(server: ModelServer, *more: str) -> list[str]:
-    model = ("llm.model=openai/scripted", f"llm.api_base={server.api_base}")
+def words_for(api_base: str, *more: str) -> list[str]:
+    model = ("llm.model=openai/scripted", f"llm.api_base={api_base}")
     return [*model, *PRICE, "operators=llm", *more]
+
+
+def words(server: ModelServer, *more: str) -> list[str]:
+    return words_for(server.api_base, *more)
 
 
 @pytest.fixture
@@ -163,6 +167,22 @@ def test_a_model_that_no_operator_asks_is_said_to_have_no_effect():
     config = settings("llm.model=openai/gpt-4o", "operators=default")
     with pytest.raises(UsageError, match=r"no operator asks a model.*operators=llm"):
         parts.build_all(config)
+
+
+def test_a_task_without_programs_needs_a_model_that_writes_the_first(folder):
+    Path("seeds/seed.py").unlink()
+    with pytest.raises(UsageError, match=r"llm\.model=provider/name"):
+        read_request(settings() | {"task": "./synthetic.py"})
+    config = settings(*words_for("http://127.0.0.1:9/v1")) | {"task": "./synthetic.py"}
+    assert read_request(config).task.seeds == ()
+
+
+def test_a_search_that_starts_from_nothing_finds_a_program(folder):
+    Path("seeds/seed.py").unlink()
+    with ModelServer(script) as server:
+        record(server, "termination.evaluations=4")
+    with Store.open("runs/evolve.db", read_only=True) as store:
+        assert store.progress(store.run("demo").id).best is not None
 
 
 def test_a_dry_run_asks_each_model_once_and_says_what_a_call_takes(folder):
