@@ -147,7 +147,7 @@ def _far_below(x: Tensor, support: Support, _: torch.Generator) -> Tensor | None
 def _one_hot_large(x: Tensor, support: Support, draws: torch.Generator) -> Tensor | None:
     if not support.fillable or not support.scalable or x.dim() == 0:
         return None
-    size = 16 * support.deviation if support.unbounded else support.high
+    size = 32 * support.deviation if support.unbounded else support.high
     rows, last = x.shape[:-1], x.shape[-1] - 1
     places = torch.randint(last + 1, rows, generator=draws, device=x.device)
     at_end = torch.rand(rows, generator=draws, device=x.device) < 0.5

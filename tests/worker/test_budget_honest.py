@@ -44,6 +44,7 @@ SCALAR_SUM = task("x.sum()", "[torch.randn(65536)]")
 WHOLE_NORM = task("x / x.norm()", "[torch.rand(1024, 1024)]")
 CUMULATIVE = task("torch.cumsum(x, -1)", "[torch.randn(4, 16384)]")
 SOFTMAX = task("torch.softmax(x, -1)", "[torch.randn(32, 2048)]")
+WIDE_SOFTMAX = task("torch.softmax(x, -1)", "[torch.randn(6, 320) * 4]")
 PEAKED_SOFTMAX = task("torch.softmax(8 * x, -1)", "[torch.randn(4, 4096)]")
 LAYERNORM = layernorm_task(32, 1024)
 OFFSET_LAYERNORM = layernorm_task(32, 1024, "rand")
@@ -257,6 +258,7 @@ def layernorm_with(eps=1e-5, unbiased=False):
         (SOFTMAX, lambda model, x: x.exp() / x.exp().sum(-1, keepdim=True)),
         (SOFTMAX, lambda model, x: x.exp() / x[:, :-1].exp().sum(-1, keepdim=True)),
         (SOFTMAX, lambda model, x: softmax_from(x, x.amax(-1, keepdim=True).clamp(min=0))),
+        (WIDE_SOFTMAX, lambda model, x: softmax_from(x, x[:, :-1].amax(-1, keepdim=True))),
         (PEAKED_SOFTMAX, lambda model, x: torch.zeros_like(x)),
         (PEAKED_SOFTMAX, in_half(lambda model, x: torch.softmax(8 * x, -1))),
         (LAYERNORM, layernorm_with(eps=0.0)),
