@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -46,44 +47,37 @@ class Court:
         return Evaluation.from_json(reply["result"])
 
 
-def _wanted(request: pytest.FixtureRequest, device: str) -> Iterator[Entry]:
-    for item in request.session.items:
-        entry = getattr(getattr(item, "callspec", None), "params", {}).get("entry")
-        if isinstance(entry, Entry) and entry.device == device and not entry.alone:
-            yield entry
-
-
-def _court(
-    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest, device: str
-) -> Iterator[Court]:
-    folder = tmp_path_factory.mktemp(f"court-{device}")
+def _court(folder: Path, device: str) -> Iterator[Court]:
     options = () if device == "cpu" else ("--device", device)
     worker = Worker(
         folder, "--call-timeout", "5", *options, EVOLVE_TEST_API_KEY="sk-secret-of-the-user"
     )
-    court = Court(worker)
-    for entry in _wanted(request, device):
-        court.send(entry)
-    yield court
+    yield Court(worker)
     worker.close()
 
 
 @pytest.fixture(scope="session")
-def court(tmp_path_factory, request):
-    yield from _court(tmp_path_factory, request, "cpu")
+def court(tmp_path_factory):
+    yield from _court(tmp_path_factory.mktemp("court"), "cpu")
 
 
 @pytest.fixture(scope="session")
-def gpu_court(tmp_path_factory, request):
-    yield from _court(tmp_path_factory, request, "cuda")
+def gpu_court(tmp_path_factory):
+    yield from _court(tmp_path_factory.mktemp("gpu-court"), "cuda")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def judge(request) -> Judge:
-    """Gives an entry's verdict from the service of the device that it is written for."""
+    """Gives an entry's verdict from the service of the device that it is written for.
 
-    def judged(entry: Entry) -> Evaluation:
-        name = "court" if entry.device == "cpu" else "gpu_court"
-        return request.getfixturevalue(name).verdict(entry)
+    All entries that the module's tests ask for are sent first, so that cores are used well.
+    """
 
-    return judged
+    def court_of(entry: Entry) -> Court:
+        return request.getfixturevalue("court" if entry.device == "cpu" else "gpu_court")
+
+    for item in request.session.items:
+        entry = getattr(getattr(item, "callspec", None), "params", {}).get("entry")
+        if item.module is request.module and isinstance(entry, Entry) and not entry.alone:
+            court_of(entry).send(entry)
+    return lambda entry: court_of(entry).verdict(entry)

@@ -12,6 +12,7 @@ from evolve.worker.budget import judge
 from evolve.worker.taskfile import load_task
 from tests.redteam.tasks import TASKS
 
+torch.set_num_threads(1)  # small tensors; more threads would cost more than they give
 SEEDS = 25
 CASE = load_task(TASKS["softmax"]).cases[0]
 
