@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from evolve.cli.forecast import budgets, forecast_text, used_text
-from evolve.cli.text import speedup_text
+from evolve.cli.text import calls_text, speedup_text
 from evolve.core.evaluation import Fidelity, Status
 from evolve.core.lineage import VERIFY
 from evolve.core.measurement import Ratio
@@ -178,6 +178,8 @@ class LiveDisplay:
             told_s = self._told.progress.wall_time_s
             progress = replace(self._told.progress, wall_time_s=told_s + waited)
             usage, limits = self._tally.rule.usage(progress), self._tally.termination
+            if progress.calls:
+                grid.add_row("models", calls_text(progress))
             for name, share in budgets(usage).items():
                 grid.add_row(name, f"{_bar(share)} {100 * share:.0f} % of {limits[name]}")
             grid.add_row("ends", forecast_text(usage, progress.wall_time_s))

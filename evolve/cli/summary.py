@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from evolve.cli.flags import DEFAULT_STORE
-from evolve.cli.text import speedup_text
+from evolve.cli.text import calls_text, speedup_text
 from evolve.report.audit import findings_of, weak_task_text
 from evolve.report.facts import RunFacts
 from evolve.report.text import baseline_name, count_text, duration_text, one_line
@@ -27,8 +27,7 @@ def summary(facts: RunFacts, outcome: Outcome, store: Path, report: Path) -> Ite
         f"{duration_text(progress.wall_time_s)} of search"
     )
     if progress.calls:
-        cost = "cost unknown" if progress.usd is None else f"{progress.usd:.2f} USD"
-        yield f"  {count_text(progress.calls, 'model call')}, {progress.tokens:,} tokens, {cost}"
+        yield f"  {calls_text(progress)}"
     for trouble in facts.opponent.troubles():
         yield f"  {trouble}"
     if facts.champion is None:

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 from evolve.core.measurement import Interval
-from evolve.report.text import ratio_text, span_text, time_text
+from evolve.core.protocols import Progress
+from evolve.report.text import count_text, ratio_text, span_text, time_text
 
 
 def speedup_text(ratio: Interval) -> str:
@@ -14,6 +15,12 @@ def speedup_text(ratio: Interval) -> str:
 def interval_text(time_ms: Interval) -> str:
     """A time per call with the larger distance to a bound: `1.23 ms ± 0.8 %`."""
     return f"{time_text(time_ms.value)} ± {100 * time_ms.half_width:.1f} %"
+
+
+def calls_text(progress: Progress) -> str:
+    """What models were asked and took: `3 model calls, 1,200 tokens, 0.04 USD`."""
+    cost = "cost unknown" if progress.usd is None else f"{progress.usd:.2f} USD"
+    return f"{count_text(progress.calls, 'model call')}, {progress.tokens:,} tokens, {cost}"
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
