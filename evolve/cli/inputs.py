@@ -52,7 +52,7 @@ def with_seeds(task: Task, config: Mapping[str, Any]) -> Task:
         raise UsageError(
             f"task {task.name} has no program to start from: give one of yours, "
             "initial=[mine.py] (any ModelNew that is correct), put some into seeds/ beside the "
-            "task file, or name a model that writes the first one, llm.model=provider/name"
+            "task file, or name a language model that writes the first one, llm.model=provider/NAME"
         )
     return replace(task, seeds=seeds)
 

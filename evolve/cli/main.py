@@ -59,6 +59,7 @@ Give a PyTorch reference, get the fastest correct kernel that a budget can find.
 `run` and `resume` take configuration as key=value words; every other verb takes --flags:
 
   evolve run task=softmax                          search on what this machine has
+  evolve run task=softmax llm.model=anthropic/NAME termination.usd=5    with a language model
   evolve run task=./mine.py termination.wall_time=10m archive=topk
   evolve run task=softmax --dry-run                what the budget will buy
   evolve resume RUN termination.wall_time=2h       go on, with more time
