@@ -1,6 +1,5 @@
-"""`device=cpu`: the client of one worker process on this machine."""
+"""`device=cpu` and `device=cuda`: the client of workers on this machine, one for each device."""
 
-import asyncio
 import os
 import sys
 import tempfile
@@ -13,98 +12,118 @@ from evolve.core.errors import EvaluatorUnavailable, UsageError
 from evolve.core.evaluation import Evaluation, Stage, Status
 from evolve.core.protocols import EvaluationRequest
 from evolve.core.task import Task
-from evolve.evaluation.process import (
-    CLOSED,
-    CallFailed,
-    CallOverdue,
-    Deadlines,
-    WorkerDied,
-    WorkerProcess,
-)
+from evolve.evaluation.place import Place
+from evolve.evaluation.pool import Pool
+from evolve.evaluation.process import CallFailed, CallOverdue, Deadlines, WorkerDied
 
 # The referee needs to find its libraries, compilers and caches; nothing else of the environment
 # reaches it, so that no key or token of the user is within reach of what it starts.
 PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "CC", "CXX", "VIRTUAL_ENV")
 PASSED_ON_PREFIXES = ("LD_", "CUDA_", "NVIDIA_", "OMP_", "MKL_", "TORCH", "TRITON_", "XDG_CACHE")
 
+_NAMES = {"cpu": "CPU", "cuda": "GPU"}
+
 PACKAGE = Path(__file__).resolve().parents[1]
 
 
 class LocalEvaluator:
-    """Starts `python -m evolve.worker serve`, restarts it when it dies, and asks it in parallel.
+    """Starts `python -m evolve.worker serve` for each device, and asks the workers in parallel.
 
     Use `LocalEvaluator.start(...)`; the constructor starts nothing, the first call does.
 
     Args:
-        command: the worker's command line.
-        environment: all of its environment.
-        deadlines: how long to wait for it (None: the defaults).
-        scratch: a folder that the worker needs; removed by `close`.
+        commands: the command line of each worker, by the name of its place.
+        environment: all of their environment.
+        deadlines: how long to wait for one (None: the defaults).
+        slots: candidates under way at once at each (None: as many as it suggests).
+        scratch: a folder that the workers need; removed by `close`.
     """
 
     def __init__(
         self,
-        command: Sequence[str],
+        commands: Mapping[str, Sequence[str]],
         environment: Mapping[str, str],
         *,
         deadlines: Deadlines | None = None,
+        slots: int | None = None,
         scratch: "tempfile.TemporaryDirectory[str] | None" = None,
     ) -> None:
-        self._command = tuple(command)
-        self._environment = environment
         self._deadlines = deadlines or Deadlines()
         self._scratch = scratch
-        self._worker: WorkerProcess | None = None
-        self._starting = asyncio.Lock()
-        self._retrying = asyncio.Lock()
-        self._closed = False
-        self._slots: int | None = None
-        self.hello: dict[str, Any] = {}
+        self._pool = Pool(
+            [
+                Place(name, command, environment, self._deadlines, slots)
+                for name, command in commands.items()
+            ],
+            _say,
+        )
 
     @classmethod
     async def start(
         cls,
         *,
+        device: str = "cpu",
+        ids: Sequence[int] = (0,),
         slots: int | None = None,
         python: str | None = None,
         sandbox_require: str = "none",
         sandbox_read: Sequence[str] = (),
         cache: Path | None = None,
     ) -> "LocalEvaluator":
-        """A started worker.
+        """Started workers.
 
         Args:
-            slots: candidates under way at once (None: as many as the device suggests); compiling
-                and checking overlap, timing does not.
-            python: another interpreter for referee and runners, with torch in it.
+            device: `cpu` or `cuda`.
+            ids: the GPUs, as torch counts them; each gets a worker and its share of the cores.
+            slots: candidates under way at once on each device (None: as many as it suggests);
+                compiling and checking overlap, timing does not.
+            python: another interpreter for referees and runners, with torch in it.
             sandbox_require: the weakest sandbox tier that is acceptable.
             sandbox_read: further paths that candidates may read.
             cache: folder for compiled candidates.
 
         Raises:
-            EvaluatorUnavailable: the worker does not come up.
-            UsageError: the demanded sandbox tier is not to be had here.
+            EvaluatorUnavailable: a worker does not come up.
+            UsageError: the demanded device or sandbox tier is not to be had here.
         """
-        command = [python or sys.executable, "-m", "evolve.worker", "serve"]
-        command += ["--sandbox-require", sandbox_require]
+        options = ["--device", device, "--sandbox-require", sandbox_require]
         for path in sandbox_read:
-            command += ["--read", path]
+            options += ["--read", path]
         if cache is not None:
-            command += ["--cache", str(cache)]
-        scratch = None if python is None else _only_our_package()
-        package_path = str(PACKAGE.parent) if scratch is None else scratch.name
-        evaluator = cls(command, worker_environment(package_path), scratch=scratch)
-        evaluator._slots = slots
+            options += ["--cache", str(cache)]
+        commands = {}
+        for part, number in enumerate(ids):
+            commands[f"{_NAMES[device]} {number}"] = [
+                *(python or sys.executable, "-m", "evolve.worker", "serve", *options),
+                *("--index", str(number), "--share", f"{part}/{len(ids)}"),
+            ]
+        package_path, scratch = package_path_for(python)
+        environment = worker_environment(package_path)
+        evaluator = cls(commands, environment, slots=slots, scratch=scratch)
         try:
-            await evaluator._running()
+            await evaluator.up()
         except BaseException:
             await evaluator.close()
             raise
         return evaluator
 
+    async def up(self) -> None:
+        """Start all workers.
+
+        Raises:
+            EvaluatorUnavailable: one does not come up.
+            UsageError: one refuses its options, or they are not of one kind.
+        """
+        await self._pool.up()
+
+    @property
+    def hello(self) -> Mapping[str, Any]:
+        """What a worker has said of itself; empty before the first start."""
+        return next((place.hello for place in self._pool.places if place.hello), {})
+
     @property
     def slots(self) -> int:
-        return self._slots or int(self.hello["slots"])
+        return sum(place.slots for place in self._pool.in_service)
 
     @property
     def device_class(self) -> str:
@@ -115,11 +134,11 @@ class LocalEvaluator:
         return str(self.hello["evaluator_version"])
 
     async def evaluate(self, request: EvaluationRequest) -> Evaluation:
-        """The verdict of the worker on one instance; INFRA where it twice came to none.
+        """The verdict of a worker on one instance; INFRA where it twice came to none.
 
         Raises:
             UsageError: the task itself cannot be judged.
-            EvaluatorUnavailable: the worker cannot be started, or the evaluator is closed.
+            EvaluatorUnavailable: no worker can be started, or the evaluator is closed.
         """
         params = {
             "task": _judged(request.task),
@@ -128,7 +147,7 @@ class LocalEvaluator:
             "opponents": dict(request.opponents),
         }
         try:
-            return Evaluation.from_json(await self._call("evaluate", params))
+            return Evaluation.from_json(await self._call("evaluate", params, request.instance))
         except CallFailed as failure:
             return Evaluation(
                 status=Status.INFRA,
@@ -151,11 +170,12 @@ class LocalEvaluator:
             EvaluatorUnavailable: the worker cannot be started, or fails by itself.
         """
         deadline_s = self._deadlines.audit_s
-        worker = await self._running()
+        params = {"task": _judged(task)}
         try:
-            findings: list[dict[str, str]] = await worker.ask(
-                "audit", {"task": _judged(task)}, deadline_s
-            )
+            async with self._pool.place() as place:
+                findings: list[dict[str, str]] = await place.ask(
+                    "audit", params, deadline_s, task.name
+                )
         except WorkerDied as death:
             raise UsageError(
                 f"task {task.name}: its file ended the process that loads it ({death}); take out "
@@ -182,66 +202,24 @@ class LocalEvaluator:
         return result
 
     async def close(self) -> None:
-        """End the worker and everything it started; calls under way raise EvaluatorUnavailable."""
-        self._closed = True
-        if self._worker is not None:
-            await self._worker.close(self._deadlines.close_s)
-        async with self._starting:  # a start under way sees that we are closed, and cleans up
-            if self._scratch is not None:
-                self._scratch.cleanup()
+        """End the workers and all they started; calls under way raise EvaluatorUnavailable."""
+        await self._pool.close()
+        if self._scratch is not None:
+            self._scratch.cleanup()
 
     async def _ask(self, method: str, params: Mapping[str, Any]) -> Any:
         """A call whose failure has no other answer than an exception."""
         try:
-            return await self._call(method, params)
+            return await self._call(method, params, method)
         except CallFailed as failure:
             raise EvaluatorUnavailable(str(failure)) from failure
 
-    async def _call(self, method: str, params: Mapping[str, Any]) -> Any:
-        """One request, asked once more when the worker died under it.
+    async def _call(self, method: str, params: Mapping[str, Any], about: str) -> Any:
+        return await self._pool.call(method, params, self._deadlines.call_s, about)
 
-        It is then alone with a fresh worker, new calls wait: a candidate that kills the referee
-        again takes no neighbour with it, and one that was only a neighbour gets its verdict.
-        """
-        async with self._retrying:
-            pass
-        try:
-            worker = await self._running()
-            return await worker.ask(method, params, self._deadlines.call_s)
-        except WorkerDied:
-            async with self._retrying:
-                worker = await self._running()
-                return await worker.ask(method, params, self._deadlines.call_s)
 
-    async def _running(self) -> WorkerProcess:
-        """The worker, started and greeted."""
-        async with self._starting:
-            if self._worker is None or not self._worker.alive:
-                self._worker = await self._start()
-            return self._worker
-
-    async def _start(self) -> WorkerProcess:
-        if self._closed:
-            raise EvaluatorUnavailable(CLOSED)
-        try:
-            self._worker = worker = await WorkerProcess.spawn(self._command, self._environment)
-        except OSError as error:
-            raise EvaluatorUnavailable(
-                f"device.python={self._command[0]} cannot be started: {error.strerror}; "
-                "give the path of a Python interpreter with torch installed"
-            ) from error
-        if self._closed:  # while it was being started
-            await worker.close(0)
-            raise EvaluatorUnavailable(CLOSED)
-        try:
-            self.hello = await worker.ask("hello", {}, self._deadlines.hello_s)
-        except CallFailed as failure:
-            worker.kill(str(failure))
-            raise EvaluatorUnavailable(f"the worker cannot be used: {failure}") from failure
-        except BaseException:
-            worker.kill("the evaluation worker was not waited for")
-            raise
-        return worker
+def _say(line: str) -> None:
+    print(f"evolve: {line}", file=sys.stderr, flush=True)
 
 
 def worker_environment(package_path: str) -> dict[str, str]:
@@ -257,11 +235,19 @@ def worker_environment(package_path: str) -> dict[str, str]:
     return environment
 
 
-def _only_our_package() -> "tempfile.TemporaryDirectory[str]":
-    """A folder that holds nothing but our package: none of our libraries shadow another's."""
+def package_path_for(
+    python: str | None,
+) -> "tuple[str, tempfile.TemporaryDirectory[str] | None]":
+    """Where an interpreter finds our package, and the folder to remove afterwards.
+
+    For another one than ours that is a folder with nothing but our package in it, so that none of
+    our libraries shadow its own.
+    """
+    if python is None:
+        return str(PACKAGE.parent), None
     folder = tempfile.TemporaryDirectory(prefix="evolve-path-")
     (Path(folder.name) / PACKAGE.name).symlink_to(PACKAGE)
-    return folder
+    return folder.name, folder
 
 
 def _judged(task: Task) -> dict[str, Any]:

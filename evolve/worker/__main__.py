@@ -1,8 +1,11 @@
-"""The worker's command line: `python -m evolve.worker serve`, and `... batch IN OUT`."""
+"""The worker's command line: `python -m evolve.worker serve`, `... batch IN OUT`, `... host`."""
 
 import argparse
+import json
 import os
 from pathlib import Path
+
+from evolve.worker.cores import keep_to_share
 
 
 def main() -> None:
@@ -21,12 +24,21 @@ def main() -> None:
                        help="where candidates run")  # fmt: skip
     serve.add_argument("--index", type=int, default=0, metavar="N",
                        help="which GPU, as torch counts them")  # fmt: skip
+    serve.add_argument("--share", type=_share, default=(0, 1), metavar="I/N",
+                       help="keep to part I of N of the cores")  # fmt: skip
+    verbs.add_parser("host", help="say as JSON what this interpreter finds of GPUs and tools")
     _add_batch(verbs)
     options, rest = parser.parse_known_args()
     if options.verb == "batch":
         raise SystemExit(_batch(options, rest))
     if rest:
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    if options.verb == "host":
+        from evolve.worker.host import examine_host
+
+        print(json.dumps(examine_host()))
+        return
+    keep_to_share(*options.share)
     # Before torch is imported: idle OpenMP threads sleep, or they would disturb what is timed.
     os.environ["OMP_WAIT_POLICY"] = "passive"
     if options.device != "cpu":
@@ -36,9 +48,17 @@ def main() -> None:
 
 def _see_one_gpu(index: int) -> None:
     """Have this process, and all that it starts, see the one GPU that it works with."""
-    visible = [word for word in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if word]
-    chosen = visible[index : index + 1] if visible else [str(index)]
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    chosen = [str(index)] if visible is None else visible.split(",")[index : index + 1]
     os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(chosen)
+
+
+def _share(text: str) -> tuple[int, int]:
+    """`1/4` as numbers."""
+    part, _, parts = text.partition("/")
+    if not (part.isdigit() and parts.isdigit() and int(part) < int(parts)):
+        raise argparse.ArgumentTypeError(f"{text!r} is no part of a whole, such as 0/2 and 1/2")
+    return int(part), int(parts)
 
 
 def default_cache() -> Path:
@@ -72,7 +92,11 @@ def _batch(options: argparse.Namespace, judge_words: list[str]) -> int:
         options.answers,
         deadline_s=options.deadline,
         slots=options.slots,
-        judges=[[*judge_words, "--index", index] for index in indices] or [judge_words],
+        judges=[
+            [*judge_words, "--index", index, "--share", f"{part}/{len(indices)}"]
+            for part, index in enumerate(indices)
+        ]
+        or [judge_words],
     )
 
 

@@ -1,7 +1,8 @@
 """A worker that speaks the protocol and misbehaves on demand.
 
 The source of a candidate says what happens when it is evaluated, and what the feedback is; the
-argument says what happens at the start and at the end. Every start adds a line to `starts`.
+first argument says what happens at the start and at the end. Every start adds a line to `starts`
+(with the name of the place after it, where a second argument gives one).
 """
 
 import json
@@ -12,6 +13,8 @@ import time
 from pathlib import Path
 
 HELLO = {"device_class": "scripted", "slots": 2, "evaluator_version": "scripted-1"}
+PLACE = sys.argv[2] if len(sys.argv) > 2 else ""
+STARTS = Path(f"starts{PLACE}")
 
 
 def say(text: str) -> None:
@@ -55,7 +58,7 @@ def child(**options: object) -> None:
 
 
 def starts() -> int:
-    return Path("starts").read_text().count("\n")
+    return STARTS.read_text().count("\n")
 
 
 def chatter() -> None:
@@ -80,6 +83,14 @@ BEFORE_THE_REPLY = {
     "litter": leave_behind,
     "orphan": lambda: leave_behind(start_new_session=True),
     "late": lambda: time.sleep(0.3),
+    "where": lambda: time.sleep(0.05),
+}
+
+
+FEEDBACK = {
+    "huge": lambda argument, params: "x" * int(argument),
+    "seeds": lambda argument, params: str(params["task"]["seeds"]),
+    "where": lambda argument, params: PLACE,
 }
 
 
@@ -91,22 +102,32 @@ def evaluate(number: int, params: dict) -> None:
             Path("hanging").touch()
         case "hang_once" if starts() == 1:
             pass
+        case "die_at" if argument == PLACE:
+            die("so long")
+        case "fail_once" if starts() == 1:
+            refuse(number, "unavailable", "KeyError: 7")
         case "fail":
             refuse(number, "unavailable", "KeyError: 7")
         case "usage":
             refuse(number, "usage", "the task has no Model")
-        case "huge":
-            reply(number, verdict(params, "x" * int(argument)))
-        case "seeds":
-            reply(number, verdict(params, str(params["task"]["seeds"])))
         case _:
-            reply(number, verdict(params, argument))
+            text = FEEDBACK[word](argument, params) if word in FEEDBACK else argument
+            reply(number, verdict(params, text))
     if word == "twice":
         reply(number, verdict(params, "again"))
 
 
+EVALUATE = {  # by mode, where that says what happens
+    "broken": lambda number, params: refuse(number, "unavailable", "the device has failed"),
+    "breaks": lambda number, params: die("the device is gone"),
+}
+
+
+KINDS = {"another": {"device_class": "another"}}
+
+
 def main() -> None:
-    with Path("starts").open("a") as file:
+    with STARTS.open("a") as file:
         file.write(f"{os.getpid()}\n")
     mode = sys.argv[1]
     if mode == "refuse":
@@ -117,9 +138,9 @@ def main() -> None:
     for line in sys.stdin:
         request = json.loads(line)
         if request["method"] == "evaluate":
-            evaluate(request["id"], request["params"])
+            EVALUATE.get(mode, evaluate)(request["id"], request["params"])
         elif request["method"] == "hello" and mode != "mute":
-            reply(request["id"], HELLO)
+            reply(request["id"], HELLO | KINDS.get(mode, {}))
         elif request["method"] == "audit" and request["params"]["task"]["name"] == "exits":
             die("the task did it")
         elif request["method"] == "doctor":

@@ -36,9 +36,7 @@ def _in_a_folder_of_its_own(tmp_path, monkeypatch):
 
 
 def request(source: str) -> EvaluationRequest:
-    return EvaluationRequest(
-        task=TASK, instance="instance", source=source, fidelity=Fidelity.SCREEN
-    )
+    return EvaluationRequest(task=TASK, instance=source, source=source, fidelity=Fidelity.SCREEN)
 
 
 @contextlib.asynccontextmanager
@@ -46,7 +44,9 @@ async def evaluator(mode: str = "", deadlines: Deadlines | None = None):
     """An evaluator whose calls all must end."""
     before = family_of(os.getpid())
     command = [sys.executable, "-SE", str(SCRIPT), mode]
-    judge = LocalEvaluator(command, dict(os.environ), deadlines=deadlines or Deadlines(close_s=5))
+    judge = LocalEvaluator(
+        {"worker": command}, dict(os.environ), deadlines=deadlines or Deadlines(close_s=5)
+    )
     try:
         async with asyncio.timeout(30):
             yield judge
@@ -163,11 +163,17 @@ def test_neighbours_of_a_candidate_that_hangs_the_worker_get_their_verdicts():
     asyncio.run(run())
 
 
-def test_a_failure_inside_the_worker_is_an_evaluation():
+def test_a_worker_that_reports_a_failure_of_its_own_is_replaced_and_asked_again():
+    verdicts = judge_all("fail_once one", "fine two")
+    assert [verdict.feedback for verdict in verdicts] == ["one", "two"]
+    assert len(pids("starts")) == 2
+
+
+def test_a_failure_inside_every_worker_is_an_evaluation():
     (verdict,) = judge_all("fail")
     assert verdict.status is Status.INFRA
     assert "KeyError: 7" in verdict.feedback
-    assert len(pids("starts")) == 1
+    assert len(pids("starts")) == 2
 
 
 def test_a_task_that_cannot_be_judged_is_the_users_to_mend():
@@ -214,7 +220,7 @@ def test_a_worker_that_never_says_hello_is_unavailable():
 
 
 def test_a_command_that_does_not_exist_is_named():
-    judge = LocalEvaluator(["./no-python"], {})
+    judge = LocalEvaluator({"worker": ["./no-python"]}, {})
     with pytest.raises(
         EvaluatorUnavailable, match=r"device\.python=\./no-python cannot be started"
     ):
@@ -303,7 +309,8 @@ def test_closing_ends_a_worker_with_its_children_whatever_it_does_then(mode, tim
 
 def test_a_closed_evaluator_starts_nothing():
     async def run():
-        judge = LocalEvaluator([sys.executable, "-SE", str(SCRIPT), ""], dict(os.environ))
+        command = [sys.executable, "-SE", str(SCRIPT), ""]
+        judge = LocalEvaluator({"worker": command}, dict(os.environ))
         await judge.close()
         with pytest.raises(EvaluatorUnavailable, match="the evaluator is closed"):
             await judge.evaluate(request("fine"))

@@ -1,0 +1,135 @@
+"""What this interpreter finds of GPUs and of the tools around them, whatever of it is broken.
+
+Opens no device and needs none, so that it also speaks where nothing can be judged.
+"""
+
+import csv
+import ctypes
+import importlib.metadata
+import os
+import platform
+import re
+import shutil
+import subprocess
+import warnings
+from typing import Any
+
+_PATIENCE_S = 30
+_GPU_FIELDS = {
+    "index": "index",
+    "name": "name",
+    "uuid": "uuid",
+    "driver": "driver_version",
+    "memory_mib": "memory.total",
+    "used_mib": "memory.used",
+    "busy_percent": "utilization.gpu",
+    "mig": "mig.mode.current",
+    "capability": "compute_cap",
+}
+_TOOLS = {
+    "nvcc": (os.environ.get("CUDA_HOME", "/usr/local/cuda") + "/bin",),
+    "ncu": ("/usr/local/cuda/bin", "/opt/nvidia/nsight-compute"),
+    "compute-sanitizer": ("/usr/local/cuda/bin",),
+}
+
+
+def examine_host() -> dict[str, Any]:
+    """Plain data: `torch`, `driver`, the `gpus` of both, `tools` by name, and versions.
+
+    An empty text stands for what is not there.
+    """
+    compiler = os.environ.get("CC", "cc")
+    return {
+        "python": platform.python_version(),
+        "triton": _distribution("triton"),
+        "torch": _torch(),
+        "driver": {"gpus": _driver_gpus(), "cuda": _driver_cuda(), "slices": _mig_slices()},
+        "visible": os.environ.get("CUDA_VISIBLE_DEVICES"),
+        "tools": {name: _tool(name, places) for name, places in _TOOLS.items()}
+        | {"c compiler": shutil.which(compiler) or ""},
+    }
+
+
+def _distribution(name: str) -> str:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+
+
+def _torch() -> dict[str, Any]:
+    """What torch is and sees: its GPUs in its own count."""
+    found: dict[str, Any] = {"version": "", "cuda": "", "hip": "", "problem": "", "gpus": []}
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        try:
+            import torch
+
+            found["version"] = torch.__version__
+            found["cuda"], found["hip"] = torch.version.cuda or "", torch.version.hip or ""
+            found["architectures"] = torch.cuda.get_arch_list()
+            if torch.cuda.is_available():
+                found["gpus"] = [_seen(index) for index in range(torch.cuda.device_count())]
+        except (ImportError, OSError, RuntimeError, AssertionError) as error:
+            found["problem"] = f"{type(error).__name__}: {error}"
+    if warned and not found["problem"]:
+        found["problem"] = str(warned[-1].message)
+    found["problem"] = " ".join(found["problem"].split())[:300]
+    return found
+
+
+def _seen(index: int) -> dict[str, Any]:
+    import torch
+
+    facts = torch.cuda.get_device_properties(index)
+    return {
+        "index": index,
+        "name": facts.name,
+        "uuid": str(facts.uuid),
+        "capability": f"{facts.major}.{facts.minor}",
+        "memory_mib": facts.total_memory >> 20,
+    }
+
+
+def _driver_gpus() -> list[dict[str, str]]:
+    """What `nvidia-smi` lists; nothing where there is none, or it fails."""
+    query = f"--query-gpu={','.join(_GPU_FIELDS.values())}"
+    lines = _output(["nvidia-smi", query, "--format=csv,noheader,nounits"]).splitlines()
+    rows = csv.reader(lines, skipinitialspace=True)
+    return [
+        dict(zip(_GPU_FIELDS, row, strict=True)) for row in rows if len(row) == len(_GPU_FIELDS)
+    ]
+
+
+def _mig_slices() -> list[str]:
+    """Names of MIG slices, as `nvidia-smi -L` prints them."""
+    return re.findall(r"^\s+MIG (\S+)\s+Device", _output(["nvidia-smi", "-L"]), re.M)
+
+
+def _driver_cuda() -> str:
+    """The newest CUDA that the driver serves, as `12.8`."""
+    version = ctypes.c_int(0)
+    try:
+        code = ctypes.CDLL("libcuda.so.1").cuDriverGetVersion(ctypes.byref(version))
+    except (OSError, AttributeError):
+        return ""
+    return "" if code else f"{version.value // 1000}.{version.value % 1000 // 10}"
+
+
+def _tool(name: str, places: tuple[str, ...]) -> str:
+    """Where a tool is and what it calls itself."""
+    path = shutil.which(name) or shutil.which(name, path=os.pathsep.join(places))
+    if path is None:
+        return ""
+    version = re.search(r"(?:release|Version) (\d[\d.]*)", _output([path, "--version"]))
+    return f"{path}, {version[1].rstrip('.')}" if version else path
+
+
+def _output(command: list[str]) -> str:
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=_PATIENCE_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return "" if done.returncode else done.stdout
