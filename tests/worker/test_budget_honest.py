@@ -259,6 +259,7 @@ def layernorm_with(eps=1e-5, unbiased=False):
         (SOFTMAX, lambda model, x: x.exp() / x[:, :-1].exp().sum(-1, keepdim=True)),
         (SOFTMAX, lambda model, x: softmax_from(x, x.amax(-1, keepdim=True).clamp(min=0))),
         (WIDE_SOFTMAX, lambda model, x: softmax_from(x, x[:, :-1].amax(-1, keepdim=True))),
+        (WIDE_SOFTMAX, lambda model, x: softmax_from(x, x[:, 1:].amax(-1, keepdim=True))),
         (PEAKED_SOFTMAX, lambda model, x: torch.zeros_like(x)),
         (PEAKED_SOFTMAX, in_half(lambda model, x: torch.softmax(8 * x, -1))),
         (LAYERNORM, layernorm_with(eps=0.0)),
