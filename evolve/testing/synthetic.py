@@ -64,7 +64,9 @@ def get_init_inputs():
 
 _EAGER_MS = 1.0
 _STAGE = {
+    Fidelity.CHECK: Stage.CORRECTNESS,
     Fidelity.SCREEN: Stage.SCREEN,
+    Fidelity.REWARD: Stage.TIMING,
     Fidelity.SEARCH: Stage.TIMING,
     Fidelity.VERIFY: Stage.VERIFY,
 }
@@ -74,8 +76,19 @@ _FAILED_STAGE = {
     Status.RUNTIME_EXCEPTION: Stage.COMPILE,
 }
 # Device seconds, and the half-width of the interval (natural log), by fidelity.
-_DEVICE_TIME_S = {Fidelity.SCREEN: 0.1, Fidelity.SEARCH: 1.0, Fidelity.VERIFY: 3.0}
-_HALF_WIDTH = {Fidelity.SCREEN: 0.06, Fidelity.SEARCH: 0.02, Fidelity.VERIFY: 0.01}
+_DEVICE_TIME_S = {
+    Fidelity.CHECK: 0.05,
+    Fidelity.SCREEN: 0.1,
+    Fidelity.REWARD: 0.5,
+    Fidelity.SEARCH: 1.0,
+    Fidelity.VERIFY: 3.0,
+}
+_HALF_WIDTH = {
+    Fidelity.SCREEN: 0.06,
+    Fidelity.REWARD: 0.04,
+    Fidelity.SEARCH: 0.02,
+    Fidelity.VERIFY: 0.01,
+}
 
 
 def synthetic_task(*, seeds: tuple[str, ...] = (SEED_SOURCE,)) -> Task:
@@ -165,7 +178,7 @@ class SyntheticEvaluator:
             environment={"device": self.device_class},
             descriptors=_descriptors(request.source) if correct else {},
             device_time_s=_DEVICE_TIME_S[request.fidelity] if correct else 0.0,
-            **(self._times(request) if correct else {}),
+            **(self._times(request) if correct and request.fidelity in _HALF_WIDTH else {}),
         )
 
     def _status(self, request: EvaluationRequest) -> Status:

@@ -66,11 +66,13 @@ def test_what_is_no_program_gets_a_status():
 
 def test_a_higher_fidelity_costs_more_and_says_more():
     judge = SyntheticEvaluator()
-    screen, full, verify = (judge.judge(request(fidelity=fidelity)) for fidelity in Fidelity)
-    assert screen.stage is Stage.SCREEN
-    assert screen.device_time_s < full.device_time_s < verify.device_time_s
-    widths = [e.ratios["eager"].half_width for e in (screen, full, verify)]
-    assert widths == sorted(widths, reverse=True)
+    check, *timed = (judge.judge(request(fidelity=fidelity)) for fidelity in Fidelity)
+    assert (check.stage, check.ratios) == (Stage.CORRECTNESS, {})
+    assert timed[0].stage is Stage.SCREEN
+    costs = [evaluation.device_time_s for evaluation in (check, *timed)]
+    assert costs == sorted(set(costs))
+    widths = [evaluation.ratios["eager"].half_width for evaluation in timed]
+    assert widths == sorted(set(widths), reverse=True)
 
 
 def test_opponents_take_part():
