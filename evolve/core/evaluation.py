@@ -76,6 +76,9 @@ class CaseResult:
 
     `times_ms` has the median time per call of each side (`candidate`, `eager`, ...), `ratios` the
     speedup of the candidate against each other side; both empty where the case was not timed.
+    `speed_of_light` is the share reached of what the device can do: the time that the reference's
+    bytes and operations would take at measured rates over the candidate's time; `bound` says which
+    of them takes longer (`memory`, `fp32 arithmetic`). An estimate: above 1 is possible.
     """
 
     name: str
@@ -84,6 +87,8 @@ class CaseResult:
     passed: bool
     times_ms: Mapping[str, Interval] = field(default_factory=dict)
     ratios: Mapping[str, Ratio] = field(default_factory=dict)
+    speed_of_light: float | None = None
+    bound: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,7 +171,7 @@ class Evaluation:
 
 
 def _case_to_json(case: CaseResult) -> dict[str, Any]:
-    return {
+    data: dict[str, Any] = {
         "name": case.name,
         "weight": case.weight,
         "timed": case.timed,
@@ -174,6 +179,9 @@ def _case_to_json(case: CaseResult) -> dict[str, Any]:
         "times_ms": {side: time.to_json() for side, time in case.times_ms.items()},
         "ratios": {side: ratio.to_json() for side, ratio in case.ratios.items()},
     }
+    if case.speed_of_light is not None:
+        data |= {"speed_of_light": case.speed_of_light, "bound": case.bound}
+    return data
 
 
 def _case_from_json(data: Mapping[str, Any]) -> CaseResult:

@@ -9,14 +9,15 @@ tf32 for one in fp32), so only the rate of writing, with a margin, refutes a tim
 import threading
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from functools import cache
 
 import torch
 from torch import Tensor
 
 from evolve.worker.cost import Cost
 
+_COPY, _WRITE, _PRODUCT = "copy", "write", "product"
 _REPEATS = 7
 _LEAST_BYTES = 4 << 20  # moved in one measurement: a small buffer is gone over several times
 _SMALLEST = 16  # power of two of the smallest working set measured
@@ -44,22 +45,28 @@ class Floor:
 
 
 class Ceilings:
-    """Rates of one device. Measuring needs the device to itself; see `evolve.worker.locks`."""
+    """Rates of one device.
 
-    def __init__(self, place: torch.device) -> None:
+    Args:
+        place: the device.
+        alone: gives a context in which nothing else works on it; entered only to measure.
+    """
+
+    def __init__(
+        self, place: torch.device, alone: Callable[[], AbstractContextManager[object]] = nullcontext
+    ) -> None:
         self._place = place
+        self._alone = alone
         self._lock = threading.Lock()
-        self._copy = cache(lambda power: self._memory_rate(power, _copier, moved=2))
-        self._write = cache(lambda power: self._memory_rate(power, _writer, moved=1))
-        self._flops = cache(self._measured_flops)
+        self._known: dict[tuple[str, int | str], float | None] = {}
 
     def copy_rate(self, size: int) -> float:
         """Bytes read and written per second by a copy, where `size` bytes are in use."""
-        return self._best_from(self._copy, size)
+        return self._memory_rate(_COPY, size)
 
     def write_rate(self, size: int) -> float:
         """Bytes per second that nothing can exceed which writes `size` different bytes."""
-        return self._best_from(self._write, size) * _WRITE_MARGIN[self._place.type]
+        return self._memory_rate(_WRITE, size) * _WRITE_MARGIN[self._place.type]
 
     def flop_rate(self, kind: str, accumulation: str = "ieee") -> float | None:
         """Operations per second of a large matrix product; None where the device has none.
@@ -68,10 +75,9 @@ class Ceilings:
             kind: of the operands, as in `Cost.flops`.
             accumulation: what arithmetic the task allows.
         """
-        with self._lock:
-            allowed = self._flops(_FASTER.get((kind, accumulation), kind))
-            own = self._flops(kind)
-        return max(filter(None, (allowed, own)), default=None)
+        kinds = {kind, _FASTER.get((kind, accumulation), kind)}
+        rates = self._all({(_PRODUCT, each) for each in kinds})
+        return max(filter(None, rates), default=None)
 
     def floor(self, cost: Cost, accumulation: str, calls: int) -> Floor:
         """The time of one call of `cost`, where `calls` with inputs of their own follow another."""
@@ -87,18 +93,30 @@ class Ceilings:
             flops_per_s=sum(cost.flops.values()) / computing if computing else None,
         )
 
-    def _best_from(self, rate: Callable[[int], float], size: int) -> float:
+    def _memory_rate(self, what: str, size: int) -> float:
         """The best rate at this size and larger ones: small ones pay for being started."""
         largest = _LARGEST[self._place.type]
         first = min(max(size.bit_length() - 1, _SMALLEST), largest)
-        with self._lock:
-            return max(rate(power) for power in range(first, largest + 1))
+        rates = self._all({(what, power) for power in range(first, largest + 1)})
+        return max(filter(None, rates))
 
-    def _memory_rate(self, power: int, maker: "_Maker", moved: int) -> float:
-        size = (1 << power) // moved
-        work = maker(torch.empty(size, dtype=torch.uint8, device=self._place))
-        times = max(1, _LEAST_BYTES >> power)
-        return moved * size / self._seconds(work, times)
+    def _all(self, wanted: set[tuple[str, int | str]]) -> list[float | None]:
+        """What is known, and measured where it is not."""
+        with self._lock:
+            if wanted - self._known.keys():
+                with self._alone():
+                    for what, which in wanted - self._known.keys():
+                        self._known[what, which] = self._measured(what, which)
+            return [self._known[key] for key in wanted]
+
+    def _measured(self, what: str, which: int | str) -> float | None:
+        if isinstance(which, str):
+            return self._measured_flops(which)
+        moved = 2 if what == _COPY else 1  # bytes for each of a buffer
+        size = (1 << which) // moved
+        memory = torch.empty(size, dtype=torch.uint8, device=self._place)
+        work = _copier(memory) if what == _COPY else _writer(memory)
+        return moved * size / self._seconds(work, times=max(1, _LEAST_BYTES >> which))
 
     def _measured_flops(self, kind: str) -> float | None:
         dtype = _DTYPES.get(kind)
@@ -132,9 +150,6 @@ class Ceilings:
     def _wait(self) -> None:
         if self._place.type == "cuda":
             torch.cuda.synchronize()
-
-
-_Maker = Callable[[Tensor], Callable[[], object]]
 
 
 def _copier(memory: Tensor) -> Callable[[], object]:

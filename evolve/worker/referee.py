@@ -17,9 +17,12 @@ from evolve.worker.descriptors import describe
 from evolve.worker.device import Device
 from evolve.worker.environment import environment, evaluator_version
 from evolve.worker.faults import CandidateFault, InfraFault
+from evolve.worker.feedback import compile_error
 from evolve.worker.labels import static_labels
 from evolve.worker.launcher import Launcher
+from evolve.worker.lightspeed import SpeedOfLight
 from evolve.worker.locks import HostLock
+from evolve.worker.praise import praise
 from evolve.worker.stages import Candidate, Workshop, check, probe_custom, smoke
 from evolve.worker.timing import Timekeeper, Timing
 from evolve.worker.warm import WarmTask, WarmTasks, plan, task_lock
@@ -34,6 +37,7 @@ class Progress:
     suite: bool | None = None
     labels: list[Label] = field(default_factory=list)
     timing: Timing = field(default_factory=Timing)
+    measured: dict[str, float] = field(default_factory=dict)  # descriptors that are no static ones
     durations_s: dict[str, float] = field(default_factory=dict)
 
     @contextmanager
@@ -91,6 +95,7 @@ class Referee:
         self._lock = HostLock(device.name)
         self.workshop = Workshop(device, self.launcher, builds, call_s)
         self._timekeeper = Timekeeper(self.workshop, self._lock)
+        self._speed_of_light = SpeedOfLight(device, self._lock)
         self.launcher.keep_spares(self._lock)
 
     def close(self) -> None:
@@ -136,7 +141,7 @@ class Referee:
                     status, feedback = self._climb(warm, source, fidelity, opponents, progress)
                 break
             except CandidateFault as fault:
-                status, feedback = fault.status, fault.feedback
+                status, feedback = fault.status, _explain(fault, source)
                 if status in _VIOLENT:
                     self.device.require_health()
                 break
@@ -188,10 +193,22 @@ class Referee:
         rivals = {name: Candidate(text) for name, text in opponents.items()}
         with progress.timed("timing"):
             self._timekeeper.time(task, candidate, rivals, fidelity, progress.timing)
+        with progress.timed("speed_of_light"):
+            light = self._speed_of_light.judge(task, candidate, progress.timing)
+            progress.measured["speed_of_light"] = round(light.share, 4)
+            if light.beats and fidelity is not Fidelity.VERIFY:
+                self._check_further(candidate, task)
         progress.stage = {Fidelity.SCREEN: Stage.SCREEN, Fidelity.VERIFY: Stage.VERIFY}.get(
             fidelity, Stage.TIMING
         )
-        return Status.CORRECT, _praise(progress)
+        return Status.CORRECT, praise(progress.timing, light, (), progress.custom)
+
+    def _check_further(self, candidate: Candidate, task: WarmTask) -> None:
+        """More seeds, as a verification has them: a time that good is looked at twice."""
+        again = self.warm(task.task, Fidelity.VERIFY)
+        with self._lock.shared():
+            plans = {case.case.name: plan(case, Fidelity.VERIFY) for case in again.cases}
+            check(self.workshop, candidate, again, plans)
 
     def _evaluation(
         self,
@@ -219,7 +236,7 @@ class Referee:
             suite=progress.suite,
             labels=tuple(progress.labels + timing.labels),
             feedback=feedback,
-            descriptors=describe(source),
+            descriptors=describe(source) | progress.measured,
             environment=environment(
                 self.device, self.launcher.tier, task.loaded.precision, task.loaded.accumulation
             ),
@@ -240,17 +257,8 @@ def _row(task: WarmTask, name: str, timing: Timing, passed: bool) -> CaseResult:
     return CaseResult(name=name, weight=case.weight, timed=case.timed, passed=passed)
 
 
-def _praise(progress: Progress) -> str:
-    """Feedback on a correct, timed candidate: what it gained where."""
-    lines = []
-    for name, row in progress.timing.cases.items():
-        ratio = row.ratios["eager"]
-        times = row.times_ms["candidate"], row.times_ms["eager"]
-        lines.append(
-            f"case {name}: {ratio.value:.3f} times as fast as eager "
-            f"[{ratio.low:.3f}, {ratio.high:.3f}], {times[0].value:.4g} ms against "
-            f"{times[1].value:.4g} ms"
-        )
-    if not progress.custom:
-        lines.append("custom kernels did not make this outcome, so it cannot win: see the labels")
-    return "\n".join(lines)
+def _explain(fault: CandidateFault, source: str) -> str:
+    """The fault's own words; a compiler's cut down to its first error and the source around it."""
+    if fault.status is Status.COMPILE_ERROR:
+        return compile_error(fault.feedback, source)
+    return fault.feedback
