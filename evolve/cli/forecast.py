@@ -6,7 +6,7 @@ from typing import Any
 from evolve.report.text import duration_text
 
 # Nobody can foresee these: the first starts again with every gain, the others depend on luck.
-UNFORESEEN = ("stagnation", "target_speedup", "all_of", "stop")
+UNFORESEEN = ("stagnation", "target_speedup", "speed_of_light", "all_of", "stop")
 
 
 def budgets(usage: Mapping[str, float]) -> dict[str, float]:

@@ -294,6 +294,7 @@ class Progress:
 
     `evaluations` counts full evaluations, `screens` the cheap ones. `evaluations_at_best` is the
     number of full evaluations when the best fitness last improved by a disjoint interval.
+    `speed_of_light` is the share that the archive's best program reaches, None where unknown.
     `usd` is None where a price is unknown. `tokens` and `usd` hold what calls were charged,
     unknown outcomes at their reservation; `tokens_reserved` and `usd_reserved` what those under way
     may come to at most.
@@ -311,6 +312,7 @@ class Progress:
     usd_reserved: float = 0.0
     best: Ratio | None = None
     evaluations_at_best: int = 0
+    speed_of_light: float | None = None
     stop_requested: bool = False
 
 

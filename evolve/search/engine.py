@@ -92,7 +92,9 @@ class Search:
 
     @property
     def progress(self) -> Progress:
-        return self.store.progress(self.run.id)
+        reached = self.leader.descriptors.get("speed_of_light") if self.leader else None
+        share = reached if isinstance(reached, float) else None
+        return replace(self.store.progress(self.run.id), speed_of_light=share)
 
     @property
     def leader(self) -> Elite | None:

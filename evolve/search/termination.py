@@ -269,6 +269,26 @@ class TargetSpeedup(Rule):
 
 
 @dataclass(frozen=True, slots=True)
+class SpeedOfLight(Rule):
+    """The best program reaches this share of what its device can do at measured rates."""
+
+    share: float
+    name: ClassVar[str] = "speed_of_light"
+
+    def __post_init__(self) -> None:
+        _checked(self.name, self.share, whole=False)
+
+    def used(self, progress: Progress) -> float:
+        return min((progress.speed_of_light or 0.0) / self.share, 1.0)
+
+    def check(self, progress: Progress) -> str | None:
+        reached = progress.speed_of_light
+        if reached is None or reached < self.share:
+            return None
+        return f"{reached:.0%} of the speed of light reached, target {self.share:.0%}"
+
+
+@dataclass(frozen=True, slots=True)
 class StopRequested(Rule):
     """A STOP file was found."""
 
@@ -292,6 +312,7 @@ _NUMBERS: Mapping[str, Callable[..., Rule]] = {
     "usd": Usd,
     "stagnation": Stagnation,
     "target_speedup": TargetSpeedup,
+    "speed_of_light": SpeedOfLight,
 }
 
 

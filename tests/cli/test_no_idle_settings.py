@@ -33,7 +33,7 @@ LEAVES = [
     if name.partition(".")[0] not in (*COMPONENTS, "opponents", "termination")
 ]
 LIMITS = {"evaluations": 9, "proposals": 9, "wall_time": "9m", "device_time": "9m", "tokens": 9}
-LIMITS |= {"usd": 9.0, "stagnation": 9, "target_speedup": 9.0}
+LIMITS |= {"usd": 9.0, "stagnation": 9, "target_speedup": 9.0, "speed_of_light": 0.9}
 
 
 @pytest.fixture

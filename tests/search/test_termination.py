@@ -18,6 +18,7 @@ from evolve.search.termination import (
     DeviceTime,
     Evaluations,
     Proposals,
+    SpeedOfLight,
     Stagnation,
     StopRequested,
     TargetSpeedup,
@@ -80,6 +81,12 @@ BEST = Ratio(2.0, 1.9, 2.1)
             Progress(best=BEST),
             "speedup 1.9 or more reached, target 1.9",
         ),
+        (
+            SpeedOfLight(0.9),
+            Progress(speed_of_light=0.89),
+            Progress(speed_of_light=0.93),
+            "93% of the speed of light reached, target 90%",
+        ),
         (StopRequested(), Progress(), Progress(stop_requested=True), "STOP file found"),
     ],
 )
@@ -129,6 +136,7 @@ PROGRESS = st.builds(
     tokens=st.integers(0, 20),
     usd=st.none() | st.floats(0, 20),
     best=st.none() | st.floats(0.1, 20).map(lambda value: Ratio(value, value, value)),
+    speed_of_light=st.none() | st.floats(0, 2),
     stop_requested=st.booleans(),
 )
 LIMITS = st.fixed_dictionaries(
@@ -141,6 +149,7 @@ LIMITS = st.fixed_dictionaries(
         "usd": st.floats(0.1, 20),
         "stagnation": st.integers(1, 20),
         "target_speedup": st.floats(0.1, 20),
+        "speed_of_light": st.floats(0.1, 1),
     },
 )
 

@@ -76,6 +76,7 @@ class Limits:
     usd: float | None = None
     stagnation: int | None = None
     target_speedup: float | None = None
+    speed_of_light: float | None = None
 
 
 @dataclass
