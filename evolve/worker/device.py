@@ -32,6 +32,7 @@ class Device(Protocol):
         calls: Fewest and most calls in a block.
         rounds: Units of the statistics in one sitting; a divisor of `BLOCKS`. One where most of
             the variance sits between processes.
+        has_profiler: Whether a runner can say which kernels of the device ran (`proof`).
         spares: Processes to have ready ahead of time.
         reveals_late: Whether inputs of a block reach a runner only when it runs.
         memory: That a runner's processes may hold on the host.
@@ -49,6 +50,7 @@ class Device(Protocol):
     block_s: float
     calls: tuple[int, int]
     rounds: int
+    has_profiler: bool
     spares: int
     reveals_late: bool
     memory: int

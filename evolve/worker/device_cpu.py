@@ -40,6 +40,7 @@ class CpuDevice:
     block_s = 0.008  # short, so that what drifts on the host is shared by the sides
     calls = (3, 256)
     rounds = 1
+    has_profiler = False
     spares = 0
     reveals_late = False
     memory = 6 << 30

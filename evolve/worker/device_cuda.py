@@ -56,6 +56,7 @@ class CudaDevice:
     block_s = 0.020  # against some 0.3 ms, give or take 0.03, that a window costs
     calls = (1, 1024)
     rounds = 8
+    has_profiler = True
     spares = 6
     reveals_late = True
     memory = 32 << 30

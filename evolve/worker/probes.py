@@ -7,9 +7,11 @@ decided elsewhere.
 
 import contextlib
 import re
+import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -116,7 +118,7 @@ def _moves_data(name: str) -> bool:
 
 @contextmanager
 def stub_custom() -> Iterator[list[str]]:
-    """Inside, functions of tvm_ffi modules and Triton launches do nothing.
+    """Inside, functions of tvm_ffi modules and torch extensions, and Triton launches, do nothing.
 
     To be entered before the candidate is imported: a module keeps functions it has handed out.
     Outputs that a custom kernel should have written keep whatever their memory held. The value
@@ -124,12 +126,13 @@ def stub_custom() -> Iterator[list[str]]:
     """
     skipped: list[str] = []
     with contextlib.ExitStack() as stack:
-        for owner, attributes in (*_tvm_ffi_stubs(skipped), *_triton_stubs(skipped)):
+        stubs = (*_tvm_ffi_stubs(skipped), *_triton_stubs(skipped), *_torch_stubs(skipped))
+        for owner, attributes in stubs:
             stack.enter_context(_replaced(owner, attributes))
         yield skipped
 
 
-Stubs = list[tuple[type, dict[str, Any]]]
+Stubs = list[tuple[Any, dict[str, Any]]]
 
 
 def _tvm_ffi_stubs(skipped: list[str]) -> Stubs:
@@ -162,8 +165,27 @@ def _triton_stubs(skipped: list[str]) -> Stubs:
     return [(InterpretedFunction, {"run": run}), (JITFunction, {"run": run})]
 
 
+def _torch_stubs(skipped: list[str]) -> Stubs:
+    """Extensions of `torch.utils.cpp_extension`, where the candidate has it imported."""
+    extension = sys.modules.get("torch.utils.cpp_extension")
+    if extension is None:
+        return []
+
+    def load(name: str, path: str, is_python_module: bool) -> ModuleType:
+        """The module with functions that do nothing; operators are left unregistered."""
+        module = ModuleType(name)
+        module.__getattr__ = lambda function: _skipping(skipped, function)  # type: ignore[method-assign]
+        return module
+
+    return [(extension, {"_import_module_from_library": load})]
+
+
+def _skipping(skipped: list[str], name: str) -> Callable[..., None]:
+    return lambda *_, **__: skipped.append(name)
+
+
 @contextmanager
-def _replaced(owner: type, attributes: Mapping[str, Any]) -> Iterator[None]:
+def _replaced(owner: Any, attributes: Mapping[str, Any]) -> Iterator[None]:
     before = {name: getattr(owner, name) for name in attributes}
     for name, value in attributes.items():
         setattr(owner, name, value)

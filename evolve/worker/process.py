@@ -104,6 +104,11 @@ class RunnerProcess:
         command = ("call", case, inputs.size, inputs.trees[0], trap)
         return self._parse(wire.parse_output, self._ask(command, Reply.OUTPUT, seconds, inputs.fd))
 
+    def observe(self, case: int, inputs: Shared, seconds: float) -> str:
+        """Which kernels one forward starts, by the process's own account (`proof.observe`)."""
+        command = ("observe", case, inputs.size, inputs.trees[0])
+        return str(self._parse(wire.parse_text, self._ask(command, Reply.TEXT, seconds, inputs.fd)))
+
     def stage(self, inputs: Shared, seconds: float, layout_only: bool = False) -> None:
         """Hand over the inputs of a timed block, or no more than their layout."""
         fd = -1 if layout_only else inputs.fd

@@ -17,13 +17,13 @@ from evolve.worker.descriptors import describe
 from evolve.worker.device import Device
 from evolve.worker.environment import environment, evaluator_version
 from evolve.worker.faults import CandidateFault, InfraFault
-from evolve.worker.feedback import compile_error
+from evolve.worker.feedback import KernelFacts, compile_error
 from evolve.worker.labels import static_labels
 from evolve.worker.launcher import Launcher
 from evolve.worker.lightspeed import SpeedOfLight
 from evolve.worker.locks import HostLock
 from evolve.worker.praise import praise
-from evolve.worker.stages import Candidate, Workshop, check, probe_custom, smoke
+from evolve.worker.stages import Candidate, Workshop, check, probe_custom, prove_kernels, smoke
 from evolve.worker.timing import Timekeeper, Timing
 from evolve.worker.warm import WarmTask, WarmTasks, plan, task_lock
 
@@ -37,6 +37,7 @@ class Progress:
     suite: bool | None = None
     labels: list[Label] = field(default_factory=list)
     timing: Timing = field(default_factory=Timing)
+    facts: tuple[KernelFacts, ...] = ()
     measured: dict[str, float] = field(default_factory=dict)  # descriptors that are no static ones
     durations_s: dict[str, float] = field(default_factory=dict)
 
@@ -56,6 +57,8 @@ _VIOLENT = (
     Status.TIMEOUT,
     Status.OOM,
 )
+# A screen crowns nobody, and a check only asks whether the outcome is right.
+_PROFILED = (Fidelity.REWARD, Fidelity.SEARCH, Fidelity.VERIFY)
 
 
 class Referee:
@@ -183,6 +186,9 @@ class Referee:
             with progress.timed("labels"):
                 progress.custom, labels = probe_custom(self.workshop, candidate, task)
                 progress.labels += labels
+            if self.device.has_profiler and progress.custom and fidelity in _PROFILED:
+                with progress.timed("profile"):
+                    self._profile(candidate, task, progress)
         if fidelity is Fidelity.CHECK:
             return Status.CORRECT, "correct; at this fidelity no time is taken"
         if not self.device.can_time(candidate.language):
@@ -201,7 +207,17 @@ class Referee:
         progress.stage = {Fidelity.SCREEN: Stage.SCREEN, Fidelity.VERIFY: Stage.VERIFY}.get(
             fidelity, Stage.TIMING
         )
-        return Status.CORRECT, praise(progress.timing, light, (), progress.custom)
+        return Status.CORRECT, praise(progress.timing, light, progress.facts, progress.custom)
+
+    def _profile(self, candidate: Candidate, task: WarmTask, progress: Progress) -> None:
+        """Evidence that speaks against a candidate counts, although it comes from its process."""
+        proof = prove_kernels(self.workshop, candidate, task)
+        if proof is None:
+            return
+        progress.labels += proof.labels
+        progress.facts = proof.facts
+        progress.measured["coverage"] = round(proof.coverage, 4)
+        progress.custom = not proof.library_made
 
     def _check_further(self, candidate: Candidate, task: WarmTask) -> None:
         """More seeds, as a verification has them: a time that good is looked at twice."""

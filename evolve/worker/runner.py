@@ -11,6 +11,7 @@ Commands (tuples, the first item names them) and what is answered:
     load        execute a source: `("load", kind, text, build, may_build, stub)` -> ACK
     construct   build the model of a case: `("construct", case, seed, size, tree)` -> ACK
     call        one forward: `("call", case, size, tree, trap)` -> OUTPUT
+    observe     a forward under a profiler: `("observe", case, size, tree)` -> TEXT
     stage       prepare for the inputs of a timed block: `("stage", size, trees)` -> ACK; on the CPU
                 they are sent along, on a GPU not before the block is run
     run         the block, one forward for each: `("run", case, idle)` -> DONE; an idle one has none
@@ -34,7 +35,7 @@ from typing import Any
 import torch
 
 from evolve.core.task import Task
-from evolve.worker import access, buildcache, probes, slab, wire
+from evolve.worker import access, buildcache, probes, proof, slab, wire
 from evolve.worker.access_cuda import CudaAccess
 from evolve.worker.sandbox import Report
 from evolve.worker.taskfile import load_task
@@ -119,12 +120,13 @@ class Runner:
         may_build: bool,
         stub: bool,
     ) -> None:
+        if kind == "candidate":
+            buildcache.install(text, build, may_build)
         if stub:
             self._stubs.enter_context(probes.stub_custom())
         if kind == "reference":
             self._make = _reference(text, self._access.place)
         else:
-            buildcache.install(text, build, may_build)
             self._make = _candidate(text, self._access.place)
         wire.send_ack(channel)
 
@@ -154,6 +156,12 @@ class Runner:
         if trapped is not None and trapped.first is not None:
             print(f"{trapped.first} was trapped", file=sys.stderr)
         wire.send_output(channel, seconds, memory.data_ptr(), spec.encode(), tensors)
+
+    def _observe(self, channel: socket.socket, case: int, size: int, tree: bytes, fd: int) -> None:
+        inputs = slab.unpack(tree, self._access.open(fd, size))
+        model = self._models[case]
+        with torch.no_grad():
+            wire.send_text(channel, proof.observe(lambda: model(*inputs), self._access.finish))
 
     def _stage(
         self, channel: socket.socket, size: int, trees: tuple[bytes, ...], fd: int = -1

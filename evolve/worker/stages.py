@@ -23,6 +23,7 @@ from evolve.worker.faults import CandidateFault
 from evolve.worker.launcher import Launcher
 from evolve.worker.probes import custom_label
 from evolve.worker.process import RunnerProcess
+from evolve.worker.proof import OwnCode, Proof, prove, read_kernels
 from evolve.worker.warm import Check, WarmCase, WarmTask
 from evolve.worker.window import size_in_bytes
 from evolve.worker.wire import TensorAt
@@ -219,6 +220,20 @@ def probe_custom(
     trapped = next((w for w in printed.split() if w.startswith("aten::")), None)
     stub_ok, _ = _probed(workshop, candidate, case, case.check("task", 2), stub=True)
     return custom_label(trap_ok, trapped, stub_ok)
+
+
+def prove_kernels(workshop: Workshop, candidate: Candidate, task: WarmTask) -> Proof | None:
+    """Which kernels ran on the first timed case, in a process of its own; None if nobody knows."""
+    case = task.timed[0]
+    try:
+        with (
+            workshop.loaded(candidate, [case]) as runner,
+            workshop.device.share(case.check("task", 1).inputs) as inputs,
+        ):
+            text = runner.observe(case.index, inputs, workshop.call_s)
+    except CandidateFault:
+        return None
+    return prove(read_kernels(text), OwnCode(candidate.build))
 
 
 def _probed(

@@ -51,6 +51,7 @@ class Reply(IntEnum):
     OUTPUT = 3
     DONE = 4
     ERROR = 5
+    TEXT = 6
 
 
 class ErrorKind(IntEnum):
@@ -188,6 +189,11 @@ def parse_error(body: bytes) -> tuple[ErrorKind, str]:
     return kind, _text(body[_ERROR.size :])
 
 
+def parse_text(body: bytes) -> str:
+    """Something to be read with suspicion."""
+    return _text(body)
+
+
 def parse_done(body: bytes) -> Done:
     """The end of a block."""
     seconds, count = _unpack(_DONE, body, 0)
@@ -284,6 +290,11 @@ def send_ack(sock: socket.socket) -> None:
 def send_error(sock: socket.socket, kind: ErrorKind, text: str) -> None:
     """Say that a command failed."""
     _send(sock, Reply.ERROR, _ERROR.pack(kind) + text.encode(errors="replace")[:MAX_TEXT])
+
+
+def send_text(sock: socket.socket, text: str) -> None:
+    """Say something; no more than `MAX_TEXT` bytes of it arrive."""
+    _send(sock, Reply.TEXT, text.encode(errors="replace")[:MAX_TEXT])
 
 
 def send_done(sock: socket.socket, seconds: float, addresses: list[int]) -> None:

@@ -1,0 +1,139 @@
+"""Profiles of a candidate's kernels: whose they are, and what is said of them.
+
+Invariants:
+- a kernel is the candidate's own exactly when its build holds it, whatever it is called;
+- nothing that a process may send as a profile raises, and an empty profile proves nothing;
+- shares add up to what was seen.
+"""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evolve.worker.proof import Kernel, OwnCode, prove, read_kernels, summarise
+
+CUBLAS = "nvjet_hsh_128x256_64x4_1x2_h_bz_coopA_NNT"
+AMPERE = "ampere_bf16_s16816gemm_bf16_128x64_ldg8_f2f_stages_64x4_nn"
+ATEN = (
+    "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>, "
+    "std::array<char*, 1ul> >(int, at::native::FillFunctor<float>, std::array<char*, 1ul>)"
+)
+PTX = "wgmma.mma_async.sync.aligned.m64n128k8.f32.tf32.tf32 {%f1}, %rd1, %rd2, p, 1, 1;"
+
+
+@pytest.fixture
+def build(tmp_path):
+    """A build with a Triton kernel, and a library with two kernels of CUDA C++."""
+    cache = tmp_path / "triton" / "ABC"
+    cache.mkdir(parents=True)
+    (cache / "product.json").write_text(json.dumps({"name": "product", "shared": 1024}))
+    (cache / "product.ptx").write_text(PTX)
+    (cache / "__grp__product.json").write_text(json.dumps({"child_paths": {}}))
+    (tmp_path / "gate.so").write_bytes(b"\x7fELF..\0_ZN4mine4gateIfEEvPT_\0plain\0..")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("name", "is_own"),
+    [
+        ("product", True),
+        ("void mine::gate<float>(float*)", True),
+        ("(anonymous namespace)::gate(float*)", True),
+        ("plain", True),
+        (CUBLAS, False),
+        (ATEN, False),
+        ("products", False),
+        ("Memcpy DtoD (Device -> Device)", False),
+        ("", False),
+        ("<", False),
+    ],
+)
+def test_a_kernel_is_own_when_the_build_holds_it(build, name, is_own):
+    assert OwnCode(str(build)).holds(name) is is_own
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b'{"name": 7}', b"\xff\xfe", b"[" * 100_000])
+def test_whatever_a_build_holds_is_no_error(build, content):
+    (build / "triton" / "odd.json").write_bytes(content)
+    (build / "loop").symlink_to(build)
+    assert OwnCode(str(build)).holds("product")
+    assert not OwnCode(None).holds("product")
+
+
+def test_a_library_that_does_the_main_work_is_told_from_own_kernels(build):
+    proof = prove([Kernel(CUBLAS, 80.0), Kernel("product", 20.0)], OwnCode(str(build)))
+    assert proof.library_made
+    assert proof.coverage == pytest.approx(0.2)
+    labels = {label.name: label.evidence for label in proof.labels}
+    assert labels["library_call"] == f"{CUBLAS}: 80% of the device time"
+    assert labels["kernels"] == f"{CUBLAS} 80%; product 20% (own)"
+    assert labels["effective_precision"] == "product multiplies matrices in tf32"
+
+
+def test_an_own_kernel_with_a_librarys_name_stays_own(build):
+    (build / "x.so").write_bytes(b"\0_Z12cutlass_gemmPf\0")
+    proof = prove([Kernel("cutlass_gemm(float*)", 9.0)], OwnCode(str(build)))
+    assert not proof.library_made
+    assert proof.coverage == 1.0
+
+
+def test_kernels_of_torch_are_neither_own_nor_a_vendors(build):
+    proof = prove([Kernel(ATEN, 90.0), Kernel("product", 10.0)], OwnCode(str(build)))
+    assert not proof.library_made
+    assert proof.coverage == pytest.approx(0.1)
+    assert [fact.is_own for fact in proof.facts] == [False, True]
+
+
+def test_the_precision_in_a_librarys_name_is_said():
+    (label,) = [
+        found
+        for found in prove([Kernel(AMPERE, 5.0)], OwnCode(None)).labels
+        if found.name == "effective_precision"
+    ]
+    assert label.evidence.endswith("in bf16")
+
+
+def event(name, us, cat="kernel", **args):
+    return {"ph": "X", "cat": cat, "name": name, "dur": us, "args": args}
+
+
+def test_a_trace_becomes_a_row_per_kernel_with_its_launches_together():
+    trace = {
+        "traceEvents": [
+            event("cudaLaunchKernel", 5.0, "cuda_runtime"),
+            event("gate", 2.0, **{"registers per thread": 32, "shared memory": 0}),
+            event("gate", 3.0, **{"registers per thread": 32, "est. achieved occupancy %": 50}),
+            event("Memset (Device)", 1.0, "gpu_memset"),
+            {"ph": "M", "name": "process_name"},
+        ]
+    }
+    gate, fill = read_kernels(json.dumps(summarise(trace)))
+    assert (gate.name, gate.us, gate.registers, gate.occupancy) == ("gate", 5.0, 32, 0.5)
+    assert (fill.us, fill.registers) == (1.0, None)
+
+
+def test_what_is_left_out_of_a_profile_still_counts():
+    rows = summarise({"traceEvents": [event(f"k{i}", 1.0) for i in range(40)]})
+    assert sum(kernel.us for kernel in read_kernels(json.dumps(rows))) == pytest.approx(40)
+
+
+def test_an_empty_profile_proves_nothing():
+    assert prove([], OwnCode(None)) is None
+    assert prove(read_kernels("[]"), OwnCode(None)) is None
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.integers() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(
+        st.sampled_from(["name", "us", "registers", "shared", "occupancy"]), inner
+    ),
+)  # fmt: skip
+
+
+@given(JSON)
+def test_whatever_a_process_sends_is_read_or_dropped(data):
+    kernels = read_kernels(json.dumps(data))
+    proof = prove(kernels, OwnCode(None))
+    assert proof is None or 0 <= proof.coverage <= 1
