@@ -15,16 +15,15 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import evolve
+from evolve.cli.finding import MISSING, NOTE, OK, Finding
 from evolve.cli.flags import parser
 from evolve.core.errors import EvaluatorUnavailable, UsageError
-
-OK, MISSING, NOTE = "ok", "missing", "note"
 
 # Import name, distribution, and what does not work without it.
 PACKAGES = (
@@ -42,28 +41,28 @@ PACKAGES = (
 OPTIONAL = (("triton", "triton", "Triton kernels cannot be checked"),)
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One fact: `ok`, `missing` (no search without it) or `note`."""
-
-    state: str
-    what: str
-    detail: str
+DEVICES = ("auto", "cpu", "cuda")
 
 
 def main(words: Sequence[str]) -> int:
-    """Print the findings; 1 where something that a search needs is missing."""
+    """Print the findings; 1 where a search lacks something, 2 where the device asked for does."""
     arguments = parser("doctor", "Say what this machine offers and what is missing.")
     arguments.add_argument("--json", action="store_true", help="for machines")
     arguments.add_argument("--python", metavar="PATH", help="as device.python of a run")
+    arguments.add_argument(
+        "--device", choices=DEVICES, default="auto", help="as in a run; exit status 2 without it"
+    )
     options = arguments.parse_args(words)
-    findings = [*host(), *packages(), *compiler(), database(), *judge(options.python)]
+    on_device = [*device(options.device, options.python)]
+    findings = [*host(), *packages(), *compiler(), database(), *on_device]
     if options.json:
         print(json.dumps([asdict(finding) for finding in findings], indent=1))
     else:
         for finding in findings:
             print(f"{finding.state:<8}{finding.what:<21}{finding.detail}")
         print(_verdict(findings))
+    if options.device == "cuda" and any(finding.state == MISSING for finding in on_device):
+        return 2
     return 1 if any(finding.state == MISSING for finding in findings) else 0
 
 
@@ -75,7 +74,7 @@ def _verdict(findings: Sequence[Finding]) -> str:
 
 
 def host() -> Iterator[Finding]:
-    """Python, this package, processor, and a GPU that is not used yet."""
+    """Python, this package, processor."""
     version = platform.python_version()
     if sys.version_info >= (3, 14):
         yield Finding(MISSING, "python", f"{version}: Hydra 1.3 crashes there; use 3.11 to 3.13")
@@ -84,9 +83,6 @@ def host() -> Iterator[Finding]:
     yield Finding(OK, "evolve", f"{evolve.__version__} in {Path(evolve.__file__).parent}")
     count = os.process_cpu_count() if hasattr(os, "process_cpu_count") else os.cpu_count()
     yield Finding(OK, "cpu", f"{count} cores")
-    gpu = "GPU seen, but the GPU service is not part of this version"
-    if shutil.which("nvidia-smi") or Path("/dev/kfd").exists():
-        yield Finding(NOTE, "gpu", gpu)
 
 
 def packages() -> Iterator[Finding]:
@@ -146,13 +142,36 @@ def database() -> Finding:
     )
 
 
-def judge(python: str | None) -> Iterator[Finding]:
-    """What the evaluation worker says of its device and its sandbox."""
-    if python is None and importlib.util.find_spec("torch") is None:
-        yield Finding(MISSING, "evaluation worker", "cannot start without torch")
+def device(kind: str, python: str | None) -> Iterator[Finding]:
+    """What the worker's interpreter says of GPUs, and the worker itself of where it judges."""
+    needed = ("sqlalchemy",) if python else ("sqlalchemy", "torch")
+    lacking = [module for module in needed if importlib.util.find_spec(module) is None]
+    if lacking:
+        yield Finding(MISSING, "evaluation worker", f"cannot start without {lacking[0]}")
+        return
+    yield from gpus(kind, python)
+    yield from judge(kind, python)
+
+
+def gpus(kind: str, python: str | None) -> Iterator[Finding]:
+    """GPUs, as the worker's interpreter and the driver see them, and what kernels for them need."""
+    from evolve.cli.gpus import findings
+    from evolve.evaluation.host import examine_host
+
+    if kind == "cpu":
         return
     try:
-        facts = asyncio.run(_ask_worker(python))
+        facts = examine_host(python)
+    except EvaluatorUnavailable as error:
+        yield Finding(MISSING if kind == "cuda" else NOTE, "gpu", str(error))
+        return
+    yield from findings(facts, wanted=kind == "cuda")
+
+
+def judge(kind: str, python: str | None) -> Iterator[Finding]:
+    """What the evaluation worker says of its device and its sandbox."""
+    try:
+        facts = asyncio.run(_ask_worker(kind, python))
     except (EvaluatorUnavailable, UsageError) as error:
         yield Finding(MISSING, "evaluation worker", str(error))
         return
@@ -175,10 +194,10 @@ def _names(mechanisms: list[str]) -> str:
     return ", ".join(name.lower().replace("_", " ") for name in mechanisms)
 
 
-async def _ask_worker(python: str | None) -> dict[str, Any]:
-    from evolve.evaluation import LocalEvaluator
+async def _ask_worker(kind: str, python: str | None) -> dict[str, Any]:
+    from evolve.cli.device import kind_here, start_local
 
-    evaluator = await LocalEvaluator.start(slots=1, python=python)
+    evaluator = await start_local(kind_here(kind, python), slots=1, python=python)
     try:
         return await evaluator.doctor()
     finally:

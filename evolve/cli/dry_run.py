@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from evolve.cli import parts
+from evolve.cli.device import start_evaluator
 from evolve.cli.models import WHY_IDLE, idle_limits
 from evolve.cli.request import read_request
 from evolve.cli.sample_call import CallForecast, SampleCall, call_lines, forecast, sample_calls
@@ -30,10 +30,10 @@ async def dry_run(config: Mapping[str, Any]) -> int:
     """
     request = read_request(config)
     task = request.task
-    evaluator = await parts.start_evaluator(config)
+    evaluator = await start_evaluator(config)
     try:
         if not isinstance(evaluator, LocalEvaluator):
-            raise UsageError("--dry-run measures, and device=replay does not; take device=cpu")
+            raise UsageError("--dry-run measures, and device=replay does not; take device=auto")
         print(f"task        {task.name}, size {task.size}, {count_text(len(task.seeds), 'seed')}")
         print(f"judge       {evaluator.device_class}, {count_text(evaluator.slots, 'slot')}")
         print(f"auditing the task {task.name} ...", flush=True)

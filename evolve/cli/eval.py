@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from evolve.cli import repro
+from evolve.cli.device import DEVICES, kind_here, kind_of_class, require_language, start_local
 from evolve.cli.flags import add_store, open_store, parser, read_candidate, split_step
 from evolve.cli.verdict import verdict_text
 from evolve.core.errors import UsageError
@@ -26,10 +27,14 @@ MUTANTS = 60  # that an audit tries where the user names no number
 def main(words: Sequence[str]) -> int:
     """Judge what the words name, or write it as a folder."""
     options = _parse(words)
+    chosen, options.device = options.device, kind_here(options.device, options.python)
     request, recorded = _request(options)
+    if recorded is not None and chosen == "auto":
+        options.device = kind_of_class(recorded.device_class)
     if options.repro:
         print(repro.write(Path(options.repro), request, recorded))
         return CORRECT
+    require_language(request.source, f"candidate {options.candidate}", options.device)
     if options.audit is not None:
         return _audit(request, options)
     evaluation, findings, known = asyncio.run(_judge(request, options))
@@ -51,6 +56,7 @@ def _audit(request: EvaluationRequest, options: argparse.Namespace) -> int:
     asyncio.run(
         mutation.run(
             request,
+            device=options.device,
             most=options.audit,
             require=options.sandbox_require,
             read=options.sandbox_read,
@@ -72,7 +78,10 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
         help="a file with ModelNew, a step RUN:SEQ, or a folder that --repro wrote",
     )
     arguments.add_argument("--task", metavar="TASK", help="as in `evolve run task=TASK`")
-    arguments.add_argument("--size", choices=SIZES, default="cpu")
+    arguments.add_argument(
+        "--device", choices=DEVICES, default="auto", help="a GPU where there is one, or as named"
+    )
+    arguments.add_argument("--size", choices=SIZES, help="of the task; by default the device's")
     arguments.add_argument("--precision", choices=PRECISIONS, default="task")
     arguments.add_argument("--accumulation", choices=ACCUMULATIONS, default="ieee")
     arguments.add_argument("--fidelity", choices=[f.value for f in Fidelity], default="search")
@@ -123,13 +132,13 @@ def split_step_or_file(target: str) -> tuple[str | None, int | None]:
 
 
 def _from_file(options: argparse.Namespace) -> EvaluationRequest:
-    from evolve.cli.inputs import read_baseline
+    from evolve.cli.inputs import SIZE_ON, read_baseline
     from evolve.tasks import find_task
 
     source = read_candidate(options.candidate, "candidate")
     task = find_task(
         options.task,
-        size=options.size,
+        size=options.size or SIZE_ON[options.device],
         precision=options.precision,
         accumulation=options.accumulation,
     )
@@ -138,7 +147,7 @@ def _from_file(options: argparse.Namespace) -> EvaluationRequest:
         instance=instance_digest(Program(source).digest, {}),
         source=source,
         fidelity=Fidelity(options.fidelity),
-        opponents=read_baseline(options.baseline or "eager"),
+        opponents=read_baseline(options.baseline or "eager", options.device),
     )
 
 
@@ -164,9 +173,8 @@ async def _judge(
     request: EvaluationRequest, options: argparse.Namespace
 ) -> tuple[Evaluation, Findings, bool]:
     """The verdict, what the audit of the task found, and whether the database knew both."""
-    from evolve.evaluation import LocalEvaluator
-
-    evaluator = await LocalEvaluator.start(
+    evaluator = await start_local(
+        options.device,
         slots=1,
         python=options.python,
         sandbox_require=options.sandbox_require,

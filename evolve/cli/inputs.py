@@ -5,18 +5,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from evolve.cli.device import LANGUAGES, kind_of, require_language
 from evolve.cli.flags import open_store, read_candidate
 from evolve.cli.models import has_model
 from evolve.core.errors import UsageError
 from evolve.core.normalise import normalised_digest
-from evolve.core.program import Language
 from evolve.core.task import Task
 from evolve.core.tunables import parse, render
 from evolve.tasks import find_task
 
 BASELINE_FILE = "file:"
 WARM = 20  # how many of another run's best programs a warm start tries
-ON_CPU = (Language.CPP, Language.TORCH)  # what has a time there; Triton's interpreter has none
+SIZE_ON = {"cpu": "cpu", "cuda": "gpu"}  # of a task, where `task_config.size` is auto
 
 
 def load_task(config: Mapping[str, Any]) -> Task:
@@ -25,13 +25,13 @@ def load_task(config: Mapping[str, Any]) -> Task:
     Raises:
         UsageError: no such task, or an unreadable file.
     """
-    settings = config["task_config"]
+    settings, kind = config["task_config"], kind_of(config)
     return find_task(
         str(config["task"]),
-        size="cpu" if settings["size"] == "auto" else settings["size"],
+        size=SIZE_ON[kind] if settings["size"] == "auto" else settings["size"],
         precision=settings["precision"],
         accumulation=settings["accumulation"],
-        languages=ON_CPU,
+        languages=LANGUAGES[kind],
     )
 
 
@@ -45,12 +45,13 @@ def with_seeds(task: Task, config: Mapping[str, Any]) -> Task:
     Raises:
         UsageError: a file that is no candidate, no such run, or nothing to start from.
     """
-    initial = [_read_program(path, "initial") for path in config["initial"]]
+    kind = kind_of(config)
+    initial = [_read_program(path, "initial", kind) for path in config["initial"]]
     warm = _elites_of(config["warm_start"], config["store"]["path"], task)
     seeds = _without_twins((*initial, *warm, *task.seeds))
     if not seeds and not has_model(config):
         raise UsageError(
-            f"task {task.name} has no program to start from: give one of yours, "
+            f"task {task.name} has no program to start from on device={kind}: give one of yours, "
             "initial=[mine.py] (any ModelNew that is correct), put some into seeds/ beside the "
             "task file, or name a language model that writes the first one, llm.model=provider/NAME"
         )
@@ -64,8 +65,9 @@ def _without_twins(sources: Sequence[str]) -> tuple[str, ...]:
     return tuple(first.values())
 
 
-def _read_program(path: str, what: str) -> str:
+def _read_program(path: str, what: str, kind: str) -> str:
     source = read_candidate(path, what)
+    require_language(source, f"{what} {path}", kind)
     if "ModelNew" not in source:
         raise UsageError(f"{what} {path} defines no ModelNew; rename its module class to ModelNew")
     try:
@@ -75,8 +77,10 @@ def _read_program(path: str, what: str) -> str:
     return source
 
 
-def read_baseline(baseline: str) -> dict[str, str]:
+def read_baseline(baseline: str, kind: str) -> dict[str, str]:
     """The opponents that `baseline` asks for: none for `eager`, or the user's file by its name.
+
+    `kind` is that of the device, `cpu` or `cuda`.
 
     Raises:
         UsageError: a baseline that does not exist, or a file that is no program.
@@ -87,7 +91,7 @@ def read_baseline(baseline: str) -> dict[str, str]:
         raise UsageError(
             f"baseline={baseline}: it can be eager, or file:mine.py for a file of yours"
         )
-    return {baseline: _read_program(baseline.removeprefix(BASELINE_FILE), "baseline")}
+    return {baseline: _read_program(baseline.removeprefix(BASELINE_FILE), "baseline", kind)}
 
 
 def _elites_of(warm_start: str | None, own_store: str, task: Task) -> list[str]:

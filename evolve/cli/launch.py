@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from evolve.cli import parts
+from evolve.cli.device import start_evaluator
 from evolve.cli.dry_run import audit_lines
 from evolve.cli.request import read_request
 from evolve.cli.session import search
@@ -24,7 +24,7 @@ async def launch(config: Mapping[str, Any]) -> int:
     """
     request = read_request(config)
     existing, task, recorded = request.existing, request.task, dict(request.recorded)
-    evaluator = await parts.start_evaluator(config)
+    evaluator = await start_evaluator(config)
     try:
         recorded["audit"] = (
             findings_of(existing.config) if existing else await audit(config, evaluator, task)

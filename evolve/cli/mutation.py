@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from evolve.cli.device import start_local
 from evolve.cli.text import table
 from evolve.core.errors import UsageError
 from evolve.core.protocols import EvaluationRequest
@@ -15,26 +16,23 @@ from evolve.evaluation.mutation.mutant import Mutants, generate, sample
 from evolve.evaluation.mutation.tally import PlaceRow, by_case, by_family, by_kind
 
 
-async def run(request: EvaluationRequest, *, most: int, require: str, read: Sequence[str],
-              as_json: bool) -> None:  # fmt: skip
+async def run(request: EvaluationRequest, *, device: str, most: int, require: str,
+              read: Sequence[str], as_json: bool) -> None:  # fmt: skip
     """Audit the request's kernel and print what came of it.
 
     Raises:
         UsageError: the source has no kernel to change, or is not correct itself.
     """
-    from evolve.evaluation import LocalEvaluator
-
     if most < 1:
         raise UsageError(f"--audit {most}: give the number of mutants to try, 1 or more")
     made = generate(request.source)
     chosen = sample(made.mutants, most)
     with tempfile.TemporaryDirectory(prefix="evolve-audit-") as folder:
         cache = Path(folder)
-        evaluator = await LocalEvaluator.start(
-            sandbox_require=require, sandbox_read=read, cache=cache
+        evaluator = await start_local(
+            device, sandbox_require=require, sandbox_read=read, cache=cache
         )
         try:
-            device = "cpu" if evaluator.device_class.startswith("cpu") else "cuda"
             async with oracle(request.task, cache, device, SEEDS) as prover:
                 progress = _Progress(len(chosen))
                 found = await audit(

@@ -1,6 +1,5 @@
 """A run's parts, built from its configuration."""
 
-import shutil
 from collections.abc import Mapping
 from typing import Any
 
@@ -8,7 +7,7 @@ from evolve.cli.config.build import build
 from evolve.cli.models import WHY_IDLE, build_model, idle_limits, limits_cannot_end
 from evolve.core.errors import UsageError
 from evolve.core.model import LanguageModel
-from evolve.core.protocols import Archive, Evaluator, ModelOperator, SelectionPolicy
+from evolve.core.protocols import Archive, ModelOperator, SelectionPolicy
 from evolve.search import termination
 from evolve.search.engine import Search
 from evolve.search.schedule import Schedule, Scheduled
@@ -111,46 +110,3 @@ def build_all(config: Mapping[str, Any]) -> None:
         raise UsageError(
             "llm has no effect: no operator asks a model; take operators=llm, or leave llm out"
         )
-
-
-async def start_evaluator(config: Mapping[str, Any]) -> Evaluator:
-    """The judge that `device` and `sandbox` ask for, ready to answer.
-
-    Raises:
-        UsageError: a sandbox tier that this host does not offer, or no such recorded run.
-        EvaluatorUnavailable: the worker does not come up.
-    """
-    from evolve.evaluation import LocalEvaluator, ReplayEvaluator
-
-    device, sandbox = config["device"], config["sandbox"]
-    _check_device(device)
-    if device["kind"] == "replay":
-        recorded = Store.open(config["store"]["path"], read_only=True)
-        return ReplayEvaluator(recorded, recorded.run(device["run"]).id)
-    # `auto` is the CPU too: its service is what this version has.
-    return await LocalEvaluator.start(
-        slots=device["slots"],
-        python=device["python"],
-        sandbox_require=sandbox["require"],
-        sandbox_read=sandbox["read"],
-    )
-
-
-def _check_device(device: Mapping[str, Any]) -> None:
-    slots, python = device["slots"], device["python"]
-    if slots is not None and slots < 1:
-        raise UsageError(f"device.slots={slots}: it goes from 1; leave it out for what fits")
-    if python is not None and shutil.which(python) is None:
-        raise UsageError(
-            f"device.python={python}: there is no such program; give the path of a Python "
-            "interpreter with torch installed"
-        )
-    idle = ("slots", "python") if device["kind"] == "replay" else ("run",)
-    if device["kind"] == "replay" and not device["run"]:
-        raise UsageError("device=replay needs device.run=RUN: whose recorded verdicts to give")
-    for name in idle:
-        if device[name] is not None:
-            raise UsageError(
-                f"device.{name}={device[name]} has no effect with device={device['kind']}; "
-                f"leave it out{', or take device=replay' if name == 'run' else ''}"
-            )

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from evolve.cli import parts
+from evolve.cli.device import kind_of
 from evolve.cli.differences import refuse_differences
 from evolve.cli.inputs import load_task, read_baseline, with_seeds
 from evolve.core.errors import UsageError
@@ -36,7 +37,7 @@ def read_request(config: Mapping[str, Any]) -> Request:
     _check_place(Path(config["store"]["path"]))
     existing = _existing(config)
     task = load_task(config)
-    recorded = {**config, "opponents": read_baseline(config["baseline"])}
+    recorded = {**config, "opponents": read_baseline(config["baseline"], kind_of(config))}
     if existing is None:
         task = with_seeds(task, config)
     else:

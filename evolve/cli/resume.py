@@ -16,7 +16,7 @@ Without RUN and words it goes on as it was; these settings may differ from the s
 
   termination.*   more or less budget:  termination.wall_time=2h  termination=overnight
   llm.*           who answers operators:  llm.model=provider/name
-  device.*        where it is judged:   device.slots=1  device.python=/path/to/python
+  device.*        where it is judged:   device.ids=[0,1]  device.python=/path/to/python
   sandbox.*       behind which walls:   sandbox.require=namespaces
   store.path      the database file (default: %s)
 
@@ -42,6 +42,7 @@ def main(words: Sequence[str]) -> int:
 
 async def _resume(name: str | None, overrides: Sequence[str]) -> int:
     from evolve.cli import parts
+    from evolve.cli.device import start_evaluator
     from evolve.cli.session import search
     from evolve.store import Store
 
@@ -51,7 +52,7 @@ async def _resume(name: str | None, overrides: Sequence[str]) -> int:
         for notice in store.notices:
             print(notice)
         parts.build_all(config)
-        evaluator = await parts.start_evaluator(config)
+        evaluator = await start_evaluator(config)
         try:
             print(f"resuming {run.name} in {store.path}")
             return await search(store, run, config, evaluator)

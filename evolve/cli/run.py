@@ -17,7 +17,6 @@ HYDRA_FLAGS = frozenset(
     )
 )
 ALIASES = {"store": "store.path", "run": "name"}  # flags of the other verbs
-GPU_LATER = "the GPU service is not part of this version"
 
 
 def main(words: Sequence[str]) -> int:
@@ -61,15 +60,12 @@ def check_word(word: str, before: str = "") -> None:
             f"{word}: configuration is written without dashes, {setting}={value or '...'}; "
             "the only flags are --dry-run, --create, --cfg job, --help and -m"
         )
-    if not word.startswith("device=cuda"):
-        return
-    device, _, number = word.removeprefix("device=").partition(":")
-    if number:
+    device, _, numbers = word.removeprefix("device=").partition(":")
+    if word.startswith("device=") and numbers:
         raise UsageError(
-            f"{word}: the number of a device is a setting of its own, "
-            f"device={device} device.ids=[{number}]; but {GPU_LATER}, device=cpu works today"
+            f"{word}: numbers of GPUs are a setting of their own, "
+            f"device={device} device.ids=[{numbers}]"
         )
-    raise UsageError(f"{word}: {GPU_LATER}; device=cpu and device=replay work today")
 
 
 def start(config: Mapping[str, Any]) -> int:

@@ -71,9 +71,43 @@ CASES = {
     "bad duration": (["run", "task=softmax", "termination.wall_time=soon"], ["wall_time"]),
     "device with a number": (
         ["run", "task=softmax", "device=cuda:0"],
-        ["device.ids=[0]", "device=cpu"],
+        ["device=cuda device.ids=[0]"],
     ),
-    "device to come": (["run", "task=softmax", "device=cuda"], ["device=cpu"]),
+    "devices with numbers": (
+        ["resume", "demo", "device=cuda:0,1"],
+        ["device=cuda device.ids=[0,1]"],
+    ),
+    "one GPU twice": (
+        ["run", "task=softmax", "device=cuda", "device.ids=[1,1]"],
+        ["device.ids=[1, 1]", "once"],
+    ),
+    "no GPU at all": (["run", "task=softmax", "device=cuda", "device.ids=[]"], ["device.ids=[]"]),
+    "GPU below zero": (["run", "task=softmax", "device=cuda", "device.ids=[-1]"], ["[-1]"]),
+    "number instead of a list": (
+        ["run", "task=softmax", "device=cuda", "device.ids=0"],
+        ["device.ids=[0]"],
+    ),
+    "numbers of GPUs on the CPU": (
+        ["run", "task=softmax", "device=cpu", "device.ids=[0]"],
+        ["device.ids=[0]", "device=cuda"],
+    ),
+    "device of another name": (["run", "task=softmax", "device=gpu"], ["gpu", "cuda"]),
+    "program for the CPU on a GPU": (
+        ["run", "task=softmax", "device=cuda", "initial=[for_cpu.py]"],
+        ["initial for_cpu.py", "C++", "device=cpu"],
+    ),
+    "baseline for a GPU on the CPU": (
+        ["run", "task=softmax", "device=cpu", "baseline=file:for_gpu.py"],
+        ["baseline for_gpu.py", "CUDA C++", "device=cuda"],
+    ),
+    "candidate for a GPU on the CPU": (
+        ["eval", "for_gpu.py", "--task", "softmax", "--device", "cpu"],
+        ["candidate for_gpu.py", "CUDA C++", "device=cuda"],
+    ),
+    "candidate for the CPU on a GPU": (
+        ["eval", "for_cpu.py", "--task", "softmax", "--device", "cuda"],
+        ["candidate for_cpu.py", "C++", "device=cpu"],
+    ),
     "replay of nothing": (["run", "task=softmax", "device=replay"], ["device.run"]),
     "setting without an effect": (["run", "task=softmax", "device.run=demo"], ["device.run"]),
     "a flag where settings belong": (["run", "--task", "softmax"], ["task="]),
@@ -141,6 +175,8 @@ def folder(tmp_path: Path, recorded: Path) -> Path:
     (tmp_path / "broken.py").write_text("def get_inputs(:\n")
     (tmp_path / "torn.py").write_text("class ModelNew(:\n")
     (tmp_path / "lonely.py").write_text("class Model: ...\n")
+    (tmp_path / "for_cpu.py").write_text("class ModelNew: ...\nload('k', cpp_sources=CODE)\n")
+    (tmp_path / "for_gpu.py").write_text("class ModelNew: ...\nload('k', cuda_sources=CODE)\n")
     (tmp_path / "synthetic.py").write_text(_task_of(recorded))
     (tmp_path / "newer.db").write_bytes(recorded.read_bytes())
     _make_newer(tmp_path / "newer.db")

@@ -92,14 +92,16 @@ class DeviceKind(Enum):
 
     auto = "auto"
     cpu = "cpu"
+    cuda = "cuda"
     replay = "replay"
 
 
 @dataclass
 class Device:
-    """`slots` and `python` are for a worker, `run` (whose verdicts) for replay."""
+    """`ids` are GPUs; `slots` and `python` are for workers, `run` (whose verdicts) for replay."""
 
     kind: DeviceKind = MISSING
+    ids: list[int] | None = None
     slots: int | None = None
     python: str | None = None
     run: str | None = None

@@ -1,0 +1,171 @@
+"""Where candidates are judged: what `device` says, and what this machine has."""
+
+import functools
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from evolve.core.errors import EvaluatorUnavailable, UsageError
+from evolve.core.program import Language, detect_language
+from evolve.core.protocols import Evaluator
+
+if TYPE_CHECKING:
+    from evolve.evaluation import LocalEvaluator
+
+CPU, CUDA = "cpu", "cuda"
+DEVICES = ("auto", CPU, CUDA)
+LANGUAGES = {  # what has a time there; Triton's interpreter has none
+    CPU: (Language.CPP, Language.TORCH),
+    CUDA: (Language.TRITON, Language.CUDA, Language.TORCH),
+}
+DRIVER_NODES = ("/dev/nvidiactl", "/dev/dxg")  # no GPU without one, and nobody has to be asked
+IDLE = {"replay": ("slots", "python", "ids"), CPU: ("run", "ids"), CUDA: ("run",), "auto": ("run",)}
+
+
+def kind_of(config: Mapping[str, Any]) -> str:
+    """`cpu` or `cuda`: where `config` has candidates judged, or had them where it replays.
+
+    Raises:
+        UsageError: settings of `device` that cannot be, or a recorded run that does not exist.
+        EvaluatorUnavailable: the worker's interpreter does not answer.
+    """
+    device = config["device"]
+    _check(device)
+    if device["kind"] == "replay":
+        from evolve.store import Store
+
+        with Store.open(config["store"]["path"], read_only=True) as store:
+            return kind_of_class(store.judge(store.run(device["run"]).id)[0])
+    return kind_here(device["kind"], device["python"])
+
+
+def kind_of_class(device_class: str) -> str:
+    """`cpu` or `cuda`, by what a verdict says of its device."""
+    return CUDA if device_class.startswith(CUDA) else CPU
+
+
+@functools.cache
+def kind_here(kind: str, python: str | None = None) -> str:
+    """`auto` resolved: a GPU where the worker's torch sees one, else the CPU.
+
+    Raises:
+        EvaluatorUnavailable: the worker's interpreter does not answer.
+    """
+    if kind != "auto":
+        return kind
+    if not any(Path(node).exists() for node in DRIVER_NODES):
+        return CPU
+    from evolve.cli.gpus import why_no_gpu
+    from evolve.evaluation.host import examine_host
+
+    why = why_no_gpu(examine_host(python))
+    if why:
+        print(f"evolve: device=auto takes the CPU: {why}", file=sys.stderr)
+    return CPU if why else CUDA
+
+
+def require_language(source: str, what: str, kind: str) -> None:
+    """Raise UsageError where a program's language cannot run on a kind of device."""
+    language = detect_language(source)
+    if kind == CUDA and language is Language.CPP:
+        raise UsageError(
+            f"{what} is C++, which runs on the CPU: take device=cpu, or write it in Triton or "
+            "CUDA C++"
+        )
+    if kind == CPU and language is Language.CUDA:
+        raise UsageError(f"{what} is CUDA C++, which needs a GPU: device=cuda")
+
+
+async def start_evaluator(config: Mapping[str, Any]) -> Evaluator:
+    """The judge that `device` and `sandbox` ask for, ready to answer.
+
+    Raises:
+        UsageError: a device or a sandbox tier that this host does not offer, or no such recorded
+            run.
+        EvaluatorUnavailable: a worker does not come up.
+    """
+    from evolve.evaluation import ReplayEvaluator
+    from evolve.store import Store
+
+    device, sandbox = config["device"], config["sandbox"]
+    kind = kind_of(config)
+    if device["kind"] == "replay":
+        recorded = Store.open(config["store"]["path"], read_only=True)
+        return ReplayEvaluator(recorded, recorded.run(device["run"]).id)
+    if kind == CPU and device["ids"] is not None:
+        raise UsageError(
+            f"device.ids={device['ids']}: there is no GPU that torch sees; leave it out"
+        )
+    return await start_local(
+        kind,
+        ids=device["ids"] or (0,),
+        slots=device["slots"],
+        python=device["python"],
+        sandbox_require=sandbox["require"],
+        sandbox_read=sandbox["read"],
+    )
+
+
+async def start_local(
+    kind: str, *, ids: Sequence[int] = (0,), python: str | None = None, **settings: Any
+) -> "LocalEvaluator":
+    """`LocalEvaluator.start`; where a GPU is not to be had, the error says all that is known.
+
+    Raises:
+        UsageError: a device or a sandbox tier that this host does not offer.
+        EvaluatorUnavailable: a worker does not come up.
+    """
+    from evolve.evaluation import LocalEvaluator
+
+    try:
+        return await LocalEvaluator.start(device=kind, ids=ids, python=python, **settings)
+    except (UsageError, EvaluatorUnavailable) as error:
+        if kind == CUDA:
+            raise _explained(error, ids, python) from error
+        raise
+
+
+def _explained(
+    error: UsageError | EvaluatorUnavailable, ids: Sequence[int], python: str | None
+) -> UsageError | EvaluatorUnavailable:
+    """Why a worker did not come up on a GPU, as far as the host tells more than the worker."""
+    from evolve.cli.gpus import why_no_gpu, why_not_these
+    from evolve.evaluation.host import examine_host
+
+    try:
+        facts = examine_host(python)
+    except EvaluatorUnavailable:
+        return error
+    if why := why_no_gpu(facts):
+        return UsageError(f"device=cuda: {why}")
+    if why := why_not_these(facts, ids):
+        return UsageError(why)
+    return error
+
+
+def _check(device: Mapping[str, Any]) -> None:
+    """Raise UsageError for settings that cannot be, or have no effect."""
+    kind, slots, python, ids = device["kind"], device["slots"], device["python"], device["ids"]
+    if slots is not None and slots < 1:
+        raise UsageError(f"device.slots={slots}: it goes from 1; leave it out for what fits")
+    if python is not None and shutil.which(python) is None:
+        raise UsageError(
+            f"device.python={python}: there is no such program; give the path of a Python "
+            "interpreter with torch installed"
+        )
+    if ids is not None and (not ids or min(ids) < 0 or len({*ids}) < len(ids)):
+        raise UsageError(
+            f"device.ids={list(ids)}: name each GPU once, by its number as torch counts them, "
+            "e.g. device.ids=[0,1]"
+        )
+    if kind == "replay" and not device["run"]:
+        raise UsageError("device=replay needs device.run=RUN: whose recorded verdicts to give")
+    for name in IDLE[kind]:
+        if device[name] is not None:
+            instead = {"run": ", or take device=replay", "ids": ", or take device=cuda"}
+            raise UsageError(
+                f"device.{name}={device[name]} has no effect with device={kind}; "
+                f"leave it out{instead.get(name, '') if kind != 'replay' else ''}"
+            )
