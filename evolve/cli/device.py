@@ -13,6 +13,7 @@ from evolve.core.protocols import Evaluator
 
 if TYPE_CHECKING:
     from evolve.evaluation import LocalEvaluator
+    from evolve.store import RunRow, Store
 
 CPU, CUDA = "cpu", "cuda"
 DEVICES = ("auto", CPU, CUDA)
@@ -44,6 +45,25 @@ def kind_of(config: Mapping[str, Any]) -> str:
 def kind_of_class(device_class: str) -> str:
     """`cpu` or `cuda`, by what a verdict says of its device."""
     return CUDA if device_class.startswith(CUDA) else CPU
+
+
+def as_judged(config: Mapping[str, Any], store: "Store", run: "RunRow") -> Mapping[str, Any]:
+    """The configuration with the kind of device that the run has been judged on so far.
+
+    Raises:
+        UsageError: it names the other kind, where the run's programs do not even run.
+    """
+    device = config["device"]
+    known = store.environment(run.id)
+    if not known or device["kind"] == "replay":
+        return config
+    kind = kind_of_class(known["device_class"])
+    if device["kind"] not in ("auto", kind):
+        raise UsageError(
+            f"device={device['kind']}: run {run.name} has been judged on {known['device_class']}, "
+            f"and its fitness means nothing elsewhere; take device={kind}, or start a new run"
+        )
+    return {**config, "device": {**device, "kind": kind}}
 
 
 @functools.cache

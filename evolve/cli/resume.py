@@ -42,13 +42,13 @@ def main(words: Sequence[str]) -> int:
 
 async def _resume(name: str | None, overrides: Sequence[str]) -> int:
     from evolve.cli import parts
-    from evolve.cli.device import start_evaluator
+    from evolve.cli.device import as_judged, start_evaluator
     from evolve.cli.session import search
     from evolve.store import Store
 
     with Store.open(_path(overrides)) as store:
         run = store.run(name)
-        config = overridden(run.config, overrides)
+        config = as_judged(overridden(run.config, overrides), store, run)
         for notice in store.notices:
             print(notice)
         parts.build_all(config)

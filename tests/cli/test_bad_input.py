@@ -160,7 +160,7 @@ CASES = {
     ),
     "repro into a full folder": (["eval", "demo:0", "--repro", "."], ["not empty"]),
     "output that cannot be written": (["best", "demo", "-o", "none/k.py"], ["none/k.py"]),
-    "output that is the root": (["best", "demo", "-o", "/"], ["'/'", "folder"]),
+    "output that is the root": (["best", "demo", "-o", "/", "--as", "module"], ["'/'", "folder"]),
     "graph of an unknown kind": (["lineage", "demo", "-o", "g.png"], ["g.png", ".graphml"]),
     "backup onto a file": (["db", "backup", "empty.py"], ["empty.py"]),
     "pruning of nobody in particular": (["db", "prune"], ["RUN"]),

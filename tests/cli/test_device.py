@@ -18,12 +18,13 @@ from typing import Any
 import pytest
 
 from evolve.cli import device
-from evolve.cli.device import kind_here, kind_of
+from evolve.cli.device import as_judged, kind_here, kind_of
 from evolve.cli.finding import MISSING, NOTE, OK
 from evolve.cli.gpus import findings, why_no_gpu, why_not_these
 from evolve.cli.inputs import load_task
 from evolve.core.errors import UsageError
 from evolve.core.program import Language, detect_language
+from evolve.store import Store
 from tests.cli.recording import settings
 
 GPU = {"index": 0, "name": "NVIDIA H200", "uuid": "a-b", "capability": "9.0", "memory_mib": 143771}
@@ -216,6 +217,22 @@ def test_a_replay_is_of_the_size_of_its_recording(recorded: Path, monkeypatch):
 def test_a_replay_without_a_run_is_refused():
     with pytest.raises(UsageError, match=r"device\.run"):
         kind_of(settings("device=replay"))
+
+
+@pytest.fixture
+def a_judged_run(recorded: Path):
+    with Store.open(recorded, read_only=True) as store:
+        yield store, store.run("demo")
+
+
+def test_a_run_goes_on_where_it_was_judged_whatever_the_machine_has_by_now(a_judged_run):
+    config = as_judged(settings("device=auto"), *a_judged_run)
+    assert config["device"]["kind"] == "cpu"
+
+
+def test_a_run_does_not_move_from_the_cpu_to_a_gpu(a_judged_run):
+    with pytest.raises(UsageError, match=r"device=cuda: run demo has been judged on .*device=cpu"):
+        as_judged(settings("device=cuda"), *a_judged_run)
 
 
 COMMANDS = {
