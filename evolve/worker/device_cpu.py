@@ -29,17 +29,15 @@ _MALLOC = {
 
 
 class CpuDevice:
-    """Candidates run on all cores that this process may use; tensors travel in shared memory.
-
-    Most of the variance of a CPU's times sits between processes, so a sitting is one unit.
-    """
+    """Candidates run on all cores that this process may use; tensors travel in shared memory."""
 
     name = "cpu"
     place = CPU
     half_width = 0.03
     block_s = 0.008  # short, so that what drifts on the host is shared by the sides
     calls = (3, 256)
-    rounds = 1
+    blocks = 8
+    block_pool = 8
     has_profiler = False
     spares = 0
     reveals_late = False
@@ -65,8 +63,8 @@ class CpuDevice:
 
     @property
     def slots(self) -> int:
-        """One may compile while another is judged."""
-        return min(4, max(2, self.cores // 2))
+        """One may compile while another is judged, unless they would take each other's cores."""
+        return min(4, max(1, self.cores // 2))
 
     def can_time(self, language: Language) -> bool:
         """Triton runs in its interpreter here, which says nothing about speed."""
