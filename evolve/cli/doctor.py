@@ -144,10 +144,8 @@ def database() -> Finding:
 
 def device(kind: str, python: str | None) -> Iterator[Finding]:
     """What the worker's interpreter says of GPUs, and the worker itself of where it judges."""
-    needed = ("sqlalchemy",) if python else ("sqlalchemy", "torch")
-    lacking = [module for module in needed if importlib.util.find_spec(module) is None]
-    if lacking:
-        yield Finding(MISSING, "evaluation worker", f"cannot start without {lacking[0]}")
+    if python is None and importlib.util.find_spec("torch") is None:
+        yield Finding(MISSING, "evaluation worker", "cannot start without torch")
         return
     yield from gpus(kind, python)
     yield from judge(kind, python)

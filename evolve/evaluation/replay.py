@@ -1,9 +1,13 @@
 """`device=replay`: a judge that answers from recorded evaluations, for tests and re-runs."""
 
+from typing import TYPE_CHECKING
+
 from evolve.core.errors import EvaluatorUnavailable
 from evolve.core.evaluation import Evaluation
 from evolve.core.protocols import EvaluationRequest
-from evolve.store import Store
+
+if TYPE_CHECKING:
+    from evolve.store import Store
 
 
 class ReplayEvaluator:
@@ -16,7 +20,7 @@ class ReplayEvaluator:
 
     slots = 1  # one at a time, so that the order of tells is the order of asks
 
-    def __init__(self, store: Store, run: int) -> None:
+    def __init__(self, store: "Store", run: int) -> None:
         self._store = store
         self._run = run
         self.device_class, self.evaluator_version = store.judge(run)
