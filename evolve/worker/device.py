@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     from evolve.worker.process import RunnerProcess
     from evolve.worker.window import Window
 
-BLOCKS = 8
-"""Timed blocks of each side in one sitting, the life of a set of fresh processes."""
-
 
 class Device(Protocol):
     """One device.
@@ -30,9 +27,10 @@ class Device(Protocol):
         half_width: Relative half-width of an interval at which timing may stop.
         block_s: How long a block is to last.
         calls: Fewest and most calls in a block.
-        rounds: Units of the statistics in one sitting; a divisor of `BLOCKS`. One where most of
-            the variance sits between processes.
+        blocks: Timed blocks of each side in one sitting, the life of a set of fresh processes.
+        block_pool: How many different ones there are for a sitting to draw from.
         has_profiler: Whether a runner can say which kernels of the device ran (`proof`).
+        seats: Sittings that may be made ready at once; each holds memory of the device.
         spares: Processes to have ready ahead of time.
         reveals_late: Whether inputs of a block reach a runner only when it runs.
         memory: That a runner's processes may hold on the host.
@@ -49,8 +47,10 @@ class Device(Protocol):
     half_width: float
     block_s: float
     calls: tuple[int, int]
-    rounds: int
+    blocks: int
+    block_pool: int
     has_profiler: bool
+    seats: int
     spares: int
     reveals_late: bool
     memory: int

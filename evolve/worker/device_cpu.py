@@ -39,6 +39,7 @@ class CpuDevice:
     blocks = 8
     block_pool = 8
     has_profiler = False
+    seats = 1
     spares = 0
     reveals_late = False
     memory = 6 << 30

@@ -5,6 +5,7 @@ import importlib
 import os
 import random
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,8 +24,9 @@ from evolve.worker.slab import Packed, Shared, Slab
 from evolve.worker.window import Window
 from evolve.worker.window_cuda import CudaWindow
 
-_POOL_SHARE = 8  # a runner's tensors get one in so many bytes of the device
-_WARM_SHARE = 4
+_POOL_SHARE = 14  # a runner's tensors get one in so many bytes of the device
+_WARM_SHARE = 6
+_REFEREE_SHARE = 0.35
 _CONNECT_S = 60.0
 _NODES = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools")
 
@@ -55,8 +57,10 @@ class CudaDevice:
     half_width = 0.01
     block_s = 0.020  # against some 0.3 ms, give or take 0.03, that a window costs
     calls = (1, 1024)
-    rounds = 8
+    blocks = 4
+    block_pool = 12
     has_profiler = True
+    seats = 2
     spares = 6
     reveals_late = True
     memory = 32 << 30
@@ -71,6 +75,8 @@ class CudaDevice:
         self._pool_size = _whole(facts.total_memory // _POOL_SHARE)
         self.warm_bytes = facts.total_memory // _WARM_SHARE
         self.block_bytes = self._pool_size // 3
+        # Or what torch keeps for later would leave too little for the runners.
+        torch.cuda.set_per_process_memory_fraction(_REFEREE_SHARE)
         self._folder = tempfile.TemporaryDirectory(prefix="evolve-cuda-")
         Path(self._folder.name).chmod(0o755)
         self._library = build_allocator(Path(self._folder.name))
@@ -80,6 +86,7 @@ class CudaDevice:
         self._pools: dict[RunnerProcess, _Pool] = {}
         self._probe = torch.arange(1 << 20, device=self.place)
         self._answer = int(self._probe.sum())
+        self.usual_answer_s = min(self.answer_s() for _ in range(9))
         node = nvml.node_of(str(facts.uuid))
         self.nodes = tuple(path for path in (node, *_NODES) if Path(path).exists())
         self.cores_of_clock, self._cores_of_runners = _split_cores()
@@ -186,6 +193,14 @@ class CudaDevice:
 
     def window(self) -> Window:
         return CudaWindow(self)
+
+    def answer_s(self) -> float:
+        """How long a small piece of work takes; where others compute it waits for its turn."""
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        self._probe.add_(0)
+        torch.cuda.synchronize()
+        return max(time.perf_counter() - start, 50e-6)
 
     def require_health(self) -> None:
         try:

@@ -27,10 +27,9 @@ from evolve.core.measurement import Interval, Ratio
 FAMILY_ALPHA = 0.05
 _STUDENT_T_2 = 4.3027  # 97.5 % quantile of Student's t with 2 degrees of freedom
 
-# Units at each look, and how many Walsh averages the interval leaves out at either end. The first
+# Pairs at each look, and how many Walsh averages the interval leaves out at either end. The first
 # look of each plan is the fewest pairs at which its share of alpha can be spent at all.
-_Plan = dict[Fidelity, tuple[tuple[int, int], ...]]
-_PAIRS: _Plan = {
+_PLANS: dict[Fidelity, tuple[tuple[int, int], ...]] = {
     Fidelity.SCREEN: ((3, 0),),
     Fidelity.REWARD: ((7, 0), (10, 4), (14, 16)),
     Fidelity.SEARCH: ((7, 0), (10, 4), (14, 16)),
@@ -38,65 +37,43 @@ _PAIRS: _Plan = {
 }
 
 
-# Where a sitting gives several units: they cost less, and an outlier among more of them nothing.
-_ROUNDS: _Plan = {
-    Fidelity.SCREEN: ((8, 3),),
-    Fidelity.REWARD: ((16, 22), (32, 137), (48, 356)),
-    Fidelity.SEARCH: ((16, 22), (32, 137), (48, 356)),
-    Fidelity.VERIFY: ((32, 137), (48, 356), (64, 683)),
-}
+def looks(fidelity: Fidelity) -> tuple[int, ...]:
+    """Numbers of process pairs at which the interval may be looked at."""
+    return tuple(pairs for pairs, _ in _PLANS[fidelity])
 
 
-def _plan(fidelity: Fidelity, rounds: int) -> tuple[tuple[int, int], ...]:
-    return (_PAIRS if rounds == 1 else _ROUNDS)[fidelity]
-
-
-def looks(fidelity: Fidelity, rounds: int = 1) -> tuple[int, ...]:
-    """Numbers of units at which the interval may be looked at.
-
-    `rounds` is how many units one pair of processes gives (`Device.rounds`).
-    """
-    return tuple(units for units, _ in _plan(fidelity, rounds))
-
-
-def alpha_at(fidelity: Fidelity, look_index: int, rounds: int = 1) -> float:
-    """The chance that the interval of one look excludes the truth (nominal for a small screen)."""
-    units, left_out = _plan(fidelity, rounds)[look_index]
-    nominal = fidelity is Fidelity.SCREEN and rounds == 1
-    return FAMILY_ALPHA if nominal else 2 * _signed_rank_cdf(units, left_out)
+def alpha_at(fidelity: Fidelity, look_index: int) -> float:
+    """The chance that the interval of one look excludes the truth (nominal for a screen)."""
+    pairs, left_out = _PLANS[fidelity][look_index]
+    return FAMILY_ALPHA if fidelity is Fidelity.SCREEN else 2 * _signed_rank_cdf(pairs, left_out)
 
 
 def ratio_interval(
-    log_ratios: Sequence[float],
-    look_index: int,
-    fidelity: Fidelity,
-    noise_floor: float = 0.0,
-    rounds: int = 1,
+    log_ratios: Sequence[float], look_index: int, fidelity: Fidelity, noise_floor: float = 0.0
 ) -> Ratio:
-    """Speedup from the units' natural log ratios (baseline time over candidate time).
+    """Speedup from the pairs' natural log ratios (baseline time over candidate time).
 
     Args:
-        log_ratios: One per unit, exactly `looks(fidelity, rounds)[look_index]` of them.
+        log_ratios: One per process pair, exactly `looks(fidelity)[look_index]` of them.
         look_index: Which look this is.
         fidelity: Which plan of looks is followed.
         noise_floor: Half-width, in log units, that the device's A/A test says cannot be undercut
-            at this number of pairs; widens the interval of a screen by pairs only.
-        rounds: How many units one pair of processes gives.
+            at this number of pairs; widens a screen's interval only.
 
     A screen of 3 pairs cannot be exact (the range of 3 covers the median in 75 % of cases): its
     interval is Student's t, exact for normal log ratios, plus the noise floor.
     """
-    pairs, left_out = _plan(fidelity, rounds)[look_index]
+    pairs, left_out = _PLANS[fidelity][look_index]
     values = np.asarray(log_ratios, dtype=np.float64)
     if values.shape != (pairs,):
         raise ValueError(
-            f"look {look_index} of a {fidelity} takes {pairs} units, got {values.size}"
+            f"look {look_index} of a {fidelity} takes {pairs} pairs, got {values.size}"
         )
     if not np.isfinite(values).all():
         raise ValueError("log ratios have to be finite")
     averages = _walsh_averages(values)
     centre = float(np.median(averages))
-    if fidelity is Fidelity.SCREEN and rounds == 1:
+    if fidelity is Fidelity.SCREEN:
         half = _STUDENT_T_2 * float(values.std(ddof=1)) / math.sqrt(pairs) + noise_floor
         middle = float(values.mean())
         low, high = min(middle - half, centre), max(middle + half, centre)

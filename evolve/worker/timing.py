@@ -2,6 +2,7 @@
 
 import contextlib
 import statistics
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -9,8 +10,7 @@ from typing import Any
 
 from evolve.core.evaluation import CaseResult, Fidelity, Label, Status
 from evolve.core.measurement import Interval, Ratio
-from evolve.worker.clock import PairTimes, Sitting, judge_samples, sit
-from evolve.worker.device import BLOCKS
+from evolve.worker.clock import PairTimes, Sitting, judge_samples, seated, sit
 from evolve.worker.faults import CANDIDATE, EAGER, CandidateFault, InfraFault, SideFault
 from evolve.worker.locks import HostLock
 from evolve.worker.process import RunnerProcess
@@ -45,6 +45,7 @@ class Timekeeper:
     def __init__(self, workshop: Workshop, lock: HostLock) -> None:
         self._workshop = workshop
         self._lock = lock
+        self._seat = threading.Semaphore(workshop.device.seats)
 
     def time(
         self,
@@ -65,28 +66,22 @@ class Timekeeper:
         cases = self._plan(task, sides, timing)
         pairs: list[PairTimes] = []
         mismatches: list[str] = []
-        for index, count in enumerate(looks(fidelity, self._rounds)):
+        for index, count in enumerate(looks(fidelity)):
             while len(pairs) < count:
                 sitting = self._sit(task, sides, cases, timing)
                 if sitting is not None:
-                    pairs += sitting.pairs
+                    pairs.append(sitting.pair)
                     mismatches += sitting.mismatches
             others = [side for side in sides if side != CANDIDATE]
             timing.ratios = {
-                side: ratio_interval(
-                    _weighted(pairs[:count], cases, side), index, fidelity, rounds=self._rounds
-                )
+                side: ratio_interval(_weighted(pairs, cases, side), index, fidelity)
                 for side in others
             }
             if all(self._settled(ratio, fidelity) for ratio in timing.ratios.values()):
                 break
-        by = partial(ratio_interval, look_index=index, fidelity=fidelity, rounds=self._rounds)
-        _fill(timing, pairs[:count], cases, list(sides), by)
-        _label(timing, mismatches, len(pairs) * len(cases) * BLOCKS // self._rounds)
-
-    @property
-    def _rounds(self) -> int:
-        return self._workshop.device.rounds
+        by = partial(ratio_interval, look_index=index, fidelity=fidelity)
+        _fill(timing, pairs, cases, list(sides), by)
+        _label(timing, mismatches, len(pairs) * len(cases) * self._workshop.device.blocks)
 
     def _settled(self, ratio: Ratio, fidelity: Fidelity) -> bool:
         """Narrow enough, or clearly slower than the other side: then width is of no interest."""
@@ -105,14 +100,19 @@ class Timekeeper:
         device = self._workshop.device
         starts = {side: partial(self._start, task, who) for side, who in sides.items()}
         try:
-            with self._lock.exclusive() as watch:
-                before = device.others()
-                try:
-                    sitting = sit(device, starts, cases)
-                finally:
-                    watch.stop()
-                    timing.device_time_s += watch.seconds
-                strangers = device.others() - before
+            with self._seat, contextlib.ExitStack() as stack:
+                with self._lock.shared():
+                    processes = stack.enter_context(seated(device, starts, cases))
+                with self._lock.exclusive() as watch:
+                    before = device.others()
+                    try:
+                        sitting = sit(device, processes, cases)
+                    finally:
+                        watch.stop()
+                        timing.device_time_s += watch.seconds
+                    strangers = device.others() - before
+            ours = {side for side, who in sides.items() if who and who.is_ours}
+            sitting.samples = [sample for sample in sitting.samples if sample[0] not in ours]
             with self._lock.shared():
                 judge_samples(sitting)
         except SideFault as error:
@@ -172,7 +172,6 @@ class Timekeeper:
                 _require_worth(candidate, case.case.name, task.reference_s[case.index])
                 slowest = max((who.seconds[name] for who in sides.values() if who), default=1e-6)
                 calls = min(task.calls[case.index], max(1, int(_LONGEST_BLOCK_S / slowest)))
-                calls = 1 << (calls.bit_length() - 1)  # of few sizes, so that blocks are met again
                 cases.append(TimedCase(warm=case, calls=calls, layouts=layouts))
                 case.prepare_blocks(calls)  # now, not while the device is ours alone
         return cases
@@ -212,7 +211,7 @@ class Timekeeper:
             for case in task.timed:
                 outcome = self._workshop.outcome(runner, case, case.check("task", 0))
                 name, verdict = case.case.name, outcome.verdict
-                if verdict.status is not Status.CORRECT:
+                if verdict.status is not Status.CORRECT and not opponent.is_ours:
                     raise CandidateFault(verdict.status, f"case {name}: {verdict.feedback}")
                 opponent.layouts[name] = outcome.places
                 opponent.seconds[name] = outcome.seconds

@@ -16,13 +16,14 @@ from typing import Any
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import Fidelity
 from evolve.core.task import Task
-from evolve.worker.device import BLOCKS, Device
+from evolve.worker.device import Device
 from evolve.worker.expected import Expected
 from evolve.worker.slab import Slab
 from evolve.worker.taskfile import LoadedCase, LoadedTask, load_task
 from evolve.worker.trees import tensors_of
 
 _SAMPLES = 2  # outputs of a timed block that are looked at
+_KEPT_PER_OUTPUT = 4  # times its bytes: the reference's outcome, fp64 truth, and some
 
 # Executing a task's file draws from global random generators, so one thread at a time may.
 task_lock = threading.RLock()
@@ -81,8 +82,8 @@ class WarmCase:
         self._device = device
         self.case = case
         self._store = store
-        self._key = (*key, index)
         self._secret = secrets.randbits(62)
+        self._key = (*key, index, self._secret)  # a task that comes back has other weights
         with task_lock:
             self.model_seed = self._seed("model")
             self._model = case.model(self.model_seed)
@@ -93,6 +94,7 @@ class WarmCase:
             self.arguments = device.make_slab([arguments])
             self.families = case.families()
             first = case.inputs(self._seed("size"))
+        self._affordable_samples = self._device.block_pool * _SAMPLES
         self.input_bytes = sum(tensor.nbytes for tensor in tensors_of(first))
 
     def _seed(self, *purpose: Any) -> int:
@@ -132,6 +134,19 @@ class WarmCase:
         draws = random.Random(self._seed("sampled", number, calls))
         return tuple(sorted(draws.sample(range(calls), min(_SAMPLES, calls))))
 
+    def judged(self, number: int, calls: int) -> tuple[int, ...]:
+        """Those of the calls looked at that are judged: all, where memory allows it.
+
+        What is expected of them has to stay, or each candidate would pay for it again.
+        """
+        per_block = -(-self._affordable_samples // self._device.block_pool)
+        blocks = random.Random(self._seed("judged")).sample(
+            range(self._device.block_pool), self._device.block_pool
+        )
+        if blocks.index(max(number, 0)) * per_block >= self._affordable_samples:
+            return ()
+        return self.sampled(number, calls)[:per_block]
+
     def block_check(self, number: int, at: int, calls: int) -> Check:
         """Call `at` of a block, with the outcome expected."""
         return self._store.get(
@@ -151,15 +166,22 @@ class WarmCase:
             seconds_per_call: Of the reference.
             output_bytes: Of one call; the outputs of a whole block are alive together.
         """
+        kept = max(1, self.input_bytes + _KEPT_PER_OUTPUT * output_bytes)
+        self._affordable_samples = max(
+            2, min(self._device.warm_bytes // 4 // kept, self._device.block_pool * _SAMPLES)
+        )
         fewest, most = self._device.calls
         wanted = math.ceil(self._device.block_s / max(seconds_per_call, 1e-6))
         affordable = self._device.block_bytes // max(1, self.input_bytes, output_bytes)
-        return max(1, min(max(wanted, fewest), affordable, most))
+        calls = max(1, min(max(wanted, fewest), affordable, most))
+        # Of few sizes, so that blocks that are there already are met again.
+        power = 1 << (calls.bit_length() - 1)
+        return power + power // 2 if calls >= power + power // 2 else power
 
     def prepare_blocks(self, calls: int) -> None:
         """Make all blocks now, if there is room to keep them until they are timed."""
-        if self.input_bytes * calls * (BLOCKS + 1) <= self._device.warm_bytes // 2:
-            for number in (-1, *range(BLOCKS)):
+        if self.input_bytes * calls * (self._device.block_pool + 1) <= self._device.warm_bytes // 2:
+            for number in (-1, *range(self._device.block_pool)):
                 self.block(number, calls)
 
 

@@ -48,7 +48,7 @@ class CpuWindow:
         return time.perf_counter() - start
 
     def run(self, process: RunnerProcess, case: TimedCase, layout: Layout, number: int) -> Block:
-        sampled = case.warm.sampled(number, case.calls)
+        sampled = case.warm.judged(number, case.calls)
         buffers = [custody.buffers_for(self._device, layout) for _ in sampled]
         with self._device.share(case.warm.block(number, case.calls)) as inputs:
             before = process.cpu_seconds()

@@ -69,7 +69,6 @@ class CudaWindow:
     def __init__(self, device: "CudaDevice") -> None:
         self._device = device
         self._flush = torch.empty(_FLUSH_BYTES, dtype=torch.uint8, device=device.place)
-        self._usual_s = min(self._answer_s() for _ in range(5))
 
     def warm_up(
         self, process: RunnerProcess, case: TimedCase, layout: Layout, working_set: int
@@ -119,7 +118,8 @@ class CudaWindow:
             for piece, address in zip(pieces, places, strict=True):
                 custody.read_all(device, process, [address + piece.start], [piece.seen])
             end = time.perf_counter()
-            samples = {} if idle else self._samples(process, layout, sampled, by_call, pieces)
+            judged = () if idle else case.warm.judged(number, case.calls)
+            samples = self._samples(process, layout, judged, by_call, pieces) if judged else {}
             if device.inputs_changed(process, inputs, 0):
                 raise CandidateFault(Status.MUTATED_INPUT, "forward wrote to its inputs when timed")
         process.drop(SLOWEST_S)
@@ -129,14 +129,14 @@ class CudaWindow:
         self,
         process: RunnerProcess,
         layout: Layout,
-        sampled: tuple[int, ...],
+        judged: tuple[int, ...],
         by_call: list[tuple[int, ...]],
         pieces: list["_Piece"],
     ) -> dict[int, list[torch.Tensor]]:
         """The outputs chosen, whole; what was seen of them when the clock stopped has to be so."""
         samples = {}
         remaining = iter(pieces)
-        for at in sampled:
+        for at in judged:  # the first of those looked at
             buffers = custody.buffers_for(self._device, layout)
             custody.read_all(self._device, process, by_call[at], buffers)
             for raw, piece in zip(buffers, remaining, strict=False):
@@ -160,6 +160,7 @@ class CudaWindow:
         try:
             self._require_quiet(others)
             yield
+            self._require_quiet(others)  # work that waited for this side to start
         finally:
             for process in others.values():
                 with contextlib.suppress(ProcessLookupError):
@@ -171,19 +172,11 @@ class CudaWindow:
             if process.has_company():
                 _blame(name, "processes that the candidate has started are alive while it is timed")
         for _ in range(_QUIET_TRIES):
-            if self._answer_s() < _QUIET_FACTOR * self._usual_s:
+            if self._device.answer_s() < _QUIET_FACTOR * self._device.usual_answer_s:
                 return
         suspect = CANDIDATE if CANDIDATE in others else next(iter(others))
         _blame(suspect, "the GPU is busy although every process but the one timed is stopped: "
                         "kernels run on after forward has returned")  # fmt: skip
-
-    def _answer_s(self) -> float:
-        """How long a small piece of work takes; where others compute it waits for its turn."""
-        torch.cuda.synchronize()
-        start = time.perf_counter()
-        self._flush[: 1 << 20].fill_(1)
-        torch.cuda.synchronize()
-        return max(time.perf_counter() - start, 50e-6)
 
     def settle(self) -> None:
         """All that there is to see has been seen block by block."""

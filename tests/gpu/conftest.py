@@ -1,4 +1,4 @@
-"""One judge on the GPU for all tests here. Run them on a GPU host with: python -m pytest tests/gpu"""
+"""One judge on the GPU for all tests here: python -m pytest tests/gpu, on a GPU host."""
 
 import pytest
 

@@ -1,0 +1,194 @@
+"""The judge on a GPU: ties, bursts, faults, and KernelBench's evaluator beside it.
+
+    python -m tests.benchmarks.bench_gpu aa --runs 10
+    python -m tests.benchmarks.bench_gpu seeds
+    python -m tests.benchmarks.bench_gpu burst --candidates 256
+    python -m tests.benchmarks.bench_gpu faults --injections 100
+
+Needs torch, triton, numpy and pyyaml on a host with a CUDA device. Tasks are the shipped ones at
+size gpu and, with `--problems 1/19,1/40` and KERNELBENCH_PATH set, problems of a KernelBench
+checkout.
+"""
+
+import argparse
+import random
+import statistics
+import tempfile
+import time
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+from evolve.core.evaluation import Evaluation, Status
+from evolve.core.task import Task
+from evolve.tasks import find_task
+from evolve.tasks.shipped import shipped_names
+from tests.benchmarks.conditions import print_conditions
+from tests.gpu.programs import RIGHT, SMALL, TASK, torch_program, triton_program
+from tests.worker.serving import Worker
+
+STAGES = ("compile", "smoke", "correctness", "labels", "timing")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("part", choices=("aa", "seeds", "burst", "faults"))
+    parser.add_argument("--runs", type=int, default=10, help="of aa, for each task")
+    parser.add_argument("--candidates", type=int, default=256, help="of burst")
+    parser.add_argument("--injections", type=int, default=100, help="of faults")
+    parser.add_argument("--tasks", default="", help="names, by comma; all shipped ones otherwise")
+    parser.add_argument("--problems", default="", help="of KernelBench: LEVEL/ID, by comma")
+    options = parser.parse_args()
+    print_conditions()
+    with tempfile.TemporaryDirectory() as folder:
+        worker = Worker(Path(folder), "--device", "cuda", "--call-timeout", "8")
+        try:
+            print(worker.ask("hello"))
+            PARTS[options.part](worker, options)
+        finally:
+            worker.close()
+
+
+def tasks(options: argparse.Namespace) -> list[Task]:
+    """The tasks asked for, at size gpu where they have sizes."""
+    names = [name for name in options.tasks.split(",") if name]
+    problems = [f"kernelbench:{name}" for name in options.problems.split(",") if name]
+    if not names and not problems:
+        names = shipped_names()
+    return [find_task(name, size="gpu") for name in (*names, *problems)]
+
+
+def against_itself(worker: Worker, options: argparse.Namespace) -> None:
+    """Eager against eager, in fresh processes each time."""
+    excluded, widths = 0, []
+    for task in tasks(options):
+        found = []
+        for _ in range(options.runs):
+            reply = worker.send("noise", task=task.to_json()).result(300)
+            if "result" not in reply:
+                print(f"{task.name}: {reply['error']['message'][:300]}")
+                continue
+            found.append(reply["result"])
+        outside = sum(not row["ratio"][1] <= 1.0 <= row["ratio"][2] for row in found)
+        own = [row["half_width"] for row in found]
+        if not own:
+            continue
+        excluded, widths = excluded + outside, widths + own
+        print(
+            f"{task.name}: {found[-1]['reference_ms'][0]:.4g} ms, {outside} of {len(own)} exclude "
+            f"1.0, half-width median {100 * statistics.median(own):.2f} %, worst "
+            f"{100 * max(own):.2f} %, {statistics.median(r['seconds_per_evaluation'] for r in found):.1f}"
+            " s each",
+            flush=True,
+        )
+    print(
+        f"A/A: {excluded} of {len(widths)} intervals exclude 1.0; half-width median "
+        f"{100 * statistics.median(widths):.2f} %, {sum(w <= 0.01 for w in widths)} within 1 %"
+    )
+
+
+def seeds(worker: Worker, options: argparse.Namespace) -> None:
+    """The shipped Triton programs against eager."""
+    for task in tasks(options):
+        for source in task.seeds:
+            if "@triton.jit" not in source:
+                continue
+            start = time.monotonic()
+            verdict = worker.evaluate(source, task, fidelity="search")
+            ratio = verdict.ratios.get("eager")
+            told = f"{ratio.value:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]" if ratio else "no ratio"
+            print(
+                f"{task.name}: {verdict.status}, custom {verdict.custom}, {told}, "
+                f"{time.monotonic() - start:.1f} s, {verdict.durations_s} {verdict.feedback[:300]!r}",
+                flush=True,
+            )
+
+
+def burst(worker: Worker, options: argparse.Namespace) -> None:
+    """A mix of candidates at fidelity reward: wall time to the last answer."""
+    kinds = {
+        "not compiling": lambda i: triton_program(f"tl.no_such_{i}(value)"),
+        "wrong": lambda i: triton_program(f"value * 3 + {i}.0"),
+        "slow": lambda i: RIGHT.replace("BLOCK = 2048", f"BLOCK = 64  # {i}"),
+        "fast": lambda i: RIGHT + f"\n# {i}\n",
+    }
+    mix = [kinds[name](i) for i in range(options.candidates // 4) for name in kinds]
+    random.Random(0).shuffle(mix)
+    start = time.monotonic()
+    answers = _all(worker, mix, TASK, "reward")
+    total = time.monotonic() - start
+    counts: dict[str, int] = {}
+    for verdict in answers:
+        counts[verdict.status] = counts.get(verdict.status, 0) + 1
+    print(f"burst of {len(mix)}: {total:.1f} s to the last answer, {counts}")
+    for stage in STAGES:
+        times = sorted(v.durations_s[stage] for v in answers if stage in v.durations_s)
+        if times:
+            print(
+                f"  {stage}: p50 {_quantile(times, 0.5):.2f} s, p99 {_quantile(times, 0.99):.2f} s"
+            )
+    device = [v.device_time_s for v in answers]
+    print(f"  exclusive device time: {sum(device):.1f} s in all, {max(device):.2f} s at most")
+
+
+FAULTS = {
+    "illegal access": RIGHT.replace("x + at", "x + at * 1000003"),
+    "device assert": torch_program(
+        "i = torch.full((1,), 9, device='cuda')\ntorch.ones(1, device='cuda')[i]\nreturn right(x)"
+    ),
+    "out of device memory": torch_program("a = torch.empty(1 << 42, device='cuda')\nreturn x"),
+    "out of host memory": torch_program("a = bytearray(200 << 30)\nreturn right(x)"),
+    "segmentation fault": torch_program("import ctypes\nctypes.string_at(0)"),
+    "exit": torch_program("os._exit(0)"),
+    "crash at import": torch_program("return right(x)", "os.kill(os.getpid(), signal.SIGKILL)"),
+    "exception": torch_program("raise ValueError('no')"),
+    "hang at exit": torch_program(
+        "return right(x)", "import atexit\natexit.register(lambda: time.sleep(600))"
+    ),
+    "misaligned access": RIGHT.replace("x + at", "(x.to(tl.int64) + 1).to(tl.pointer_type(tl.float32)) + at"),
+}  # fmt: skip
+
+
+def faults(worker: Worker, options: argparse.Namespace) -> None:
+    """Violent candidates among good ones: no good verdict may change."""
+    rng = random.Random(1)
+    names = [rng.choice(list(FAULTS)) for _ in range(options.injections)]
+    bad = [(name, FAULTS[name] + f"\n# {i}\n") for i, name in enumerate(names)]
+    good = [("good", RIGHT + f"\n# good {i}\n") for i in range(options.injections)]
+    mix = bad + good
+    rng.shuffle(mix)
+    pid = worker.process.pid
+    start = time.monotonic()
+    answers = _all(worker, [source for _, source in mix], SMALL, "check")
+    changed = 0
+    table: dict[str, dict[str, int]] = {}
+    for (name, _), verdict in zip(mix, answers, strict=True):
+        row = table.setdefault(name, {})
+        row[verdict.status] = row.get(verdict.status, 0) + 1
+        changed += name == "good" and verdict.status is not Status.CORRECT
+    print(
+        f"{len(bad)} injections among {len(good)} good candidates: {changed} good verdicts changed, "
+        f"worker {'the same' if worker.process.pid == pid and worker.process.poll() is None else 'gone'}"
+        f", {time.monotonic() - start:.1f} s"
+    )
+    for name, row in sorted(table.items()):
+        print(f"  {name}: {row}")
+
+
+def _all(worker: Worker, sources: list[str], task: Task, fidelity: str) -> list[Evaluation]:
+    sent: list[Future[dict[str, Any]]] = [
+        worker.send("evaluate", task=task.to_json(), source=source, fidelity=fidelity)
+        for source in sources
+    ]
+    return [Evaluation.from_json(future.result(900)["result"]) for future in sent]
+
+
+def _quantile(values: list[float], share: float) -> float:
+    return values[min(len(values) - 1, int(share * len(values)))]
+
+
+PARTS = {"aa": against_itself, "seeds": seeds, "burst": burst, "faults": faults}
+
+
+if __name__ == "__main__":
+    main()
