@@ -1,7 +1,8 @@
 """The referee: holds inputs, references, comparator and clock, and makes evaluations of it all."""
 
+import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,9 +10,11 @@ from typing import Any
 
 import torch
 
+from evolve.core.errors import UsageError
 from evolve.core.evaluation import CaseResult, Evaluation, Fidelity, Label, Stage, Status
 from evolve.core.task import Task
 from evolve.worker.audit import audit
+from evolve.worker.baselines import BASELINES, require_baseline
 from evolve.worker.buildcache import BuildCache
 from evolve.worker.descriptors import describe
 from evolve.worker.device import Device
@@ -98,6 +101,7 @@ class Referee:
         self._lock = HostLock(device.name)
         self.workshop = Workshop(device, self.launcher, builds, call_s)
         self._timekeeper = Timekeeper(self.workshop, self._lock)
+        self._baselines: dict[tuple[str, str], dict[str, Any]] = {}
         self._speed_of_light = SpeedOfLight(device, self._lock)
         self.launcher.keep_spares(self._lock)
 
@@ -126,6 +130,34 @@ class Referee:
             "half_width": timing.ratios["eager"].half_width,
             "seconds_per_evaluation": time.monotonic() - start,
         }
+
+    def baselines(self, task: Task, names: Sequence[str]) -> dict[str, Any]:
+        """How many times as fast as eager each baseline is, measured once in a session.
+
+        None with a label where one failed. A candidate's ratio to eager over this one is an
+        indirect comparison (`Ratio.__truediv__`); a direct one names the baseline as an opponent.
+
+        Raises:
+            UsageError: there is no such baseline, or not on this device.
+        """
+        for name in names:
+            if name not in BASELINES:
+                raise UsageError(f"baseline {name}: choose of {', '.join(BASELINES)}")
+        return {name: self._baseline(task, name) for name in names}
+
+    def _baseline(self, task: Task, name: str) -> dict[str, Any]:
+        key = task.revision, name
+        if key not in self._baselines:
+            warm = self.warm(task)
+            side, timing = self._rival(warm, name, ""), Timing()
+            with torch.no_grad():
+                self._timekeeper.time(warm, None, {name: side}, Fidelity.SEARCH, timing)
+            ratio = timing.ratios.get(name)  # of eager, which stands for the candidate
+            self._baselines[key] = {
+                "ratio": ratio and [1 / ratio.value, 1 / ratio.high, 1 / ratio.low],
+                "labels": [[label.name, label.evidence] for label in timing.labels],
+            }
+        return self._baselines[key]
 
     def evaluate(
         self, task: Task, source: str, fidelity: Fidelity, opponents: Mapping[str, str]
@@ -196,7 +228,7 @@ class Referee:
                 f"correct; a {candidate.language} program is only interpreted on this device, "
                 "so no time was taken and nothing is claimed about its speed"
             )
-        rivals = {name: Candidate(text) for name, text in opponents.items()}
+        rivals = {name: self._rival(task, name, text) for name, text in opponents.items()}
         with progress.timed("timing"):
             self._timekeeper.time(task, candidate, rivals, fidelity, progress.timing)
         with progress.timed("speed_of_light"):
@@ -208,6 +240,13 @@ class Referee:
             fidelity, Stage.TIMING
         )
         return Status.CORRECT, praise(progress.timing, light, progress.facts, progress.custom)
+
+    def _rival(self, task: WarmTask, name: str, text: str) -> Candidate:
+        """An opponent; one that has the name of a baseline is the reference, run that way."""
+        if name not in BASELINES:
+            return Candidate(text)
+        require_baseline(name, self.device.place)
+        return Candidate(json.dumps(task.task.to_json()), kind=name)
 
     def _profile(self, candidate: Candidate, task: WarmTask, progress: Progress) -> None:
         """Evidence that speaks against a candidate counts, although it comes from its process."""

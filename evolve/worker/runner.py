@@ -35,7 +35,7 @@ from typing import Any
 import torch
 
 from evolve.core.task import Task
-from evolve.worker import access, buildcache, probes, proof, slab, wire
+from evolve.worker import access, baselines, buildcache, probes, proof, slab, wire
 from evolve.worker.access_cuda import CudaAccess
 from evolve.worker.sandbox import Report
 from evolve.worker.taskfile import load_task
@@ -126,6 +126,9 @@ class Runner:
             self._stubs.enter_context(probes.stub_custom())
         if kind == "reference":
             self._make = _reference(text, self._access.place)
+        elif kind in baselines.BASELINES:
+            baselines.prepare(build, may_build)
+            self._make = baselines.run_as(kind, _reference(text, self._access.place))
         else:
             self._make = _candidate(text, self._access.place)
         wire.send_ack(channel)

@@ -33,6 +33,7 @@ class Server:
             "hello": self._hello,
             "audit": self._audit,
             "noise": self._noise,
+            "baselines": self._baselines,
             "evaluate": self._evaluate,
             "doctor": lambda: examine(referee),
         }
@@ -79,6 +80,9 @@ class Server:
 
     def _noise(self, task: dict[str, Any]) -> Any:
         return self._referee.noise(_task(task))
+
+    def _baselines(self, task: dict[str, Any], names: list[str]) -> Any:
+        return self._referee.baselines(_task(task), names)
 
     def _evaluate(
         self,

@@ -34,22 +34,37 @@ SETUP_S = 30.0
 
 @dataclass(slots=True)
 class Candidate:
-    """A source on its way through the stages, with what is known of it so far."""
+    """A source on its way through the stages, with what is known of it so far.
+
+    `kind` is what a runner makes of it: a candidate's module, or the task (as JSON) run as one of
+    `baselines.BASELINES`.
+    """
 
     source: str
+    kind: str = "candidate"
     language: Language = field(init=False)
     build: str | None = None
     layouts: dict[str, tuple[TensorAt, ...]] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)  # of a call, by case; to plan with
 
     def __post_init__(self) -> None:
-        self.language = detect_language(self.source)
+        self.language = Language.TORCH if self.is_ours else detect_language(self.source)
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether it is a baseline: trusted code, whose outputs are not judged."""
+        return self.kind != "candidate"
+
+    @property
+    def compiles_late(self) -> bool:
+        """Whether it has to be called before all of it is compiled."""
+        return self.is_ours or self.language.compiles_late
 
     @property
     def key(self) -> str:
         """Identity of what a build of it would give."""
         known = versions()
-        return framed_digest("build", self.source, known["tvm_ffi"], known["compiler"],
+        return framed_digest("build", self.kind, self.source, known["tvm_ffi"], known["compiler"],
                              known["python"], known["torch"])  # fmt: skip
 
 
@@ -85,7 +100,7 @@ class Workshop:
         try:
             writable = (fresh,) if fresh else ()
             with self._launch(candidate, writable) as runner:
-                runner.load("candidate", candidate.source, BUILD_S, fresh or candidate.build,
+                runner.load(candidate.kind, candidate.source, BUILD_S, fresh or candidate.build,
                             may_build=fresh is not None)  # fmt: skip
                 self._construct(runner, task.smallest)
                 self._exercise(runner, candidate, task)
@@ -102,13 +117,16 @@ class Workshop:
 
     def _exercise(self, runner: RunnerProcess, candidate: Candidate, task: WarmTask) -> None:
         """Have kernels compiled that are only when they are first launched, on inputs of no use."""
-        if not self.device.can_time(candidate.language) or not candidate.language.compiles_late:
+        if not self.device.can_time(candidate.language) or not candidate.compiles_late:
             return
         for case in task.cases:
             if case is not task.smallest:
                 self._construct(runner, case)
-            with self.device.share(case.block(-1, 1)) as inputs:
-                runner.call(case.index, inputs, BUILD_S)
+            self._call_once(runner, case)
+
+    def _call_once(self, runner: RunnerProcess, case: WarmCase) -> None:
+        with self.device.share(case.block(-1, 1)) as inputs:
+            runner.call(case.index, inputs, BUILD_S)
 
     def _launch(self, candidate: Candidate, writable: tuple[str, ...] = ()) -> RunnerProcess:
         hidden = candidate.build is not None and not self.device.spares
@@ -122,9 +140,11 @@ class Workshop:
         runner = self._launch(candidate)
         with contextlib.ExitStack() as on_failure:
             on_failure.enter_context(runner)
-            runner.load("candidate", candidate.source, SETUP_S, candidate.build, stub=stub)
+            runner.load(candidate.kind, candidate.source, SETUP_S, candidate.build, stub=stub)
             for case in cases:
                 self._construct(runner, case)
+                if candidate.is_ours:  # the first call compiles, which takes its time
+                    self._call_once(runner, case)
             on_failure.pop_all()
         return runner
 
