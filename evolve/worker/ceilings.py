@@ -75,38 +75,42 @@ class Ceilings:
             kind: of the operands, as in `Cost.flops`.
             accumulation: what arithmetic the task allows.
         """
-        kinds = {kind, _FASTER.get((kind, accumulation), kind)}
-        rates = self._all({(_PRODUCT, each) for each in kinds})
-        return max(filter(None, rates), default=None)
+        return self._fastest(kind, accumulation)[0]
+
+    def _fastest(self, kind: str, accumulation: str) -> tuple[float | None, str]:
+        """The best rate that the task allows, and the kind of arithmetic that has it."""
+        kinds = sorted({kind, _FASTER.get((kind, accumulation), kind)})
+        rates = zip(self._all([(_PRODUCT, each) for each in kinds]), kinds, strict=True)
+        return max(((rate, each) for rate, each in rates if rate), default=(None, kind))
 
     def floor(self, cost: Cost, accumulation: str, calls: int) -> Floor:
         """The time of one call of `cost`, where `calls` with inputs of their own follow another."""
         memory = self.copy_rate(max(1, cost.moved_bytes) * calls)
-        rates = {kind: self.flop_rate(kind, accumulation) for kind in cost.flops}
-        parts = {kind: cost.flops[kind] / rate for kind, rate in rates.items() if rate}
-        moving, computing = cost.moved_bytes / memory, sum(parts.values())
-        kinds = "+".join(sorted(parts))
+        rates = {kind: self._fastest(kind, accumulation) for kind in cost.flops}
+        known = {kind: rate for kind, (rate, _) in rates.items() if rate}
+        computing = sum(cost.flops[kind] / rate for kind, rate in known.items())
+        moving = cost.moved_bytes / memory
+        kinds = "+".join(sorted({rates[kind][1] for kind in known}))
         return Floor(
             seconds=max(moving, computing),
             basis="memory" if moving >= computing else f"{kinds} arithmetic",
             bytes_per_s=memory,
-            flops_per_s=sum(cost.flops.values()) / computing if computing else None,
+            flops_per_s=sum(cost.flops[kind] for kind in known) / computing if computing else None,
         )
 
     def _memory_rate(self, what: str, size: int) -> float:
         """The best rate at this size and larger ones: small ones pay for being started."""
         largest = _LARGEST[self._place.type]
         first = min(max(size.bit_length() - 1, _SMALLEST), largest)
-        rates = self._all({(what, power) for power in range(first, largest + 1)})
+        rates = self._all([(what, power) for power in range(first, largest + 1)])
         return max(filter(None, rates))
 
-    def _all(self, wanted: set[tuple[str, int | str]]) -> list[float | None]:
+    def _all(self, wanted: list[tuple[str, int | str]]) -> list[float | None]:
         """What is known, and measured where it is not."""
         with self._lock:
-            if wanted - self._known.keys():
+            if lacking := [key for key in wanted if key not in self._known]:
                 with self._alone():
-                    for what, which in wanted - self._known.keys():
-                        self._known[what, which] = self._measured(what, which)
+                    self._known |= {key: self._measured(*key) for key in lacking}
             return [self._known[key] for key in wanted]
 
     def _measured(self, what: str, which: int | str) -> float | None:

@@ -32,8 +32,20 @@ def labels(source):
     return {(label.name, label.evidence.split(":")[0]) for label in static_labels(source)}
 
 
+def test_an_extension_of_torch_does_nothing_while_kernels_are_stubbed():
+    from torch.utils import cpp_extension
+
+    load = cpp_extension._import_module_from_library
+    with stub_custom() as skipped:
+        module = cpp_extension._import_module_from_library("gate", "/nowhere", True)
+        assert module.gate(torch.ones(2)) is None
+    assert skipped == ["gate"]
+    assert cpp_extension._import_module_from_library is load
+
+
 def test_an_honest_custom_kernel_has_no_labels():
     assert labels(CANDIDATE) == set()
+    assert labels(CANDIDATE + "C = 'auto y = torch::empty_like(x);'") == set()
 
 
 @pytest.mark.parametrize(
