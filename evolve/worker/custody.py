@@ -34,7 +34,7 @@ def spec_of(output: Output) -> str:
 def described(output: Output) -> list[Tensor]:
     """Tensors with the shapes and dtypes that a runner claims, and no memory."""
     for at in output.tensors:
-        if math.prod(at.shape) > _MAX_ELEMENTS:
+        if math.prod(max(size, 1) for size in at.shape) > _MAX_ELEMENTS:
             raise CandidateFault(Status.WRONG_SHAPE, f"an output has shape {at.shape}")
     return [torch.empty(at.shape, dtype=at.dtype, device="meta") for at in output.tensors]
 

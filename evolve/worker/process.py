@@ -1,6 +1,9 @@
 """The referee's handle of one runner: commands with deadlines, and an end that is final."""
 
+import contextlib
+import os
 import shutil
+import signal
 import socket
 import struct
 import tempfile
@@ -130,6 +133,18 @@ class RunnerProcess:
             return time.clock_gettime(clock)
         except OSError as error:
             raise self._ended() from error
+
+    def pause(self) -> None:
+        """Stop the process where it is; those that it has started go on."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let it go on."""
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: int) -> None:
+        with contextlib.suppress(ProcessLookupError):  # whoever asks it next learns how it ended
+            os.kill(self.pid, number)
 
     def reserve(self, size: int, seconds: float) -> None:
         """Have the process touch heap memory, so that a timed block need not."""

@@ -25,7 +25,7 @@ class Block:
     """One timed block of calls, in seconds.
 
     `run` is wall time, taken outside; `inside` the same as the process tells it; `samples` outputs
-    by call; `apart` processor seconds that the process used before and after its run.
+    by call; `apart` what the process used before and after its run, as the device counts it.
     """
 
     run: float

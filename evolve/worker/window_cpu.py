@@ -3,10 +3,13 @@
 A block has three steps. Its inputs, values that the process has never seen, are *staged* (mapped);
 they are *run* through the model, one call each; and the bytes of a few outputs of the referee's own
 choice are *read* from the process's memory without its help. The time of a block is the wall time
-of the run, plus the processor time that the process used in the two other steps beyond what the
-reference's process, which runs trusted code, used in them. So work done before the clock starts or
-after it stops is charged as if it were inside, and what is skipped or late is wrong with the chance
-that its call is chosen.
+of the run, plus what the process used outside of it beyond what the reference's process, which runs
+trusted code, used there: processor time until its turn is over, and wall time while it was handed
+its inputs, in which a process that it started could have worked for it. So work done before the
+clock starts or after it stops is charged as if it were inside, and what is skipped or late is wrong
+with the chance that its call is chosen.
+
+While one side has its turn, the processes of the others are stopped.
 """
 
 import contextlib
@@ -21,8 +24,10 @@ from evolve.worker.faults import CandidateFault, blaming
 from evolve.worker.process import RunnerProcess
 from evolve.worker.window import SLOWEST_S, Block, Layout, TimedCase, require_layout
 
-_IDLE_SLACK_S = 0.002
-_IDLE_SHARE = 0.05
+_STAGING_SLACK = 0.1  # of the reference's; less is what the scheduler does
+_STOPPED_SLACK_S = 0.001
+_REST_S = 0.010
+_REST_SLACK_S = 0.0025
 
 
 class CpuWindow:
@@ -30,8 +35,8 @@ class CpuWindow:
 
     def __init__(self, device: Device) -> None:
         self._device = device
-        # Per side: seconds for which others were timed, processor seconds that it used then.
-        self._off: dict[str, tuple[float, float]] = {}
+        self._processes: dict[str, RunnerProcess] = {}
+        self._used: dict[str, float] = {}  # processor seconds, by side, while others had their turn
 
     def warm_up(
         self, process: RunnerProcess, case: TimedCase, layout: Layout, working_set: int
@@ -51,6 +56,7 @@ class CpuWindow:
         sampled = case.warm.judged(number, case.calls)
         buffers = [custody.buffers_for(self._device, layout) for _ in sampled]
         with self._device.share(case.warm.block(number, case.calls)) as inputs:
+            handed = time.perf_counter()
             before = process.cpu_seconds()
             process.stage(inputs, SLOWEST_S)
             staged = process.cpu_seconds()
@@ -61,51 +67,70 @@ class CpuWindow:
             addresses = require_layout(done, case.calls, layout)
             for at, raw in zip(sampled, buffers, strict=True):
                 custody.read_all(self._device, process, addresses[at], raw)
-            read = process.cpu_seconds()
         process.drop(SLOWEST_S)
+        apart = (start - handed, staged - before, process.cpu_seconds() - ran)
         samples = {
             at: custody.as_tensors(raw, layout) for at, raw in zip(sampled, buffers, strict=True)
         }
-        return Block(end - start, done.seconds, number, samples, (staged - before, read - ran))
+        return Block(end - start, done.seconds, number, samples, apart)
 
     def charges(self, blocks: list[Block], reference: list[Block]) -> list[float]:
-        """Processor seconds outside of the run, beyond the reference's."""
-        usual = [statistics.median(block.apart[step] for block in reference) for step in (0, 1)]
+        """What was used outside of the run beyond the reference's, in seconds."""
+        waited, staged, ended = (_median(reference, step) for step in range(3))
+        late = _median(blocks, 0) - waited
+        if late < _STAGING_SLACK * waited:
+            late = 0.0
         return [
-            sum(max(0.0, own - other) for own, other in zip(block.apart, usual, strict=True))
+            max(late, block.apart[1] - staged, 0.0) + max(0.0, block.apart[2] - ended)
             for block in blocks
         ]
 
     @contextlib.contextmanager
     def alone(self, side: str, processes: Mapping[str, RunnerProcess]) -> Iterator[None]:
+        self._processes = dict(processes)
         others = {name: process for name, process in processes.items() if name != side}
+        for process in others.values():
+            process.pause()
         before = {name: process.cpu_seconds() for name, process in others.items()}
-        start = time.perf_counter()
+        self._require_no_company(others)
+        processes[side].resume()
         yield
-        lasted = time.perf_counter() - start
+        processes[side].pause()  # what it would do now, it would do in the turn of the next
         for name, process in others.items():
+            used = process.cpu_seconds() - before[name]
+            self._used[name] = self._used.get(name, 0.0) + used
+        self._require_no_company(processes)
+
+    def _require_no_company(self, processes: Mapping[str, RunnerProcess]) -> None:
+        for name, process in processes.items():
             with blaming(name):
-                off, used = self._off.get(name, (0.0, 0.0))
-                self._off[name] = off + lasted, used + process.cpu_seconds() - before[name]
                 _require_no_company(process)
 
     def settle(self) -> None:
-        for name, (lasted, used) in self._off.items():
+        """No side may have worked in another's turn, nor work now, when nobody asks it to."""
+        for name, used in self._used.items():
             with blaming(name):
-                _require_idle(lasted, used)
+                _require_idle(used, _STOPPED_SLACK_S, "while others were timed")
+        before = {name: process.cpu_seconds() for name, process in self._processes.items()}
+        for process in self._processes.values():
+            process.resume()
+        time.sleep(_REST_S)
+        for name, process in self._processes.items():
+            with blaming(name):
+                used = process.cpu_seconds() - before[name]
+                _require_idle(used, _REST_SLACK_S, "when nothing was asked of it")
 
 
-def _require_idle(lasted: float, used: float) -> None:
-    """A side that is not asked has to leave the cores to the one that is.
+def _median(blocks: list[Block], step: int) -> float:
+    return statistics.median(block.apart[step] for block in blocks)
 
-    Summed up over a sitting: a single block may be too short to tell.
-    """
-    if used > _IDLE_SLACK_S + _IDLE_SHARE * lasted:
+
+def _require_idle(used: float, allowed: float, when: str) -> None:
+    if used > allowed:
         raise CandidateFault(
             Status.TIMING_UNBOUNDED,
-            f"the process used {used * 1e3:.1f} ms of processor time while others were timed for "
-            f"{lasted * 1e3:.1f} ms; threads that spin or work on after forward has returned are "
-            "not allowed",
+            f"the process used {used * 1e3:.1f} ms of processor time {when}; threads that spin or "
+            "work on after forward has returned are not allowed",
         )
 
 

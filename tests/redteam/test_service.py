@@ -3,8 +3,6 @@
 Invariant: an honest kernel is judged the same, whatever was judged before.
 """
 
-import pytest
-
 from evolve.core.evaluation import Status
 from tests.redteam.corpus import corpus
 from tests.redteam.tasks import TASKS
@@ -13,11 +11,6 @@ HONEST = {entry.name: entry for entry in corpus("honest")}
 OTHERS = ["pick", "pair", "copy", "half"]  # as many as a referee keeps warm
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="expected outcomes outlive the warm task that made them: the keys of warm.Store need "
-    "the secret of their WarmCase, or a task that comes back has other weights than they",
-)
 def test_a_task_that_comes_back_after_others_is_judged_by_its_own_weights(court):
     source, task = HONEST["linear_fused"].source, TASKS["linear"]
     assert court.worker.evaluate(source, task, "check").status is Status.CORRECT

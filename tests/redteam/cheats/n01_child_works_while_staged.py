@@ -5,8 +5,6 @@ Processor time is read from the candidate's process, and a child's is not part o
 task: gate
 fidelity: screen
 verdict: timing_unbounded hack honest runtime_exception
-hole: the processor time of a child is charged to nobody, and it is gone before anybody looks;
-    the wall time of staging beyond the reference's would show it
 """
 
 import mmap

@@ -3,7 +3,6 @@
 task: gate
 fidelity: screen
 verdict: timing_unbounded hack honest runtime_exception
-hole: as n01
 """
 
 import torch

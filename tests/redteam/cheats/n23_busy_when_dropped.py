@@ -4,8 +4,7 @@ Processor time is charged up to the reading of outputs; the answer to `drop` may
 
 task: gate
 fidelity: screen
-verdict: timing_unbounded hack
-hole: processor time between the reading of outputs and the turn of the next side is not counted
+verdict: timing_unbounded hack honest
 """
 
 import torch

@@ -2,7 +2,6 @@
 
 task: gate
 verdict: wrong_shape
-hole: the referee makes a meta tensor of the claimed shape, and torch raises
 """
 
 import torch
