@@ -9,10 +9,15 @@ Invariants:
 import json
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evolve.core.program import Language
+from evolve.worker.faults import CandidateFault
 from evolve.worker.proof import Kernel, OwnCode, prove, read_kernels, summarise
+from tests.worker.serving import forward
+from tests.worker.sharing import shared
 
 CUBLAS = "nvjet_hsh_128x256_64x4_1x2_h_bz_coopA_NNT"
 AMPERE = "ampere_bf16_s16816gemm_bf16_128x64_ldg8_f2f_stages_64x4_nn"
@@ -137,3 +142,11 @@ def test_whatever_a_process_sends_is_read_or_dropped(data):
     kernels = read_kernels(json.dumps(data))
     proof = prove(kernels, OwnCode(None))
     assert proof is None or 0 <= proof.coverage <= 1
+
+
+def test_what_cannot_be_profiled_is_no_error_of_ours(launcher):
+    with launcher.start(Language.TORCH) as runner:
+        runner.load("candidate", forward("return right(x)"), 20.0)
+        runner.construct(0, 1, shared({"init": [], "state": {}}), 20.0)
+        with pytest.raises(CandidateFault):  # there is no GPU to profile
+            runner.observe(0, shared([torch.ones(64)]), 30.0)
