@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from evolve.core.evaluation import Evaluation, Status
 from evolve.core.protocols import Attempt, Context
-from operators.knowledge import Bottleneck, Diagnosis, device_path
+from operators.knowledge import Bottleneck, Diagnosis, device_path, operation_of
 from operators.material import Exhibit
 
 LAUNCH_BOUND_MS = 0.02
@@ -43,7 +43,7 @@ def diagnose(
     return Diagnosis(
         bottleneck=bottleneck(context, evaluation),
         error=_error(evaluation, attempts),
-        category=context.task.category,
+        category=operation_of(context.task.category, context.task.source),
         device=device_of(context),
         language=language,
     )

@@ -14,6 +14,7 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -362,6 +363,14 @@ def test_knowledge_is_retrieved_for_what_fails():
     prompt = prompt_of(asked(failing, history))
     assert "# Notes that may help" in prompt
     assert "failure compile_error" in prompt
+
+
+def test_knowledge_is_retrieved_for_the_operation_where_the_task_names_only_a_level():
+    history = small_run()
+    context = history.context(history.elites()[:1])
+    level = replace(context.task, category="level1", source="f = lambda x: x.cumsum(1)")
+    operator = RewriteFull(knowledge=Knowledge(limit=2))
+    assert "category scan" in prompt_of(request_of(operator, replace(context, task=level)))
 
 
 def test_a_clean_memory_tells_nothing_of_the_past():
