@@ -24,6 +24,7 @@ import evolve
 from evolve.cli.finding import MISSING, NOTE, OK, Finding
 from evolve.cli.flags import parser
 from evolve.core.errors import EvaluatorUnavailable, UsageError
+from evolve.llm.doctor import findings as model_findings
 
 # Import name, distribution, and what does not work without it.
 PACKAGES = (
@@ -54,7 +55,7 @@ def main(words: Sequence[str]) -> int:
     )
     options = arguments.parse_args(words)
     on_device = [*device(options.device, options.python)]
-    findings = [*host(), *packages(), *compiler(), database(), *on_device]
+    findings = [*host(), *packages(), *compiler(), database(), *models(), *on_device]
     if options.json:
         print(json.dumps([asdict(finding) for finding in findings], indent=1))
     else:
@@ -140,6 +141,12 @@ def database() -> Finding:
     return Finding(
         NOTE, "database", f"no write-ahead log on this file system ({mode}): one host at a time"
     )
+
+
+def models() -> Iterator[Finding]:
+    """LiteLLM, and whose keys are seen; a search needs neither."""
+    for finding in model_findings():
+        yield Finding(*finding)
 
 
 def device(kind: str, python: str | None) -> Iterator[Finding]:

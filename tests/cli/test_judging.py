@@ -115,6 +115,14 @@ def test_doctor_asks_the_worker_for_each_mechanism_of_the_sandbox(evolve):
     assert {"landlock", "seccomp", "pid namespace", "limits"} <= {*findings}
 
 
+def test_doctor_says_which_keys_of_models_are_seen_and_never_what_they_are(evolve, monkeypatch):
+    monkeypatch.setenv("GROQ_API_KEY", "planted-7f3a9b-key")
+    done = evolve("doctor", "--device", "cpu")
+    [line] = [line for line in done.stdout.splitlines() if "model keys" in line]
+    assert "GROQ_API_KEY" in line
+    assert "planted-7f3a9b-key" not in done.stdout + done.stderr
+
+
 def test_an_unknown_sandbox_tier_is_refused_by_name(evolve):
     done = evolve("eval", str(SEED), *TINY, "--sandbox-require", "vm")
     assert done.returncode == 2
