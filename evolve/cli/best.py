@@ -104,8 +104,10 @@ def _winner(store: "Store", run: "RunRow") -> "Champion":
 def _write_operator(store: "Store", run: "RunRow", output: str | None) -> int:
     from evolve.report.export.check import require_pytest, run_tests
     from evolve.report.export.operator_text import operator_name
-    from evolve.report.export.torch_op import Facts, export_torch_op
+    from evolve.report.export.torch_op import Facts, check_folder, export_torch_op
 
+    folder = Path(output or f"{operator_name(run.task.name)}_kernel")
+    check_folder(folder)
     winner = _winner(store, run)
     require_pytest()
     device, architecture = judged_on(winner)
@@ -115,7 +117,6 @@ def _write_operator(store: "Store", run: "RunRow", output: str | None) -> int:
         gain=_gain(run, winner),
         provenance=tuple(_provenance(run, winner)),
     )
-    folder = Path(output or f"{operator_name(run.task.name)}_kernel")
     source = store.source(winner.program)
     print(export_torch_op(folder, source, winner.assignment, run.task, facts), flush=True)
     print(f"running the tests of {folder} (kernel and compiler, a minute or so)", file=sys.stderr)

@@ -58,7 +58,7 @@ def export_torch_op(
         UsageError: the task cannot be an operator, or the folder is not new, cannot be written, or
             has a name that Python cannot import.
     """
-    _check_folder(folder)
+    check_folder(folder)
     kernel = freeze(source, assignment)
     examined = examine(task)
     name = operator_name(task.name)
@@ -94,7 +94,8 @@ __all__ = ["Model", "{name}"]
 '''
 
 
-def _check_folder(folder: Path) -> None:
+def check_folder(folder: Path) -> None:
+    """Raises UsageError where no operator can be written: the folder is not new, or its name."""
     name = folder.resolve().name
     if not name.isidentifier() or keyword.iskeyword(name):
         raise UsageError(
