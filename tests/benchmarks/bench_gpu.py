@@ -74,11 +74,11 @@ def against_itself(worker: Worker, options: argparse.Namespace) -> None:
         if not own:
             continue
         excluded, widths = excluded + outside, widths + own
+        seconds = statistics.median(row["seconds_per_evaluation"] for row in found)
         print(
             f"{task.name}: {found[-1]['reference_ms'][0]:.4g} ms, {outside} of {len(own)} exclude "
             f"1.0, half-width median {100 * statistics.median(own):.2f} %, worst "
-            f"{100 * max(own):.2f} %, {statistics.median(r['seconds_per_evaluation'] for r in found):.1f}"
-            " s each",
+            f"{100 * max(own):.2f} %, {seconds:.1f} s each",
             flush=True,
         )
     print(
@@ -96,10 +96,11 @@ def seeds(worker: Worker, options: argparse.Namespace) -> None:
             start = time.monotonic()
             verdict = worker.evaluate(source, task, fidelity="search")
             ratio = verdict.ratios.get("eager")
-            told = f"{ratio.value:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]" if ratio else "no ratio"
+            told = f"{ratio.value:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]" if ratio else "none"
             print(
-                f"{task.name}: {verdict.status}, custom {verdict.custom}, {told}, "
-                f"{time.monotonic() - start:.1f} s, {verdict.durations_s} {verdict.feedback[:300]!r}",
+                f"{task.name}: {verdict.status}, custom {verdict.custom}, ratio {told}, "
+                f"{time.monotonic() - start:.1f} s, {verdict.durations_s}",
+                verdict.feedback[:300],
                 flush=True,
             )
 
@@ -145,8 +146,10 @@ FAULTS = {
     "hang at exit": torch_program(
         "return right(x)", "import atexit\natexit.register(lambda: time.sleep(600))"
     ),
-    "misaligned access": RIGHT.replace("x + at", "(x.to(tl.int64) + 1).to(tl.pointer_type(tl.float32)) + at"),
-}  # fmt: skip
+    "misaligned access": RIGHT.replace(
+        "x + at", "(x.to(tl.int64) + 1).to(tl.pointer_type(tl.float32)) + at"
+    ),
+}
 
 
 def faults(worker: Worker, options: argparse.Namespace) -> None:
@@ -157,7 +160,6 @@ def faults(worker: Worker, options: argparse.Namespace) -> None:
     good = [("good", RIGHT + f"\n# good {i}\n") for i in range(options.injections)]
     mix = bad + good
     rng.shuffle(mix)
-    pid = worker.process.pid
     start = time.monotonic()
     answers = _all(worker, [source for _, source in mix], SMALL, "check")
     changed = 0
@@ -167,9 +169,9 @@ def faults(worker: Worker, options: argparse.Namespace) -> None:
         row[verdict.status] = row.get(verdict.status, 0) + 1
         changed += name == "good" and verdict.status is not Status.CORRECT
     print(
-        f"{len(bad)} injections among {len(good)} good candidates: {changed} good verdicts changed, "
-        f"worker {'the same' if worker.process.pid == pid and worker.process.poll() is None else 'gone'}"
-        f", {time.monotonic() - start:.1f} s"
+        f"{len(bad)} injections among {len(good)} good candidates: {changed} good verdicts "
+        f"changed, the worker is {'alive' if worker.process.poll() is None else 'gone'}, "
+        f"{time.monotonic() - start:.1f} s"
     )
     for name, row in sorted(table.items()):
         print(f"  {name}: {row}")
