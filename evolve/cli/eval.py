@@ -85,7 +85,9 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
     arguments.add_argument("--precision", choices=PRECISIONS, default="task")
     arguments.add_argument("--accumulation", choices=ACCUMULATIONS, default="ieee")
     arguments.add_argument("--fidelity", choices=[f.value for f in Fidelity], default="search")
-    arguments.add_argument("--baseline", metavar="file:MINE.py", help="time against this file too")
+    arguments.add_argument(
+        "--baseline", metavar="NAME", help="time against this too: file:mine.py, compile, ..."
+    )
     arguments.add_argument(
         "--again", action="store_true", help="judge it even where the database knows the verdict"
     )

@@ -10,6 +10,7 @@ from evolve.cli.flags import open_store, read_candidate
 from evolve.cli.models import has_model
 from evolve.core.errors import UsageError
 from evolve.core.normalise import normalised_digest
+from evolve.core.protocols import BASELINES
 from evolve.core.task import Task
 from evolve.core.tunables import parse, render
 from evolve.tasks import find_task
@@ -80,6 +81,8 @@ def _read_program(path: str, what: str, kind: str) -> str:
 def read_baseline(baseline: str, kind: str) -> dict[str, str]:
     """The opponents that `baseline` asks for: none for `eager`, or the user's file by its name.
 
+    Another way to run the reference is an opponent without a text.
+
     `kind` is that of the device, `cpu` or `cuda`.
 
     Raises:
@@ -87,9 +90,12 @@ def read_baseline(baseline: str, kind: str) -> dict[str, str]:
     """
     if baseline == "eager":
         return {}
+    if baseline in BASELINES:
+        return {baseline: ""}
     if not baseline.startswith(BASELINE_FILE) or baseline == BASELINE_FILE:
         raise UsageError(
-            f"baseline={baseline}: it can be eager, or file:mine.py for a file of yours"
+            f"baseline={baseline}: it can be eager, {', '.join(BASELINES)}, "
+            "or file:mine.py for a file of yours"
         )
     return {baseline: _read_program(baseline.removeprefix(BASELINE_FILE), "baseline", kind)}
 

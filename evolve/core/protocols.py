@@ -324,13 +324,18 @@ class TerminationRule(Protocol):
         ...
 
 
+BASELINES = ("eager_ieee", "eager_tf32", "compile", "compile_max_autotune")
+"""Ways to run the reference besides `eager`, to measure against."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluationRequest:
     """One instance for the judge. `source` is the rendered text that will be run.
 
     `instance` is its digest: the key under which the verdict is stored and answered again.
     `opponents` maps names to rendered sources timed in the same interleaved run, e.g. `elite` or
-    `file:mine.py`; the fitness baseline `eager` always takes part.
+    `file:mine.py`; `eager` always takes part. One that has the name of one of `BASELINES` needs no
+    source: it is the reference.
     """
 
     task: Task

@@ -248,9 +248,10 @@ class Search:
     def opponent_tickets(self) -> list[Ticket]:
         """A ticket for each opponent that this run has not judged yet."""
         judged = self.store.proposals(self.run.id, OPPONENT)
+        with_text = [(name, source) for name, source in self._opponents.items() if source]
         return [
             self._put(OPPONENT, Proposal(program=Program(source), note=name), repeat=True)
-            for name, source in sorted(self._opponents.items())[judged:]
+            for name, source in sorted(with_text)[judged:]
         ]
 
     def open_tickets(self) -> list[Ticket]:

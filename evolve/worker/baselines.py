@@ -16,7 +16,6 @@ from torch import nn
 
 from evolve.core.errors import UsageError
 
-BASELINES = ("eager_ieee", "eager_tf32", "compile", "compile_max_autotune")
 _ARITHMETIC = {"eager_ieee": False, "eager_tf32": True}
 _CACHES = {"TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton"}
 _MOST_VARIANTS = 256  # cases of a task share the code of `forward`

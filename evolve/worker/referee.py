@@ -12,9 +12,10 @@ import torch
 
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import CaseResult, Evaluation, Fidelity, Label, Stage, Status
+from evolve.core.protocols import BASELINES
 from evolve.core.task import Task
 from evolve.worker.audit import audit
-from evolve.worker.baselines import BASELINES, require_baseline
+from evolve.worker.baselines import require_baseline
 from evolve.worker.buildcache import BuildCache
 from evolve.worker.descriptors import describe
 from evolve.worker.device import Device

@@ -34,6 +34,7 @@ from typing import Any
 
 import torch
 
+from evolve.core.protocols import BASELINES
 from evolve.core.task import Task
 from evolve.worker import access, baselines, buildcache, probes, proof, slab, wire
 from evolve.worker.access_cuda import CudaAccess
@@ -126,7 +127,7 @@ class Runner:
             self._stubs.enter_context(probes.stub_custom())
         if kind == "reference":
             self._make = _reference(text, self._access.place)
-        elif kind in baselines.BASELINES:
+        elif kind in BASELINES:
             baselines.prepare(build, may_build)
             self._make = baselines.run_as(kind, _reference(text, self._access.place))
         else:
