@@ -134,6 +134,10 @@ class Device(Protocol):
         """
         ...
 
+    def close(self) -> None:
+        """Leave nothing behind."""
+        ...
+
     def others(self) -> frozenset[int]:
         """Process ids that the device works for, as far as it tells; a new one is a stranger."""
         ...

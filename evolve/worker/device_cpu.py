@@ -115,6 +115,9 @@ class CpuDevice:
     def require_health(self) -> None:
         """A processor that has gone bad would not run this either."""
 
+    def close(self) -> None:
+        """Nothing was put anywhere."""
+
     def others(self) -> frozenset[int]:
         """Cores are shared by design; a lock keeps timing apart from all else of ours."""
         return frozenset()

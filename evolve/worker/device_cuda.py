@@ -210,6 +210,9 @@ class CudaDevice:
         if answer != self._answer:
             raise EvaluatorUnavailable(f"{self._facts.name} gives wrong answers")
 
+    def close(self) -> None:
+        self._folder.cleanup()
+
     def others(self) -> frozenset[int]:
         ours = {os.getpid(), *descendants(os.getpid())}
         known = nvml.processes(str(self._facts.uuid))

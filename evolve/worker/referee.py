@@ -108,6 +108,7 @@ class Referee:
 
     def close(self) -> None:
         self.launcher.close()
+        self.device.close()
 
     def audit(self, task: Task) -> list[dict[str, str]]:
         """Null candidates that the task cannot tell from a kernel; UsageError for a bad file."""
@@ -217,7 +218,9 @@ class Referee:
                 progress.suite = check(self.workshop, candidate, task, plans)
             progress.stage = Stage.CORRECTNESS
             with progress.timed("labels"):
-                progress.custom, labels = probe_custom(self.workshop, candidate, task)
+                progress.custom, labels = probe_custom(
+                    self.workshop, candidate, task, progress.labels
+                )
                 progress.labels += labels
             if self.device.has_profiler and progress.custom and fidelity in _PROFILED:
                 with progress.timed("profile"):
