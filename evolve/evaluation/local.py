@@ -21,6 +21,7 @@ from evolve.evaluation.process import CallFailed, CallOverdue, Deadlines, Worker
 PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "CC", "CXX", "VIRTUAL_ENV")
 PASSED_ON_PREFIXES = ("LD_", "CUDA_", "NVIDIA_", "OMP_", "MKL_", "TORCH", "TRITON_", "XDG_CACHE")
 
+OUT_OF_MEMORY = "OutOfMemoryError"  # what torch raises where a device's memory is used up
 _NAMES = {"cpu": "CPU", "cuda": "GPU"}
 
 PACKAGE = Path(__file__).resolve().parents[1]
@@ -166,7 +167,8 @@ class LocalEvaluator:
         the worker here is the task.
 
         Raises:
-            UsageError: the task file is bad, ends the process that loads it, or takes too long.
+            UsageError: the task file is bad, ends the process that loads it, takes too long, or
+                needs more memory than the device has.
             EvaluatorUnavailable: the worker cannot be started, or fails by itself.
         """
         deadline_s = self._deadlines.audit_s
@@ -188,6 +190,12 @@ class LocalEvaluator:
                 "(SIZES in the file, task_config.size=tiny)"
             ) from overdue
         except CallFailed as failure:
+            if OUT_OF_MEMORY in str(failure):
+                raise UsageError(
+                    f"task {task.name}, size {task.size}, does not fit into the memory of "
+                    f"{self.device_class}: take a smaller size (SIZES in the file, "
+                    "task_config.size=cpu or tiny), or free what others hold there"
+                ) from failure
             raise EvaluatorUnavailable(str(failure)) from failure
         return findings
 

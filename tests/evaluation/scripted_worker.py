@@ -123,6 +123,10 @@ EVALUATE = {  # by mode, where that says what happens
 }
 
 
+AUDIT = {  # by the name of the task
+    "exits": lambda number: die("the task did it"),
+    "large": lambda number: refuse(number, "unavailable", "OutOfMemoryError: out of memory"),
+}
 KINDS = {"another": {"device_class": "another"}}
 
 
@@ -141,8 +145,8 @@ def main() -> None:
             EVALUATE.get(mode, evaluate)(request["id"], request["params"])
         elif request["method"] == "hello" and mode != "mute":
             reply(request["id"], HELLO | KINDS.get(mode, {}))
-        elif request["method"] == "audit" and request["params"]["task"]["name"] == "exits":
-            die("the task did it")
+        elif request["method"] == "audit":
+            AUDIT.get(request["params"]["task"]["name"], lambda number: None)(request["id"])
         elif request["method"] == "doctor":
             die("no doctor")
     if mode in ("leaves_a_child", "stays"):
