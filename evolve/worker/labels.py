@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from evolve.core.evaluation import Label
 
@@ -24,6 +24,8 @@ _INTROSPECTION = frozenset(
         "_len_torch_dispatch_stack", "_get_current_dispatch_mode", "_dispatch_dump",
     )
 )  # fmt: skip
+_DISOWNING = ("evaluator_access", "foreign_library")
+_LOADERS = ("CDLL", "PyDLL", "LibraryLoader", "LoadLibrary", "cdll", "pydll", "pythonapi")
 _MOST_OF_A_KIND = 4
 _LONGEST_EVIDENCE = 120
 _LIBRARY_CALL = re.compile(
@@ -50,6 +52,15 @@ def static_labels(source: str) -> tuple[Label, ...]:
         if len(of_a_kind) < _MOST_OF_A_KIND:
             of_a_kind.append(Label(label.name, label.evidence[:_LONGEST_EVIDENCE]))
     return tuple(label for of_a_kind in kept.values() for label in of_a_kind)
+
+
+def disowned(labels: Iterable[Label]) -> bool:
+    """Whether one of the labels says that the work is not the candidate's own.
+
+    A call named like a library's in a text is none of those: it may be the candidate's own function
+    of that name, and what a build imports tells them apart.
+    """
+    return any(label.name in _DISOWNING for label in labels)
 
 
 def _findings(tree: ast.Module) -> Iterator[Label]:
@@ -81,6 +92,8 @@ def _attribute_findings(node: ast.Attribute) -> Iterator[Label]:
         yield Label("torch_internals", f"line {node.lineno}: {name}")
     if node.attr in _INTROSPECTION:
         yield Label("introspection", f"line {node.lineno}: {node.attr}")
+    if node.attr in _LOADERS:
+        yield Label("foreign_library", f"line {node.lineno}: {name}")
     if name in ("threading.Thread", "concurrent.futures"):
         yield Label("own_threads", f"line {node.lineno}: {name}")
 
@@ -120,6 +133,10 @@ def _import_findings(node: ast.Import | ast.ImportFrom) -> Iterator[Label]:
     modules = (
         [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module]
     )
+    if isinstance(node, ast.ImportFrom) and node.module == "ctypes":
+        for alias in node.names:
+            if alias.name in _LOADERS:
+                yield Label("foreign_library", f"line {node.lineno}: {alias.name} of ctypes")
     for module in modules:
         root = (module or "").split(".")[0]
         if root == "evolve":

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from evolve.core.evaluation import Label
+from evolve.worker.elf import imported_symbols
 from evolve.worker.feedback import KernelFacts, plain
 
 MOST_KERNELS = 16
@@ -29,6 +30,14 @@ _VENDOR = re.compile(
     r"|flash_fwd|splitKreduce|gemv|(?:ampere|volta|turing|hopper|maxwell|sm\d+)_\w*(?:gemm|conv)",
     re.I,
 )
+# Of BLAS by its Fortran and C names, of vendors' own, and what finds such functions by name.
+_OF_LIBRARY = re.compile(
+    r"[sdcz](?:gemm|gemv|ger|symm|syrk|trsm|trmm|dot|axpy)\w{0,2}_?"
+    r"|(?:cblas|LAPACKE|mkl|MKL|dnnl|openblas|vml|cublas|cublasLt|cudnn|cusparse|cutensor)_?\w+"
+    r"|_ZN4dnnl\w+|_ZN2at6native\w+"
+)
+_FINDERS = frozenset(("dlopen", "dlsym", "dlvsym"))
+_GPU_CODE = b".nv_fatbin"  # the CUDA runtime, linked in, looks for its driver that way
 _OF_NAME = (("fp8", r"e4m3|e5m2|fp8"), ("tf32", r"tf32|s1688gemm"), ("bf16", r"bf16"),
             ("fp16", r"fp16|hgemm|hmma|_f16"))  # fmt: skip
 _MULTIPLY = re.compile(
@@ -189,6 +198,23 @@ class OwnCode:
         found = _MULTIPLY.findall(self._triton.get(name, ""))
         types = {first or second for first, second in found}
         return sorted({_OF_PTX.get(kind, kind) for kind in types})
+
+
+def library_labels(folder: str | None) -> tuple[Label, ...]:
+    """Functions of vendors' libraries that the libraries of a build import."""
+    found = {}
+    for path in _files(folder):
+        if path.suffix == ".so":
+            names = _of_libraries(path.read_bytes())
+            if names:
+                found[plain(path.name, 60)] = plain(", ".join(names[:_NAMED_IN_LABEL]), 100)
+    return tuple(Label("library_call", f"{name} imports {what}") for name, what in found.items())
+
+
+def _of_libraries(library: bytes) -> list[str]:
+    imported = imported_symbols(library)
+    finders = set() if _GPU_CODE in library else imported & _FINDERS
+    return sorted({*filter(_OF_LIBRARY.fullmatch, imported), *finders})
 
 
 def _files(folder: str | None) -> Iterator[Path]:

@@ -6,7 +6,9 @@ one that compiles and sees no inputs, one that is checked, one for each label pr
 
 import contextlib
 import json
+import random
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from torch import Tensor
@@ -20,10 +22,11 @@ from evolve.worker.buildcache import BuildCache
 from evolve.worker.device import Device
 from evolve.worker.environment import versions
 from evolve.worker.faults import CandidateFault
+from evolve.worker.labels import disowned
 from evolve.worker.launcher import Launcher
 from evolve.worker.probes import custom_label
 from evolve.worker.process import RunnerProcess
-from evolve.worker.proof import OwnCode, Proof, prove, read_kernels
+from evolve.worker.proof import OwnCode, Proof, library_labels, prove, read_kernels
 from evolve.worker.warm import Check, WarmCase, WarmTask
 from evolve.worker.window import size_in_bytes
 from evolve.worker.wire import TensorAt
@@ -37,7 +40,7 @@ class Candidate:
     """A source on its way through the stages, with what is known of it so far.
 
     `kind` is what a runner makes of it: a candidate's module, or the task (as JSON) run as one of
-    `baselines.BASELINES`.
+    `BASELINES`.
     """
 
     source: str
@@ -231,15 +234,28 @@ def _require_repeatable(case: str, first: Outcome, again: Outcome) -> None:
 
 
 def probe_custom(
-    workshop: Workshop, candidate: Candidate, task: WarmTask
-) -> tuple[bool, tuple[Label, ...]]:
-    """Whether custom kernels make the outcome: without ATen compute, and without the kernels."""
-    case = task.smallest
-    # Fresh inputs for each, or memory left over from an earlier call could pass for work done.
-    trap_ok, printed = _probed(workshop, candidate, case, case.check("task", 1), trap=True)
-    trapped = next((w for w in printed.split() if w.startswith("aten::")), None)
-    stub_ok, _ = _probed(workshop, candidate, case, case.check("task", 2), stub=True)
-    return custom_label(trap_ok, trapped, stub_ok)
+    workshop: Workshop, candidate: Candidate, task: WarmTask, known: Sequence[Label]
+) -> tuple[bool | None, tuple[Label, ...]]:
+    """Whether custom kernels make the outcome, and what was found that speaks for or against it.
+
+    Two cases are run without ATen compute, and without the kernels: the smallest, and one of those
+    that are timed. None where a run did not end in time. `known` are labels found so far.
+    """
+    labels = dict.fromkeys(library_labels(candidate.build))
+    customs: list[bool | None] = [not labels and not disowned(known)]
+    timed = [case for case in task.timed if case is not task.smallest]
+    for case in [task.smallest, *random.sample(timed, min(1, len(timed)))]:
+        # Fresh inputs for each, or memory left over from an earlier call could pass for work done.
+        trapped = _probed(workshop, candidate, case, case.check("task", 1), trap=True)
+        stubbed = _probed(workshop, candidate, case, case.check("task", 2), stub=True)
+        if trapped.right is None or stubbed.right is None:
+            customs.append(None)
+            continue
+        custom, found = custom_label(trapped.right, trapped.operation, stubbed.right)
+        customs.append(custom)
+        labels |= dict.fromkeys(found)
+    verdict = False if False in customs else None if None in customs else True
+    return verdict, tuple(labels)
 
 
 def prove_kernels(workshop: Workshop, candidate: Candidate, task: WarmTask) -> Proof | None:
@@ -256,6 +272,14 @@ def prove_kernels(workshop: Workshop, candidate: Candidate, task: WarmTask) -> P
     return prove(read_kernels(text), OwnCode(candidate.build))
 
 
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """A run with something taken away: was it right (None: out of time), what was missed first."""
+
+    right: bool | None
+    operation: str | None = None
+
+
 def _probed(
     workshop: Workshop,
     candidate: Candidate,
@@ -264,11 +288,16 @@ def _probed(
     *,
     trap: bool = False,
     stub: bool = False,
-) -> tuple[bool, str]:
+) -> Probe:
     try:
         with workshop.loaded(candidate, [case], stub) as runner:
             verdict = workshop.outcome(runner, case, hidden, trap).verdict
             printed = runner.close()
     except CandidateFault as fault:
-        return False, fault.feedback
-    return verdict.status is Status.CORRECT, printed
+        right = None if fault.status is Status.TIMEOUT else False
+        return Probe(right, _operation(fault.feedback))
+    return Probe(verdict.status is Status.CORRECT, _operation(printed))
+
+
+def _operation(text: str) -> str | None:
+    return next((word for word in text.split() if "::" in word), None)

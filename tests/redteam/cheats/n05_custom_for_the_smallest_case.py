@@ -2,7 +2,6 @@
 
 task: attention
 verdict: not_custom
-hole: the probes look at the smallest case only; they should look at a timed one too
 """
 
 import torch

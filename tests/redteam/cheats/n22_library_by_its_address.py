@@ -2,8 +2,6 @@
 
 task: matmul
 verdict: not_custom runtime_exception
-hole: a library that is called by its address is invisible to torch; timing a run with the
-    kernels stubbed would show that they do next to nothing
 """
 
 import ctypes

@@ -2,8 +2,6 @@
 
 task: matmul
 verdict: not_custom
-hole: the label library_call does not take the word custom away; the symbols that the built library
-    imports would prove it
 """
 
 import torch

@@ -1,0 +1,65 @@
+"""Imported symbols of a shared library, read without loading it.
+
+Invariants: names that are used and not defined are found, those that are defined are not; whatever
+bytes a candidate leaves behind, reading them ends in a set of names.
+"""
+
+import shutil
+import subprocess
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evolve.worker.elf import imported_symbols
+from evolve.worker.proof import library_labels
+
+SOURCE = """
+extern "C" void sgemm_(float*);
+extern "C" void dgemm_(double*) {}
+extern "C" void run(float* x, double* y) { sgemm_(x); dgemm_(y); }
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    compiler = shutil.which("c++")
+    if compiler is None:
+        pytest.skip("needs a C++ compiler")
+    place = tmp_path_factory.mktemp("build")
+    (place / "own.cpp").write_text(SOURCE)
+    command = [compiler, "-shared", "-fPIC", "own.cpp", "-o", "own.so"]
+    subprocess.run(command, cwd=place, check=True)
+    return place
+
+
+def test_a_function_used_is_imported_and_one_defined_is_not(folder):
+    names = imported_symbols((folder / "own.so").read_bytes())
+    assert "sgemm_" in names
+    assert not names & {"dgemm_", "run"}
+
+
+def test_section_headers_are_not_needed(folder):
+    library = (folder / "own.so").read_bytes()
+    without = library[:40] + bytes(8) + library[48:60] + bytes(2) + library[62:]
+    assert "sgemm_" in imported_symbols(without)
+
+
+def test_a_build_that_imports_a_librarys_function_is_labelled(folder):
+    (label,) = library_labels(str(folder))
+    assert label.name == "library_call"
+    assert "sgemm_" in label.evidence
+    assert library_labels(None) == ()
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.data())
+def test_damaged_libraries_are_read_or_have_no_names(folder, data):
+    library = bytearray((folder / "own.so").read_bytes())
+    for at, value in data.draw(
+        st.lists(st.tuples(st.integers(0, 4000), st.integers(0, 255)), max_size=30)
+    ):
+        library[at % len(library)] = value
+    cut = data.draw(st.integers(0, len(library)))
+    assert isinstance(imported_symbols(bytes(library)), frozenset)
+    assert isinstance(imported_symbols(bytes(library[:cut])), frozenset)
