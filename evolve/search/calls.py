@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from evolve.core.errors import ModelUnavailable, UsageError
 from evolve.core.model import CallStatus, LanguageModel, ModelReply, Reservation
 from evolve.search.engine import Search, unknown
+from evolve.search.pace import Pace
 from evolve.search.termination import format_duration
-from evolve.store import Ticket
+from evolve.store import Ticket, TicketState
 
 FIRST_PAUSE_S = 5.0  # before an endpoint that is down is asked again; doubles
 LONGEST_PAUSE_S = 300.0
@@ -37,6 +38,7 @@ class Calls:
         model: who answers; None where nobody does.
         slots: how many calls may be under way at once.
         say: shows a line to whoever watches.
+        pace: hears how long calls take, and whether a program came of them.
     """
 
     def __init__(
@@ -45,11 +47,13 @@ class Calls:
         model: LanguageModel | None,
         slots: int,
         say: Callable[[str], None],
+        pace: Pace,
     ) -> None:
         self._search = search
         self._model = model
         self._slots = slots
         self._say = say
+        self._pace = pace
         self._waiting: deque[Ticket] = deque()
         self._running: dict[asyncio.Task[ModelReply], tuple[Ticket, int]] = {}
         self._pauses: dict[str, Pause] = {}
@@ -136,8 +140,10 @@ class Calls:
             self._note(ticket, task.result())
             if answered.request is not None:
                 self.add(answered)
-            else:
-                tickets.append(answered)
+                continue
+            if answered.state is TicketState.PROPOSED:
+                self._pace.proposed()
+            tickets.append(answered)
         return tickets, failures
 
     async def abandon(self) -> None:
@@ -160,8 +166,12 @@ class Calls:
 
     async def _complete(self, ticket: Ticket, call: int, model: LanguageModel) -> ModelReply:
         assert ticket.request is not None
+        clock = asyncio.get_running_loop().time
+        start = clock()
         try:
-            return await model.complete(ticket.request, ticket.sample)
+            reply = await model.complete(ticket.request, ticket.sample)
+            self._pace.called(clock() - start)
+            return reply
         except ModelUnavailable as error:
             self._pause(ticket, error)
             return ModelReply(status=CallStatus.UNAVAILABLE, error=str(error))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from evolve.core.evaluation import Evaluation, Stage, Status
 from evolve.core.protocols import EvaluationRequest, Evaluator, Offer, Progress
 from evolve.search.engine import Search
+from evolve.search.pace import Pace
 from evolve.store import Ticket
 
 MAX_ATTEMPTS = 3  # starts of one evaluation before its ticket is closed as our fault
@@ -28,11 +29,13 @@ class Judging:
     Args:
         search: whose tickets are evaluated and told.
         evaluator: the judge.
+        pace: hears how long evaluations take.
     """
 
-    def __init__(self, search: Search, evaluator: Evaluator) -> None:
+    def __init__(self, search: Search, evaluator: Evaluator, pace: Pace) -> None:
         self._search = search
         self._evaluator = evaluator
+        self._pace = pace
         self._running: dict[asyncio.Task[Evaluation], Ticket] = {}
 
     @property
@@ -87,12 +90,15 @@ class Judging:
             return known
         store, device_time_s = self._search.store, 0.0
         evaluation = self._never_finished(request)
+        clock = asyncio.get_running_loop().time
         while store.start_evaluation(ticket) <= MAX_ATTEMPTS:
+            start = clock()
             try:
                 evaluation = await self._evaluator.evaluate(request)
             except asyncio.CancelledError:
                 store.withdraw_evaluation(ticket)  # a stop of ours says nothing of the candidate
                 raise
+            self._pace.judged(clock() - start)
             device_time_s += evaluation.device_time_s
             if evaluation.status is not Status.INFRA:
                 break

@@ -15,12 +15,12 @@ from evolve.core.protocols import Evaluator, Progress, TerminationRule
 from evolve.search.calls import Calls
 from evolve.search.engine import Search
 from evolve.search.judging import Judging, Told
+from evolve.search.pace import Pace
 from evolve.search.verification import judge_opponents, verify_champion
 from evolve.store import Ticket, TicketState
 
 MAX_FAILURES = 50  # recorded failures in a row that end a run
 SAID_FAILURES = 10  # as many more in a row are said each time
-BACKLOG = 2  # per slot of the judge: proposals on their way beyond the calls that may be under way
 POLL_S = 1.0  # how often rules that depend on time are checked while something is under way
 
 Listener = Callable[[Told], None]
@@ -38,8 +38,8 @@ class Pipeline:
     """Runs a search to the end of its budget, or until it is told to stop.
 
     Two pools with limits of their own: evaluations, as many as the judge has slots, and calls of
-    the search's model. Calls are made ahead of the judge, up to a backlog of proposals; where the
-    judge would stand idle while models think, operators that need no model fill in.
+    the search's model. Calls are made ahead of the judge, as far as keeps it busy (`Pace`); where
+    it would stand idle while models think, operators that need no model fill in.
 
     Args:
         search: the engine; its run is claimed for as long as `run` is under way.
@@ -77,10 +77,11 @@ class Pipeline:
         self._serial = serial
         slots = search.model.slots if search.model else 0
         slots = min(slots, 1) if serial else slots
-        self._ahead = slots + BACKLOG * evaluator.slots
-        self._judging = Judging(search, evaluator)
-        self._calls = Calls(search, search.model, slots, say)
+        self._pace = Pace(slots, evaluator.slots)
+        self._judging = Judging(search, evaluator, self._pace)
+        self._calls = Calls(search, search.model, slots, say, self._pace)
         self._proposed: deque[Ticket] = deque()  # waits for a slot of the judge
+        self._owed: set[int] = set()  # of these, by number, what an earlier sitting left behind
         self._failures = 0
         self._failure = ""
         self._stop_reason = ""
@@ -128,6 +129,7 @@ class Pipeline:
 
     async def _loop(self) -> str:
         for ticket in self._search.open_tickets():
+            self._owed.add(ticket.sequence)
             self._take(ticket)
         await judge_opponents(self._search, self._run_alone)
         while not self._stop.is_set():
@@ -144,9 +146,8 @@ class Pipeline:
     def _fill(self) -> str:
         """Put to work whatever has room; why nothing more is asked for, where a rule says so."""
         while True:
-            # What an earlier sitting proposed is paid for, whatever the limits say by now.
-            while self._proposed and self._may_judge():
-                self._judging.start(self._proposed.popleft())
+            if over := self._start_judging():
+                return over
             if self._may_call():
                 self._calls.send(self._admit)
             if self._failures >= MAX_FAILURES:
@@ -160,13 +161,26 @@ class Pipeline:
                 return reason
             self._take(ticket)
 
+    def _start_judging(self) -> str:
+        """Fill the judge's slots; why nothing more is started, where a rule says so.
+
+        What an earlier sitting left behind is judged whatever the limits say by now: it may be what
+        somebody wrote by hand since.
+        """
+        while self._proposed and self._may_judge():
+            ticket = self._proposed[0]
+            if ticket.sequence not in self._owed and (over := self._over()):
+                return over
+            self._judging.start(self._proposed.popleft())
+        return ""
+
     def _wanted(self) -> list[str] | None:
         """Whom the next ask may ask; empty for operators without models, None for no ask at all."""
         ahead = self._calls.expected + len(self._proposed)
         if self._serial and (ahead or self._tasks()):
             return None
         askable = self._calls.askable()
-        if askable and ahead < self._ahead:
+        if askable and ahead < self._pace.ahead:
             return askable
         return [] if self._may_judge() and not self._proposed else None
 
@@ -192,6 +206,14 @@ class Pipeline:
             if self._failures % SAID_FAILURES == 0:
                 self._say(f"{self._failures} proposals in a row failed, the last: {self._failure}")
 
+    def _over(self) -> str:
+        """Why no proposal that waits is judged; what was paid for them says nothing against it."""
+        done = replace(self._search.progress, proposals=0, tokens=0, usd=0.0)
+        return self._termination.check(replace(done, stop_requested=self._is_stop_asked())) or ""
+
+    def _is_stop_asked(self) -> bool:
+        return self._stop_file is not None and self._stop_file.exists()
+
     def _reason(self, worst: Reservation | None = None, *, certain: bool = False) -> str:
         """Why to ask for nothing more, counting what is under way as done.
 
@@ -213,7 +235,7 @@ class Pipeline:
             proposals=progress.proposals + replies,
             evaluations=progress.evaluations + pending.count(Fidelity.SEARCH) + replies,
             screens=progress.screens + pending.count(Fidelity.SCREEN),
-            stop_requested=self._stop_file is not None and self._stop_file.exists(),
+            stop_requested=self._is_stop_asked(),
         )
         if worst is not None:
             expected = _with_reservations(expected, worst)
