@@ -21,14 +21,19 @@ def _sum(value: Any) -> Any:
     return func.coalesce(func.sum(value), 0)
 
 
+def _count(condition: Any) -> Any:
+    """Not the sum of the condition, which SQLAlchemy would read back as a truth value."""
+    return func.count(case((condition, 1)))
+
+
 _CALLS = (
     select(
         run.c.name.label("run"),
         request.c.operator,
         request.c.model,
         func.count().label("calls"),
-        _sum(_unknown).label("unknown"),
-        _sum(~_is_priced).label("unpriced"),
+        _count(_unknown).label("unknown"),
+        _count(~_is_priced).label("unpriced"),
         _sum(_charged).label("tokens"),
         _sum(_prompt).label("prompt_tokens"),
         _sum(_completion).label("completion_tokens"),

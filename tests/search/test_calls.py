@@ -239,9 +239,11 @@ def test_an_unpriced_call_makes_the_cost_unknown_and_not_zero(store, run):
         lambda request, number: replace(echo(request, number), cost_usd=None),
         worst=Reservation(tokens=1000, usd=None),
     )
-    run_with(writing(store, run, model), evaluations=1)
+    run_with(writing(store, run, model), evaluations=3)
     assert store.progress(run.id).usd is None
-    assert store.progress(run.id).tokens == PAID.total
+    assert store.progress(run.id).tokens == 3 * PAID.total
+    [cost] = store.costs(run.id)
+    assert (cost.calls, cost.unpriced, cost.unknown) == (3, 3, 0)
 
 
 def test_a_missing_count_is_charged_as_reserved(store, run):
@@ -414,6 +416,34 @@ def test_calls_do_not_wait_for_a_slow_judge(store, run):
     run_simulated(body)
     assert len(model.asked) == 3
     assert evaluator.calls == 1
+
+
+def test_calls_run_no_further_ahead_than_a_slow_judge_needs(store, run):
+    """A prompt that is written late knows more, and what waits at the end is never judged."""
+    model = ScriptedModel(slots=8, latency_s=1.0)
+
+    async def body():
+        loop = asyncio.get_running_loop()
+        judge = SyntheticEvaluator(latency_s=100.0)
+        pipeline = Pipeline(writing(store, run, model), judge, from_config({"evaluations": 99}))
+        loop.call_later(3000.0, pipeline.request_stop, "look")
+        return await pipeline.run()
+
+    run_simulated(body)
+    assert 2 <= len(model.asked) - store.progress(run.id).evaluations <= 4
+
+
+def test_what_waits_for_the_judge_when_the_time_is_over_waits_for_a_resume(store, run):
+    model = ScriptedModel(slots=8)
+    judge = SyntheticEvaluator(latency_s=0.3)
+    assert run_with(writing(store, run, model), judge, wall_time=0.5).finished
+    waiting = len(store.open_tickets(run.id))
+    assert waiting >= 4
+    assert judge.calls <= 3
+    asked = len(model.asked)
+    assert run_with(writing(store, run, model), wall_time=0.5).finished
+    assert store.open_tickets(run.id) == []
+    assert len(model.asked) == asked
 
 
 def test_operators_without_a_model_fill_in_while_models_think(store, run):
