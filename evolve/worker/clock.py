@@ -30,6 +30,10 @@ _LARGEST_RESERVE = 2 << 30
 Start = Callable[[], RunnerProcess]
 
 
+class TooShortFault(CandidateFault):
+    """A block left no time: once or twice, the overhead taken off may be that of a busy host."""
+
+
 @dataclass(slots=True)
 class PairTimes:
     """Seconds per call of every side's blocks in one sitting, by case."""
@@ -146,7 +150,7 @@ def _interleaved(sides: list[str], blocks: int, rng: random.Random) -> list[str]
 
 def _require_positive(times: list[float]) -> None:
     if min(times) <= 0:
-        raise CandidateFault(
+        raise TooShortFault(
             Status.TIMING_UNBOUNDED, "the calls took less time than the clock's own overhead"
         )
 

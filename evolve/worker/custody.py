@@ -1,7 +1,7 @@
 """Taking a candidate's outputs into custody: a copy of their bytes, before anything is compared."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor
@@ -10,6 +10,7 @@ from evolve.core.evaluation import Status
 from evolve.worker.device import Device
 from evolve.worker.expected import Expected
 from evolve.worker.faults import CandidateFault
+from evolve.worker.mappings import Mapping, mappings_of
 from evolve.worker.process import RunnerProcess
 from evolve.worker.slab import Shared
 from evolve.worker.window import Layout, size_in_bytes
@@ -45,14 +46,19 @@ def take(device: Device, process: RunnerProcess, output: Output, inputs: Shared)
     Raises:
         CandidateFault: an output lies in an input, is spread out, or is not there.
     """
-    start, end = output.inputs_at, output.inputs_at + inputs.size
-    for at in output.tensors:
-        first, last = at.address, at.address + size_in_bytes(at)
-        if size_in_bytes(at) and first < end and last > start:
-            raise CandidateFault(Status.ALIASED, "an output shares memory with an input")
+    claimed = Mapping(output.inputs_at, output.inputs_at + inputs.size, 0)
+    places = [(at.address, size_in_bytes(at)) for at in output.tensors]
+    require_apart(places, [claimed, *mappings_of(process.pid, inputs.fd)])
     buffers = buffers_for(device, output.tensors)
     read_all(device, process, [at.address for at in output.tensors], buffers)
     return as_tensors(buffers, output.tensors)
+
+
+def require_apart(places: Iterable[tuple[int, int]], inputs: list[Mapping]) -> None:
+    """CandidateFault where one of some places (address, bytes) lies in memory of the inputs."""
+    for address, size in places:
+        if any(mapping.overlaps(address, size) for mapping in inputs):
+            raise CandidateFault(Status.ALIASED, "an output shares memory with an input")
 
 
 def buffers_for(device: Device, layout: Layout) -> list[Tensor]:

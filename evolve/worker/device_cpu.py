@@ -12,6 +12,7 @@ import torch
 
 from evolve.core.program import Language
 from evolve.worker import syscalls
+from evolve.worker.mappings import Mapping, mappings_of
 from evolve.worker.placing import CPU
 from evolve.worker.process import RunnerProcess
 from evolve.worker.sealed import make_sealed, map_privately
@@ -101,13 +102,23 @@ class CpuDevice:
         syscalls.read_memory(process.pid, address, into.data_ptr(), into.numel())
 
     def inputs_changed(self, process: RunnerProcess, shared: Shared, address: int) -> bool:
-        """Whether the runner's private view of its inputs differs from ours."""
-        seen = torch.empty(shared.size, dtype=torch.uint8)
+        """Whether a private view of its inputs, of all that it has, differs from ours.
+
+        Where they are is the kernel's word, not the candidate's.
+        """
+        views = mappings_of(process.pid, shared.fd)
+        if sum(view.end - view.start for view in views) < shared.size:
+            return True
+        return any(self._differs(process, view, shared.memory) for view in views)
+
+    def _differs(self, process: RunnerProcess, view: Mapping, memory: torch.Tensor) -> bool:
+        own = memory[view.offset : view.offset + view.end - view.start]
+        seen = torch.empty_like(own)
         try:
-            self.read(process, address, seen)
+            self.read(process, view.start, seen)
         except OSError:
             return True
-        return not torch.equal(seen, shared.memory)
+        return not torch.equal(seen, own)
 
     def window(self) -> Window:
         return CpuWindow(self)

@@ -13,6 +13,8 @@ from typing import Any
 import torch
 
 ALIGNMENT = 256
+_GUARD_BYTES = 4096  # behind every storage, NaN in each floating type: what reads there shows
+_GUARD = 0xFF
 
 
 @dataclass(slots=True, eq=False)
@@ -72,7 +74,8 @@ class Packed:
         self.trees = tuple(self._pack(tree) for tree in trees)
 
     def write(self, memory: torch.Tensor) -> None:
-        """Copy every storage to its place in `memory` (uint8, at least `size`)."""
+        """Copy every storage to its place in `memory` (uint8, at least `size`), guards between."""
+        memory.fill_(_GUARD)
         for offset, storage in self._storages:
             memory[offset : offset + storage.numel()].copy_(storage)
 
@@ -93,7 +96,7 @@ class Packed:
             self._offsets[key] = self.size
             raw = torch.empty(0, dtype=torch.uint8, device=value.device).set_(storage)
             self._storages.append((self.size, raw))
-            self.size += -(-max(raw.numel(), 1) // ALIGNMENT) * ALIGNMENT
+            self.size += -(-(raw.numel() + _GUARD_BYTES) // ALIGNMENT) * ALIGNMENT
         start = self._offsets[key] + value.storage_offset() * value.element_size()
         return start, value.dtype, tuple(value.shape), tuple(value.stride())
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from evolve.core.evaluation import CaseResult, Fidelity, Label, Status
 from evolve.core.measurement import Interval, Ratio
-from evolve.worker.clock import PairTimes, Sitting, judge_samples, seated, sit
+from evolve.worker.clock import PairTimes, Sitting, TooShortFault, judge_samples, seated, sit
 from evolve.worker.faults import CANDIDATE, EAGER, CandidateFault, InfraFault, SideFault
 from evolve.worker.locks import HostLock
 from evolve.worker.process import RunnerProcess
@@ -25,6 +25,7 @@ _HOPELESS_S, _HOPELESS_FACTOR = 3.0, 50.0
 _CLEARLY_SLOWER = 0.9
 _REWARD_HALF_WIDTH = 0.05
 _MOST_DISTURBED = 3  # sittings in a row that a stranger may spoil
+_MOST_TOO_SHORT = 2  # sittings without a time, before it is the candidate's doing
 _MISMATCH_SHARE = 0.25  # of all blocks; a few are the scheduler's doing
 
 
@@ -37,6 +38,7 @@ class Timing:
     samples: dict[str, Any] = field(default_factory=dict)
     labels: list[Label] = field(default_factory=list)
     device_time_s: float = 0.0
+    too_short: int = 0  # sittings that were measured again
 
 
 class Timekeeper:
@@ -115,12 +117,27 @@ class Timekeeper:
             sitting.samples = [sample for sample in sitting.samples if sample[0] not in ours]
             with self._lock.shared():
                 judge_samples(sitting)
-        except SideFault as error:
-            if error.side == EAGER:
-                raise InfraFault(str(error)) from error
-            self._leave(error.side, error.fault, sides, timing)
+        except (CandidateFault, SideFault) as error:
+            self._after_fault(error, sides, timing)
             return None
         return None if self._disturbed(strangers, timing) else sitting
+
+    def _after_fault(
+        self,
+        error: CandidateFault | SideFault,
+        sides: dict[str, Candidate | None],
+        timing: Timing,
+    ) -> None:
+        """Have it measured again, or without the opponent that failed; raises if neither helps."""
+        fault = error.fault if isinstance(error, SideFault) else error
+        if isinstance(fault, TooShortFault) and timing.too_short < _MOST_TOO_SHORT:
+            timing.too_short += 1
+            return
+        if isinstance(error, CandidateFault):
+            raise error
+        if error.side == EAGER:
+            raise InfraFault(str(error)) from error
+        self._leave(error.side, error.fault, sides, timing)
 
     def _disturbed(self, strangers: frozenset[int], timing: Timing) -> bool:
         """Whether a process of somebody else appeared on the device; given up after some tries."""

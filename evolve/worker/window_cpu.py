@@ -21,8 +21,9 @@ from evolve.core.evaluation import Status
 from evolve.worker import custody
 from evolve.worker.device import Device
 from evolve.worker.faults import CandidateFault, blaming
+from evolve.worker.mappings import mappings_of
 from evolve.worker.process import RunnerProcess
-from evolve.worker.window import SLOWEST_S, Block, Layout, TimedCase, require_layout
+from evolve.worker.window import SLOWEST_S, Block, Layout, TimedCase, require_layout, size_in_bytes
 
 _STAGING_SLACK = 0.1  # of the reference's; less is what the scheduler does
 _STOPPED_SLACK_S = 0.001
@@ -67,6 +68,12 @@ class CpuWindow:
             addresses = require_layout(done, case.calls, layout)
             for at, raw in zip(sampled, buffers, strict=True):
                 custody.read_all(self._device, process, addresses[at], raw)
+            places = [
+                (address, size_in_bytes(at))
+                for outputs in addresses
+                for address, at in zip(outputs, layout, strict=True)
+            ]
+            custody.require_apart(places, mappings_of(process.pid, inputs.fd))
         process.drop(SLOWEST_S)
         apart = (start - handed, staged - before, process.cpu_seconds() - ran)
         samples = {

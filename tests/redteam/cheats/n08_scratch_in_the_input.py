@@ -2,8 +2,6 @@
 
 task: gate
 verdict: mutated_input hack
-hole: where the inputs lie is taken from the candidate's own message; the kernel's list of its
-    mappings (/proc/PID/maps) would say it
 """
 
 import mmap

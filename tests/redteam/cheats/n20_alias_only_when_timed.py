@@ -3,7 +3,6 @@
 task: copy
 fidelity: screen
 verdict: aliased hack not_custom
-hole: in a timed block outputs are not compared with where the inputs lie
 """
 
 import sys

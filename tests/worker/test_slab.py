@@ -1,0 +1,38 @@
+"""Trees of tensors in one piece of memory.
+
+Invariants: what is packed comes back; every storage starts at a multiple of the alignment; what
+lies behind its last byte is NaN in each floating type, for a vector's length and more.
+"""
+
+import pytest
+import torch
+
+from evolve.worker.slab import ALIGNMENT, Packed, unpack
+
+
+def packed(*tensors):
+    packed = Packed([list(tensors)])
+    memory = torch.zeros(packed.size, dtype=torch.uint8)
+    packed.write(memory)
+    return unpack(packed.trees[0], memory), memory
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("length", [1, 31, 1024])
+def test_what_is_read_past_a_tensor_is_nan(dtype, length):
+    own = [torch.randn(length).to(dtype), torch.randn(3, length).to(dtype)]
+    tensors, memory = packed(*own)
+    for tensor, before in zip(tensors, own, strict=True):
+        assert torch.equal(tensor, before)
+        start = tensor.data_ptr() - memory.data_ptr()
+        assert start % ALIGNMENT == 0
+        behind = memory[start + before.nbytes :][:4096]
+        assert len(behind) == 4096
+        assert behind.view(dtype).isnan().all()
+
+
+def test_views_of_one_storage_share_it():
+    whole = torch.arange(10.0)
+    (first, second), memory = packed(whole[:4], whole[2:])
+    assert second.data_ptr() - first.data_ptr() == 2 * whole.itemsize
+    assert memory.numel() < 2 * 4096
