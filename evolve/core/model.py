@@ -201,7 +201,8 @@ class LanguageModel(Protocol):
     """The models of a run behind one door. Owns retries, deadlines, rate limits and prices.
 
     The engine commits a call with `reserve`'s worst case before it awaits `complete`, and stores
-    the reply before anything reads it. Cancelling `complete` gives the call up at once.
+    the reply before anything reads it. Cancelling `complete` gives the call up at once; it ends in
+    `ModelUnavailable` then where nothing was under way that could be billed.
     """
 
     @property

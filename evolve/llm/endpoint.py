@@ -3,7 +3,7 @@
 import asyncio
 import random
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from evolve.core.errors import ModelUnavailable, UsageError
 from evolve.core.model import CallStatus, ModelReply, ModelRequest, Reservation
@@ -24,6 +24,17 @@ _ENDED: dict[FaultKind, CallStatus] = {
     FaultKind.TOO_LONG: CallStatus.FAILED,
     FaultKind.BAD_REQUEST: CallStatus.FAILED,
 }
+
+
+@dataclass(slots=True)
+class _Call:
+    """A call that is under way. `is_sent` while an answer may come, and be billed."""
+
+    request: ModelRequest
+    sample: int
+    start: float = 0.0
+    attempts: int = 0
+    is_sent: bool = False
 
 
 class Endpoint:
@@ -68,27 +79,43 @@ class Endpoint:
 
     async def complete(self, request: ModelRequest, sample: int) -> ModelReply:
         """As `LanguageModel.complete`."""
-        await ready()
-        reserved = self.reserve(request).tokens
-        start: float | None = None
-        attempts = 0
+        call = _Call(request, sample)
+        try:
+            await ready()
+            return await self._complete(call)
+        except asyncio.CancelledError:
+            if call.is_sent:
+                raise
+            raise ModelUnavailable(f"{self.name}: given up while it waited to be sent") from None
+
+    async def _complete(self, call: "_Call") -> ModelReply:
+        """Send it until there is an outcome."""
+        reserved = self.reserve(call.request).tokens
         while True:
             async with self._gate.passage(reserved, self.settings.deadline_s) as taken:
                 if not self._circuit.admit():
                     raise self._down()
-                start = time.monotonic() if start is None else start
-                attempts += 1
-                outcome = await send(self.settings, request, sample, self._left_s(start))
+                outcome = await self._attempt(call)
                 if isinstance(outcome, ModelReply) and outcome.usage:
                     taken.amount = outcome.usage.total
             if isinstance(outcome, ModelReply):
                 self._answered()
             elif outcome.kind in RETRIED:
-                await self._wait(outcome, attempts, start)
+                await self._wait(outcome, call.attempts, call.start)
                 continue
             else:
                 outcome = self._ended(outcome)
-            return replace(outcome, attempts=attempts, latency_s=time.monotonic() - start)
+            seconds = time.monotonic() - call.start
+            return replace(outcome, attempts=call.attempts, latency_s=seconds)
+
+    async def _attempt(self, call: "_Call") -> ModelReply | Fault:
+        call.start = call.start or time.monotonic()
+        call.attempts += 1
+        left_s = self._left_s(call.start)
+        call.is_sent = True
+        outcome = await send(self.settings, call.request, call.sample, left_s)
+        call.is_sent = False
+        return outcome
 
     def _left_s(self, start: float) -> float:
         """Seconds until the deadline of a call."""

@@ -58,6 +58,7 @@ class Calls:
         self._running: dict[asyncio.Task[ModelReply], tuple[Ticket, int]] = {}
         self._pauses: dict[str, Pause] = {}
         self._refused = ""
+        self._is_closing = False
 
     @property
     def tasks(self) -> Iterable[asyncio.Task[ModelReply]]:
@@ -147,8 +148,12 @@ class Calls:
         return tickets, failures
 
     async def abandon(self) -> None:
-        """Give up what is under way, whose outcome is unknown then; keep what has arrived."""
+        """Give up what is under way, and keep what has arrived.
+
+        What was sent has an unknown outcome then; what only waited to be sent is asked again.
+        """
         self.collect()
+        self._is_closing = True
         for task in self._running:
             task.cancel()
         results = await asyncio.gather(*self._running, return_exceptions=True)
@@ -173,7 +178,8 @@ class Calls:
             self._pace.called(clock() - start)
             return reply
         except ModelUnavailable as error:
-            self._pause(ticket, error)
+            if not self._is_closing:
+                self._pause(ticket, error)
             return ModelReply(status=CallStatus.UNAVAILABLE, error=str(error))
         except UsageError as error:  # a person has to mend it: the same request is sent then
             reply = ModelReply(status=CallStatus.UNAVAILABLE, error=str(error))

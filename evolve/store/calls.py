@@ -116,7 +116,8 @@ def end(connection: Connection, call_id: int, reply: ModelReply) -> bool:
         "trace": _put_trace(connection, reply.trace),
     }
     connection.execute(_END, settled)
-    runs.settle(connection, row.run, worst, tokens, usd)
+    refused = reply.status is CallStatus.UNAVAILABLE
+    runs.settle(connection, row.run, worst, tokens, usd, refused=refused)
     return True
 
 

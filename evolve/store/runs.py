@@ -41,6 +41,7 @@ _RESERVE = _THIS.values(
     usd_reserved=run.c.usd_reserved + bindparam("worst_usd"),
 )
 _SETTLE = _THIS.values(
+    calls=run.c.calls - bindparam("refused"),
     tokens_reserved=run.c.tokens_reserved - bindparam("worst_tokens"),
     usd_reserved=case(  # sums of floats do not come back to nothing by themselves
         (run.c.tokens_reserved <= bindparam("worst_tokens"), 0.0),
@@ -189,10 +190,20 @@ def reserve(connection: Connection, run_id: int, worst: Reservation) -> None:
 
 
 def settle(
-    connection: Connection, run_id: int, worst: Reservation, tokens: int, usd: float | None
+    connection: Connection,
+    run_id: int,
+    worst: Reservation,
+    tokens: int,
+    usd: float | None,
+    *,
+    refused: bool,
 ) -> None:
-    """Take a reservation back and count what was charged; USD None is an unknown cost."""
+    """Take a reservation back and count what was charged; USD None is an unknown cost.
+
+    A refused call was not accepted, will be made again, and is counted then.
+    """
     amounts = {
+        "refused": int(refused),
         "worst_tokens": worst.tokens,
         "worst_usd": worst.usd or 0.0,
         "charged_tokens": tokens,

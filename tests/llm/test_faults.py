@@ -370,6 +370,23 @@ def test_a_cancelled_call_is_given_up_at_once(serve):
     assert asyncio.run(asyncio.wait_for(give_up(), 10)) < 0.5
 
 
+def test_a_call_that_only_waits_to_be_sent_again_is_given_up_as_not_accepted(serve):
+    server = serve(Refusal(429, retry_after=15))
+    ask(endpoint(serve("warm")))
+
+    async def give_up():
+        call = asyncio.create_task(endpoint(server).complete(request(), 0))
+        while not server.log.requests or server.log.under_way:
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.1)  # the refusal has arrived
+        call.cancel()
+        await call
+
+    with pytest.raises(ModelUnavailable, match="waited to be sent"):
+        asyncio.run(asyncio.wait_for(give_up(), 10))
+    assert server.deliveries == 0
+
+
 def test_no_more_calls_are_under_way_than_there_are_slots(serve):
     server = serve(Answer("done", delay_s=0.1))
     model = endpoint(server, slots=4)

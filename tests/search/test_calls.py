@@ -15,7 +15,7 @@ from dataclasses import replace
 
 import pytest
 
-from evolve.core.errors import UsageError
+from evolve.core.errors import ModelUnavailable, UsageError
 from evolve.core.model import CallStatus, ModelReply, ReplyStatus, Reservation
 from evolve.core.protocols import MAX_ROUNDS
 from evolve.search.pipeline import Outcome, Pipeline
@@ -279,7 +279,8 @@ def test_an_endpoint_that_is_down_pauses_the_search_says_so_and_burns_nothing(st
     assert "connection refused; paused" in said[0]
     assert said[-1] == "model scripted answers again"
     progress = store.progress(run.id)
-    assert (progress.proposals, progress.tokens) == (2, 2 * PAID.total)
+    assert (progress.proposals, progress.calls) == (2, 2)
+    assert progress.tokens == 2 * PAID.total
     assert progress.usd == pytest.approx(2 * COST)
 
 
@@ -373,6 +374,34 @@ def test_a_stop_keeps_replies_that_arrived_and_gives_the_rest_up(store, run):
     assert len(proposed) + len(unknown) == len(model.asked)
     assert store.pending_calls(run.id) == []
     assert store.progress(run.id).tokens_reserved == 0
+
+
+def test_a_stop_leaves_what_only_waited_to_be_sent_to_a_resume_at_no_cost(store, run):
+    class Waiting(ScriptedModel):
+        async def complete(self, request, sample=0):
+            try:
+                return await super().complete(request, sample)
+            except asyncio.CancelledError:
+                raise ModelUnavailable("given up while it waited") from None
+
+    said = []
+
+    async def body():
+        model, judge = Waiting(latency_s=60.0), SyntheticEvaluator()
+        pipeline = Pipeline(
+            writing(store, run, model),
+            judge,
+            from_config({"evaluations": 9}),
+            say=said.append,
+            drain_s=0.1,
+        )
+        asyncio.get_running_loop().call_later(0.3, pipeline.request_stop, "SIGTERM")
+        return await pipeline.run()
+
+    assert not asyncio.run(body()).finished
+    assert {ticket.state for ticket in store.open_tickets(run.id)} == {TicketState.ASKED}
+    assert (store.progress(run.id).tokens, store.progress(run.id).calls) == (0, 0)
+    assert said == []
 
 
 @pytest.mark.parametrize(("failing", "least"), [(0.0, 0.9), (0.3, 0.6)])
