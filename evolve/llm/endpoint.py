@@ -166,8 +166,9 @@ class Endpoint:
         self._bad_requests = self._bad_requests + 1 if with_complaint else 0
 
     def _down(self) -> ModelUnavailable:
+        where = f" at {self.settings.api_base}" if self.settings.api_base else ""
         return ModelUnavailable(
-            f"{self.name} is down: {self._circuit.faults} faults in a row within "
+            f"{self.name}{where} is down: {self._circuit.faults} faults in a row within "
             f"{self._circuit.down_for_s:.0f} s, the last one: {self._circuit.last}",
             retry_after_s=self._circuit.wait_s,
         )

@@ -82,8 +82,8 @@ class Pipeline:
         self._calls = Calls(search, search.model, slots, say, self._pace)
         self._proposed: deque[Ticket] = deque()  # waits for a slot of the judge
         self._owed: set[int] = set()  # of these, by number, what an earlier sitting left behind
-        self._failures = 0
-        self._failure = ""
+        self._failures = {True: 0, False: 0}  # in a row, of models and of operators without
+        self._gave_up = ""  # why no more is asked, after too many of them
         self._stop_reason = ""
         self._stop = asyncio.Event()
         self._clock = time.monotonic()
@@ -150,8 +150,8 @@ class Pipeline:
                 return over
             if self._may_call():
                 self._calls.send(self._admit)
-            if self._failures >= MAX_FAILURES:
-                return f"{self._failures} proposals in a row failed, the last: {self._failure}"
+            if self._gave_up:
+                return self._gave_up
             if self._calls.refused and not self._calls.tasks:
                 return self._calls.refused
             models = self._wanted()
@@ -194,17 +194,24 @@ class Pipeline:
         return [*self._judging.tasks, *self._calls.tasks]
 
     def _take(self, ticket: Ticket) -> None:
-        """Send a ticket where it belongs, and count failures in a row."""
+        """Send a ticket where it belongs, and count failures in a row.
+
+        Models apart: one that says nothing of use would be paid for as long as others succeed.
+        """
+        modelled = bool(ticket.model)
         if ticket.state is TicketState.ASKED:
             self._calls.add(ticket)
         elif ticket.state is TicketState.PROPOSED:
-            self._failures = 0
+            self._failures[modelled] = 0
             self._proposed.append(ticket)
         else:
-            self._failures += 1
-            self._failure = ticket.failure
-            if self._failures % SAID_FAILURES == 0:
-                self._say(f"{self._failures} proposals in a row failed, the last: {self._failure}")
+            self._failures[modelled] += 1
+            number, whose = self._failures[modelled], "replies" if modelled else "proposals"
+            said = f"{number} {whose} in a row gave no program, the last: {ticket.failure}"
+            if number % SAID_FAILURES == 0:
+                self._say(said)
+            if number >= MAX_FAILURES:
+                self._gave_up = said
 
     def _over(self) -> str:
         """Why no proposal that waits is judged; what was paid for them says nothing against it."""

@@ -155,9 +155,17 @@ def test_failures_in_a_row_end_the_run_and_name_the_last(store, run):
     model = ScriptedModel(lambda *_: answer("no"), slots=4)
     said = []
     outcome = run_with(writing(store, run, model), said=said, evaluations=100)
-    assert any(line.startswith("10 proposals in a row failed") for line in said)
-    assert "proposals in a row failed, the last: no code" in outcome.reason
+    assert any(line.startswith("10 replies in a row gave no program") for line in said)
+    assert "replies in a row gave no program, the last: no code" in outcome.reason
     assert 50 <= len(model.asked) <= 50 + 2 * 4
+
+
+def test_a_model_that_only_fails_is_not_paid_on_because_others_succeed(store, run):
+    model = ScriptedModel(lambda *_: answer("no"), slots=1)
+    search = writing(store, run, model, operators=variants() | writer())
+    outcome = run_with(search, SyntheticEvaluator(), evaluations=400)
+    assert "50 replies in a row gave no program" in outcome.reason
+    assert store.progress(run.id).evaluations > 5
 
 
 def test_a_repair_is_one_more_round_of_the_same_ticket(store, run):

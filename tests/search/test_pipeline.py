@@ -226,7 +226,7 @@ def test_a_limit_on_proposals_is_not_overshot_by_failures(store, run):
     run_to_end(search, SyntheticEvaluator(), proposals=3)
     assert store.progress(run.id).proposals == 3
     outcome = run_to_end(search, SyntheticEvaluator(), proposals=1000)
-    assert "in a row failed, the last: broken" in outcome.reason
+    assert "in a row gave no program, the last: broken" in outcome.reason
 
 
 def test_a_listener_that_raises_loses_no_verdict(store, run):
