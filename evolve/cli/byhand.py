@@ -7,6 +7,7 @@ and `cost_usd`.
 """
 
 import json
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -127,13 +128,22 @@ def _read(path: Path) -> ModelReply:
         status=CallStatus.COMPLETED if said.strip() else CallStatus.EMPTY,
         text=said,
         usage=_usage(given) if counted else None,
-        cost_usd=None if given.get("cost_usd") is None else float(given["cost_usd"]),
+        cost_usd=None if given.get("cost_usd") is None else _amount(given, "cost_usd"),
         model=str(given.get("model", BY_HAND)),
     )
 
 
 def _usage(given: dict[str, Any]) -> Usage:
-    return Usage(prompt=int(given["prompt_tokens"]), completion=int(given["completion_tokens"]))
+    prompt, completion = (_amount(given, name) for name in ("prompt_tokens", "completion_tokens"))
+    return Usage(prompt=int(prompt), completion=int(completion))
+
+
+def _amount(given: dict[str, Any], name: str) -> float:
+    """Raises ValueError where it cannot be counted."""
+    amount = float(given[name])
+    if not 0 <= amount < math.inf:
+        raise ValueError(f"{name} is {given[name]!r}; it is at least 0, or left out")
+    return amount
 
 
 def _write(path: Path, text: str) -> None:

@@ -125,9 +125,8 @@ def charge(reply: ModelReply, worst: Reservation) -> tuple[int, float | None]:
     """Tokens and USD that a call counts for; USD is None where the cost is unknown."""
     if reply.status in UNBILLED:
         return 0, 0.0
-    if reply.usage is None:
-        return worst.tokens, worst.usd
-    return reply.usage.total, reply.cost_usd if reply.cost_usd is not None else worst.usd
+    tokens = worst.tokens if reply.usage is None else reply.usage.total
+    return tokens, worst.usd if reply.cost_usd is None else reply.cost_usd
 
 
 def pending(connection: Connection, run_id: int) -> list[int]:

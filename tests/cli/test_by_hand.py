@@ -177,6 +177,8 @@ def test_a_reply_without_code_is_recorded_or_asked_once_more(evolve, asked, data
         ("{stem}.reply.json", "{not json", "cannot be read"),
         ("{stem}.reply.json", "[1]", "cannot be read"),
         ("{stem}.reply.json", '{"model": "x"}', "cannot be read"),
+        ("{stem}.reply.json", '{"text": "x", "cost_usd": -3}', "cost_usd is -3"),
+        ("{stem}.reply.json", '{"text": "x", "cost_usd": NaN}', "cost_usd is nan"),
     ],
 )
 def test_a_reply_that_cannot_be_read_is_said_and_may_be_mended(
@@ -217,6 +219,13 @@ def test_what_a_reply_says_it_cost_is_counted(evolve, asked, database):
     rows = list(csv.DictReader(io.StringIO(evolve("cost", "--by", "operator", "--csv").stdout)))
     [row] = [row for row in rows if row["operator"] == "rewrite_full"]
     assert (row["tokens"], row["usd"], row["calls"]) == ("1000", "0.250000", "1")
+
+
+def test_a_cost_is_counted_where_tokens_are_not_known(evolve, asked, database):
+    said = {"text": WRITTEN.format(source=SEED_SOURCE + "HAND = 1\n"), "cost_usd": 0.25}
+    (asked / f"{stems(asked)[0]}.reply.json").write_text(json.dumps(said))
+    evolve("tell", "demo", "out")
+    assert "0.25" in evolve("cost", "--by", "operator").stdout
 
 
 def test_by_hand_costs_nothing(evolve, asked, database):
