@@ -16,7 +16,7 @@ import random
 import secrets
 import statistics
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from evolve.core.evaluation import Status
 from evolve.worker.budget import judge
@@ -40,6 +40,7 @@ class PairTimes:
 
     blocks: dict[str, dict[str, list[float]]] = field(default_factory=dict)
     overhead: dict[str, float] = field(default_factory=dict)
+    singles: dict[str, dict[str, float]] = field(default_factory=dict)  # of a block of one call
 
     def log_ratio(self, case: str, side: str) -> float:
         """Log of how many times faster the candidate is than another side."""
@@ -107,13 +108,20 @@ def _time_case(
     order = rng.sample(range(device.block_pool), device.blocks)
     blocks: dict[str, list[Block]] = {side: [] for side in processes}
     idle: list[float] = []
-    for side in _interleaved(list(processes), device.blocks, rng):
-        number = order[len(blocks[side])]
-        with window.alone(side, processes), blaming(side):
-            block = window.run(processes[side], case, case.layouts[side], number)
-            if side == EAGER:
-                idle.append(window.idle(processes[side], case, case.layouts[side]))
-        blocks[side].append(block)
+    singles: dict[str, float] = {}
+    for turn in _turns(device, case, list(processes), rng):
+        number = order[len(blocks[turn.side])] if turn.number is None else turn.number
+        asked = replace(case, calls=1) if number == case.warm.single else case
+        with window.alone(turn.side, processes), blaming(turn.side):
+            block = window.run(processes[turn.side], asked, case.layouts[turn.side], number)
+            if turn.side == EAGER:
+                idle.append(window.idle(processes[turn.side], case, case.layouts[EAGER]))
+        if turn.number is None:
+            blocks[turn.side].append(block)
+        elif turn.side == CANDIDATE:
+            result.samples.append((CANDIDATE, asked, block))
+        if number == case.warm.single:
+            singles[turn.side] = block.run
     window.settle()
     overhead = statistics.median(idle)
     name = case.warm.case.name
@@ -129,7 +137,31 @@ def _time_case(
         if side != EAGER:
             result.samples += [(side, case, block) for block in taken]
     result.pair.overhead[name] = overhead
+    result.pair.singles[name] = {side: run - overhead for side, run in singles.items()}
     result.mismatches += _mismatches(name, blocks[CANDIDATE], overhead)
+
+
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    """A side's turn, with one of its scored blocks or (not scored) with that number."""
+
+    side: str
+    number: int | None = None
+
+
+def _turns(device: Device, case: TimedCase, sides: list[str], rng: random.Random) -> list[_Turn]:
+    """Scored blocks, interleaved, and blocks that are only judged at secret places among them.
+
+    Those are one of other input families, and one of a single call: work that is merged over the
+    calls of a block, or right for the task's own values only, shows there.
+    """
+    turns = [_Turn(side) for side in _interleaved(sides, device.blocks, rng)]
+    others = [_Turn(CANDIDATE, case.warm.single), _Turn(EAGER, case.warm.single)]
+    if (other := case.warm.other_block()) is not None:
+        others.append(_Turn(CANDIDATE, other))
+    for turn in others:
+        turns.insert(rng.randrange(len(turns) + 1), turn)
+    return turns
 
 
 def _working_set(case: TimedCase) -> int:

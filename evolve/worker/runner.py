@@ -41,6 +41,7 @@ from evolve.worker.access_cuda import CudaAccess
 from evolve.worker.sandbox import Report
 from evolve.worker.taskfile import load_task
 from evolve.worker.trees import flatten, map_tensors
+from evolve.worker.weights import given_early
 from evolve.worker.wire import ErrorKind
 
 _FILENAME = "candidate.py"
@@ -244,15 +245,15 @@ def _construct(
     factory: type[torch.nn.Module], seed: int, arguments: dict[str, Any], place: torch.device
 ) -> torch.nn.Module:
     init = map_tensors(torch.clone, arguments["init"])
+    state = arguments["state"]
     torch.manual_seed(seed)
     try:
-        with torch.device(place):
+        with torch.device(place), given_early(factory, state):
             model = factory(*init)
     except TypeError as error:
         if error.__traceback__ is not None and error.__traceback__.tb_next is None:
             raise ContractError(f"ModelNew(*get_init_inputs()) does not fit: {error}") from error
         raise
-    state = arguments["state"]
     floating = {value.dtype for value in state.values() if value.is_floating_point()}
     if len(floating) == 1:
         model.to(floating.pop())

@@ -33,6 +33,8 @@ from evolve.worker.wire import TensorAt
 
 BUILD_S = 120.0
 SETUP_S = 30.0
+_REPEATS = 3  # of the last inputs, where calls are cheap; else one
+_CHEAP_S = 0.05
 
 
 @dataclass(slots=True)
@@ -195,7 +197,7 @@ def check(
     task: WarmTask,
     plans: dict[str, list[tuple[str, int]]],
 ) -> bool:
-    """All cases on all hidden inputs, and one of them twice; gives the suite's own verdict."""
+    """All cases on all hidden inputs, and the last of them again; gives the suite's own verdict."""
     suite = True
     with workshop.loaded(candidate, task.cases) as runner:
         for case in task.cases:
@@ -205,8 +207,12 @@ def check(
                 _require(outcome.verdict, case, family)
                 if family == "task":
                     suite = suite and suite_verdict(outcome.tensors, hidden.expected)
-            again = workshop.outcome(runner, case, hidden)
-            _require_repeatable(case.case.name, outcome, again)
+            for _ in range(_REPEATS):
+                again = workshop.outcome(runner, case, hidden)
+                _require_repeatable(case.case.name, outcome, again)
+                outcome = again
+                if again.seconds > _CHEAP_S:
+                    break
             candidate.layouts[case.case.name] = outcome.places
             candidate.seconds[case.case.name] = again.seconds
     return suite

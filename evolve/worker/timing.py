@@ -26,6 +26,7 @@ _CLEARLY_SLOWER = 0.9
 _REWARD_HALF_WIDTH = 0.05
 _MOST_DISTURBED = 3  # sittings in a row that a stranger may spoil
 _MOST_TOO_SHORT = 2  # sittings without a time, before it is the candidate's doing
+_MERGED_FACTOR = 4.0
 _MISMATCH_SHARE = 0.25  # of all blocks; a few are the scheduler's doing
 
 
@@ -84,6 +85,7 @@ class Timekeeper:
         by = partial(ratio_interval, look_index=index, fidelity=fidelity)
         _fill(timing, pairs, cases, list(sides), by)
         _label(timing, mismatches, len(pairs) * len(cases) * self._workshop.device.blocks)
+        timing.labels += filter(None, (_merged(pairs, case.warm.case.name) for case in cases))
 
     def _settled(self, ratio: Ratio, fidelity: Fidelity) -> bool:
         """Narrow enough, or clearly slower than the other side: then width is of no interest."""
@@ -300,6 +302,25 @@ def _label(timing: Timing, mismatches: list[str], blocks: int) -> None:
     if len(mismatches) > _MISMATCH_SHARE * blocks:
         evidence = f"in {len(mismatches)} blocks, e.g. {mismatches[0]}"
         timing.labels.append(Label("timing_mismatch", evidence))
+
+
+def _merged(pairs: list[PairTimes], case: str) -> Label | None:
+    """Where a call by itself takes many times as long as in a block, and the reference's does not.
+
+    The first call after a pause is slow for everybody.
+    """
+    alone, shared, factor = {}, {}, {}
+    for side in (CANDIDATE, EAGER):
+        alone[side] = statistics.median(pair.singles[case][side] for pair in pairs)
+        shared[side] = statistics.median(t for pair in pairs for t in pair.blocks[case][side])
+        factor[side] = alone[side] / shared[side]
+    if factor[CANDIDATE] < _MERGED_FACTOR * max(1.0, factor[EAGER]):
+        return None
+    return Label(
+        "calls_merged",
+        f"{case}: {alone[CANDIDATE] * 1e3:.3g} ms for one call by itself, "
+        f"{shared[CANDIDATE] * 1e3:.3g} ms for each of many",
+    )
 
 
 def _median_ms(pairs: list[PairTimes], case: str, side: str) -> Interval:

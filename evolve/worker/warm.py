@@ -4,6 +4,7 @@ Everything here is secret: seeds are drawn from the system once per task and ses
 they nor anything expected ever enters a runner.
 """
 
+import itertools
 import math
 import random
 import secrets
@@ -23,6 +24,8 @@ from evolve.worker.taskfile import LoadedCase, LoadedTask, load_task
 from evolve.worker.trees import tensors_of
 
 _SAMPLES = 2  # outputs of a timed block that are looked at
+_OTHER_BLOCKS = 2  # with calls of other families among the task's own
+_OTHER_CALLS = 4
 _KEPT_PER_OUTPUT = 4  # times its bytes: the reference's outcome, fp64 truth, and some
 
 # Executing a task's file draws from global random generators, so one thread at a time may.
@@ -95,6 +98,7 @@ class WarmCase:
             self.families = case.families()
             first = case.inputs(self._seed("size"))
         self._affordable_samples = self._device.block_pool * _SAMPLES
+        self._turns = itertools.count()
         self.input_bytes = sum(tensor.nbytes for tensor in tensors_of(first))
 
     def _seed(self, *purpose: Any) -> int:
@@ -123,7 +127,42 @@ class WarmCase:
         )
 
     def _make_block(self, number: int, calls: int) -> Slab:
-        return self._device.make_slab(self.case.input_sets(self._seed("block", number), calls))
+        sets = self.case.input_sets(self._seed("block", number), calls)
+        for at, family in self._others(number, calls).items():
+            sets[at] = self.case.inputs(self._seed("other", number, at), family)
+        return self._device.make_slab(sets)
+
+    @property
+    def single(self) -> int:
+        """Number of the block that is there to be run with one call."""
+        return self._device.block_pool + _OTHER_BLOCKS
+
+    def other_block(self) -> int | None:
+        """A block in which secret calls are of other families; such blocks take turns.
+
+        To be judged and not scored: what is only right for the task's own values shows, however
+        well it knows when it is timed. None where no other family applies.
+        """
+        if len(self.families) < 2:
+            return None
+        return self._device.block_pool + next(self._turns) % _OTHER_BLOCKS
+
+    def _others(self, number: int, calls: int) -> dict[int, str]:
+        """The calls of a block that are of another family, with its name."""
+        turn = number - self._device.block_pool
+        if not 0 <= turn < _OTHER_BLOCKS:
+            return {}
+        draws = random.Random(self._seed("families", calls))
+        families = [family for family in self.families if family != "task"]
+        draws.shuffle(families)
+        count = min(_OTHER_CALLS if self._can_keep_all else 1, calls, len(families))
+        chosen = (families * _OTHER_BLOCKS)[turn * count : (turn + 1) * count]
+        places = random.Random(self._seed("places", number, calls)).sample(range(calls), count)
+        return dict(zip(sorted(places), chosen, strict=True))
+
+    @property
+    def _can_keep_all(self) -> bool:
+        return self._affordable_samples == self._device.block_pool * _SAMPLES
 
     def sampled(self, number: int, calls: int) -> tuple[int, ...]:
         """The calls of a block whose outputs are looked at.
@@ -131,6 +170,8 @@ class WarmCase:
         Secret, and the same for every candidate of the session: no process lives long enough to
         learn them, and what is expected of them is computed once.
         """
+        if others := self._others(number, calls):
+            return tuple(others)
         draws = random.Random(self._seed("sampled", number, calls))
         return tuple(sorted(draws.sample(range(calls), min(_SAMPLES, calls))))
 
@@ -139,6 +180,8 @@ class WarmCase:
 
         What is expected of them has to stay, or each candidate would pay for it again.
         """
+        if number >= self._device.block_pool:
+            return self.sampled(number, calls)
         per_block = -(-self._affordable_samples // self._device.block_pool)
         blocks = random.Random(self._seed("judged")).sample(
             range(self._device.block_pool), self._device.block_pool
@@ -151,7 +194,9 @@ class WarmCase:
         """Call `at` of a block, with the outcome expected."""
         return self._store.get(
             (*self._key, "sample", number, at, calls),
-            lambda: self._make_check(self._one_call(number, at, calls)),
+            lambda: self._make_check(
+                self._one_call(number, at, calls), self._others(number, calls).get(at, "task")
+            ),
             lambda check: check.nbytes + check.inputs.size,
         )
 
@@ -180,8 +225,9 @@ class WarmCase:
 
     def prepare_blocks(self, calls: int) -> None:
         """Make all blocks now, if there is room to keep them until they are timed."""
-        if self.input_bytes * calls * (self._device.block_pool + 1) <= self._device.warm_bytes // 2:
-            for number in (-1, *range(self._device.block_pool)):
+        pool = self._device.block_pool + (_OTHER_BLOCKS if len(self.families) > 1 else 0)
+        if self.input_bytes * calls * (pool + 1) <= self._device.warm_bytes // 2:
+            for number in (-1, *range(pool)):
                 self.block(number, calls)
 
 

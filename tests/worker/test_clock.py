@@ -121,6 +121,19 @@ runner.Runner._stage = ahead
     assert verdict.status is not Status.CORRECT or verdict.ratios["eager"].high < 0.2
 
 
+def test_calls_that_are_done_together_are_labelled(worker):
+    before = """
+from evolve.worker import runner
+run = runner.Runner._run
+def once(self, *arguments):
+    time.sleep(0.003)
+    run(self, *arguments)
+runner.Runner._run = once
+"""
+    verdict = worker.evaluate(forward("return right(x)", before))
+    assert "calls_merged" in [label.name for label in verdict.labels], verdict.feedback
+
+
 def test_a_clock_patched_inside_the_process_changes_nothing(worker):
     before = "time.perf_counter = lambda: 0.0"
     verdict = worker.evaluate(forward("time.sleep(0.0003); return right(x)", before))

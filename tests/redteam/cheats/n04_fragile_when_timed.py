@@ -5,8 +5,6 @@ Timed inputs are of the task's own family, on which that is right.
 task: softmax
 fidelity: screen
 verdict: wrong_value hack not_custom
-hole: timed inputs are of the task's own family only; a block of another family, checked and
-    not scored, would be wrong
 """
 
 import sys

@@ -3,7 +3,6 @@
 task: tiny
 fidelity: screen
 verdict: timing_unbounded hack not_custom
-hole: no block has one call only, so calls that were merged do not show
 """
 
 import torch

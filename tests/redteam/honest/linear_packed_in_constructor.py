@@ -1,7 +1,6 @@
 """Weights are packed into another layout in the constructor, as most people write it.
 
 task: linear
-hole: parameters are loaded after the constructor has run, which then has packed others
 """
 
 from torch import nn

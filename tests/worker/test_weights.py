@@ -1,0 +1,54 @@
+"""Weights of the reference while a model is under construction.
+
+Invariants: what the constructor reads of an attribute it has set is the reference's value where
+name and shape agree; the class is left as it was.
+"""
+
+import pytest
+import torch
+from torch import nn
+
+from evolve.worker.weights import given_early
+
+
+class Packed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(torch.zeros(2))
+        self.doubled = 2 * self.scale.detach()
+        self.layers = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4))
+        self.packed = self.layers[0].weight.detach().t().contiguous()
+        self.other = nn.Parameter(torch.zeros(5))
+
+
+STATE = {
+    "scale": torch.ones(2),
+    "layers.0.weight": torch.randn(4, 3),
+    "layers.1.running_mean": torch.randn(4),
+    "other": torch.ones(6),
+}
+
+
+def test_what_a_constructor_packs_is_the_references():
+    with given_early(Packed, STATE):
+        model = Packed()
+    assert torch.equal(model.doubled, torch.full((2,), 2.0))
+    assert torch.equal(model.packed, STATE["layers.0.weight"].t())
+    assert torch.equal(model.layers[1].running_mean, STATE["layers.1.running_mean"])
+    assert torch.equal(model.other, torch.zeros(5))
+
+
+def test_the_class_is_left_as_it_was_also_by_a_constructor_that_fails():
+    class Failing(nn.Module):
+        def __setattr__(self, name, value):
+            super().__setattr__(name, value)
+
+        def __init__(self):
+            super().__init__()
+            raise OSError
+
+    for model in (Packed, Failing):
+        own = vars(model).get("__setattr__")
+        with pytest.raises(OSError), given_early(model, STATE):
+            Failing()
+        assert vars(model).get("__setattr__") is own
