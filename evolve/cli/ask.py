@@ -34,8 +34,12 @@ def main(words: Sequence[str]) -> int:
             _make(folder)
             for ticket in tickets:
                 print(write_request(folder, run, ticket))
+            is_early = bool(run.task.seeds) and search.leader is None
     if not tickets:
         raise UsageError(f"run {run.name} has nothing to ask now: {reason}")
+    if is_early:
+        name = shlex.quote(run.name)
+        print(f"no program is judged yet; `evolve resume {name}` first gives prompts with verdicts")
     if reason:
         print(f"no more than these: {reason}")
     print(

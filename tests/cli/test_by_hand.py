@@ -134,6 +134,12 @@ def test_asking_writes_prompts_and_tickets(asked, database):
     assert states(database) == [TicketState.ASKED] * 3
 
 
+def test_prompts_before_any_verdict_say_how_to_have_better_ones(evolve, database):
+    assert evolve("run", "task=softmax", "operators=llm", "--create", "name=new").returncode == 0
+    assert "`evolve resume new` first" in evolve("ask", "new", "-n", "1", "--out", "out").stdout
+    assert "first gives" not in evolve("ask", "demo", "-n", "1", "--out", "other").stdout
+
+
 def test_asking_again_writes_what_is_open_and_asks_nothing_new(evolve, asked, database):
     before = {path.name: path.read_text() for path in asked.iterdir()}
     (asked / next(iter(before))).unlink()
