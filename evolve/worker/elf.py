@@ -21,7 +21,7 @@ def imported_symbols(library: bytes) -> frozenset[str]:
     """Names that a library uses and does not define, as the linker at run time sees them."""
     try:
         return frozenset(_undefined(library))
-    except (struct.error, ValueError, KeyError):
+    except (struct.error, ValueError, KeyError, OverflowError):
         return frozenset()
 
 

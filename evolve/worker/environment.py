@@ -10,7 +10,7 @@ import subprocess
 from evolve.core.digest import framed_digest
 from evolve.worker.device import Device
 
-JUDGE_VERSION = "3"
+JUDGE_VERSION = "4"
 """Counts what changes verdicts or times: budgets, families, stages, the clock."""
 
 
