@@ -25,8 +25,8 @@ from evolve.worker.window import Window
 from evolve.worker.window_cuda import CudaWindow
 
 _POOL_SHARE = 14  # a runner's tensors get one in so many bytes of the device
-_WARM_SHARE = 6
-_REFEREE_SHARE = 0.35
+_WARM_SHARE = 8
+_REFEREE_SHARE = 0.42
 _CONNECT_S = 60.0
 _NODES = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools")
 
@@ -60,7 +60,7 @@ class CudaDevice:
     blocks = 4
     block_pool = 12
     has_profiler = True
-    seats = 2
+    seats = 1
     spares = 6
     reveals_late = True
     memory = 32 << 30

@@ -37,7 +37,6 @@ _OF_LIBRARY = re.compile(
     r"|_ZN4dnnl\w+|_ZN2at6native\w+"
 )
 _FINDERS = frozenset(("dlopen", "dlsym", "dlvsym"))
-_GPU_CODE = b".nv_fatbin"  # the CUDA runtime, linked in, looks for its driver that way
 _OF_NAME = (("fp8", r"e4m3|e5m2|fp8"), ("tf32", r"tf32|s1688gemm"), ("bf16", r"bf16"),
             ("fp16", r"fp16|hgemm|hmma|_f16"))  # fmt: skip
 _MULTIPLY = re.compile(
@@ -200,20 +199,24 @@ class OwnCode:
         return sorted({_OF_PTX.get(kind, kind) for kind in types})
 
 
-def library_labels(folder: str | None) -> tuple[Label, ...]:
-    """Functions of vendors' libraries that the libraries of a build import."""
+def library_labels(folder: str | None, is_profiled: bool) -> tuple[Label, ...]:
+    """Functions of vendors' libraries that the libraries of a build import.
+
+    Looking functions up by name counts as well where no profile would show what they ran. Where
+    one does, it would only accuse the honest: the CUDA runtime and Triton's launchers do so.
+    """
     found = {}
     for path in _files(folder):
         if path.suffix == ".so":
-            names = _of_libraries(path.read_bytes())
+            names = _of_libraries(path.read_bytes(), is_profiled)
             if names:
                 found[plain(path.name, 60)] = plain(", ".join(names[:_NAMED_IN_LABEL]), 100)
     return tuple(Label("library_call", f"{name} imports {what}") for name, what in found.items())
 
 
-def _of_libraries(library: bytes) -> list[str]:
+def _of_libraries(library: bytes, is_profiled: bool) -> list[str]:
     imported = imported_symbols(library)
-    finders = set() if _GPU_CODE in library else imported & _FINDERS
+    finders = set() if is_profiled else imported & _FINDERS
     return sorted({*filter(_OF_LIBRARY.fullmatch, imported), *finders})
 
 

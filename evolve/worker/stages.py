@@ -247,7 +247,7 @@ def probe_custom(
     Two cases are run without ATen compute, and without the kernels: the smallest, and one of those
     that are timed. None where a run did not end in time. `known` are labels found so far.
     """
-    labels = dict.fromkeys(library_labels(candidate.build))
+    labels = dict.fromkeys(library_labels(candidate.build, workshop.device.has_profiler))
     customs: list[bool | None] = [not labels and not disowned(known)]
     timed = [case for case in task.timed if case is not task.smallest]
     for case in [task.smallest, *random.sample(timed, min(1, len(timed)))]:

@@ -14,6 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import Fidelity
 from evolve.core.task import Task
@@ -65,7 +67,7 @@ class Store:
                 self._held.move_to_end(key)
                 return self._held[key][0]
         with task_lock:
-            value = make()
+            value = self._made(make)
         with self._lock:
             self._held[key] = (value, size(value))
             self._bytes += size(value)
@@ -73,6 +75,22 @@ class Store:
                 _, (_, freed) = self._held.popitem(last=False)
                 self._bytes -= freed
         return value
+
+    def _made(self, make: Callable[[], Any]) -> Any:
+        """What is kept counts up to the capacity; making it may need more for a while."""
+        try:
+            return make()
+        except (torch.OutOfMemoryError, UsageError) as error:
+            short = isinstance(error, torch.OutOfMemoryError) or isinstance(
+                error.__cause__, torch.OutOfMemoryError
+            )
+            if not short or not self._held:
+                raise
+        with self._lock:
+            self._held.clear()
+            self._bytes = 0
+        torch.cuda.empty_cache()
+        return make()
 
 
 class WarmCase:

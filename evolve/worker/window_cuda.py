@@ -161,6 +161,8 @@ class CudaWindow:
             self._require_quiet(others)
             yield
             self._require_quiet(others)  # work that waited for this side to start
+            if processes[side].has_company():
+                _blame(side, "processes that the candidate has started are alive after its calls")
         finally:
             for process in others.values():
                 with contextlib.suppress(ProcessLookupError):
@@ -175,8 +177,11 @@ class CudaWindow:
             if self._device.answer_s() < _QUIET_FACTOR * self._device.usual_answer_s:
                 return
         suspect = CANDIDATE if CANDIDATE in others else next(iter(others))
-        _blame(suspect, "the GPU is busy although every process but the one timed is stopped: "
-                        "kernels run on after forward has returned")  # fmt: skip
+        _blame(
+            suspect,
+            "the GPU is busy although every process but the one timed is stopped: "
+            "kernels run on after forward has returned",
+        )
 
     def settle(self) -> None:
         """All that there is to see has been seen block by block."""

@@ -32,7 +32,10 @@ CASES = {
         ["run", "task=softmax", "initial=[lonely.py]"],
         ["lonely.py", "ModelNew"],
     ),
-    "unknown baseline": (["run", "task=softmax", "baseline=fastest"], ["fastest", "compile", "file:"]),
+    "unknown baseline": (
+        ["run", "task=softmax", "baseline=fastest"],
+        ["fastest", "compile", "file:"],
+    ),
     "baseline file that is missing": (
         ["run", "task=softmax", "baseline=file:nope.py"],
         ["nope.py"],

@@ -46,10 +46,21 @@ def test_section_headers_are_not_needed(folder):
 
 
 def test_a_build_that_imports_a_librarys_function_is_labelled(folder):
-    (label,) = library_labels(str(folder))
+    (label,) = library_labels(str(folder), is_profiled=True)
     assert label.name == "library_call"
     assert "sgemm_" in label.evidence
-    assert library_labels(None) == ()
+    assert library_labels(None, is_profiled=False) == ()
+
+
+def test_looking_up_functions_by_name_is_labelled_where_no_profile_would_show_them(folder):
+    code = "#include <dlfcn.h>\nvoid* run(const char* name) { return dlsym(RTLD_DEFAULT, name); }"
+    looking = folder / "looking"
+    looking.mkdir()
+    (looking / "own.cpp").write_text(code)
+    subprocess.run(["c++", "-shared", "-fPIC", "own.cpp", "-o", "own.so"], cwd=looking, check=True)
+    (label,) = library_labels(str(looking), is_profiled=False)
+    assert "dlsym" in label.evidence
+    assert library_labels(str(looking), is_profiled=True) == ()
 
 
 @settings(max_examples=200, deadline=None)
