@@ -21,25 +21,37 @@ USAGE = 2  # what a person has to mend: the words, the database's place, the dis
 RESUMABLE = 75  # EX_TEMPFAIL: schedulers take it as "run me again"
 INTERRUPTED = 130
 
-VERBS = {
-    "run": "search for a fast kernel",
-    "resume": "continue a run after any end",
-    "list": "the runs of a database",
-    "show": "one run, or one of its steps (RUN:SEQ)",
-    "best": "write a run's winner as a standalone file",
-    "report": "write a run's offline HTML report",
-    "lineage": "write the graph of programs and steps (graphml, json, dot)",
-    "eval": "judge one file with the whole evaluation service",
-    "prompt": "what would be sent to a model next, without sending it",
-    "ask": "write a run's next prompts as files, for a person or an agent",
-    "cost": "what runs have cost, in USD, tokens and device seconds",
-    "batch": "write a run's next evaluations to a file, for a device elsewhere",
-    "tell": "take into a run what came back: verdicts, or replies to prompts",
-    "tasks": "the tasks that ship",
-    "knowledge": "the documents that prompts may quote; a new one from a run",
-    "doctor": "what this machine offers, and what is missing",
-    "db": "backup, prune, size, upgrade, dump",
+GROUPS = {
+    "run": {
+        "run": "search for a fast kernel",
+        "resume": "continue a run after any end",
+        "prompt": "what would be sent to a model next, without sending it",
+        "ask": "write a run's next prompts as files, for a person or an agent",
+        "batch": "write a run's next evaluations to a file, for a device elsewhere",
+        "tell": "take into a run what came back: verdicts, or replies to prompts",
+    },
+    "look": {
+        "list": "the runs of a database",
+        "show": "one run, or one of its steps (RUN:SEQ)",
+        "report": "write a run's offline HTML report",
+        "cost": "what runs have cost, in USD, tokens and device seconds",
+        "tasks": "the tasks that ship",
+    },
+    "judge": {
+        "eval": "judge one file with the whole evaluation service",
+        "doctor": "what this machine offers, and what is missing",
+    },
+    "data": {
+        "lineage": "write the graph of programs and steps (graphml, json, dot)",
+        "knowledge": "the documents that prompts may quote; a new one from a run",
+    },
+    "keep": {
+        "best": "write a run's winner as a standalone file, or as a torch-op",
+        "db": "backup, prune, size, upgrade, dump",
+    },
 }
+
+VERBS = {verb: what for verbs in GROUPS.values() for verb, what in verbs.items()}
 
 LONG = {  # work that does not depend on who reads what it prints; what a stop comes before
     "run": "the run began",
@@ -119,7 +131,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _dispatch(words: list[str]) -> int:
     if not words or words[0] in ("-h", "--help", "help"):
-        print(HELP.format(verbs="\n".join(f"  {verb:<11}{what}" for verb, what in VERBS.items())))
+        print(HELP.format(verbs="\n\n".join(map(_listed, GROUPS))))
         return OK
     if words[0] == "--version":
         print(evolve.__version__)
@@ -134,6 +146,12 @@ def _dispatch(words: list[str]) -> int:
     ):
         code: int = importlib.import_module(f"evolve.cli.{verb}").main(rest)
     return code
+
+
+def _listed(group: str) -> str:
+    """A group of verbs under its heading."""
+    lines = [f"  {verb:<11}{what}" for verb, what in GROUPS[group].items()]
+    return "\n".join([f"{group}:", *lines])
 
 
 def _print_what_can_be() -> None:
