@@ -77,14 +77,14 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
         metavar="CANDIDATE",
         help="a file with ModelNew, a step RUN:SEQ, or a folder that --repro wrote",
     )
-    arguments.add_argument("--task", metavar="TASK", help="as in `evolve run task=TASK`")
+    _add_task(arguments)
     arguments.add_argument(
-        "--device", choices=DEVICES, default="auto", help="a GPU where there is one, or as named"
+        "--fidelity",
+        choices=[f.value for f in Fidelity],
+        default="search",
+        help="how far to go: correctness only, a few timings, for a reward, all of it, or all of "
+        "it in fresh processes (default: %(default)s)",
     )
-    arguments.add_argument("--size", choices=SIZES, help="of the task; by default the device's")
-    arguments.add_argument("--precision", choices=PRECISIONS, default="task")
-    arguments.add_argument("--accumulation", choices=ACCUMULATIONS, default="ieee")
-    arguments.add_argument("--fidelity", choices=[f.value for f in Fidelity], default="search")
     arguments.add_argument(
         "--baseline", metavar="NAME", help="time against this too: file:mine.py, compile, ..."
     )
@@ -101,6 +101,34 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
         const=MUTANTS,
         help="audit the judge instead: how many of N (%(const)s) mutants of this kernel it refuses",
     )
+    _add_place(arguments)
+    add_store(arguments)
+    return arguments.parse_args(words)
+
+
+def _add_task(arguments: argparse.ArgumentParser) -> None:
+    """Which task, and what it allows."""
+    arguments.add_argument("--task", metavar="TASK", help="as in `evolve run task=TASK`")
+    arguments.add_argument("--size", choices=SIZES, help="of the task; by default the device's")
+    arguments.add_argument(
+        "--precision",
+        choices=PRECISIONS,
+        default="task",
+        help="dtype of floating inputs and parameters (default: as the task makes them)",
+    )
+    arguments.add_argument(
+        "--accumulation",
+        choices=ACCUMULATIONS,
+        default="ieee",
+        help="the arithmetic that the candidate may use (default: %(default)s)",
+    )
+
+
+def _add_place(arguments: argparse.ArgumentParser) -> None:
+    """Where, and behind which walls."""
+    arguments.add_argument(
+        "--device", choices=DEVICES, default="auto", help="a GPU where there is one, or as named"
+    )
     arguments.add_argument(
         "--python", metavar="PATH", help="interpreter that the worker runs under"
     )
@@ -108,10 +136,12 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
         "--sandbox-require", choices=TIERS, default="none", help="the weakest acceptable sandbox"
     )
     arguments.add_argument(
-        "--sandbox-read", action="append", default=[], metavar="PATH", help="may be read inside"
+        "--sandbox-read",
+        action="append",
+        default=[],
+        metavar="PATH",
+        help="a file or folder that the candidate may read; may be repeated",
     )
-    add_store(arguments)
-    return arguments.parse_args(words)
 
 
 def _request(options: argparse.Namespace) -> tuple[EvaluationRequest, Evaluation | None]:
