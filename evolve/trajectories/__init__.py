@@ -1,0 +1,1 @@
+"""A search as training data: step records, views of them, recipes and rewards."""

@@ -1,0 +1,66 @@
+"""What views are made of: rows of training data, before any trainer's format.
+
+Every row names the steps that it was made from, so that an exporter can say where each came from
+and split by task. Messages are as they were sent; `completion` is the model's reply as it came.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from evolve.core.model import Message
+from evolve.trajectories.step import Step
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """Base of all rows. `steps` has its sources, the one that is learned from first."""
+
+    steps: tuple[Step, ...]
+
+    @property
+    def step(self) -> Step:
+        return self.steps[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Example(Row):
+    """One prompt and one completion: supervised rows, and labelled ones (KTO).
+
+    `score` is the row's worth where the recipe gives one, `label` whether it is wanted.
+    """
+
+    prompt: tuple[Message, ...]
+    completion: str
+    score: float | None = None
+    label: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptOnly(Row):
+    """A prompt whose answers a reward judges while training.
+
+    `facts` is what the reward function needs again: task, revision, baseline, the parent's ratio.
+    """
+
+    prompt: tuple[Message, ...]
+    facts: Mapping[str, str | float | None] = field(default_factory=dict)
+    score: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preference(Row):
+    """Two completions of one prompt, the better first; `margin` is the log of their ratio."""
+
+    prompt: tuple[Message, ...]
+    chosen: str
+    rejected: str
+    margin: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conversation(Row):
+    """Several turns. `labels` and `scores` have one entry for each assistant turn, in order."""
+
+    messages: tuple[Message, ...]
+    labels: tuple[bool | None, ...] = ()
+    scores: tuple[float | None, ...] = ()

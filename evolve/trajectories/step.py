@@ -1,0 +1,305 @@
+"""The canonical record of one step of a search: what every view, reward and exporter reads."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from evolve.core.evaluation import Evaluation, Fidelity, Status
+from evolve.core.lineage import OPPONENT, VERIFY
+from evolve.core.measurement import Ratio
+from evolve.core.model import Exchange, Message, ModelReply, Sampling
+from evolve.core.program import Assignment
+from evolve.core.protocols import AddStatus
+from evolve.core.task import Task
+from evolve.core.tunables import render
+
+_SAYS_NOTHING = (Status.INFRA, Status.TIMING_UNBOUNDED)
+
+
+class Made(StrEnum):
+    """What came of a step."""
+
+    PROGRAM = "program"  # a program that the run did not hold yet
+    INSTANCE = "instance"  # a held program with other values of its tunables
+    AGAIN = "again"  # another measurement of what the run held already
+    NOTHING = "nothing"  # no program: `failure` says why
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """A program as it was known when a step was asked.
+
+    Attributes:
+        program: digest.
+        assignment: of the instance that `evaluation` judged.
+        source: as written; empty where texts were left out.
+        evaluation: of its best instance by the run's baseline, else of its newest; None where
+            there was no verdict yet. Without raw samples.
+    """
+
+    program: str
+    assignment: Assignment = field(default_factory=dict)
+    source: str = ""
+    evaluation: Evaluation | None = None
+
+    @property
+    def code(self) -> str:
+        """The source with the assignment written into it."""
+        return render(self.source, self.assignment) if self.assignment else self.source
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One ticket of a run with all that training may want of it; unknown is None, never zero.
+
+    Attributes:
+        run: name of the run.
+        sequence: number of the step within the run, from 0.
+        task: what was searched for; its `revision` is the identity of the judgement.
+        baseline: what `ratio` is measured against.
+        operator: how the child was made.
+        model: who was asked to; empty where no model was.
+        models: of this step and of all that led to it (what may be trained on follows from them).
+        generation: steps along main parents since one that had none, which has 0.
+        made: what came of it.
+        note: what the step was meant to be, in the operator's or the model's words.
+        failure: why there is no program.
+        parents: digests of the programs that it was made from, the main one first.
+        parent: the main one as it was known; None for a first step.
+        shown_best: the highest ratio, as known then, of the programs whose text the prompt showed.
+        exchanges: all rounds with the model, oldest first; empty where texts were left out.
+        program: digest of the child.
+        source: of the child as written; empty where texts were left out.
+        assignment: of its tunables.
+        fidelity: how far up the ladder it was judged.
+        evaluation: the judge's verdict on it; None where there is none (yet).
+        later: further evaluations of the same instance in this run, oldest first, without
+            feedback and samples.
+        best_before: the run's highest ratio before this step, screens left out.
+        offer: the archive's answer; None where nothing was offered.
+        slot: the place taken in the archive.
+        on_best_path: whether the run's best program descends from this step along main parents,
+            or is made by it.
+        created: when the run began, ISO 8601 in UTC.
+    """
+
+    task: Task
+    run: str = ""
+    sequence: int = 0
+    baseline: str = "eager"
+    operator: str = ""
+    model: str = ""
+    models: frozenset[str] = frozenset()
+    generation: int = 0
+    made: Made = Made.PROGRAM
+    note: str = ""
+    failure: str = ""
+    parents: tuple[str, ...] = ()
+    parent: Known | None = None
+    shown_best: Ratio | None = None
+    exchanges: tuple[Exchange, ...] = ()
+    program: str | None = None
+    source: str = ""
+    assignment: Assignment = field(default_factory=dict)
+    fidelity: Fidelity = Fidelity.SEARCH
+    evaluation: Evaluation | None = None
+    later: tuple[Evaluation, ...] = ()
+    best_before: Ratio | None = None
+    offer: AddStatus | None = None
+    slot: str | None = None
+    on_best_path: bool = False
+    created: str = ""
+
+    @property
+    def id(self) -> str:
+        """`RUN:SEQUENCE`, as users name a step."""
+        return f"{self.run}:{self.sequence}"
+
+    @property
+    def is_search(self) -> bool:
+        """Whether the search itself made it: no verification, no judging of a user's baseline."""
+        return self.operator not in (OPPONENT, VERIFY)
+
+    @property
+    def code(self) -> str:
+        """The child's source with its assignment written into it."""
+        return render(self.source, self.assignment) if self.assignment else self.source
+
+    @property
+    def prompt(self) -> tuple[Message, ...]:
+        """What was sent to the model in the round that decided; empty where none was asked."""
+        return self.exchanges[-1].request.messages if self.exchanges else ()
+
+    @property
+    def reply(self) -> ModelReply | None:
+        """What the model answered in that round."""
+        return self.exchanges[-1].reply if self.exchanges else None
+
+    @property
+    def sampling(self) -> Sampling | None:
+        return self.exchanges[-1].request.sampling if self.exchanges else None
+
+    @property
+    def island(self) -> str:
+        """The island of the slot taken; empty where the archive has none."""
+        return (self.slot or "").partition("/")[0] if "/" in (self.slot or "") else ""
+
+    @property
+    def status(self) -> Status | None:
+        return None if self.evaluation is None else self.evaluation.status
+
+    @property
+    def correct(self) -> bool:
+        """Correct, made by custom kernels, and not refuted since."""
+        return self.evaluation is not None and self.evaluation.strict and not self.refuted
+
+    @property
+    def refuted(self) -> str:
+        """What a later evaluation of the same instance found wrong; empty where none did."""
+        return next((fault for again in self.later if (fault := _fault(again))), "")
+
+    @property
+    def ratio(self) -> Ratio | None:
+        """Speedup over the baseline: of the newest verification where there is one, else its own.
+
+        None unless `correct` and timed.
+        """
+        if not self.correct:
+            return None
+        verified = [one for one in self.later if one.fidelity is Fidelity.VERIFY]
+        return speedup(self.baseline, *reversed(verified), self.evaluation)
+
+    @property
+    def gain(self) -> Ratio | None:
+        """Speedup over the main parent, indirect: the quotient of both ratios to the baseline.
+
+        None where either is missing, or was judged on another device or by another judge.
+        """
+        known = None if self.parent is None else self.parent.evaluation
+        own = self.ratio
+        if known is None or own is None or not comparable(known, self.evaluation):
+            return None
+        theirs = speedup(self.baseline, known)
+        return None if theirs is None else own / theirs
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Names of all findings about the child, each once."""
+        judged = (() if self.evaluation is None else (self.evaluation,)) + self.later
+        return tuple(dict.fromkeys(label.name for one in judged for label in one.labels))
+
+
+def _fault(evaluation: Evaluation) -> str:
+    """Why an evaluation speaks against its candidate; empty where it does not."""
+    if evaluation.status in _SAYS_NOTHING or evaluation.strict:
+        return ""
+    return str(evaluation.status) if evaluation.status is not Status.CORRECT else "not custom"
+
+
+def speedup(baseline: str, *evaluations: Evaluation | None) -> Ratio | None:
+    """The ratio of the first evaluation that is strictly correct and has one."""
+    for found in evaluations:
+        if found is not None and found.strict and baseline in found.ratios:
+            return found.ratios[baseline]
+    return None
+
+
+def comparable(one: Evaluation | None, other: Evaluation | None) -> bool:
+    """Whether two verdicts are of one task, kind of device and judge."""
+    return one is not None and other is not None and _judged_by(one) == _judged_by(other)
+
+
+def _judged_by(evaluation: Evaluation) -> tuple[str, str, str]:
+    return evaluation.task_revision, evaluation.device_class, evaluation.evaluator_version
+
+
+def to_json(step: Step) -> dict[str, Any]:
+    """The step as one flat row of plain data, its units in the names; texts as they are."""
+    return _origin(step) | _texts(step) | _outcome(step)
+
+
+def _origin(step: Step) -> dict[str, Any]:
+    reply, sampling = step.reply, step.sampling
+    return {
+        "step_id": step.id,
+        "run": step.run,
+        "sequence": step.sequence,
+        "created": step.created,
+        "task": step.task.name,
+        "task_revision": step.task.revision,
+        "category": step.task.category,
+        "island": step.island,
+        "generation": step.generation,
+        "operator": step.operator,
+        "made": step.made.value,
+        "parents": list(step.parents),
+        "program": step.program,
+        "model": step.model,
+        "models": sorted(step.models),
+        "temperature": None if sampling is None else sampling.temperature,
+        "top_p": None if sampling is None else sampling.top_p,
+        "prompt_tokens": reply.usage.prompt if reply and reply.usage else None,
+        "completion_tokens": reply.usage.completion if reply and reply.usage else None,
+        "cost_usd": _total(one.reply.cost_usd for one in step.exchanges),
+    }
+
+
+def _total(costs: Iterable[float | None]) -> float | None:
+    """The sum of the costs; None where there are none, or one is unknown."""
+    known = list(costs)
+    return None if not known or None in known else sum(cost or 0.0 for cost in known)
+
+
+def _texts(step: Step) -> dict[str, Any]:
+    reply, known = step.reply, None if step.parent is None else step.parent.evaluation
+    return {
+        "prompt": [{"role": one.role, "content": one.content} for one in step.prompt],
+        "completion": "" if reply is None else reply.text,
+        "reasoning": "" if reply is None else reply.reasoning,
+        "parent_code": "" if step.parent is None else step.parent.code,
+        "child_code": step.code,
+        "note": step.note,
+        "failure": step.failure,
+        "feedback_before": "" if known is None else known.feedback,
+        "feedback_after": "" if step.evaluation is None else step.evaluation.feedback,
+    }
+
+
+def _outcome(step: Step) -> dict[str, Any]:
+    known = None if step.parent is None else step.parent.evaluation
+    judged = step.evaluation
+    environment: Mapping[str, str] = {} if judged is None else judged.environment
+    return {
+        "parent_status": None if known is None else known.status.value,
+        "status": None if step.status is None else step.status.value,
+        "stage": None if judged is None else int(judged.stage),
+        "fidelity": step.fidelity.value,
+        "correct": step.correct,
+        "refuted": step.refuted,
+        "suite": None if judged is None else judged.suite,
+        "labels": list(step.labels),
+        "baseline": step.baseline,
+        **_ratio_json("ratio", step.ratio),
+        **_ratio_json("gain", step.gain),
+        **_ratio_json("best_before", step.best_before),
+        **_ratio_json("shown_best", step.shown_best),
+        "times_ms": _times(step.evaluation),
+        "parent_times_ms": _times(known),
+        "on_best_path": step.on_best_path,
+        "device_class": None if judged is None else judged.device_class,
+        "evaluator_version": None if judged is None else judged.evaluator_version,
+        "environment": dict(environment),
+    }
+
+
+def _ratio_json(name: str, ratio: Ratio | None) -> dict[str, float | None]:
+    bounds = (None, None, None) if ratio is None else ratio.to_json()
+    return dict(zip((name, f"{name}_low", f"{name}_high"), bounds, strict=True))
+
+
+def _times(evaluation: Evaluation | None) -> dict[str, list[float]]:
+    """The candidate's median times with their intervals, by case."""
+    cases = () if evaluation is None else evaluation.cases
+    times = {case.name: case.times_ms.get("candidate") for case in cases}
+    return {name: time.to_json() for name, time in times.items() if time is not None}
