@@ -4,33 +4,21 @@ Conformance suites for each ship in `evolve.testing`.
 """
 
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Protocol, runtime_checkable
 
+from evolve.core.elites import Elite as Elite
+from evolve.core.elites import Population as Population
+from evolve.core.elites import Visits as Visits
+from evolve.core.elites import best_of as best_of
+from evolve.core.elites import rank as rank
 from evolve.core.evaluation import Evaluation, Fidelity, Label, Status
-from evolve.core.measurement import Interval, Ratio
+from evolve.core.measurement import Ratio
 from evolve.core.model import Exchange, ModelCard, ModelRequest, ReplyStatus
 from evolve.core.program import Assignment, Program
 from evolve.core.task import Task
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Elite:
-    """A program as archives and selection policies see it: its best strict evaluation, no text.
-
-    `fitness` is the log speedup of the program's best instance (`assignment`). `sequence` is the
-    number of the ticket that produced that evaluation and orders events within a run.
-    """
-
-    program: str  # digest
-    assignment: Assignment
-    fitness: Interval
-    descriptors: Mapping[str, float | str]
-    sequence: int
-    operator: str
-    parents: tuple[str, ...] = ()
 
 
 class AddStatus(IntEnum):
@@ -43,11 +31,23 @@ class AddStatus(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """An archive's answer: the place taken, and the program that lost its place, if any."""
+    """An archive's answer, from which all that it changed can be followed, in three steps.
+
+    1. The program that lost its last place (`evicted`) leaves all places, and in an accepted offer
+       so does the program that was offered.
+    2. The elite takes `slot`.
+    3. `moves` says for any other place what stands there now: a program that is held (digest), with
+       its elite, or None where the place is empty.
+
+    So a copy of the offered program that stays is in `moves`, and so is one that migrates. A
+    refused offer has no slot, but may have `moves`, and `evicted` where a program that was held
+    cannot stay with what is known of it now.
+    """
 
     status: AddStatus
     slot: str | None = None
     evicted: str | None = None  # digest
+    moves: Mapping[str, str | None] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
         return bool(self.status)
@@ -58,8 +58,17 @@ class Archive(Protocol):
     """Which programs are kept, and where.
 
     A pure function of the sequence of offers: the same elites offered in the same order give the
-    same slots. Never holds more than `capacity` elites. An offer of a program that the archive
-    holds already replaces its elite where the new fitness is higher.
+    same slots. Never fills more than `capacity` slots. All that decides about later offers is in
+    `slots()`, or follows from the elites in it. A program may hold several slots, with the same
+    elite.
+
+    An offer of a program that the archive holds brings what is known of it by now and replaces its
+    elite, also downwards: a lucky first measurement must not stay. The same elite again (equal in
+    all fields) changes nothing and is refused.
+
+    An archive may have an attribute `offers`, a frozenset of what its slots give to selection
+    policies that need it: "islands" (slots are named `island/...`), "tree" (programs are kept
+    together with their ancestors), "slots" (places have a meaning, such as cells).
     """
 
     @property
@@ -79,9 +88,14 @@ class Archive(Protocol):
 
 
 class SelectionPolicy(Protocol):
-    """Who becomes a parent. Pure in its arguments: same elites, same generator, same parents."""
+    """Who becomes a parent. Pure in its arguments: same elites, same generator, same parents.
 
-    def select(self, elites: Sequence[Elite], count: int, rng: random.Random) -> tuple[Elite, ...]:
+    Most policies look at the sequence of elites only, and take any `Sequence[Elite]`. One that
+    looks at more says so by an attribute `needs`, a frozenset of what the archive has to offer
+    (`Archive`): "tree", "islands" or "slots".
+    """
+
+    def select(self, population: Population, count: int, rng: random.Random) -> tuple[Elite, ...]:
         """`count` parents, fewer where there are fewer elites; the first is the main parent."""
         ...
 
@@ -214,13 +228,18 @@ class Context:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
-    """One instance to evaluate."""
+    """One instance to evaluate.
+
+    `again` evaluates one that the run holds already once more, on purpose: it is no duplicate, and
+    no stored verdict answers it.
+    """
 
     program: Program
     assignment: Assignment = field(default_factory=dict)
     fidelity: Fidelity = Fidelity.SEARCH
     parents: tuple[str, ...] = ()
     note: str = ""
+    again: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,7 +354,8 @@ class EvaluationRequest:
     `instance` is its digest: the key under which the verdict is stored and answered again.
     `opponents` maps names to rendered sources timed in the same interleaved run, e.g. `elite` or
     `file:mine.py`; `eager` always takes part. One that has the name of one of `BASELINES` needs no
-    source: it is the reference.
+    source: it is the reference. `repeat` counts the earlier evaluations of the same instance at
+    the same fidelity in the same run: recorded and synthetic verdicts tell them apart by it.
     """
 
     task: Task
@@ -343,6 +363,7 @@ class EvaluationRequest:
     source: str
     fidelity: Fidelity = Fidelity.SEARCH
     opponents: Mapping[str, str] = field(default_factory=dict)
+    repeat: int = 0
 
 
 class Evaluator(Protocol):
@@ -371,17 +392,3 @@ class Evaluator(Protocol):
     async def evaluate(self, request: EvaluationRequest) -> Evaluation: ...
 
     async def close(self) -> None: ...
-
-
-def rank(elite: Elite) -> tuple[float, int, str]:
-    """Sort key: the highest fitness value first, the earlier one first among equals.
-
-    A total order over the programs of a run, so that what is selected or dropped depends on what
-    is held and not on how it came in.
-    """
-    return -elite.fitness.value, elite.sequence, elite.program
-
-
-def best_of(elites: Iterable[Elite]) -> Elite | None:
-    """The first elite by `rank`."""
-    return min(elites, key=rank, default=None)

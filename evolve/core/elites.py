@@ -1,0 +1,118 @@
+"""Programs as a search keeps them: elites, what came of them as parents, and all that are held."""
+
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from evolve.core.measurement import Interval
+from evolve.core.program import Assignment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Elite:
+    """A program as archives and selection policies see it: its best strict instance, no text.
+
+    `fitness` is the log speedup of that instance (`assignment`), pooled over its `evaluations` at
+    full fidelity; the best instance is the one with the highest pooled value. `sequence` is the
+    number of the ticket that evaluated it first, and `operator` made that. `parents` are those of
+    the ticket that made the program, so never the program itself. Where later evaluations have
+    refuted every instance, recorded events have the last one with 0 evaluations; archives and
+    policies never see such an elite.
+    """
+
+    program: str  # digest
+    assignment: Assignment
+    fitness: Interval
+    descriptors: Mapping[str, float | str]
+    sequence: int
+    operator: str
+    parents: tuple[str, ...] = ()
+    evaluations: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Visits:
+    """What came of a program as a parent: recorded counts, the same after a resume.
+
+    A ticket counts for its main parent, the first program that was selected for it; the ticket that
+    made a program is therefore not in the program's own counts. The subtree of a program are the
+    tickets of the program and of all that descends from it along main parents; a ticket is counted
+    at its main parent and at most 64 further ancestors.
+
+    Attributes:
+        asked: tickets of the program, those under way too.
+        told: tickets of the program that are finished.
+        failed: of these, without a correct evaluation: no program, a duplicate, a wrong one. What
+            failed by our own fault is not counted here.
+        subtree: finished tickets in the subtree.
+        scored: of these, with a fitness (a full, strict evaluation).
+        value: sum of the fitness values of the scored ones.
+        best: highest fitness value among them, None without any.
+        stale: finished tickets of the subtree since `best` last rose.
+    """
+
+    asked: int = 0
+    told: int = 0
+    failed: int = 0
+    subtree: int = 0
+    scored: int = 0
+    value: float = 0.0
+    best: float | None = None
+    stale: int = 0
+
+
+class Population(Sequence[Elite]):
+    """What an archive holds, as selection policies see it: a sequence of elites, best first.
+
+    Every program once, also where it holds several slots. The mappings and sequences that it gives
+    are not to be changed, nor to be kept.
+    """
+
+    @property
+    @abstractmethod
+    def turn(self) -> int:
+        """The number of the ticket that parents are selected for."""
+
+    @property
+    @abstractmethod
+    def islands(self) -> Mapping[str, Sequence[Elite]]:
+        """Elites by the part of their slots' names before the first `/`, best first.
+
+        In the order of these names, islands without an elite left out. One island `""` where slots
+        have no such part.
+        """
+
+    @abstractmethod
+    def elite(self, program: str) -> Elite | None:
+        """The elite of a program; None where it is not held."""
+
+    @abstractmethod
+    def slot(self, program: str) -> str:
+        """Where a held program stands, the first place by name where it has several."""
+
+    @abstractmethod
+    def visits(self, program: str) -> Visits:
+        """What came of a held program as a parent."""
+
+    @abstractmethod
+    def children(self, program: str) -> Sequence[Elite]:
+        """Held elites whose nearest held ancestor along main parents is this one, oldest first."""
+
+    @property
+    @abstractmethod
+    def roots(self) -> Sequence[Elite]:
+        """Held elites with no held ancestor (within 64 generations), oldest first."""
+
+
+def rank(elite: Elite) -> tuple[float, int, str]:
+    """Sort key: the highest fitness value first, the earlier one first among equals.
+
+    A total order over the programs of a run, so that what is selected or dropped depends on what
+    is held and not on how it came in.
+    """
+    return -elite.fitness.value, elite.sequence, elite.program
+
+
+def best_of(elites: Iterable[Elite]) -> Elite | None:
+    """The first elite by `rank`."""
+    return min(elites, key=rank, default=None)

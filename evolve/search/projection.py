@@ -1,0 +1,32 @@
+"""A run's offers, replayed into an archive: any archive can be put on any run."""
+
+from evolve.core.protocols import AddStatus, Archive, Elite, Offer
+from evolve.store import RunRow, Store
+
+
+def project(store: Store, run: RunRow, archive: Archive) -> Archive:
+    """Offer an archive what a run has offered, in order, as if it had watched from the start.
+
+    Args:
+        store: where the run is.
+        run: the run; its archive and slots are not looked at.
+        archive: empty; it is filled, and returned.
+
+    Example:
+        >>> project(store, run, TopK(capacity=8)).slots()  # doctest: +SKIP
+    """
+    for elite, _ in store.offers(run.id):
+        submit(archive, elite)
+    return archive
+
+
+def submit(archive: Archive, elite: Elite) -> Offer:
+    """Offer an elite; a refuted one (of 0 evaluations) leaves the archive instead."""
+    if elite.evaluations:
+        return archive.offer(elite)
+    slots = archive.slots()
+    kept = {slot: held for slot, held in slots.items() if held.program != elite.program}
+    if len(kept) == len(slots):
+        return Offer(AddStatus.NOT_ADDED)
+    archive.restore(kept)
+    return Offer(AddStatus.NOT_ADDED, evicted=elite.program)
