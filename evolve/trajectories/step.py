@@ -8,8 +8,8 @@ from typing import Any
 from evolve.core.evaluation import Evaluation, Fidelity, Status
 from evolve.core.lineage import OPPONENT, VERIFY
 from evolve.core.measurement import Ratio
-from evolve.core.model import Exchange, Message, ModelReply, Sampling
-from evolve.core.program import Assignment
+from evolve.core.model import Exchange, Message, ModelReply, ReplyStatus, Sampling
+from evolve.core.program import Assignment, Language
 from evolve.core.protocols import AddStatus
 from evolve.core.task import Task
 from evolve.core.tunables import render
@@ -69,7 +69,9 @@ class Step:
         parent: the main one as it was known; None for a first step.
         shown_best: the highest ratio, as known then, of the programs whose text the prompt showed.
         exchanges: all rounds with the model, oldest first; empty where texts were left out.
+        reading: what the operator made of the last reply; None where nobody read one.
         program: digest of the child.
+        language: what its kernels are written in.
         source: of the child as written; empty where texts were left out.
         assignment: of its tunables.
         fidelity: how far up the ladder it was judged.
@@ -99,7 +101,9 @@ class Step:
     parent: Known | None = None
     shown_best: Ratio | None = None
     exchanges: tuple[Exchange, ...] = ()
+    reading: ReplyStatus | None = None
     program: str | None = None
+    language: Language | None = None
     source: str = ""
     assignment: Assignment = field(default_factory=dict)
     fidelity: Fidelity = Fidelity.SEARCH
@@ -235,6 +239,7 @@ def _origin(step: Step) -> dict[str, Any]:
         "made": step.made.value,
         "parents": list(step.parents),
         "program": step.program,
+        "language": None if step.language is None else step.language.value,
         "model": step.model,
         "models": sorted(step.models),
         "temperature": None if sampling is None else sampling.temperature,

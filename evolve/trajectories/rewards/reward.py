@@ -1,0 +1,70 @@
+"""What a reward is, and what all of them go by."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import IntEnum
+
+from evolve.core.evaluation import Stage, Status
+from evolve.core.measurement import Ratio
+from evolve.core.model import ReplyStatus
+from evolve.trajectories.step import Made, Step
+
+_UNJUDGED = (Status.INFRA,)
+_HOLDS_NO_FAULT = (None, ReplyStatus.PROGRAM, ReplyStatus.STEP)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reward:
+    """A number for one step, computed from what is stored.
+
+    Attributes:
+        name: with a version that changes with every value it gives: `dr_kernel@1`.
+        source: the paper or project that defines it.
+        score: the number; None where an input is missing, and never because of our own fault.
+        needs_samples: whether it reads raw paired times (`Evaluation.samples`).
+    """
+
+    name: str
+    source: str
+    score: Callable[[Step], float | None]
+    needs_samples: bool = False
+
+
+class Grade(IntEnum):
+    """How far a step came, whatever its speed."""
+
+    NOTHING = 0  # the model's reply held no program
+    BUILT_NOT = 1  # no ModelNew, or it does not compile
+    WRONG = 2  # it compiles, and fails or cheats when run
+    CORRECT = 3
+
+
+def grade(step: Step) -> Grade | None:
+    """How far the step came; None where that is not known.
+
+    Not known: no verdict, our own fault, a duplicate, a call without an outcome, or a correct
+    program of which nobody could say whether custom kernels made its outcome.
+    """
+    judged = step.evaluation
+    if judged is None:
+        blamed = step.made is Made.NOTHING and step.reading not in _HOLDS_NO_FAULT
+        return Grade.NOTHING if blamed else None
+    if judged.status in _UNJUDGED:
+        return None
+    if step.refuted or judged.status is Status.HACK:
+        return Grade.WRONG
+    if judged.status in (Status.CORRECT, Status.TIMING_UNBOUNDED):
+        custom = {True: Grade.CORRECT, False: Grade.WRONG}
+        return None if judged.custom is None else custom[judged.custom]
+    return Grade.WRONG if judged.stage >= Stage.COMPILE else Grade.BUILT_NOT
+
+
+def worth(ratio: Ratio | None) -> float | None:
+    """The ratio as a reward counts it: exactly 1.0 where its interval holds 1.0.
+
+    >>> worth(Ratio(1.02, 0.99, 1.05)), worth(Ratio(1.2, 1.1, 1.3))
+    (1.0, 1.2)
+    """
+    if ratio is None:
+        return None
+    return ratio.value if ratio.excludes(1.0) else 1.0
