@@ -1,12 +1,12 @@
 """`evolve batch`: a run's next evaluations as a file, for a device that the search cannot reach."""
 
 import argparse
-import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from evolve.cli import stopping
 from evolve.cli.flags import add_run, add_store, open_store, parser
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import Fidelity
@@ -98,7 +98,7 @@ def ask(search: "Search", options: argparse.Namespace) -> Asked:
 
     waiting = waiting_tickets(search)
     asked = Asked()
-    asyncio.run(judge_opponents(search, _into(asked)))
+    stopping.run(judge_opponents(search, _into(asked)))
     if not options.new:
         asked.tickets += [(ticket, {}) for ticket in waiting]
     del asked.tickets[options.number :]
@@ -112,7 +112,7 @@ def verification(search: "Search") -> Asked:
     from evolve.search.verification import verify_champion
 
     asked = Asked(reason="there is no program to verify, or the best one is verified")
-    asyncio.run(verify_champion(search, _into(asked), lambda: bool(asked.tickets)))
+    stopping.run(verify_champion(search, _into(asked), lambda: bool(asked.tickets)))
     asked.reason = "" if asked.tickets else asked.reason
     return asked
 

@@ -4,7 +4,6 @@ Needs nothing but the standard library until it asks the worker, so that it also
 installation is broken.
 """
 
-import asyncio
 import importlib.util
 import json
 import os
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import evolve
+from evolve.cli import stopping
 from evolve.cli.finding import MISSING, NOTE, OK, Finding
 from evolve.cli.flags import parser
 from evolve.core.errors import EvaluatorUnavailable, UsageError
@@ -176,7 +176,7 @@ def gpus(kind: str, python: str | None) -> Iterator[Finding]:
 def judge(kind: str, python: str | None) -> Iterator[Finding]:
     """What the evaluation worker says of its device and its sandbox."""
     try:
-        facts = asyncio.run(_ask_worker(kind, python))
+        facts = stopping.run(_ask_worker(kind, python))
     except (EvaluatorUnavailable, UsageError) as error:
         yield Finding(MISSING, "evaluation worker", str(error))
         return

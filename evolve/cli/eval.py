@@ -1,13 +1,12 @@
 """`evolve eval`: one file, or one recorded step, before the whole evaluation service."""
 
 import argparse
-import asyncio
 import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from evolve.cli import repro
+from evolve.cli import repro, stopping
 from evolve.cli.device import DEVICES, kind_here, kind_of_class, require_language, start_local
 from evolve.cli.flags import add_store, open_store, parser, read_candidate, split_step
 from evolve.cli.verdict import verdict_text
@@ -37,7 +36,7 @@ def main(words: Sequence[str]) -> int:
     require_language(request.source, f"candidate {options.candidate}", options.device)
     if options.audit is not None:
         return _audit(request, options)
-    evaluation, findings, known = asyncio.run(_judge(request, options))
+    evaluation, findings, known = stopping.run(_judge(request, options))
     if options.json:
         extra = {"audit": findings, "known": known}
         print(json.dumps(evaluation.to_json() | extra, indent=1))
@@ -53,7 +52,7 @@ def _audit(request: EvaluationRequest, options: argparse.Namespace) -> int:
 
     if options.python:
         raise UsageError("--audit runs its oracle under this interpreter; leave --python out")
-    asyncio.run(
+    stopping.run(
         mutation.run(
             request,
             device=options.device,

@@ -1,9 +1,9 @@
 """`evolve resume`: continue a stored run after any end."""
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from evolve.cli import stopping
 from evolve.cli.flags import DEFAULT_STORE
 from evolve.cli.run import check_python, check_word
 from evolve.core.errors import UsageError
@@ -18,6 +18,7 @@ Without RUN and words it goes on as it was; these settings may differ from the s
   llm.*           who answers operators:  llm.model=provider/name
   device.*        where it is judged:   device.ids=[0,1]  device.python=/path/to/python
   sandbox.*       behind which walls:   sandbox.require=namespaces
+  trackers.*      where curves go:      trackers=tensorboard
   store.path      the database file (default: %s)
 
 Anything else is refused, with the difference. Exit status 0: finished; 75: stopped, resumable.
@@ -37,21 +38,25 @@ def main(words: Sequence[str]) -> int:
             check_word(word)
     if len(names) > 1:
         raise UsageError(f"resume takes one run, got {', '.join(names)}; settings are key=value")
-    return asyncio.run(_resume(names[0] if names else None, overrides))
+    return stopping.run(_resume(names[0] if names else None, overrides))
 
 
 async def _resume(name: str | None, overrides: Sequence[str]) -> int:
     from evolve.cli import parts
+    from evolve.cli.config.complete import completed
     from evolve.cli.device import as_judged, start_evaluator
+    from evolve.cli.models import key_notes
     from evolve.cli.session import search
     from evolve.store import Store
 
     with Store.open(_path(overrides)) as store:
-        run = store.run(name)
+        run = completed(store.run(name))
         config = as_judged(overridden(run.config, overrides), store, run)
         for notice in store.notices:
             print(notice)
         parts.build_all(config)
+        for note in key_notes(config):
+            print(note)
         evaluator = await start_evaluator(config)
         try:
             print(f"resuming {run.name} in {store.path}")
@@ -94,7 +99,7 @@ def overridden(stored: Mapping[str, Any], overrides: Sequence[str]) -> dict[str,
     if refused:
         raise UsageError(
             f"resume refuses to change what the run is: {'; '.join(refused)}. "
-            "Only termination.*, llm.*, device.*, sandbox.* and store.path may differ"
+            "Only termination.*, llm.*, device.*, sandbox.*, trackers.* and store.path may differ"
         )
     return result
 

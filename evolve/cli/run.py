@@ -1,11 +1,11 @@
 """`evolve run`: from key=value words to a finished search."""
 
-import asyncio
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
+from evolve.cli import stopping
 from evolve.core.errors import UsageError
 
 DRY_RUN = "--dry-run"
@@ -72,7 +72,7 @@ def start(config: Mapping[str, Any]) -> int:
     """Create the run that `config` describes, or continue it as `on_exists` says."""
     from evolve.cli.launch import launch
 
-    return asyncio.run(launch(config))
+    return stopping.run(launch(config))
 
 
 def create(config: Mapping[str, Any]) -> int:
@@ -85,4 +85,4 @@ def create(config: Mapping[str, Any]) -> int:
 def _dry_run(config: Mapping[str, Any]) -> int:
     from evolve.cli.dry_run import dry_run
 
-    return asyncio.run(dry_run(config))
+    return stopping.run(dry_run(config))

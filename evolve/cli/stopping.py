@@ -2,17 +2,16 @@
 
 import contextlib
 import signal
-from collections.abc import Iterator
-from typing import NoReturn
+from collections.abc import Coroutine, Iterator
+from typing import Any, NoReturn, TypeVar
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
 
+T = TypeVar("T")
+
 
 class Stopped(KeyboardInterrupt):
-    """One of `STOP_SIGNALS` came; whoever holds a worker or a folder gives it up on the way out.
-
-    Like its base it interrupts asyncio's loop, which then cancels and awaits what is under way.
-    """
+    """One of `STOP_SIGNALS` came; whoever holds a worker or a folder gives it up on the way out."""
 
     def __init__(self, number: int) -> None:
         super().__init__(signal.Signals(number).name)
@@ -25,8 +24,7 @@ def stoppable() -> Iterator[None]:
     before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
 
     def stop(number: int, _frame: object) -> NoReturn:
-        _set(signal.SIG_IGN)  # giving up is not to be interrupted, but for an impatient Ctrl-C
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        _give_up()
         raise Stopped(number)
 
     _set(stop)
@@ -35,6 +33,44 @@ def stoppable() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def run(coroutine: Coroutine[Any, Any, T]) -> T:
+    """`asyncio.run`, where the first of `STOP_SIGNALS` cancels the coroutine and raises `Stopped`.
+
+    An exception raised by a signal's handler would come between any two instructions, and where it
+    hits the entry or exit of a lock, the lock stays locked.
+    """
+    import asyncio  # takes a moment, and `evolve --help` imports this module
+
+    async def stoppable_task() -> T:
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        assert task is not None
+        came: list[int] = []
+
+        def stop(number: signal.Signals) -> None:
+            came.append(number)
+            for each in STOP_SIGNALS:
+                loop.remove_signal_handler(each)
+            _give_up()
+            task.cancel()
+
+        for number in STOP_SIGNALS:
+            loop.add_signal_handler(number, stop, number)
+        try:
+            return await coroutine
+        except asyncio.CancelledError:
+            if came:
+                raise Stopped(came[0]) from None
+            raise
+
+    return asyncio.run(stoppable_task())
+
+
+def _give_up() -> None:
+    """Giving up is not to be interrupted, but for an impatient Ctrl-C."""
+    _set(signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _set(handler: "signal._HANDLER") -> None:
