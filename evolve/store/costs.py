@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, case, func, select
+from sqlalchemy import Connection, Row, bindparam, case, func, select
 
 from evolve.core.model import CallStatus
 from evolve.store.rows import Cost
@@ -56,6 +56,13 @@ _DEVICE = (
     .join(run, run.c.id == ticket.c.run)
     .group_by(run.c.id, ticket.c.operator, ticket.c.model)
 )
+_TOKENS = (
+    select(ticket.c.sequence, func.sum(_charged))
+    .join(request, request.c.id == call.c.request)
+    .join(ticket, ticket.c.id == request.c.ticket)
+    .where(ticket.c.run == bindparam("run"), call.c.status != CallStatus.UNAVAILABLE.value)
+    .group_by(ticket.c.sequence)
+)
 _NOTHING = dict.fromkeys(
     ("calls", "unknown", "unpriced", "tokens", "prompt_tokens", "completion_tokens"), 0
 ) | {"usd": 0.0, "evaluations": 0, "device_time_s": 0.0}
@@ -75,6 +82,11 @@ def everything(connection: Connection, run_id: int | None) -> list[Cost]:
         Cost(run=name, operator=operator, model=model, **sums)
         for (name, operator, model), sums in sorted(found.items())
     ]
+
+
+def tokens(connection: Connection, run_id: int) -> dict[int, int]:
+    """What the calls of each step of a run were charged, by sequence number."""
+    return {sequence: int(total) for sequence, total in connection.execute(_TOKENS, {"run": run_id})}
 
 
 def _rows(connection: Connection, query: Any, run_id: int | None) -> Sequence[Row[Any]]:
