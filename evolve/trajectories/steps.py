@@ -1,9 +1,22 @@
 """Steps of stored runs, in order, a page at a time."""
 
-from collections.abc import Iterator, Sequence
+import itertools
+import re
+from array import array
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from evolve.store import Store
-from evolve.trajectories.step import Step
+from evolve.core.errors import UsageError
+from evolve.core.evaluation import Fidelity
+from evolve.core.measurement import Ratio
+from evolve.core.program import Language
+from evolve.core.protocols import AddStatus
+from evolve.store import RunRow, Store
+from evolve.store.champions import best_path, models_behind
+from evolve.store.trajectory import Reader, Record
+from evolve.trajectories.step import Known, Made, Step, speedup
+
+_NAMED = re.compile(r"^program ([0-9a-f]{8}):$", re.MULTILINE)
+_AT_ONCE = 100
 
 
 def steps(
@@ -11,12 +24,163 @@ def steps(
 ) -> Iterator[Step]:
     """Every told step of the runs, run by run in the order given, each in sequence order.
 
-    Memory does not grow with the number of steps beyond a few bytes for each.
+    Memory grows by some thirty bytes a step, whatever the length of the texts.
 
     Args:
         store: the database.
         run_ids: of the runs (`RunRow.id`).
-        texts: with sources, prompts and replies, which are most of the work.
+        texts: with sources, prompts, replies and feedback, which are most of the work. Without
+            them `shown_best` counts parents only.
         samples: with the raw paired times of each step's own evaluation.
+
+    Raises:
+        UsageError: a run is not there.
     """
-    raise NotImplementedError
+    for run_id in run_ids:
+        yield from History(store, run_id).steps(texts=texts, samples=samples)
+
+
+def named_programs(prompt: str) -> Collection[str]:
+    """Beginnings of the digests of the programs whose text a prompt shows.
+
+    The prompts of our operators put a line with its name before each (operators/material.py).
+    """
+    return set(_NAMED.findall(prompt))
+
+
+class History:
+    """The steps of one run: read through once, then also by number.
+
+    What follows from all steps before (`generation`, `models`, `best_before`) is kept in arrays.
+
+    Args:
+        store: the database.
+        run_id: of the run.
+
+    Raises:
+        UsageError: there is no such run.
+    """
+
+    def __init__(self, store: Store, run_id: int) -> None:
+        self.run = _run(store, run_id)
+        self._store = store
+        self._path = frozenset(best_path(store, self.run))
+        self._generations = array("I")
+        self._families = array("I")  # places in `_sets`
+        self._sets: list[frozenset[str]] = [frozenset()]
+        self._places = {self._sets[0]: 0}
+        self._best = array("d")  # value, low, high before each step; zeros where there was none
+
+    def steps(self, *, texts: bool = True, samples: bool = False) -> Iterator[Step]:
+        """All of them, in order; see the function of the same name."""
+        best: Ratio | None = None
+        for page in self._reader(texts, samples).pages():
+            for record in page:
+                self._fold(record, best)
+                yield self._step(record)
+                best = max(filter(None, (best, self._measured(record))), key=_value, default=None)
+
+    def at(
+        self, sequences: Iterable[int], *, texts: bool = True, samples: bool = False
+    ) -> Iterator[Step]:
+        """Some of those that `steps` has gone through, in the order of the numbers given."""
+        reader = self._reader(texts, samples)
+        wanted = iter(sequences)
+        while part := list(itertools.islice(wanted, _AT_ONCE)):
+            found = {record.sequence: record for record in reader.at(part)}
+            yield from (self._step(found[sequence]) for sequence in part)
+
+    def _reader(self, texts: bool, samples: bool) -> Reader:
+        return Reader(self._store, self.run, texts=texts, samples=samples, mentions=named_programs)
+
+    def _measured(self, record: Record) -> Ratio | None:
+        """The ratio as it was known right after the step."""
+        full = record.fidelity is Fidelity.SEARCH
+        return speedup(self.run.baseline, record.evaluation) if full else None
+
+    def _fold(self, record: Record, best: Ratio | None) -> None:
+        """Take up the next step; numbers that are missing are of tickets still under way."""
+        while len(self._generations) <= record.sequence:
+            self._generations.append(0)
+            self._families.append(0)
+            self._best.extend((0.0, 0.0, 0.0) if best is None else best.to_json())
+        sources = [maker for maker in record.parent_makers if maker is not None]
+        if record.maker is not None:
+            sources.insert(0, record.maker)
+        earlier = [source for source in sources if source < record.sequence]
+        if earlier:
+            is_held = earlier[0] == record.maker
+            self._generations[record.sequence] = self._generations[earlier[0]] + (not is_held)
+        self._families[record.sequence] = self._family(record, earlier)
+
+    def _family(self, record: Record, sources: Sequence[int]) -> int:
+        """The place of the set of models behind a step."""
+        models = frozenset().union(*(self._sets[self._families[source]] for source in sources))
+        if record.asked is not None:
+            models |= record.asked.models
+        elif not sources and record.program is not None:
+            models |= models_behind(self._store, record.program)  # it may be another run's
+        if models not in self._places:
+            self._places[models] = len(self._sets)
+            self._sets.append(models)
+        return self._places[models]
+
+    def _step(self, record: Record) -> Step:
+        place, asked, parent = record.sequence, record.asked, record.parent
+        best = self._best[3 * place : 3 * place + 3]
+        return Step(
+            run=self.run.name,
+            sequence=place,
+            task=self.run.task,
+            baseline=self.run.baseline,
+            operator=record.operator,
+            model=record.model,
+            models=self._sets[self._families[place]],
+            generation=self._generations[place],
+            made=_made(record),
+            note=record.note,
+            failure=record.failure,
+            parents=record.parents,
+            parent=None
+            if parent is None
+            else Known(
+                program=parent.program,
+                assignment=parent.assignment,
+                source=parent.source,
+                evaluation=parent.evaluation,
+            ),
+            shown_best=record.shown,
+            exchanges=() if asked is None else asked.exchanges,
+            reading=None if asked is None else asked.reading,
+            program=record.program,
+            language=None if record.language is None else Language(record.language),
+            source=record.source,
+            assignment=record.assignment,
+            fidelity=record.fidelity,
+            evaluation=record.evaluation,
+            later=record.later,
+            best_before=Ratio(*best) if best[0] else None,
+            offer=None if record.offer is None else AddStatus(record.offer),
+            slot=record.slot,
+            on_best_path=place in self._path,
+            created=self.run.created,
+        )
+
+
+def _run(store: Store, run_id: int) -> RunRow:
+    for run in store.runs():
+        if run.id == run_id:
+            return run
+    raise UsageError(f"there is no run number {run_id} in {store.path}; `evolve list` has them")
+
+
+def _value(ratio: Ratio) -> float:
+    return ratio.value
+
+
+def _made(record: Record) -> Made:
+    if record.program is None:
+        return Made.NOTHING
+    if record.maker == record.sequence:
+        return Made.PROGRAM
+    return Made.INSTANCE if record.first == record.sequence else Made.AGAIN
