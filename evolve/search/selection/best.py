@@ -1,0 +1,119 @@
+"""The best programs, always or most of the time."""
+
+import math
+import random
+from dataclasses import dataclass
+
+from evolve.core.errors import UsageError
+from evolve.core.protocols import Elite, Population
+from evolve.search.selection.checks import check_number, check_whole
+from evolve.search.selection.draws import unchosen, weighted
+
+
+@dataclass(frozen=True, slots=True)
+class Greedy:
+    """The best elites, best first."""
+
+    def select(self, population: Population, count: int, rng: random.Random) -> tuple[Elite, ...]:
+        return tuple(population[:count])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beam:
+    """Of the `width` best elites the one that was asked least; a tie is the better one's.
+
+    Beam search (Lowerre 1976) without rounds: whatever enters the beam is expanded as often as the
+    rest of it. KernelAgent and AccelOpt search kernels so, one round at a time.
+
+    Raises:
+        UsageError: `width` is below 1.
+    """
+
+    width: int = 5
+
+    def __post_init__(self) -> None:
+        check_whole("width", self.width, least=1, example=5)
+
+    def select(self, population: Population, count: int, rng: random.Random) -> tuple[Elite, ...]:
+        beam = population[: max(self.width, count)]
+        return tuple(sorted(beam, key=lambda elite: population.visits(elite.program).asked)[:count])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpsilonGreedy:
+    """The best elite that is left, or with probability `epsilon` any other one that is left.
+
+    Raises:
+        UsageError: `epsilon` is no probability.
+    """
+
+    epsilon: float = 0.3
+
+    def __post_init__(self) -> None:
+        check_number("epsilon", self.epsilon, least=0, most=1, example=0.3)
+
+    def select(self, population: Population, count: int, rng: random.Random) -> tuple[Elite, ...]:
+        chosen: list[int] = []
+        for _ in range(min(count, len(population))):
+            number, left = 0, len(population) - len(chosen)
+            if left > 1 and rng.random() < self.epsilon:
+                number = rng.randrange(1, left)
+            chosen.append(unchosen(number, chosen))
+        return tuple(population[index] for index in chosen)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExploreExploit:
+    """Any elite, one of the top, or one drawn by speedup, each with a fixed probability.
+
+    OpenEvolve's parents (`database.py`: exploration, exploitation, and a fitness-weighted rest) and
+    KernelFoundry's 20/70/10 (arXiv 2603.12440).
+
+    Args:
+        exploration: probability of any elite, all alike.
+        exploitation: probability of one of the top, all of them alike; what is left over goes to a
+            draw in proportion to speedup.
+        top_share: the share of the elites that is the top.
+
+    Raises:
+        UsageError: a share is no number from 0 to 1, or both probabilities add up to more than 1.
+    """
+
+    exploration: float = 0.2
+    exploitation: float = 0.7
+    top_share: float = 0.1
+
+    def __post_init__(self) -> None:
+        check_number("exploration", self.exploration, least=0, most=1, example=0.2)
+        check_number("exploitation", self.exploitation, least=0, most=1, example=0.7)
+        check_number("top_share", self.top_share, least=0, most=1, example=0.1)
+        if self.exploration + self.exploitation > 1:
+            raise UsageError(
+                f"selection.exploration and selection.exploitation are {self.exploration:g} and "
+                f"{self.exploitation:g}, together more than 1; lower one of them"
+            )
+
+    def select(self, population: Population, count: int, rng: random.Random) -> tuple[Elite, ...]:
+        size = len(population)
+        top = math.ceil(self.top_share * size)
+        chosen: list[int] = []
+        for _ in range(min(count, size)):
+            left, draw = size - len(chosen), rng.random()
+            if draw < self.exploration:
+                index = unchosen(rng.randrange(left), chosen)
+            elif draw < self.exploration + self.exploitation:
+                # The top of what is left: as large as it was where others are chosen already.
+                index = unchosen(rng.randrange(min(max(top, 1), left)), chosen)
+            else:
+                index = self._by_speedup(population, chosen, rng)
+            chosen.append(index)
+        return tuple(population[index] for index in chosen)
+
+    def _by_speedup(self, population: Population, chosen: list[int], rng: random.Random) -> int:
+        best = population[0].fitness.value
+        weights = [math.exp(elite.fitness.value - best) for elite in population]
+        for index in chosen:
+            weights[index] = 0.0
+        return next(
+            index for index in weighted(weights, len(chosen) + 1, rng) if index not in chosen
+        )

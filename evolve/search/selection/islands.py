@@ -1,0 +1,138 @@
+"""Islands: which of them is next, and who becomes a parent there."""
+
+import heapq
+import math
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from evolve.core.errors import UsageError
+from evolve.core.protocols import Elite, Population, SelectionPolicy
+from evolve.search.selection.best import ExploreExploit
+from evolve.search.selection.checks import check_number, check_whole
+from evolve.search.selection.draws import then_best
+from evolve.search.selection.part import Part
+from evolve.search.selection.ranked import Tournament
+
+_RECENT = 64  # evaluations of an island that are told apart; at decay 0.9 older ones weigh 0.1 %
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IslandRoundRobin:
+    """One island after the other; within it another policy chooses (OpenEvolve).
+
+    Where an island has fewer elites than parents are asked for, the best of the others join.
+
+    Args:
+        within: the policy; it sees the elites of the island only.
+    """
+
+    within: SelectionPolicy = field(default_factory=Tournament)
+    needs: ClassVar[frozenset[str]] = frozenset({"islands"})
+
+    def select(self, population: Population, count: int, rng: random.Random) -> tuple[Elite, ...]:
+        islands = list(population.islands.values())
+        if not islands:
+            return ()
+        turn, place = divmod(population.turn, len(islands))
+        chosen = self.within.select(Part(population, islands[place], turn), count, rng)
+        return then_best(chosen, population, count)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdaptiveIslands:
+    """Islands by what they gained of late, and the harder at work the more (AdaEvolve).
+
+    Arm and intensity of arXiv 2602.20133 (`adaevolve/adaptation.py`). An evaluation's gain d is how
+    far, in log speedup, it rose above all that the island had before, at most 1. The island with
+    the highest R / V + exploration * sqrt(ln(T + 1) / n) is next: R and V are its gains and its
+    evaluations with weights that fall by `decay` per evaluation, n and T the tickets of the island
+    and of all. One asked fewer than `least_visits` times goes first. There any elite is taken with
+    probability I = low + (high - low) / (1 + sqrt(G)), one of the top quarter with 0.7 * (1 - I),
+    and else one in proportion to speedup; G is the moving average of d ** 2, so that an island that
+    stands still explores.
+
+    All of it is read from the elites that are held: an evaluation that left none had no gain, and
+    is taken to lie evenly between the others. A migrant is a gain where it arrives.
+
+    Raises:
+        UsageError: a setting is out of range, or `intensity_low` above `intensity_high`.
+    """
+
+    exploration: float = 1.41
+    decay: float = 0.9
+    intensity_low: float = 0.1
+    intensity_high: float = 0.7
+    least_visits: int = 3
+    needs: ClassVar[frozenset[str]] = frozenset({"islands"})
+
+    def __post_init__(self) -> None:
+        check_number("exploration", self.exploration, least=0, example=1.41)
+        check_number("decay", self.decay, least=0, most=0.99, example=0.9)
+        check_number("intensity_low", self.intensity_low, least=0, most=1, example=0.1)
+        check_number("intensity_high", self.intensity_high, least=0, most=1, example=0.7)
+        check_whole("least_visits", self.least_visits, least=0, example=3)
+        if self.intensity_low > self.intensity_high:
+            raise UsageError(
+                f"selection.intensity_low is {self.intensity_low:g}, above intensity_high "
+                f"({self.intensity_high:g}); lower it"
+            )
+
+    def select(self, population: Population, count: int, rng: random.Random) -> tuple[Elite, ...]:
+        islands = [self._record(population, elites) for elites in population.islands.values()]
+        if not islands:
+            return ()
+        chosen = self._next(islands)
+        intensity = self.intensity_low + (self.intensity_high - self.intensity_low) / (
+            1 + math.sqrt(chosen.energy)
+        )
+        within = ExploreExploit(
+            exploration=intensity, exploitation=0.7 * (1 - intensity), top_share=0.25
+        )
+        parents = within.select(Part(population, chosen.elites, population.turn), count, rng)
+        return then_best(parents, population, count)
+
+    def _next(self, islands: Sequence["_Record"]) -> "_Record":
+        least = min(islands, key=lambda island: island.asked)
+        if least.asked < max(self.least_visits, 1):
+            return least
+        log_total = math.log(sum(island.asked for island in islands) + 1)
+        return max(
+            islands,
+            key=lambda island: island.rate + self.exploration * math.sqrt(log_total / island.asked),
+        )
+
+    def _record(self, population: Population, elites: Sequence[Elite]) -> "_Record":
+        """Replays the newest evaluations of an island."""
+        counts = [population.visits(elite.program) for elite in elites]
+        told = sum(visits.told for visits in counts)
+        apart = max(told / len(elites), 1.0)  # evaluations from one held elite to the next
+        fade = self.decay**apart
+        newest = heapq.nlargest(_RECENT, elites, key=lambda elite: elite.sequence)[::-1]
+        best = _best_before(elites, newest[0].sequence)
+        gains = visits = energy = 0.0
+        for elite in newest:
+            value = elite.fitness.value
+            gain = min(max(value - best, 0.0), 1.0) if best is not None else 0.0
+            best = value if best is None else max(best, value)
+            gains = gains * fade + gain
+            visits = visits * fade + (1 - fade) / (1 - self.decay)
+            energy = energy * fade + (1 - self.decay) * gain**2
+        asked = sum(visits.asked for visits in counts)
+        return _Record(elites=elites, rate=gains / visits, energy=energy, asked=asked)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Record:
+    """What is known of an island: recent gain per evaluation, its moving square, its tickets."""
+
+    elites: Sequence[Elite]
+    rate: float
+    energy: float
+    asked: int
+
+
+def _best_before(elites: Sequence[Elite], sequence: int) -> float | None:
+    """The highest fitness value among elites (best first) older than a ticket."""
+    return next((elite.fitness.value for elite in elites if elite.sequence < sequence), None)

@@ -1,0 +1,111 @@
+"""Policies that take a fitness as what it is: an estimate with a spread."""
+
+import heapq
+import math
+import random
+from dataclasses import dataclass
+
+from evolve.core.errors import UsageError
+from evolve.core.protocols import Elite, Population
+from evolve.search.selection.checks import check_number, check_whole
+from evolve.search.selection.draws import then_best
+
+PRIORITIES = ("mean", "ucb")
+_Z95 = 1.959963984540054  # an interval is this many standard deviations to either side
+_REACH = 4.0  # standard deviations beyond which a posterior is not drawn from
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Polca:
+    """The head of a priority queue, its candidates in turn (arXiv 2603.14769).
+
+    The priority is the pooled mean of a program's evaluations (`mean`), or its upper bound (`ucb`):
+    mean + exploration * sqrt(ln(T + 1) / n) * noise, with T tickets and n evaluations of the
+    program (OpenTrace, `priority_search.py`). Ties go to the newest. POLCA pops the first
+    `candidates`, makes `proposals` of each, and evaluates all of them again; here tickets take the
+    same candidates in turn, and the operator `remeasure` evaluates again.
+
+    Args:
+        candidates: length of the queue's head, k in the paper.
+        proposals: tickets in a row for each candidate, n in the paper.
+        priority: `mean` or `ucb`.
+        exploration: c of the upper bound.
+        noise: range of one evaluation in log speedup. POLCA's is that of the score, which a log
+            speedup does not have; how far a measurement may be off is what the bound is about.
+
+    Raises:
+        UsageError: a setting is out of range.
+    """
+
+    candidates: int = 10
+    proposals: int = 1
+    priority: str = "mean"
+    exploration: float = 1.0
+    noise: float = 0.1
+
+    def __post_init__(self) -> None:
+        check_whole("candidates", self.candidates, least=1, example=10)
+        check_whole("proposals", self.proposals, least=1, example=1)
+        check_number("exploration", self.exploration, least=0, example=1)
+        check_number("noise", self.noise, least=0, example=0.1)
+        if self.priority not in PRIORITIES:
+            raise UsageError(
+                f"selection.priority is {self.priority!r}; choose one of {', '.join(PRIORITIES)}"
+            )
+
+    def select(self, population: Population, count: int, rng: random.Random) -> tuple[Elite, ...]:
+        bonus = 0.0
+        if self.priority == "ucb":
+            bonus = self.exploration * self.noise * math.sqrt(math.log(population.turn + 1))
+        head = heapq.nlargest(
+            max(self.candidates, count),
+            population,
+            key=lambda elite: (
+                elite.fitness.value + bonus / math.sqrt(elite.evaluations),
+                elite.sequence,
+            ),
+        )
+        places = min(self.candidates, len(head))
+        start = population.turn // self.proposals % places if places else 0
+        turned = head[start:places] + head[:start] + head[places:]
+        return tuple(turned[:count])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Thompson:
+    """The elites whose speed, drawn from what is known of it, is highest (Thompson 1933).
+
+    The posterior of a log speedup is normal, with the value and the 95 % interval of the pooled
+    fitness: a lucky measurement loses its lead as soon as it is repeated, and what is worse beyond
+    doubt is not chosen. `widening` multiplies the spread, for the paths that a slower program may
+    still open. Elites are left out whose draw could beat the last chosen one only beyond four
+    standard deviations of both.
+
+    Raises:
+        UsageError: `widening` is negative.
+    """
+
+    widening: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_number("widening", self.widening, least=0, example=1)
+
+    def select(self, population: Population, count: int, rng: random.Random) -> tuple[Elite, ...]:
+        if not count or not len(population):
+            return ()
+        reach = _REACH * self.widening / _Z95
+        floor = min(
+            elite.fitness.value - reach * (elite.fitness.value - elite.fitness.low)
+            for elite in population[:count]
+        )
+        drawn = [
+            (self._draw(elite, rng), -number, elite)
+            for number, elite in enumerate(population)
+            if elite.fitness.value + reach * (elite.fitness.high - elite.fitness.value) >= floor
+        ]
+        chosen = [elite for _, _, elite in heapq.nlargest(count, drawn)]
+        return then_best(chosen, population, count)
+
+    def _draw(self, elite: Elite, rng: random.Random) -> float:
+        deviation = (elite.fitness.high - elite.fitness.low) / (2 * _Z95)
+        return rng.gauss(elite.fitness.value, self.widening * deviation)

@@ -1,0 +1,113 @@
+"""Draws in proportion to a weight of each elite."""
+
+import math
+import random
+from dataclasses import dataclass
+
+from evolve.core.protocols import Elite, Population
+from evolve.search.selection.checks import check_above_0, check_number
+from evolve.search.selection.draws import weighted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Boltzmann:
+    """Probability proportional to exp(log speedup / temperature) (Goldberg 1990).
+
+    At temperature 1 a program twice as fast is drawn twice as often; at 0.1 one that is 10 % faster
+    is drawn 2.6 times as often.
+
+    Raises:
+        UsageError: `temperature` is not above 0.
+    """
+
+    temperature: float = 0.1
+
+    def __post_init__(self) -> None:
+        check_above_0("temperature", self.temperature, example=0.1)
+
+    def select(self, population: Population, count: int, rng: random.Random) -> tuple[Elite, ...]:
+        elites = list(population)
+        best = elites[0].fitness.value if elites else 0.0
+        cold = 1.0 / self.temperature
+        weights = [math.exp((elite.fitness.value - best) * cold) for elite in elites]
+        return tuple(elites[index] for index in weighted(weights, count, rng))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeightedSigmoid:
+    """Good programs with few children: ShinkaEvolve's `weighted` (arXiv 2509.19349).
+
+    The weight is sigmoid(sharpness * (f - median) / MAD) / (1 + n): f is the log speedup, MAD the
+    median of the absolute deviations from the median (`database/parents.py`), and n counts the
+    tickets of the program, where Shinka counts its children; those under way are in, so that
+    parallel asks spread.
+
+    Raises:
+        UsageError: `sharpness` is negative.
+    """
+
+    sharpness: float = 10.0
+
+    def __post_init__(self) -> None:
+        check_number("sharpness", self.sharpness, least=0, example=10)
+
+    def select(self, population: Population, count: int, rng: random.Random) -> tuple[Elite, ...]:
+        elites = list(population)
+        values = [elite.fitness.value for elite in elites]
+        median = _middle(values)
+        # Sorted values fall to the median and rise from it: quick to sort again.
+        deviation = _middle(sorted(abs(value - median) for value in values))
+        slope = self.sharpness / max(deviation, 1e-6)
+        visits = population.visits
+        weights = [
+            _sigmoid(slope * (value - median)) / (1 + visits(elite.program).asked)
+            for value, elite in zip(values, elites, strict=True)
+        ]
+        return tuple(elites[index] for index in weighted(weights, count, rng))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Curiosity:
+    """Programs whose children were kept: the curiosity score (Cully and Demiris 2018).
+
+    The score of a program starts at 1, rises by 1 for a child that is held and falls by `penalty`
+    for a finished ticket that left none; it is the weight of the draw. "Quality and diversity
+    optimization: a unifying modular framework", IEEE Transactions on Evolutionary Computation
+    22(2), has the rule; start and `floor` are ours.
+
+    Args:
+        penalty: what a ticket without a child that is held costs.
+        floor: the least weight, so that nothing is ruled out for ever.
+
+    Raises:
+        UsageError: a setting is negative, or `floor` is 0.
+    """
+
+    penalty: float = 0.5
+    floor: float = 0.05
+
+    def __post_init__(self) -> None:
+        check_number("penalty", self.penalty, least=0, example=0.5)
+        check_above_0("floor", self.floor, example=0.05)
+
+    def select(self, population: Population, count: int, rng: random.Random) -> tuple[Elite, ...]:
+        elites = list(population)
+        weights = [self._score(population, elite.program) for elite in elites]
+        return tuple(elites[index] for index in weighted(weights, count, rng))
+
+    def _score(self, population: Population, program: str) -> float:
+        told = population.visits(program).told
+        if not told:
+            return 1.0
+        kept = min(len(population.children(program)), told)
+        return max(1.0 + kept - self.penalty * (told - kept), self.floor)
+
+
+def _sigmoid(x: float) -> float:
+    return 1.0 / (1.0 + math.exp(-x)) if x > -700 else 0.0
+
+
+def _middle(ordered: list[float]) -> float:
+    """The median of sorted values; 0 of none."""
+    half = len(ordered) // 2
+    return (ordered[half] + ordered[~half]) / 2 if ordered else 0.0

@@ -1,0 +1,151 @@
+"""Monte Carlo tree search over the lineage: where to go deeper, and where to branch."""
+
+import heapq
+import math
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from evolve.core.protocols import Elite, Population, Visits
+from evolve.search.selection.checks import check_above_0, check_number, check_whole
+from evolve.search.selection.draws import then_best
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Uct:
+    """Descends from the roots by upper confidence bounds (Kocsis and Szepesvari 2006).
+
+    At a program with N tickets in its subtree, a child with n of them scores
+    Q + exploration * sqrt(ln N / n). Against the best child stands an explicit arm that expands the
+    program itself: the highest Q of its children + exploration * sqrt(ln N) / a, after a expansions
+    (AdaExplore, arXiv 2604.16625, `agent/mcts.py`). It is open while a is below
+    widening * N ** power: progressive widening (Coulom 2007). Children that are dead ends are not
+    entered as long as there is another way. KernelPro (arXiv 2606.26453) combines widening, the log
+    of the speedup as reward, and dead ends; its constants are not published.
+
+    Rewards are log speedups, scaled so that the held elites reach from 0 to 1; a ticket without a
+    fitness has 0. Tickets under way count as visits, so that parallel asks spread.
+
+    Args:
+        exploration: weight of the bound; AdaExplore has 0.25, and 0.3 in its KernelBench runs.
+        max_share: Q is the best reward of the subtree by this share, and its mean by the rest.
+        widening: factor of the number of expansions that are allowed.
+        power: their growth with the visits; 0.5 is common, 1 allows all.
+        dead_failures: a program is a dead end when so many tickets, and all of it, have failed.
+        dead_stale: and a subtree, when its best has not risen for so many tickets.
+
+    Raises:
+        UsageError: a setting is out of range.
+    """
+
+    exploration: float = 0.25
+    max_share: float = 1.0
+    widening: float = 1.0
+    power: float = 0.5
+    dead_failures: int = 4
+    dead_stale: int = 50
+    needs: ClassVar[frozenset[str]] = frozenset({"tree"})
+
+    def __post_init__(self) -> None:
+        check_number("exploration", self.exploration, least=0, example=0.25)
+        check_number("max_share", self.max_share, least=0, most=1, example=1)
+        check_above_0("widening", self.widening, example=1)
+        check_number("power", self.power, least=0, most=1, example=0.5)
+        check_whole("dead_failures", self.dead_failures, least=1, example=4)
+        check_whole("dead_stale", self.dead_stale, least=1, example=50)
+
+    def select(self, population: Population, count: int, rng: random.Random) -> tuple[Elite, ...]:
+        if not count or not len(population):
+            return ()
+        roots = population.roots
+        total = sum(_seen(population.visits(root.program)) for root in roots)
+        children = self._alive(population, roots) or roots
+        node, _ = self._best(population, children, total)
+        while (child := self._descend(population, node)) is not None:
+            node = child
+        return then_best([node], population, count)
+
+    def _descend(self, population: Population, node: Elite) -> Elite | None:
+        """The child to go on with; None where the program itself is to be expanded."""
+        children = self._alive(population, population.children(node.program))
+        visits = population.visits(node.program)
+        seen = _seen(visits)
+        if not children or not visits.asked:
+            return None
+        child, bound = self._best(population, children, seen)
+        if visits.asked < self.widening * seen**self.power:
+            quality = max(self._quality(population, child) for child in children)
+            expand = quality + self.exploration * math.sqrt(math.log(seen)) / visits.asked
+            if expand > bound:
+                return None
+        return child
+
+    def _best(
+        self, population: Population, children: Sequence[Elite], seen: int
+    ) -> tuple[Elite, float]:
+        """The child with the highest upper bound, the oldest of equals, and the bound."""
+
+        def bound(child: Elite) -> float:
+            visits = _seen(population.visits(child.program))
+            spread = math.sqrt(math.log(max(seen, 1)) / visits)
+            return self._quality(population, child) + self.exploration * spread
+
+        best = max(children, key=bound)
+        return best, bound(best)
+
+    def _quality(self, population: Population, elite: Elite) -> float:
+        visits, own = population.visits(elite.program), elite.fitness.value
+        low, high = population[-1].fitness.value, population[0].fitness.value
+        best = own if visits.best is None else max(own, visits.best)
+        total = own - low + visits.value - visits.scored * low
+        mean = total / (1 + visits.subtree)
+        mixed = self.max_share * (best - low) + (1 - self.max_share) * mean
+        return mixed / max(high - low, 1e-9)
+
+    def _alive(self, population: Population, elites: Sequence[Elite]) -> list[Elite]:
+        return [elite for elite in elites if not self._dead(population.visits(elite.program))]
+
+    def _dead(self, visits: Visits) -> bool:
+        barren = visits.failed >= self.dead_failures and visits.failed == visits.subtree
+        return barren or visits.stale >= self.dead_stale
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Puct:
+    """The best of all by Q + exploration * scale * P * sqrt(1 + T) / (1 + n): no descent.
+
+    The sampler of TTT-Discover (arXiv 2601.16175, `sampler.py`): P is a prior that falls linearly
+    with the rank, scale the range of the held fitness values, T the number of tickets, and n the
+    tickets in the program's subtree. Q is the best fitness in it, the program's own as long as it
+    has none; TTT-Discover looks at its direct children only. Tickets under way count as visits,
+    where TTT-Discover bars the relatives of what it has drawn for the same batch.
+
+    Raises:
+        UsageError: `exploration` is negative.
+    """
+
+    exploration: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_number("exploration", self.exploration, least=0, example=1)
+
+    def select(self, population: Population, count: int, rng: random.Random) -> tuple[Elite, ...]:
+        elites = list(population)
+        size, visits = len(elites), population.visits
+        if not size:
+            return ()
+        scale = max(elites[0].fitness.value - elites[-1].fitness.value, 1e-6)
+        bonus = self.exploration * scale * math.sqrt(1 + population.turn)
+        scores = []
+        for number, elite in enumerate(elites):
+            counts = visits(elite.program)
+            quality = elite.fitness.value if counts.best is None else counts.best
+            prior = 2 * (size - number) / (size * (size + 1))
+            scores.append((quality + bonus * prior / _seen(counts), -number))
+        return tuple(elites[-number] for _, number in heapq.nlargest(count, scores))
+
+
+def _seen(visits: Visits) -> int:
+    """The visit that made the program, those of its subtree, and those under way."""
+    return 1 + visits.subtree + visits.asked - visits.told

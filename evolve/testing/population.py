@@ -1,0 +1,81 @@
+"""A population in memory, to try selection policies on."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import overload
+
+from evolve.core.protocols import Elite, Population, Visits, rank
+
+_NONE = Visits()
+
+
+class MemoryPopulation(Population):
+    """Elites as a policy sees them, without an archive.
+
+    Args:
+        elites: in any order.
+        visits: what came of programs as parents; those left out have none.
+        slots: places by program; one island where none has a `/`.
+        turn: the number of the ticket.
+    """
+
+    def __init__(
+        self,
+        elites: Iterable[Elite] = (),
+        *,
+        visits: Mapping[str, Visits] | None = None,
+        slots: Mapping[str, str] | None = None,
+        turn: int = 0,
+    ) -> None:
+        self._elites = sorted(elites, key=rank)
+        self._held = {elite.program: elite for elite in self._elites}
+        self._visits = dict(visits or {})
+        self._slots = {program: program for program in self._held} | dict(slots or {})
+        self._turn = turn
+        self._children: dict[str, list[Elite]] = {program: [] for program in self._held}
+        self._roots: list[Elite] = []
+        for elite in sorted(self._elites, key=lambda elite: elite.sequence):
+            main = next(iter(elite.parents), "")
+            self._children.get(main, self._roots).append(elite)
+
+    @overload
+    def __getitem__(self, index: int) -> Elite: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Elite]: ...
+
+    def __getitem__(self, index: int | slice) -> Elite | Sequence[Elite]:
+        return self._elites[index]
+
+    def __len__(self) -> int:
+        return len(self._elites)
+
+    def __iter__(self) -> Iterator[Elite]:
+        return iter(self._elites)
+
+    @property
+    def turn(self) -> int:
+        return self._turn
+
+    @property
+    def islands(self) -> Mapping[str, Sequence[Elite]]:
+        found: dict[str, list[Elite]] = {}
+        for elite in self._elites:
+            island, slash, _ = self._slots[elite.program].partition("/")
+            found.setdefault(island if slash else "", []).append(elite)
+        return dict(sorted(found.items()))
+
+    def elite(self, program: str) -> Elite | None:
+        return self._held.get(program)
+
+    def slot(self, program: str) -> str:
+        return self._slots[program]
+
+    def visits(self, program: str) -> Visits:
+        return self._visits.get(program, _NONE)
+
+    def children(self, program: str) -> Sequence[Elite]:
+        return self._children.get(program, ())
+
+    @property
+    def roots(self) -> Sequence[Elite]:
+        return self._roots

@@ -1,0 +1,63 @@
+"""Whole searches of landscapes, for tests and benchmarks."""
+
+from collections.abc import Mapping
+from itertools import count
+from typing import Any
+
+from archives import Tree
+from evolve.core.protocols import Archive, SelectionPolicy
+from evolve.search.engine import Search
+from evolve.search.schedule import Scheduled
+from evolve.store import Store
+from evolve.testing.landscapes import Landscape
+from evolve.testing.landscapes_parts import LandscapeEvaluator, Mutate, climb
+from operators import Seed
+
+_numbers = count()
+
+
+def operators(landscape: Landscape, **others: Scheduled) -> dict[str, Scheduled]:
+    """The seed, small changes of one program, and what else is given."""
+    return {
+        "seed": Scheduled(operator=Seed(), weight=float("inf")),
+        "mutate": Scheduled(operator=Mutate(landscape=landscape)),
+        **others,
+    }
+
+
+def climbed(
+    store: Store,
+    landscape: Landscape,
+    selection: SelectionPolicy,
+    *,
+    seed: int,
+    evaluations: int,
+    archive: Archive | None = None,
+    others: Mapping[str, Scheduled] | None = None,
+    unlucky: Mapping[str, float] | None = None,
+    **parts: Any,
+) -> Search:
+    """A search after so many evaluations, in a run of its own."""
+    run = store.create_run(
+        name=f"run-{next(_numbers)}",
+        task=landscape.task(),
+        config={"baseline": "eager"},
+        seed=seed,
+    )
+    search = Search(
+        store=store,
+        run=run,
+        archive=archive or Tree(capacity=1000),
+        selection=selection,
+        operators=operators(landscape, **(others or {})),
+        **parts,
+    )
+    judge = LandscapeEvaluator(landscape=landscape, seed=seed, unlucky=unlucky or {})
+    climb(search, judge, evaluations)
+    return search
+
+
+def progress(search: Search, landscape: Landscape) -> float:
+    """How far the leader has really come: 0 is the start, 1 the optimum."""
+    leader = search.leader
+    return landscape.progress(search.store.source(leader.program)) if leader else 0.0
