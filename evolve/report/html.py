@@ -64,13 +64,13 @@ def write_report(store: Store, run_name: str | None, path: str | Path) -> Path:
 
 def render(facts: RunFacts) -> str:
     """The report as HTML text."""
-    environment = _environment()
+    environment = page_environment()
     script = (TEMPLATES / "report.js").read_text(encoding="utf-8")
     heat_map = archive_map.heat_map(facts.slots) if facts.slots else None
     return environment.get_template("report.html.j2").render(
         version=__version__,
-        style=_trusted((TEMPLATES / "report.css").read_text(encoding="utf-8")),
-        script=_trusted(script),
+        style=trusted((TEMPLATES / "report.css").read_text(encoding="utf-8")),
+        script=trusted(script),
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         sections=SECTIONS,
         run=facts.run,
@@ -121,7 +121,8 @@ def _lines(source: str) -> list[str]:
     return [journey.shortened(line) for line in shown.split("\n")]
 
 
-def _environment() -> "jinja2.Environment":
+def page_environment() -> "jinja2.Environment":
+    """The environment of all pages' templates: escaping is automatic, undefined names raise."""
     import jinja2
 
     environment = jinja2.Environment(
@@ -142,7 +143,8 @@ def _finalize(value: Any) -> Any:
     return value if hasattr(value, "__html__") else printable(str(value))
 
 
-def _trusted(text: str) -> Any:
+def trusted(text: str) -> Any:
+    """Text of our own that templates take as markup."""
     import markupsafe
 
     return markupsafe.Markup(text)

@@ -212,11 +212,17 @@ def _x_ticks(scale: _Scale) -> list[Tick]:
 
 
 def _y_ticks(scale: _Scale) -> list[Tick]:
+    ticks = ratio_ticks(scale.low, scale.high)
+    return [Tick(f"{tick:g}{TIMES}", scale.y(tick) / SIDE * 100) for tick in ticks]
+
+
+def ratio_ticks(low: float, high: float) -> list[float]:
+    """Four to nine round speedups between two others, for a log scale."""
     inside: list[float] = [1.0]
     for ticks in _TICKS:
-        inside = [tick for tick in ticks if scale.low <= tick <= scale.high]
+        inside = [tick for tick in ticks if low <= tick <= high]
         if len(inside) >= 4:
             break
     if len(inside) > 9:
         inside = [tick for index, tick in enumerate(inside) if index % 2 == 0 or tick == 1.0]
-    return [Tick(f"{tick:g}{TIMES}", scale.y(tick) / SIDE * 100) for tick in inside]
+    return inside
