@@ -62,6 +62,12 @@ def exhibit(context: Context, program: str, assignment: Assignment) -> Exhibit:
     )
 
 
+def judged_text(evaluation: Evaluation, baseline: str) -> Quoted:
+    """What every prompt says of a judged program: its verdict, and the judge's remarks, quoted."""
+    verdict, remarks = "\n".join(_verdict(evaluation, baseline)), _remarks(evaluation)
+    return Quoted(f"{verdict}\n\n{remarks}" if remarks else verdict)
+
+
 def speedup_of(elite: Elite) -> Ratio:
     """The speedup that an elite's fitness stands for."""
     fitness = elite.fitness

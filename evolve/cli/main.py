@@ -39,6 +39,7 @@ GROUPS = {
     },
     "judge": {
         "eval": "judge one file with the whole evaluation service",
+        "serve": "the evaluation service behind HTTP, with rewards for training",
         "doctor": "what this machine offers, and what is missing",
     },
     "data": {
@@ -68,7 +69,7 @@ Give a PyTorch reference, get the fastest correct kernel that a budget can find.
 
 {verbs}
 
-`run` and `resume` take configuration as key=value words; every other verb takes --flags:
+`run`, `resume` and `serve` take configuration as key=value words; every other verb takes --flags:
 
   evolve run task=softmax                          search on what this machine has
   evolve run task=softmax llm.model=anthropic/NAME termination.usd=5    with a language model

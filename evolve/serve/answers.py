@@ -1,0 +1,85 @@
+"""From a stored job to the answer that a client gets."""
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from evolve.core.evaluation import Evaluation, Status
+from evolve.core.program import Language, detect_language
+from evolve.serve.jobs import Job
+from evolve.serve.messages import JobAnswer, TaskAnswer, VerdictAnswer
+from evolve.serve.service import Findings, Service
+from operators.material import judged_text
+from operators.prompting import render_prompt
+from operators.quoting import Quoted
+
+
+def answer(service: Service, job: Job) -> JobAnswer:
+    """What a client is told of a job."""
+    findings = service.findings(job.revision)
+    found = None if job.verdict is None else Evaluation.from_json(job.verdict)
+    judge = found or service.judge.known
+    waited_until = job.started or job.finished or time.time()
+    return JobAnswer(
+        id=job.id,
+        state=job.state,
+        fault=job.fault,
+        message=job.message,
+        task=TaskAnswer(name=job.request["task"], revision=job.revision, weak=findings),
+        baseline=job.request["baseline"],
+        verdict=None if found is None else _verdict(found, job.request, findings),
+        rewards=dict(job.rewards),
+        evaluator_version=judge.evaluator_version,
+        device_class=judge.device_class,
+        cached=job.cached,
+        attempts=job.attempts,
+        queued_s=round(max(0.0, waited_until - job.submitted), 3),
+        judged_s=round(job.finished - job.started, 3) if job.finished and job.started else None,
+    )
+
+
+def _verdict(
+    evaluation: Evaluation, request: Mapping[str, Any], findings: Findings | None
+) -> VerdictAnswer:
+    baseline = request["baseline"]
+    ratio = evaluation.ratios.get(baseline)
+    prompt = judged_text(evaluation, baseline)
+    return VerdictAnswer(
+        status=evaluation.status,
+        stage=int(evaluation.stage),
+        fidelity=evaluation.fidelity,
+        correct=evaluation.status in (Status.CORRECT, Status.TIMING_UNBOUNDED),
+        custom=evaluation.custom,
+        strict=evaluation.strict and not findings,
+        suite=evaluation.suite,
+        speedup=None if ratio is None else ratio.to_json(),
+        times_ms={
+            case.name: {side: time_ms.to_json() for side, time_ms in case.times_ms.items()}
+            for case in evaluation.cases
+        },
+        labels=[[label.name, label.evidence] for label in evaluation.labels],
+        feedback=evaluation.feedback,
+        prompt=prompt,
+        next_turn=next_turn(evaluation, prompt, request["source"]),
+        device_time_s=evaluation.device_time_s,
+    )
+
+
+def next_turn(evaluation: Evaluation, prompt: Quoted, source: str) -> str:
+    """The message that asks for the next version in a conversation, in the search's own words.
+
+    Args:
+        evaluation: of the version that was given last.
+        prompt: what is said of it.
+        source: its text, which the conversation holds already.
+    """
+    kind = detect_language(source)
+    language = "" if kind is Language.TORCH else kind.value
+    wrong = evaluation.status is not Status.CORRECT
+    job = render_prompt("repair") if wrong else render_prompt("rewrite_full", first=False)
+    parts = (
+        f"# Your last program\n\n{prompt}",
+        job,
+        render_prompt("answer_program", language=language),
+    )
+    return "\n\n".join(parts)

@@ -1,0 +1,67 @@
+"""The application on a socket, for as long as the service runs."""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Iterator
+
+import uvicorn
+
+from evolve.core.errors import UsageError
+from evolve.serve.guard import App
+from evolve.serve.service import Service
+
+BACKLOG = 2048
+LAST_ANSWERS_S = 5  # for requests under way when the server is stopped
+
+
+class _Server(uvicorn.Server):
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Signals are the command line's: it cancels, and everything ends in order."""
+        yield
+
+
+@contextlib.contextmanager
+def listen(host: str, port: int) -> Iterator[socket.socket]:
+    """A listening socket.
+
+    Raises:
+        UsageError: the address is taken, or not this machine's.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((host, port))
+            listener.listen(BACKLOG)
+        except (OSError, OverflowError) as error:
+            raise UsageError(
+                f"host={host} port={port}: {error}; name another port, or port=0 for a free one"
+            ) from error
+        yield listener
+
+
+async def run(app: App, listener: socket.socket, service: Service) -> None:
+    """Answer requests and judge jobs until cancelled, or until either fails."""
+    config = uvicorn.Config(
+        app,  # type: ignore[arg-type]
+        log_level="warning",
+        access_log=False,  # nothing that a client sends is written anywhere but into the jobs
+        lifespan="off",
+        timeout_graceful_shutdown=LAST_ANSWERS_S,
+    )
+    server = _Server(config)
+    serving = asyncio.create_task(server.serve(sockets=[listener]))
+    judging = asyncio.create_task(service.run())
+    try:
+        await asyncio.wait({serving, judging}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        server.should_exit = True
+        judging.cancel()
+        ended = await asyncio.gather(serving, judging, return_exceptions=True)
+    for error in ended:
+        if isinstance(error, ExceptionGroup):
+            raise error.exceptions[0]
+        if isinstance(error, Exception):
+            raise error

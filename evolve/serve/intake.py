@@ -1,0 +1,47 @@
+"""From what a client sends to an order."""
+
+import uuid
+
+from evolve.core.errors import UsageError
+from evolve.core.model import ReplyStatus
+from evolve.serve.catalogue import Catalogue
+from evolve.serve.messages import Submission
+from evolve.serve.orders import Order
+from operators.replies import read_program
+
+
+def order_of(submission: Submission, catalogue: Catalogue) -> Order:
+    """The order that a submission stands for.
+
+    Raises:
+        UsageError: it names a task that is not here.
+    """
+    settings = {
+        "size": submission.size,
+        "precision": submission.precision,
+        "accumulation": submission.accumulation,
+    }
+    if submission.task is not None:
+        task = catalogue.find(submission.task, **settings)
+    elif submission.reference is not None:
+        task = catalogue.by_text(submission.reference, **settings)
+    else:
+        raise UsageError("give either task or reference")
+    reading, note, source = ReplyStatus.PROGRAM, "", submission.source or ""
+    if submission.completion is not None:
+        found = read_program(submission.completion)
+        reading, note, source = found.status, found.note, found.source
+    return Order(
+        id=submission.id or uuid.uuid4().hex,
+        task=task,
+        source=source,
+        baseline=submission.baseline,
+        fidelity=submission.fidelity,
+        rewards=tuple(dict.fromkeys(submission.rewards)),
+        parent=submission.parent,
+        pins=submission.pins.model_dump(exclude_none=True),
+        queue_s=submission.queue_s,
+        fresh=submission.fresh,
+        reading=reading,
+        note=note,
+    )

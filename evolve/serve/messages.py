@@ -1,0 +1,185 @@
+"""What goes over the wire: the models that check requests, and that the OpenAPI schema shows."""
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+
+from evolve.core.evaluation import Fidelity
+from evolve.core.protocols import BASELINES
+from evolve.serve.jobs import Fault, State
+
+MAX_TEXT = 200_000  # characters of a source, a reference or a completion
+MAX_BATCH = 256
+
+Id = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.:-]{1,100}$")]
+Text = Annotated[str, StringConstraints(min_length=1, max_length=MAX_TEXT)]
+RewardName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9_]{1,60}@[0-9]{1,6}$")]
+
+
+class Message(BaseModel):
+    """A request's field that nothing reads is refused, not passed over."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Pins(Message):
+    """Whose verdicts are wanted; anybody else's are refused with 409."""
+
+    evaluator: str | None = Field(None, max_length=200, description="Version of the judge")
+    device_class: str | None = Field(None, max_length=200)
+
+
+class Submission(Message):
+    """One candidate for one task.
+
+    The task is named, or given by the text of its reference; the candidate is a module's text, or a
+    model's reply that holds it.
+    """
+
+    id: Id | None = Field(
+        None, description="Sending the same submission again under its id does not repeat it"
+    )
+    task: Annotated[str, StringConstraints(min_length=1, max_length=200)] | None = Field(
+        None, description="One of `GET /v1/tasks`, or kernelbench:LEVEL/ID"
+    )
+    reference: Text | None = Field(None, description="A KernelBench-style module with `Model`")
+    source: Text | None = Field(None, description="A module with `ModelNew`")
+    completion: Text | None = Field(None, description="A reply with such a module in a fence")
+    size: Literal["tiny", "cpu", "gpu"] | None = None
+    precision: Literal["task", "fp32", "fp16", "bf16"] = "task"
+    accumulation: Literal["ieee", "tf32", "half"] = "ieee"
+    baseline: Literal["eager", *BASELINES] = "eager"  # type: ignore[valid-type]
+    fidelity: Literal[Fidelity.CHECK, Fidelity.SCREEN, Fidelity.REWARD] = Fidelity.REWARD
+    rewards: list[RewardName] = Field([], max_length=8, description="name@version")
+    parent: Id | None = Field(
+        None, description="The job whose candidate this one was made from, for rewards of a gain"
+    )
+    pins: Pins = Pins()
+    queue_s: float | None = Field(
+        None, ge=1, le=86_400, description="Seconds that it may wait in the queue"
+    )
+    fresh: bool = Field(False, description="Judge it even where the verdict is known")
+
+    @model_validator(mode="after")
+    def _one_of_each(self) -> Self:
+        if (self.task is None) == (self.reference is None):
+            raise ValueError("give either task or reference")
+        if (self.source is None) == (self.completion is None):
+            raise ValueError("give either source or completion")
+        return self
+
+
+class Batch(Message):
+    """Several submissions, which are taken all or none."""
+
+    jobs: Annotated[list[Submission], Field(min_length=1, max_length=MAX_BATCH)]
+
+
+class Wait(Message):
+    """Which jobs to wait for; the answer comes as soon as one of them is over."""
+
+    ids: Annotated[list[Id], Field(min_length=1, max_length=MAX_BATCH)]
+    wait_s: float = Field(20.0, ge=0, le=60)
+
+
+class TaskAnswer(BaseModel):
+    """Which task was judged; `weak` lists what computes nothing and passes its check."""
+
+    name: str
+    revision: str
+    weak: list[dict[str, str]] | None = Field(description="null: not audited")
+
+
+class VerdictAnswer(BaseModel):
+    """What the judge says. Ratios and times are `[value, low, high]`, a 95 % interval."""
+
+    status: str
+    stage: int = Field(description="The last rung passed, 0 to 7")
+    fidelity: str
+    correct: bool
+    custom: bool | None = Field(description="Whether its own kernels made the outcome")
+    strict: bool = Field(description="Correct, custom, and of a task that is not weak")
+    suite: bool | None
+    speedup: list[float] | None = Field(description="Over the baseline")
+    times_ms: dict[str, dict[str, list[float]]] = Field(description="By case and side")
+    labels: list[list[str]]
+    feedback: str = Field(description="The judge's own words")
+    prompt: str = Field(description="Verdict and remarks as the search's prompts tell them")
+    next_turn: str = Field(description="A whole message that asks for the next version")
+    device_time_s: float
+
+
+class JobAnswer(BaseModel):
+    """Where a job stands, and its verdict once it is done."""
+
+    id: str
+    state: State
+    fault: Fault | None = Field(description="Why there is no verdict; not the candidate's doing")
+    message: str
+    task: TaskAnswer
+    baseline: str
+    verdict: VerdictAnswer | None
+    rewards: dict[str, float | None] = Field(description="By name@version; null: unknown")
+    evaluator_version: str
+    device_class: str
+    cached: bool = Field(description="The verdict is that of an earlier job on the same text")
+    attempts: int
+    queued_s: float
+    judged_s: float | None
+
+
+class JobAnswers(BaseModel):
+    """Several of them, in the order that was asked for."""
+
+    jobs: list[JobAnswer]
+
+
+class ServiceAnswer(BaseModel):
+    """Who judges here, and within which bounds."""
+
+    version: str
+    evaluator_version: str
+    device_class: str
+    sandbox: str
+    slots: int
+    rewards: list[str]
+    references: Literal["known", "any"]
+    limits: dict[str, float]
+
+
+class TasksAnswer(BaseModel):
+    """Names that `Submission.task` takes."""
+
+    tasks: list[str]
+
+
+class HealthAnswer(BaseModel):
+    """`healthy`, or what is the matter."""
+
+    status: Literal["healthy", "starting", "unavailable"]
+    message: str
+    queued: int
+    running: int
+
+
+class Problem(BaseModel):
+    """Every answer that is none: `detail` says what, where and the remedy."""
+
+    detail: Any
+
+
+_PROBLEMS = {
+    401: "The token is missing or wrong",
+    403: "Asked by a name that is not this server's",
+    404: "No such job; finished ones are kept for a time",
+    409: "Pinned to another judge or reward, or an id that stands for another submission",
+    413: "The body is too long",
+    422: "A field is wrong; the detail says which",
+    429: "The queue is full; Retry-After says when to come back",
+    503: "The judge or the disk does not answer",
+}
+
+
+def problems(*codes: int) -> dict[int | str, dict[str, Any]]:
+    """What an operation may answer besides its answer, for its schema."""
+    return {code: {"model": Problem, "description": _PROBLEMS[code]} for code in (401, 403, *codes)}

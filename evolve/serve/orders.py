@@ -1,0 +1,126 @@
+"""Submissions that have been checked, and why one can be refused."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from evolve.core.digest import canonical_json, framed_digest
+from evolve.core.evaluation import Fidelity
+from evolve.core.model import ReplyStatus
+from evolve.core.program import Program, instance_digest
+from evolve.core.protocols import EvaluationRequest, Evaluator
+from evolve.core.task import Task
+from evolve.serve.jobs import Job, NewJob
+
+
+class QueueFull(Exception):
+    """No further job is taken at present; `retry_after_s` is when there may be room."""
+
+    def __init__(self, retry_after_s: int) -> None:
+        super().__init__(f"the queue is full; try again in {retry_after_s} s")
+        self.retry_after_s = retry_after_s
+
+
+class PinMismatch(Exception):
+    """A client pinned a judge or a reward that this server has not."""
+
+
+class SameId(Exception):
+    """The id of a submission stands for another one already."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """A checked submission.
+
+    Attributes:
+        id: under which its answer is found.
+        task: with everything that the judgement depends on.
+        source: the candidate; the draft, or nothing, where a reply held no program.
+        baseline: what its speedup is over.
+        fidelity: how far up the ladder it goes.
+        rewards: names of what is to be computed.
+        parent: id of the job whose candidate it was made from.
+        pins: whose verdict is wanted, by `evaluator` and `device_class`.
+        queue_s: seconds that it may wait; None for as long as the server lets it.
+        fresh: whether it is judged where the verdict is known, too.
+        reading: what became of the reply that was to hold it.
+        note: why it held none.
+    """
+
+    id: str
+    task: Task
+    source: str
+    baseline: str = "eager"
+    fidelity: Fidelity = Fidelity.REWARD
+    rewards: tuple[str, ...] = ()
+    parent: str | None = None
+    pins: Mapping[str, str] = field(default_factory=dict)
+    queue_s: float | None = None
+    fresh: bool = False
+    reading: ReplyStatus = ReplyStatus.PROGRAM
+    note: str = ""
+
+    def kept(self) -> dict[str, Any]:
+        """What the job keeps of it, as plain data; its task is kept apart."""
+        return {
+            "task": self.task.name,
+            "source": self.source,
+            "baseline": self.baseline,
+            "fidelity": self.fidelity.value,
+            "rewards": list(self.rewards),
+            "parent": self.parent,
+            "pins": dict(self.pins),
+            "fresh": self.fresh,
+            "reading": self.reading.value,
+            "note": self.note,
+        }
+
+    @property
+    def digest(self) -> str:
+        """Equal for submissions that ask for the same."""
+        return framed_digest("order", self.task.revision, canonical_json(self.kept()))
+
+    def key(self, evaluator: Evaluator) -> str:
+        """Equal for orders on which a judge says the same."""
+        return framed_digest(
+            "verdict",
+            instance_digest(Program(self.source).digest, {}),
+            self.task.revision,
+            self.baseline,
+            self.fidelity,
+            evaluator.device_class,
+            evaluator.evaluator_version,
+        )
+
+    def job(self, evaluator: Evaluator, most_queue_s: float) -> NewJob:
+        return NewJob(
+            id=self.id,
+            digest=self.digest,
+            key=self.key(evaluator),
+            revision=self.task.revision,
+            request=self.kept(),
+            queue_s=min(self.queue_s or most_queue_s, most_queue_s),
+        )
+
+
+def request_of(task: Task, job: Job) -> EvaluationRequest:
+    """What the judge is asked; a baseline other than eager is an opponent without a text."""
+    source, baseline = job.request["source"], job.request["baseline"]
+    return EvaluationRequest(
+        task=task,
+        instance=instance_digest(Program(source).digest, {}),
+        source=source,
+        fidelity=Fidelity(job.request["fidelity"]),
+        opponents={} if baseline == "eager" else {baseline: ""},
+    )
+
+
+def wrong_pin(pins: Mapping[str, str], evaluator: Evaluator) -> str:
+    """Which pins an evaluator does not meet; empty where it meets all."""
+    has = {"evaluator": evaluator.evaluator_version, "device_class": evaluator.device_class}
+    return "; ".join(
+        f"pins.{name} is {wanted}, and this server has {has[name]}"
+        for name, wanted in pins.items()
+        if wanted != has[name]
+    )

@@ -1,0 +1,297 @@
+"""The service itself: takes submissions, has them judged, and keeps every answer."""
+
+import asyncio
+import time
+import uuid
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from evolve.core.errors import EvaluatorUnavailable, UsageError
+from evolve.core.evaluation import Evaluation, Fidelity, Stage, Status
+from evolve.core.model import ReplyStatus
+from evolve.core.protocols import Evaluator
+from evolve.core.task import Task
+from evolve.evaluation import LocalEvaluator
+from evolve.serve.counters import Counters
+from evolve.serve.jobs import Fault, Job, Jobs, State
+from evolve.serve.judge import Judge, Start
+from evolve.serve.orders import Order, PinMismatch, QueueFull, SameId, request_of, wrong_pin
+from evolve.serve.scoring import known_of, scores, step_of
+from evolve.trajectories.rewards import Reward
+from evolve.trajectories.step import Known
+
+IDLE_S = 1.0  # how often a runner looks for jobs whose time has come
+SWEEP_S = 5.0
+
+Findings = list[dict[str, str]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What bounds the service.
+
+    Attributes:
+        queue: jobs that may wait; more are refused for the time being.
+        queue_s: seconds that a job may wait, and the most that a client may ask for.
+        attempts: how often a job is tried whose verdict is our own fault.
+        retry_s: seconds before it is tried again, times the attempts so far.
+        keep_s: seconds for which a finished job is kept.
+    """
+
+    queue: int = 4096
+    queue_s: float = 3600.0
+    attempts: int = 3
+    retry_s: float = 5.0
+    keep_s: float = 7 * 86_400.0
+
+
+class Service:
+    """Jobs in, answers out.
+
+    Args:
+        jobs: where they are kept.
+        start: starts an evaluator.
+        rewards: those that may be asked for, by name.
+        settings: what bounds it.
+        say: takes lines for the operator of the server.
+
+    Attributes:
+        counters: what was done so far.
+        judge: who does it.
+    """
+
+    def __init__(
+        self,
+        jobs: Jobs,
+        start: Start,
+        rewards: Mapping[str, Reward],
+        settings: Settings,
+        say: Callable[[str], None],
+    ) -> None:
+        self.jobs = jobs
+        self.rewards = rewards
+        self.settings = settings
+        self.counters = Counters()
+        self.judge = Judge(start, say)
+        self._say = say
+        self._lease = uuid.uuid4().hex
+        self._arrived = asyncio.Event()
+        self._watching: dict[str, set[asyncio.Event]] = {}
+        self._auditing: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    async def start(self) -> None:
+        """Bring the judge up, and queue again what an earlier server left under way.
+
+        Raises:
+            EvaluatorUnavailable: the judge does not come up.
+            UsageError: the device or the sandbox asked for is not to be had.
+        """
+        await self.judge.up()
+        if left := self.jobs.recover(self.settings.attempts):
+            self._say(f"{left} jobs that an earlier server had under way are queued again")
+
+    async def run(self) -> None:
+        """Judge jobs until cancelled; those under way then are the next server's."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._sweep())
+            for _ in range(self.judge.known.slots):
+                group.create_task(self._run())
+
+    async def close(self) -> None:
+        """End the judge, and let go of the file."""
+        await self.judge.close()
+        self.jobs.close()
+
+    @property
+    def sandbox(self) -> str:
+        """The tier around candidates; empty where the judge does not say."""
+        judge = self.judge.known
+        return str(judge.hello.get("sandbox", "")) if isinstance(judge, LocalEvaluator) else ""
+
+    def submit(self, orders: Sequence[Order]) -> list[Job]:
+        """Take submissions, all or none; one that is known by its id already is not repeated.
+
+        Raises:
+            QueueFull: there is no room for them.
+            PinMismatch: they are for another judge, or name rewards that are not here.
+            SameId: an id stands for another submission.
+        """
+        evaluator = self.judge.known
+        ids = [order.id for order in orders]
+        if len({*ids}) < len(ids):
+            raise SameId("two submissions of a batch have the same id; give each its own")
+        held = self.jobs.get(ids)
+        for order in orders:
+            if order.id in held and held[order.id].digest != order.digest:
+                raise SameId(f"id {order.id!r} stands for another submission; take a new one")
+        new = [order for order in orders if order.id not in held]
+        for order in new:
+            self._check_pins(order, evaluator)
+        self._require_room(len(new))
+        self.jobs.add(
+            [order.job(evaluator, self.settings.queue_s) for order in new],
+            {order.task.revision: order.task.to_json() for order in new},
+        )
+        self.counters.submitted += len(new)
+        for job in self.jobs.get([order.id for order in new]).values():
+            self._answer_at_once(job)
+        self._arrived.set()
+        found = self.jobs.get(ids)
+        return [found[id_] for id_ in ids]
+
+    async def wait(self, ids: Sequence[str], wait_s: float) -> dict[str, Job]:
+        """The jobs of these ids, as soon as one of them is over, or after `wait_s` seconds."""
+        event = asyncio.Event()
+        for id_ in ids:
+            self._watching.setdefault(id_, set()).add(event)
+        try:
+            if wait_s > 0 and not self.jobs.over(ids):
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(event.wait(), wait_s)
+        finally:
+            for id_ in {*ids}:
+                self._watching[id_].discard(event)
+                if not self._watching[id_]:
+                    del self._watching[id_]
+        return self.jobs.get(ids)
+
+    def findings(self, revision: str) -> Findings | None:
+        """What computes nothing and passes a task's check; None where it was not audited."""
+        found: Findings | None = self.jobs.audit(revision, _name(self.judge.known))
+        return found
+
+    def _check_pins(self, order: Order, evaluator: Evaluator) -> None:
+        if missing := [name for name in order.rewards if name not in self.rewards]:
+            there = ", ".join(self.rewards)
+            raise PinMismatch(f"rewards: {', '.join(missing)} is not here; there are {there}")
+        if wrong := wrong_pin(order.pins, evaluator):
+            raise PinMismatch(wrong)
+
+    def _require_room(self, count: int) -> None:
+        over = self.jobs.count(State.QUEUED) + count - self.settings.queue
+        if count and over > 0:
+            self.counters.refused += count
+            wait_s = over * self.counters.judged_s / self.judge.known.slots
+            raise QueueFull(max(1, min(60, round(wait_s))))
+
+    def _answer_at_once(self, job: Job) -> None:
+        """End a job that needs no judge: there is no program, or its verdict is known."""
+        if job.request["reading"] != ReplyStatus.PROGRAM:
+            self._end(job, None, _unreadable(job, self.judge.known))
+        elif not job.request["fresh"] and (known := self.jobs.known(job.key)):
+            self._end(job, None, Evaluation.from_json(known), cached=True)
+
+    async def _run(self) -> None:
+        """Judge one job after the other."""
+        while True:
+            evaluator = await self.judge.ready()
+            self._arrived.clear()
+            job = self.jobs.claim(self._lease)
+            if job is not None:
+                await self._judge(job, evaluator)
+                continue
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._arrived.wait(), IDLE_S)
+
+    async def _judge(self, job: Job, evaluator: Evaluator) -> None:
+        if wrong := wrong_pin(job.request["pins"], evaluator):
+            self._fail(job, Fault.PIN, wrong)
+            return
+        task, began = Task.from_json(self.jobs.task(job.revision)), time.monotonic()
+        try:
+            await self._audit(task, evaluator)
+            evaluation = await evaluator.evaluate(request_of(task, job))
+        except UsageError as error:
+            self._fail(job, Fault.TASK, str(error))
+        except EvaluatorUnavailable as error:
+            self._retry(job, str(error))
+            await self.judge.give_up(evaluator, str(error))
+        else:
+            self.counters.judged(time.monotonic() - began)
+            if evaluation.status is Status.INFRA:
+                self._retry(job, evaluation.feedback)
+            else:
+                self._end(job, self._lease, evaluation)
+
+    async def _audit(self, task: Task, evaluator: Evaluator) -> None:
+        """Audit a task that this judge has not audited yet."""
+        if not isinstance(evaluator, LocalEvaluator):
+            return
+        async with self._auditing[task.revision]:
+            if self.jobs.audit(task.revision, _name(evaluator)) is None:
+                findings = await evaluator.audit(task)
+                self.jobs.keep_audit(task.revision, _name(evaluator), findings)
+
+    def _retry(self, job: Job, why: str) -> None:
+        """Queue a job again, or say that it is our fault where that has been tried enough."""
+        tried = job.attempts + 1  # the one that has just failed
+        if tried >= self.settings.attempts:
+            self._fail(job, Fault.INFRA, why)
+        else:
+            self.counters.retried += 1
+            self.jobs.give_back(job, self._lease, self.settings.retry_s * tried)
+
+    def _fail(self, job: Job, fault: Fault, message: str) -> None:
+        if self.jobs.finish(job, self._lease, fault=fault, message=message):
+            self.counters.faults[fault] += 1
+            self._tell(job.id)
+
+    def _end(
+        self, job: Job, lease: str | None, evaluation: Evaluation, *, cached: bool = False
+    ) -> None:
+        rewards = self._score(job, evaluation)
+        verdict = evaluation.to_json()
+        if self.jobs.finish(job, lease, verdict=verdict, rewards=rewards, cached=cached):
+            self.counters.verdicts[evaluation.status] += 1
+            self.counters.cached += cached
+            self._tell(job.id)
+
+    def _score(self, job: Job, evaluation: Evaluation) -> dict[str, float | None]:
+        """The rewards asked for; unknown where being correct means little."""
+        asked = {name: self.rewards[name] for name in job.request["rewards"]}
+        if not asked or self.findings(job.revision):
+            return dict.fromkeys(asked)
+        readable = job.request["reading"] == ReplyStatus.PROGRAM
+        task = Task.from_json(self.jobs.task(job.revision))
+        judged = evaluation if readable else None
+        return scores(asked, step_of(task, job.request, judged, self._parent(job)))
+
+    def _parent(self, job: Job) -> Known | None:
+        """What the candidate was made from, where the client says so and it has a verdict."""
+        name = job.request["parent"]
+        parent = self.jobs.get([name]).get(name) if name else None
+        if parent is None or parent.verdict is None or parent.revision != job.revision:
+            return None
+        return known_of(parent.request, parent.verdict)
+
+    def _tell(self, id_: str) -> None:
+        for event in self._watching.get(id_, ()):
+            event.set()
+
+    async def _sweep(self) -> None:
+        while True:
+            for id_ in self.jobs.expire():
+                self.counters.faults[Fault.EXPIRED] += 1
+                self._tell(id_)
+            self.jobs.forget(self.settings.keep_s)
+            await asyncio.sleep(SWEEP_S)
+
+
+def _name(evaluator: Evaluator) -> str:
+    """Who audits a task."""
+    return f"{evaluator.device_class} {evaluator.evaluator_version}"
+
+
+def _unreadable(job: Job, evaluator: Evaluator) -> Evaluation:
+    """The verdict on a reply that holds no program."""
+    return Evaluation(
+        status=Status.CONTRACT,
+        stage=Stage.NONE,
+        fidelity=Fidelity(job.request["fidelity"]),
+        task_revision=job.revision,
+        device_class=evaluator.device_class,
+        evaluator_version=evaluator.evaluator_version,
+        feedback=f"the reply holds no program: {job.request['note']}",
+    )
