@@ -5,6 +5,7 @@ Without a model:
 - `Seed`: the user's initial programs and the task's own.
 - `Tune`: assignments of a program's tunables, by successive halving.
 - `Recombine`: whole functions and tunable values of two relatives.
+- `Remeasure`: known programs once more, where that may change which one leads.
 
 With one, each a few lines over the prompts of `operators.composition`:
 
@@ -22,6 +23,7 @@ from operators.crossover import Crossover
 from operators.edit import Edit
 from operators.macro_micro import MacroMicro
 from operators.recombine import Recombine
+from operators.remeasure import Remeasure
 from operators.repair import Repair
 from operators.rewrite import RewriteFull
 from operators.seed import Seed
@@ -36,6 +38,7 @@ __all__ = [
     "Edit",
     "MacroMicro",
     "Recombine",
+    "Remeasure",
     "Repair",
     "RewriteFull",
     "Seed",

@@ -42,8 +42,8 @@ class Visits:
     Attributes:
         asked: tickets of the program, those under way too.
         told: tickets of the program that are finished.
-        failed: of these, without a correct evaluation: no program, a duplicate, a wrong one. What
-            failed by our own fault is not counted here.
+        failed: of these, without a program that counts: none at all, a duplicate, a wrong one, one
+            without kernels of its own. What failed by our own fault is not counted here.
         subtree: finished tickets in the subtree.
         scored: of these, with a fitness (a full, strict evaluation).
         value: sum of the fitness values of the scored ones.

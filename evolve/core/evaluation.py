@@ -1,6 +1,5 @@
 """What the judge says about one instance of a program: a closed status and exactly its payload."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
@@ -134,7 +133,7 @@ class Evaluation:
         ratio = self.ratios.get(baseline)
         if not self.strict or ratio is None:
             return None
-        return Interval(math.log(ratio.value), math.log(ratio.low), math.log(ratio.high))
+        return ratio.log()
 
     def to_json(self) -> dict[str, Any]:
         """Plain data for the wire and the store; `from_json` gives an equal object back."""

@@ -20,10 +20,12 @@ class Step:
     """One ticket of a run, as reports, resumes and trajectories read it (bounded, no texts).
 
     `elapsed_s` is the run's active time in seconds when the step was told, over all resumes.
+    `method` is whose turn it was, "" where the run has but one.
     """
 
     sequence: int
     operator: str
+    method: str = ""
     parents: tuple[str, ...] = ()
     program: str | None = None
     assignment: Assignment = field(default_factory=dict)

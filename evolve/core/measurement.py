@@ -1,7 +1,11 @@
 """Numbers with their spread."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+Z95 = 1.96
+"""Half of a 95 % interval in standard deviations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,3 +56,31 @@ class Ratio(Interval):
     def is_gain(self) -> bool:
         """The whole interval lies above 1."""
         return self.low > 1.0
+
+    @classmethod
+    def exp(cls, logs: Interval) -> "Ratio":
+        """The ratio whose natural logs these are."""
+        return cls(math.exp(logs.value), math.exp(logs.low), math.exp(logs.high))
+
+    def log(self) -> Interval:
+        """The natural logs of value and bounds."""
+        return Interval(math.log(self.value), math.log(self.low), math.log(self.high))
+
+
+def pooled(estimates: Sequence[Interval]) -> Interval:
+    """One estimate of what was measured several times: the mean weighted by inverse variance.
+
+    Where the estimates lie further apart than their own intervals allow for, the interval is
+    widened by the Birge ratio sqrt(chi2 / (n - 1)), as the Particle Data Group does (Review of
+    Particle Physics, section on statistical procedures). A single estimate stays as it is.
+    """
+    if len(estimates) == 1:
+        return estimates[0]
+    deviations = [max((each.high - each.low) / (2 * Z95), 1e-9) for each in estimates]
+    weights = [deviation**-2 for deviation in deviations]
+    total = math.fsum(weights)
+    pairs = list(zip(weights, estimates, strict=True))
+    value = math.fsum(weight * each.value for weight, each in pairs) / total
+    chi2 = math.fsum(weight * (each.value - value) ** 2 for weight, each in pairs)
+    spread = Z95 * math.sqrt(max(chi2 / (len(pairs) - 1), 1.0) / total)
+    return Interval(value, value - spread, value + spread)

@@ -31,7 +31,7 @@ class ReplayEvaluator:
         Raises:
             EvaluatorUnavailable: the run holds no verdict on this instance at this fidelity.
         """
-        found = self._store.recorded(self._run, request.instance, request.fidelity)
+        found = self._store.recorded(self._run, request.instance, request.fidelity, request.repeat)
         if found is None:
             raise EvaluatorUnavailable(
                 f"device=replay: the recorded run holds no {request.fidelity} evaluation of "

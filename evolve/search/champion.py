@@ -7,7 +7,7 @@ direct duel): `RUNNER_UP` beside the contender, or the reigning `CHAMPION` besid
 has to win by a whole interval.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from evolve.core.evaluation import Evaluation, Fidelity, Status
 from evolve.core.lineage import VERIFY
@@ -84,8 +84,10 @@ def _is_crowned(found: Champion, reigning: Champion | None) -> bool:
 
 def _unverified(store: Store, run: RunRow, refuted: set[str]) -> Champion | None:
     for elite in sorted(store.slots(run.id).values(), key=lambda elite: -elite.fitness.value):
-        if instance_digest(elite.program, elite.assignment) not in refuted:
-            return _at(store, run, elite.sequence)
+        if instance_digest(elite.program, elite.assignment) in refuted:
+            continue
+        found = _at(store, run, elite.sequence)
+        return None if found is None else replace(found, ratio=Ratio.exp(elite.fitness))
     return None
 
 

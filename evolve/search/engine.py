@@ -6,7 +6,6 @@ evaluates: `ask` gives tickets, whoever has a judge evaluates them, and `tell` t
 any order.
 """
 
-import math
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -30,8 +29,11 @@ from evolve.core.protocols import (
 )
 from evolve.core.tunables import render
 from evolve.search.champion import refuted_instances
+from evolve.search.gains import rise
+from evolve.search.methods import Method
+from evolve.search.population import Held
+from evolve.search.projection import submit
 from evolve.search.proposing import Asked, Proposer
-from evolve.search.ranking import Ranking
 from evolve.search.schedule import Schedule, Scheduled, Shares
 from evolve.store import RunRow, Store, Ticket, TicketState
 from evolve.store.attempts import DUPLICATE
@@ -47,10 +49,13 @@ class Search:
         selection: chooses parents among the archive's elites.
         operators: by the name that tickets carry.
         schedule: decides which operator is asked, and of which model.
+        methods: a portfolio's arms by name, each with a policy and operators of its own; None for
+            `selection` and all operators.
         model: who answers what operators ask; None where nobody does.
         baseline: the side of the timing that fitness is measured against.
         opponents: sources timed along with every evaluation, by name (`file:mine.py`).
         reuse: whether a verdict that the database holds already is an answer (`known`).
+        device: what is known of the judge before its first verdict (`Context.device`).
     """
 
     def __init__(
@@ -62,10 +67,12 @@ class Search:
         selection: SelectionPolicy,
         operators: Mapping[str, Scheduled],
         schedule: Schedule | None = None,
+        methods: Mapping[str, Method] | None = None,
         model: LanguageModel | None = None,
         baseline: str = "eager",
         opponents: Mapping[str, str] | None = None,
         reuse: bool = True,
+        device: Mapping[str, str] | None = None,
     ) -> None:
         if not operators:
             raise UsageError("operators: none is configured; a search needs at least one")
@@ -82,13 +89,15 @@ class Search:
             selection=selection,
             operators=operators,
             schedule=schedule or Shares(),
+            methods=methods or {},
             model=model,
             baseline=baseline,
+            device=device or {},
         )
         self._sequence = store.next_sequence(run.id)
         self._samples: deque[Ticket] = deque()  # of one request, each a ticket of its own
         archive.restore(store.slots(run.id))
-        self._ranking = Ranking(archive.slots().values())
+        self._held = Held(store, run.id, archive.slots())
 
     @property
     def progress(self) -> Progress:
@@ -99,7 +108,7 @@ class Search:
     @property
     def leader(self) -> Elite | None:
         """The archive's best elite by its measured fitness; `champion` is the verified one."""
-        return next(iter(self._ranking.elites), None)
+        return next(iter(self._held), None)
 
     @property
     def model_operators(self) -> list[str]:
@@ -138,9 +147,7 @@ class Search:
         self, models: Sequence[str] | None = None, operators: Collection[str] | None = None
     ) -> Asked | None:
         """What `ask` would come up with; nothing is stored."""
-        return self._proposer.next(
-            self._sequence, self._ranking.elites, models=models, operators=operators
-        )
+        return self._proposer.next(self._sequence, self._held, models=models, operators=operators)
 
     def replied(self, call: int, reply: ModelReply) -> Ticket:
         """Store what came of a call, then let the ticket's operator read it.
@@ -159,10 +166,12 @@ class Search:
         """What the operator makes of a stored reply that nobody has read yet."""
         if ticket.state is not TicketState.REPLIED:
             return ticket
-        status, outcome = self._proposer.read(ticket, self._ranking.elites)
+        status, outcome = self._proposer.read(ticket, self._held)
         if isinstance(outcome, Proposal):
             outcome = self._checked(outcome)
-        return self.store.propose(ticket, outcome, status)
+        ticket = self.store.propose(ticket, outcome, status)
+        self._held.recount(ticket.parents)
+        return ticket
 
     def offer(self, source: str, *, operator: str = "offered", note: str = "") -> Ticket:
         """A ticket for a program that nobody asked for."""
@@ -178,8 +187,8 @@ class Search:
                 assignment=elite.assignment,
                 fidelity=fidelity,
                 parents=(elite.program,),
+                again=True,
             ),
-            repeat=True,
         )
 
     def request(
@@ -193,6 +202,7 @@ class Search:
             source=render(proposal.program.source, proposal.assignment),
             fidelity=proposal.fidelity,
             opponents=self._opponents | dict(opponents or {}),
+            repeat=self.store.repeat(self.run.id, ticket.sequence) if proposal.again else 0,
         )
 
     def tell(self, ticket: Ticket, evaluation: Evaluation) -> Offer | None:
@@ -207,19 +217,23 @@ class Search:
         if ticket.state is TicketState.TOLD or ticket.evaluation is None:
             return None
         elite = self._elite(ticket, ticket.evaluation)
-        gain = self._gain(elite) if elite else 0.0
-        offer = self.archive.offer(elite) if elite else None
-        self.store.tell(ticket, elite, offer, gain)
-        if elite and offer:
-            self._ranking.update(elite, offer)
+        gain, lead = self._gains(ticket, ticket.evaluation)
+        offer = submit(self.archive, elite) if elite else None
+        self.store.tell(ticket, elite, offer, gain, lead)
+        if elite and offer is not None:
+            self._held.update(elite, offer)
+        self._held.recount(ticket.parents)
         return offer
 
     def known(self, request: EvaluationRequest, evaluator: Evaluator) -> Evaluation | None:
         """A stored verdict of any run on the very same instance, task, device class and evaluator.
 
-        Never where other sources are timed along: the key does not say which they were.
+        Never where other sources are timed along: the key does not say which they were. Nor where
+        the instance is to be evaluated again.
         """
-        if not self._reuse or request.opponents or request.fidelity is Fidelity.VERIFY:
+        if not self._reuse or request.opponents or request.repeat:
+            return None
+        if request.fidelity is Fidelity.VERIFY:
             return None
         found = self.store.cached(
             request.instance,
@@ -237,7 +251,7 @@ class Search:
         refuted = refuted_instances(self.store, self.run)
         return [
             elite
-            for elite in self._ranking.elites
+            for elite in self._held
             if instance_digest(elite.program, elite.assignment) not in refuted
         ]
 
@@ -250,7 +264,7 @@ class Search:
         judged = self.store.proposals(self.run.id, OPPONENT)
         with_text = [(name, source) for name, source in self._opponents.items() if source]
         return [
-            self._put(OPPONENT, Proposal(program=Program(source), note=name), repeat=True)
+            self._put(OPPONENT, Proposal(program=Program(source), note=name, again=True))
             for name, source in sorted(with_text)[judged:]
         ]
 
@@ -273,21 +287,35 @@ class Search:
         return waiting
 
     def _record(self, asked: Asked) -> Ticket:
-        if not isinstance(asked.outcome, ModelRequest):
-            return self._put(asked.choice.operator, asked.outcome)
+        choice = asked.choice
         parents = [elite.program for elite in asked.parents]
-        name, model = asked.choice.operator, asked.choice.model
-        tickets = self.store.request(self.run.id, name, parents, asked.outcome, model)
+        if not isinstance(asked.outcome, ModelRequest):
+            return self._put(choice.operator, asked.outcome, parents, choice.method)
+        tickets = self.store.request(
+            self.run.id,
+            choice.operator,
+            parents,
+            asked.outcome,
+            choice.model,
+            method=choice.method,
+        )
         self._sequence = tickets[-1].sequence + 1
         self._samples += tickets[1:]
+        self._held.recount(parents)
         return tickets[0]
 
-    def _put(self, operator: str, outcome: Proposal | Failed, *, repeat: bool = False) -> Ticket:
-        parents = outcome.parents if isinstance(outcome, Proposal) else ()
-        if isinstance(outcome, Proposal) and not repeat:
+    def _put(
+        self,
+        operator: str,
+        outcome: Proposal | Failed,
+        parents: Sequence[str] = (),
+        method: str = "",
+    ) -> Ticket:
+        if isinstance(outcome, Proposal):
             outcome = self._checked(outcome)
-        ticket = self.store.record(self.run.id, operator, parents, outcome)
+        ticket = self.store.record(self.run.id, operator, parents, outcome, method=method)
         self._sequence = ticket.sequence + 1
+        self._held.recount(parents)
         return ticket
 
     def _checked(self, proposal: Proposal) -> Proposal | Failed:
@@ -296,7 +324,7 @@ class Search:
             render(proposal.program.source, proposal.assignment)
         except UsageError as error:
             return Failed(f"it cannot be rendered: {error}")
-        if why := self._duplicate(proposal):
+        if not proposal.again and (why := self._duplicate(proposal)):
             return Failed(f"{DUPLICATE}{why}")
         return proposal
 
@@ -316,37 +344,31 @@ class Search:
         return "this run holds the same instance already" if known else ""
 
     def _elite(self, ticket: Ticket, evaluation: Evaluation) -> Elite | None:
-        proposal = _proposal(ticket)
-        fitness = evaluation.fitness(self.baseline)
-        if (
-            fitness is None
-            or proposal.fidelity is not Fidelity.SEARCH
-            or ticket.operator == OPPONENT
-        ):
-            return None
-        return Elite(
-            program=proposal.program.digest,
-            assignment=proposal.assignment,
-            fitness=fitness,
-            descriptors=evaluation.descriptors,
-            sequence=ticket.sequence,
-            operator=ticket.operator,
-            parents=ticket.parents,
-        )
+        """What the archive is told of the ticket's program; None where nothing is new.
 
-    def _gain(self, elite: Elite) -> float:
-        """How far the elite's interval lies above no gain over its parent, in log speedup.
-
-        Over the leader where it has no parent, and over the baseline where there is no leader.
+        The program with its best instance, which may be another than the ticket's; with 0
+        evaluations where none is left of a program that is held.
         """
-        reference = (
-            self.store.elite(self.run.id, elite.parents[0]) if elite.parents else self.leader
-        )
-        if reference is None:
-            return max(elite.fitness.low, 0.0)
-        ours, theirs = elite.fitness, reference.fitness
-        spread = math.hypot(ours.value - ours.low, theirs.high - theirs.value)
-        return max(ours.value - theirs.value - spread, 0.0)
+        proposal = _proposal(ticket)
+        if proposal.fidelity is not Fidelity.SEARCH or ticket.operator == OPPONENT:
+            return None
+        program = proposal.program.digest
+        held = self._held.elite(program)
+        if held is None and evaluation.fitness(self.baseline) is None:
+            return None
+        elite = self.store.standing(ticket, self.run.id, program)
+        if elite is None:
+            return replace(held, evaluations=0) if held else None
+        return None if elite == held and evaluation.fitness(self.baseline) is None else elite
+
+    def _gains(self, ticket: Ticket, evaluation: Evaluation) -> tuple[float, float]:
+        """How far the verdict lies above no gain over the parent, and over the leader."""
+        proposal, fitness = _proposal(ticket), evaluation.fitness(self.baseline)
+        searched = proposal.fidelity is Fidelity.SEARCH and not proposal.again
+        if fitness is None or not searched:
+            return 0.0, 0.0
+        parent = self.store.elite(self.run.id, ticket.parents[0]) if ticket.parents else self.leader
+        return rise(fitness, parent), rise(fitness, self.leader)
 
 
 def unknown(why: str) -> ModelReply:

@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from evolve.core.model import CallStatus, LanguageModel, ModelCard, ModelRequest, ReplyStatus
 from evolve.core.protocols import (
@@ -18,6 +18,8 @@ from evolve.core.protocols import (
 )
 from evolve.core.randomness import stream
 from evolve.search.facts import RunFacts
+from evolve.search.methods import Method, shared_out
+from evolve.search.population import Held
 from evolve.search.schedule import Choice, Schedule, Scheduled, choices
 from evolve.store import RunRow, Store, Ticket
 
@@ -56,16 +58,19 @@ class Proposer:
     schedule: Schedule
     model: LanguageModel | None
     baseline: str
+    device: Mapping[str, str]
+    methods: Mapping[str, Method] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self._methods = shared_out(self.methods, self.operators, self.selection)
         self.facts = RunFacts(self.store, self.run.id)
         self.declined: dict[str, str] = {}  # why operators had nothing to propose, the last time
-        self._device: Mapping[str, str] = {}
+        self._judged_on: Mapping[str, str] = {}
 
     def next(
         self,
         sequence: int,
-        elites: Sequence[Elite],
+        held: Held,
         *,
         models: Sequence[str] | None = None,
         operators: Collection[str] | None = None,
@@ -74,24 +79,25 @@ class Proposer:
 
         Args:
             sequence: number of the ticket that it will be.
-            elites: the archive, best first.
+            held: what the archive holds.
             models: names of those that may be asked; None for all.
             operators: names of those to ask; None for all.
         """
         self.declined = {}
-        asked = {
-            name: scheduled
-            for name, scheduled in self.operators.items()
-            if operators is None or name in operators
-        }
+        held.turn = sequence
         cards = {card.name: card for card in self._cards(models)}
         order = self.schedule.order(
-            choices(asked, list(cards.values())),
+            [
+                choice
+                for method, (_, scheduled) in self._methods.items()
+                for choice in choices(scheduled, list(cards.values()), method)
+                if operators is None or choice.operator in operators
+            ],
             lambda: self.store.arms(self.run.id),
             lambda name: self._rng(f"schedule/{name}", sequence),
         )
         for choice in order:
-            if found := self._propose(choice, sequence, elites, cards.get(choice.model)):
+            if found := self._propose(choice, sequence, held, cards.get(choice.model)):
                 return found
         return None
 
@@ -120,13 +126,12 @@ class Proposer:
         return operator.interpret(context, ticket.exchanges)
 
     def _propose(
-        self, choice: Choice, sequence: int, elites: Sequence[Elite], card: ModelCard | None
+        self, choice: Choice, sequence: int, held: Held, card: ModelCard | None
     ) -> Asked | None:
         operator = self.operators[choice.operator].operator
-        rng = self._rng(f"selection/{choice.operator}", sequence)
-        for parents in self._parent_choices(operator.parents, elites, rng):
+        for parents in self._parent_choices(choice, operator.parents, held):
             draws = self._rng(f"operator/{choice.operator}", sequence)
-            outcome = operator.propose(self._context(parents, elites, draws, sequence, card))
+            outcome = operator.propose(self._context(parents, held, draws, sequence, card))
             if isinstance(outcome, ModelRequest):
                 outcome = self._resolved(outcome, choice.model)
             if not isinstance(outcome, Declined):
@@ -135,18 +140,20 @@ class Proposer:
         return None
 
     def _parent_choices(
-        self, count: int, elites: Sequence[Elite], rng: random.Random
+        self, choice: Choice, count: int, held: Held
     ) -> Iterator[tuple[Elite, ...]]:
         """The policy's parents, then, should the operator decline them, the best few others.
 
         Without the second part a greedy policy would end a search as soon as there is nothing
         left to do with the single best program.
         """
-        chosen = self.selection.select(elites, count, rng)
+        selection, _ = self._methods[choice.method]
+        whose = f"{choice.method}:{choice.operator}" if choice.method else choice.operator
+        chosen = selection.select(held, count, self._rng(f"selection/{whose}", held.turn))
         yield chosen
         if not count:
             return
-        window = elites[: MAX_PARENT_CHOICES + count]
+        window = held[: MAX_PARENT_CHOICES + count]
         for start in range(len(window) - count + 1):
             others = tuple(window[start : start + count])
             if others != chosen:
@@ -160,7 +167,7 @@ class Proposer:
         sequence: int,
         card: ModelCard | None,
     ) -> Context:
-        self._device = self._device or self.store.environment(self.run.id)
+        self._judged_on = self._judged_on or self.store.environment(self.run.id)
         return Context(
             task=self.run.task,
             parents=parents,
@@ -169,7 +176,7 @@ class Proposer:
             rng=rng,
             sequence=sequence,
             baseline=self.baseline,
-            device=self._device,
+            device=self._judged_on or self.device,
             model=card,
         )
 

@@ -4,12 +4,14 @@ import math
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from evolve.core.errors import UsageError
 from evolve.core.model import ModelCard
 from evolve.core.protocols import ModelOperator, Operator
 from evolve.store import Arm
+
+Key = TypeVar("Key")
 
 Draws = Callable[[str], random.Random]
 """The generator of a named choice: each has its own, so that none depends on what others exist."""
@@ -29,19 +31,26 @@ class Scheduled:
                 "set the operator to null to leave it out"
             )
 
+    @property
+    def is_first(self) -> bool:
+        """Whether it is asked before all others."""
+        return math.isinf(self.weight)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """An operator with the model that would answer it (`""`: it asks none)."""
+    """An operator with the model that would answer it (`""`: it asks none), for a method."""
 
     operator: str
     model: str = ""
+    method: str = ""
     weight: float = 1.0
 
     @property
     def stream(self) -> str:
         """Name of the random stream that this choice is drawn with."""
-        return f"{self.operator}/{self.model}" if self.model else self.operator
+        named = f"{self.operator}/{self.model}" if self.model else self.operator
+        return f"{self.method}:{named}" if self.method else named
 
 
 class Schedule(Protocol):
@@ -57,7 +66,9 @@ class Schedule(Protocol):
         ...
 
 
-def choices(operators: Mapping[str, Scheduled], cards: Sequence[ModelCard]) -> list[Choice]:
+def choices(
+    operators: Mapping[str, Scheduled], cards: Sequence[ModelCard], method: str = ""
+) -> list[Choice]:
     """Every operator, those that ask models once per model, which share the operator's weight.
 
     Without cards there are no operators that ask models. A model of weight 0 is not chosen.
@@ -66,10 +77,15 @@ def choices(operators: Mapping[str, Scheduled], cards: Sequence[ModelCard]) -> l
     found = []
     for name, scheduled in operators.items():
         if not isinstance(scheduled.operator, ModelOperator):
-            found.append(Choice(operator=name, weight=scheduled.weight))
+            found.append(Choice(operator=name, method=method, weight=scheduled.weight))
             continue
         found += [
-            Choice(operator=name, model=card.name, weight=scheduled.weight * card.weight / total)
+            Choice(
+                operator=name,
+                model=card.name,
+                method=method,
+                weight=scheduled.weight * card.weight / total,
+            )
             for card in cards
             if card.weight > 0
         ]
@@ -94,6 +110,17 @@ class Shares:
         return sorted(sorted(choices, key=lambda choice: choice.stream), key=clock)
 
 
+@dataclass(frozen=True, slots=True)
+class Brought:
+    """Verified improvement in natural log, and what it has cost."""
+
+    gain: float = 0.0
+    usd: float = 0.0
+
+    def __add__(self, other: "Brought") -> "Brought":
+        return Brought(self.gain + other.gain, self.usd + other.usd)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bandit:
     """What has brought the most verified improvement per dollar is asked more often.
@@ -102,6 +129,10 @@ class Bandit:
     `step` of log speedup each; rates are drawn and the highest goes first. The prior is that of
     `prior_usd` spent at the average rate, shared out by weight. With probability `explore` the
     weights alone decide, and an infinite weight always goes first.
+
+    Where the run has several methods, the method is drawn first, by how far its children rose above
+    the leader of their moment: a rise above a parent that was chosen to be weak says nothing for a
+    method. Its operators are then drawn by how far children rose above their parents.
 
     Args:
         step: log speedup that counts as one improvement.
@@ -133,24 +164,54 @@ class Bandit:
         by_weight = Shares().order(choices, arms, draws)
         if draws("bandit").random() < self.explore:
             return by_weight
-        known = {(arm.operator, arm.model): arm for arm in arms()}
-        total = sum(choice.weight for choice in choices if math.isfinite(choice.weight))
-        spent = sum(self.usd(arm) for arm in known.values())
-        average = (1.0 + sum(arm.gain for arm in known.values()) / self.step) / (
-            self.prior_usd + spent
-        )
+        spent = arms()
+        first = [choice for choice in by_weight if math.isinf(choice.weight)]
+        methods: dict[str, list[Choice]] = {}
+        for choice in by_weight[len(first) :]:
+            methods.setdefault(choice.method, []).append(choice)
+        weights = {name: sum(choice.weight for choice in of) for name, of in methods.items()}
+        brought = {name: Brought() for name in methods}
+        for arm in spent:
+            if arm.method in brought:
+                brought[arm.method] += Brought(arm.lead, self.usd(arm))
+        names = self._drawn(weights, brought, lambda name: draws(f"bandit/method/{name}"))
+        return first + [
+            choice for name in names for choice in self._operators(methods[name], spent, draws)
+        ]
 
-        def rate(choice: Choice) -> float:
-            if math.isinf(choice.weight):
-                return math.inf
-            arm = known.get((choice.operator, choice.model))
-            share = len(choices) * choice.weight / total
-            improvements = average * self.prior_usd * share + (arm.gain / self.step if arm else 0.0)
-            usd = self.prior_usd + (self.usd(arm) if arm else 0.0)
-            return draws(f"bandit/{choice.stream}").gammavariate(improvements, 1.0 / usd)
+    def _operators(
+        self, choices: Sequence[Choice], arms: Sequence[Arm], draws: Draws
+    ) -> list[Choice]:
+        """The choices of one method."""
+        known = {
+            (arm.method, arm.operator, arm.model): Brought(arm.gain, self.usd(arm)) for arm in arms
+        }
+        brought = {
+            choice: known.get((choice.method, choice.operator, choice.model), Brought())
+            for choice in choices
+        }
+        weights = {choice: choice.weight for choice in choices}
+        return self._drawn(weights, brought, lambda choice: draws(f"bandit/{choice.stream}"))
 
-        rates = {choice: rate(choice) for choice in by_weight}
-        return sorted(by_weight, key=lambda choice: -rates[choice])
+    def _drawn(
+        self,
+        weights: Mapping[Key, float],
+        brought: Mapping[Key, Brought],
+        stream: Callable[[Key], random.Random],
+    ) -> list[Key]:
+        """The keys by a rate drawn for each, the highest first."""
+        total = sum(weights.values())
+        all_of_it = sum(brought.values(), Brought())
+        average = (1.0 + all_of_it.gain / self.step) / (self.prior_usd + all_of_it.usd)
+
+        def rate(key: Key) -> float:
+            share = len(weights) * weights[key] / total
+            improvements = average * self.prior_usd * share + brought[key].gain / self.step
+            usd = self.prior_usd + brought[key].usd
+            return stream(key).gammavariate(improvements, 1.0 / usd)
+
+        rates = {key: rate(key) for key in weights}
+        return sorted(weights, key=lambda key: -rates[key])
 
     def usd(self, arm: Arm) -> float:
         """What an arm has cost: calls and device, with a stand-in where a price is unknown."""

@@ -11,9 +11,9 @@ from evolve.core.digest import canonical_json
 from evolve.core.measurement import Interval
 from evolve.core.program import Program
 from evolve.core.protocols import AddStatus, Elite, Offer
-from evolve.store import blobs, programs
+from evolve.store import blobs, programs, visits
 from evolve.store.connection import Database
-from evolve.store.schema import archive_offer, archive_slot, blob, instance, program, ticket
+from evolve.store.schema import archive_offer, archive_slot, blob, instance, program
 
 _PAGE = 500
 
@@ -22,6 +22,9 @@ _PUT = insert(archive_offer).returning(archive_offer.c.id)
 _VACATE = delete(archive_slot).where(
     archive_slot.c.run == bindparam("of"),
     archive_slot.c.program.in_(bindparam("programs", expanding=True)),
+)
+_EMPTY = delete(archive_slot).where(
+    archive_slot.c.run == bindparam("of"), archive_slot.c.slot == bindparam("place")
 )
 _TAKE = upsert(archive_slot)
 _TAKE = _TAKE.on_conflict_do_update(
@@ -41,21 +44,26 @@ _SLOTS = (
 )
 _BEST = (
     _ELITES.add_columns(blob.c.codec, blob.c.bytes)
-    .join(archive_slot, archive_slot.c.offer == archive_offer.c.id)
     .join(blob, blob.c.id == program.c.source)
-    .where(archive_slot.c.run == bindparam("run"))
+    .where(
+        archive_offer.c.id.in_(
+            select(archive_slot.c.offer).where(archive_slot.c.run == bindparam("run"))
+        )
+    )
     .order_by(archive_offer.c.fitness.desc(), archive_offer.c.sequence)
     .limit(bindparam("limit"))
 )
-_OF_PROGRAM = (
-    _ELITES.join(ticket, ticket.c.instance == instance.c.id)
-    .where(
-        ticket.c.run == bindparam("run"),
-        archive_offer.c.ticket == ticket.c.id,
-        program.c.digest == bindparam("of"),
+_NEWEST = (
+    _ELITES.where(
+        archive_offer.c.run == bindparam("run"),
+        archive_offer.c.program
+        == select(program.c.id).where(program.c.digest == bindparam("of")).scalar_subquery(),
     )
-    .order_by(archive_offer.c.fitness.desc(), archive_offer.c.sequence)
+    .order_by(archive_offer.c.id.desc())
     .limit(1)
+)
+_HELD_BY = select(archive_slot.c.offer).where(
+    archive_slot.c.run == bindparam("run"), archive_slot.c.program == bindparam("program")
 )
 _EVENTS = _ELITES.add_columns(_evicted.c.digest.label("evicted_digest")).outerjoin(
     _evicted, _evicted.c.id == archive_offer.c.evicted
@@ -69,19 +77,18 @@ _OFFERS = (
 
 
 def record(connection: Connection, run_id: int, ticket: int, elite: Elite, offer: Offer) -> None:
-    """Write the event and bring the slots up to date.
-
-    A program holds at most one slot: taking another one vacates the first, as does eviction.
-    """
+    """Write the event and bring the slots up to date; `Offer` says what follows from one."""
     program_id = programs.find(connection, elite.program)
     evicted = None if offer.evicted is None else programs.find(connection, offer.evicted)
     row = {
         "run": run_id,
         "ticket": ticket,
+        "program": program_id,
         "instance": programs.find_instance(connection, elite.program, elite.assignment),
         "fitness": elite.fitness.value,
         "fitness_low": elite.fitness.low,
         "fitness_high": elite.fitness.high,
+        "evaluations": elite.evaluations,
         "descriptors": canonical_json(dict(elite.descriptors)),
         "sequence": elite.sequence,
         "operator": elite.operator,
@@ -89,14 +96,33 @@ def record(connection: Connection, run_id: int, ticket: int, elite: Elite, offer
         "status": int(offer.status),
         "slot": offer.slot,
         "evicted": evicted,
+        "moves": canonical_json(dict(offer.moves)),
     }
     identity: int = connection.execute(_PUT, row).scalar_one()
-    if not offer:
-        return
-    losers = [program_id] if evicted is None else [program_id, evicted]
-    connection.execute(_VACATE, {"of": run_id, "programs": losers})
-    place = {"run": run_id, "slot": offer.slot, "program": program_id, "offer": identity}
-    connection.execute(_TAKE, place)
+    parent = programs.find(connection, elite.parents[0]) if elite.parents else None
+    visits.add(connection, run_id, program_id, parent)
+    moved = {digest: programs.find(connection, digest) for digest in offer.moves.values() if digest}
+    offers_of = {each: _held_by(connection, run_id, each) for each in moved.values()}
+    if offer:
+        offers_of[program_id] = identity
+    losers = [loser for loser in (program_id if offer else None, evicted) if loser is not None]
+    if losers:
+        connection.execute(_VACATE, {"of": run_id, "programs": losers})
+    places = ({offer.slot: elite.program} if offer.slot is not None else {}) | dict(offer.moves)
+    for place, digest in places.items():
+        if digest is None:
+            connection.execute(_EMPTY, {"of": run_id, "place": place})
+            continue
+        taker = moved.get(digest, program_id)
+        row = {"run": run_id, "slot": place, "program": taker, "offer": offers_of[taker]}
+        connection.execute(_TAKE, row)
+
+
+def _held_by(connection: Connection, run_id: int, program_id: int) -> int | None:
+    """The offer with which a program is held."""
+    key = {"run": run_id, "program": program_id}
+    found: int | None = connection.execute(_HELD_BY, key).scalar()
+    return found
 
 
 def slots(connection: Connection, run_id: int) -> dict[str, Elite]:
@@ -111,8 +137,8 @@ def best(connection: Connection, run_id: int, limit: int) -> list[tuple[Elite, P
 
 
 def elite(connection: Connection, run_id: int, digest: str) -> Elite | None:
-    """A program as it was offered with its highest fitness, held or not; None if it never was."""
-    row = connection.execute(_OF_PROGRAM, {"run": run_id, "of": digest}).one_or_none()
+    """A program as it was offered last, held or not; None if it never was."""
+    row = connection.execute(_NEWEST, {"run": run_id, "of": digest}).one_or_none()
     return None if row is None else _elite(row)
 
 
@@ -135,7 +161,8 @@ def of_ticket(connection: Connection, ticket: int) -> tuple[Elite, Offer] | None
 
 
 def _event(row: Row[Any]) -> tuple[Elite, Offer]:
-    return _elite(row), Offer(AddStatus(row.status), row.slot, row.evicted_digest)
+    offer = Offer(AddStatus(row.status), row.slot, row.evicted_digest, json.loads(row.moves))
+    return _elite(row), offer
 
 
 def _elite(row: Row[Any]) -> Elite:
@@ -147,4 +174,5 @@ def _elite(row: Row[Any]) -> Elite:
         sequence=row.sequence,
         operator=row.operator,
         parents=tuple(json.loads(row.parents)),
+        evaluations=row.evaluations,
     )

@@ -8,7 +8,7 @@ from sqlalchemy.dialects.sqlite import insert
 from evolve.store.rows import Arm
 from evolve.store.schema import arm, call, evaluation, request
 
-_SUMS = ("told", "tokens", "usd", "unpriced_tokens", "device_time_s", "gain")
+_SUMS = ("told", "tokens", "usd", "unpriced_tokens", "device_time_s", "gain", "lead")
 
 _unpriced = case((call.c.usd.is_(None), call.c.tokens), else_=0)
 _CALLS = (
@@ -24,29 +24,35 @@ _NO_CALLS = {"tokens": 0, "usd": 0.0, "unpriced_tokens": 0}
 _DEVICE = select(evaluation.c.device_time_s).where(evaluation.c.ticket == bindparam("ticket"))
 _COUNT = insert(arm)
 _COUNT = _COUNT.on_conflict_do_update(
-    index_elements=[arm.c.run, arm.c.operator, arm.c.model],
+    index_elements=[arm.c.run, arm.c.method, arm.c.operator, arm.c.model],
     set_={name: arm.c[name] + _COUNT.excluded[name] for name in _SUMS},
 )
-_OF_RUN = select(arm).where(arm.c.run == bindparam("run")).order_by(arm.c.operator, arm.c.model)
+_OF_RUN = (
+    select(arm)
+    .where(arm.c.run == bindparam("run"))
+    .order_by(arm.c.method, arm.c.operator, arm.c.model)
+)
 
 
-def count(connection: Connection, told: Row[Any], gain: float) -> None:
+def count(connection: Connection, told: Row[Any], gain: float, lead: float) -> None:
     """Add a ticket (its row) that is told now."""
     key = {"ticket": told.id}
     sums = connection.execute(_CALLS, key).one()._asdict() if told.model else _NO_CALLS
     row = sums | {
         "run": told.run,
+        "method": told.method,
         "operator": told.operator,
         "model": told.model,
         "told": 1,
         "device_time_s": connection.execute(_DEVICE, key).scalar() or 0.0,
         "gain": gain,
+        "lead": lead,
     }
     connection.execute(_COUNT, row)
 
 
 def of_run(connection: Connection, run_id: int) -> list[Arm]:
-    """Every combination of operator and model that a run has told tickets of."""
+    """Every combination of method, operator and model that a run has told tickets of."""
     return [
         Arm(
             operator=row.operator,
@@ -57,6 +63,8 @@ def of_run(connection: Connection, run_id: int) -> list[Arm]:
             unpriced_tokens=row.unpriced_tokens,
             device_time_s=row.device_time_s,
             gain=row.gain,
+            lead=row.lead,
+            method=row.method,
         )
         for row in connection.execute(_OF_RUN, {"run": run_id})
     ]

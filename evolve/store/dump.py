@@ -70,6 +70,8 @@ def _ticket_lines(
             "source": program.source,
         }
     line = _ticket(item) | {"offer": _offer(archive.of_ticket(connection, item.id))}
+    if item.method:
+        line["method"] = item.method
     if item.model:
         line |= {"model": item.model, "rounds": _rounds(connection, item, canonical)}
     if item.evaluation is not None:
@@ -96,6 +98,8 @@ def _ticket(item: Ticket) -> dict[str, Any]:
             "parents": item.proposal.parents,
             "note": item.proposal.note,
         }
+        if item.proposal.again:
+            line["again"] = True
     return line
 
 
@@ -136,11 +140,13 @@ def _offer(told: tuple[Elite, Offer] | None) -> dict[str, Any] | None:
         "program": elite.program,
         "assignment": dict(elite.assignment),
         "fitness": elite.fitness.to_json(),
+        "evaluations": elite.evaluations,
         "descriptors": dict(elite.descriptors),
         "sequence": elite.sequence,
         "status": offer.status.name.lower(),
         "slot": offer.slot,
         "evicted": offer.evicted,
+        "moves": dict(offer.moves),
     }
 
 

@@ -21,7 +21,7 @@ _RATIOS = (
     .order_by(evaluation_ratio.c.evaluation, evaluation_ratio.c.baseline)
 )
 # Our own fault, or a host too noisy to time on at that moment: next time may be different.
-_SAYS_NOTHING = (Status.INFRA.value, Status.TIMING_UNBOUNDED.value)
+SAYS_NOTHING = (Status.INFRA, Status.TIMING_UNBOUNDED)
 _CACHED = (
     select(evaluation)
     .join(instance, instance.c.id == evaluation.c.instance)
@@ -31,7 +31,7 @@ _CACHED = (
         evaluation.c.device_class == bindparam("device_class"),
         evaluation.c.evaluator_version == bindparam("evaluator_version"),
         evaluation.c.fidelity == bindparam("fidelity"),
-        evaluation.c.status.not_in(_SAYS_NOTHING),
+        evaluation.c.status.not_in(SAYS_NOTHING),
     )
     .order_by(evaluation.c.id)
     .limit(1)

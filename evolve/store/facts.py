@@ -1,6 +1,6 @@
 """What operators may ask about a run's past."""
 
-from sqlalchemy import Connection, and_, bindparam, exists, select
+from sqlalchemy import Connection, and_, bindparam, exists, func, select
 
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import Evaluation, Fidelity, Status
@@ -78,7 +78,18 @@ _RECORDED = (
         ticket.c.fidelity == bindparam("fidelity"),
     )
     .order_by(ticket.c.sequence)
-    .limit(1)
+)
+_twin = ticket.alias("twin")
+_REPEAT = (
+    select(func.count())
+    .select_from(ticket)
+    .join(_twin, and_(_twin.c.run == ticket.c.run, _twin.c.instance == ticket.c.instance))
+    .where(
+        ticket.c.run == bindparam("run"),
+        ticket.c.sequence == bindparam("sequence"),
+        _twin.c.sequence < ticket.c.sequence,
+        _twin.c.fidelity == ticket.c.fidelity,
+    )
 )
 _JUDGE = (
     select(evaluation.c.device_class, evaluation.c.evaluator_version)
@@ -133,12 +144,21 @@ def made_by(connection: Connection, run_id: int, operator: str) -> list[int]:
 
 
 def recorded(
-    connection: Connection, run_id: int, instance_digest: str, fidelity: Fidelity
+    connection: Connection, run_id: int, instance_digest: str, fidelity: Fidelity, repeat: int
 ) -> Evaluation | None:
-    """The run's own evaluation of an instance at a fidelity, the first where there are more."""
+    """The run's own evaluation of an instance at a fidelity, after `repeat` earlier ones."""
     key = {"run": run_id, "digest": instance_digest, "fidelity": fidelity.value}
-    found: int | None = connection.execute(_RECORDED, key).scalar()
-    return None if found is None else evaluations.of_ticket(connection, found)
+    found = connection.execute(_RECORDED, key).scalars().all()
+    if not found:
+        return None
+    return evaluations.of_ticket(connection, found[min(repeat, len(found) - 1)])
+
+
+def repeat(connection: Connection, run_id: int, sequence: int) -> int:
+    """How many earlier tickets have the instance of this one, at its fidelity."""
+    key = {"run": run_id, "sequence": sequence}
+    count: int = connection.execute(_REPEAT, key).scalar_one()
+    return count
 
 
 def judge(connection: Connection, run_id: int) -> tuple[str, str]:

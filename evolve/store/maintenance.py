@@ -48,9 +48,12 @@ _UNUSED_BLOBS = "DELETE FROM blob WHERE id NOT IN ({})".format(
     )
 )
 _KEPT = (
-    select(archive_slot.c.program.label("program"))
-    .join(archive_offer, archive_offer.c.id == archive_slot.c.offer)
-    .where(archive_slot.c.run == bindparam("run"))
+    select(archive_offer.c.program.label("program"))
+    .where(
+        archive_offer.c.id.in_(
+            select(archive_slot.c.offer).where(archive_slot.c.run == bindparam("run"))
+        )
+    )
     .order_by(archive_offer.c.fitness.desc(), archive_offer.c.sequence)
     .limit(bindparam("keep"))
 )

@@ -53,8 +53,9 @@ class Ticket:
     """One step of a run. `sequence` counts from 0 within the run and is what users see.
 
     `parents` are the programs (digests) that selection picked; those that the operator used are
-    in `proposal.parents`. `exchanges` are the rounds that a model has answered; `request` is the
-    one that it has not, and `sample` counts the run's requests that read the same, from 0.
+    in `proposal.parents`. `method` is whose turn it was, "" where the run has but one. `exchanges`
+    are the rounds that a model has answered; `request` is the one that it has not, and `sample`
+    counts the run's requests that read the same, from 0.
     """
 
     id: int
@@ -63,6 +64,7 @@ class Ticket:
     operator: str
     parents: tuple[str, ...]
     model: str = ""
+    method: str = ""
     exchanges: tuple[Exchange, ...] = ()
     request: ModelRequest | None = None
     sample: int = 0
@@ -84,9 +86,10 @@ class Pruned:
 class Arm:
     """What the told tickets of one operator with one model (`""`: none) have cost and brought.
 
-    `usd` is the known cost, `unpriced_tokens` the tokens whose cost is unknown. `gain` is the sum
-    of verified improvements in natural log: how far each child's interval lies above no gain over
-    its parent.
+    Those that one method (`""`: the run has but one) asked for. `usd` is the known cost,
+    `unpriced_tokens` the tokens whose cost is unknown. `gain` and `lead` are sums of verified
+    improvements in natural log: how far each child's interval lies above no gain over its parent,
+    and over the leader of that moment.
     """
 
     operator: str
@@ -97,6 +100,8 @@ class Arm:
     unpriced_tokens: int
     device_time_s: float
     gain: float
+    lead: float = 0.0
+    method: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

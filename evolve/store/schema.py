@@ -24,7 +24,7 @@ from sqlalchemy import (
     text,
 )
 
-VERSION = 2
+VERSION = 3
 """Stamped into every file (`PRAGMA user_version`); other numbers are refused when opening."""
 
 APPLICATION_ID = 0x45564B31
@@ -124,6 +124,7 @@ arm = Table(  # what a scheduler chooses between, and what each choice has cost 
     "arm",
     metadata,
     _reference("run", "run", primary_key=True),
+    Column("method", Text, primary_key=True),  # "" where a run has but one
     Column("operator", Text, primary_key=True),
     Column("model", Text, primary_key=True),  # "" where no model was asked
     _count("told"),
@@ -132,6 +133,7 @@ arm = Table(  # what a scheduler chooses between, and what each choice has cost 
     _count("unpriced_tokens"),
     _amount("device_time_s"),
     _amount("gain"),
+    _amount("lead"),
     sqlite_with_rowid=False,
 )
 
@@ -173,9 +175,11 @@ ticket = Table(
     Column("sequence", Integer, nullable=False),
     _text("operator"),
     _text("model", ""),  # the scheduler's choice; "" where no model was asked
+    _text("method", ""),  # whose turn it was; "" where a run has but one
     _text("state"),
     _reference("instance", "instance", nullable=True),
     Column("fidelity", Text),
+    _count("again"),  # 1: the instance was known, and is evaluated once more on purpose
     _text("note", ""),
     _text("failure", ""),
     _count("attempts"),
@@ -291,8 +295,10 @@ archive_offer = Table(
     _id(),
     _reference("run", "run"),
     _reference("ticket", "ticket", unique=True),
+    _reference("program", "program"),
     _reference("instance", "instance"),
     *_interval("fitness"),
+    Column("evaluations", Integer, nullable=False),  # that fitness pools; 0: the program is refuted
     _text("descriptors"),
     Column("sequence", Integer, nullable=False),
     _text("operator"),
@@ -300,8 +306,10 @@ archive_offer = Table(
     Column("status", Integer, nullable=False),
     Column("slot", Text),
     _reference("evicted", "program", nullable=True),
+    _text("moves", "{}"),  # slot -> digest or null: what else changed
 )
 Index("archive_offer_order", archive_offer.c.run, archive_offer.c.id)
+Index("archive_offer_program", archive_offer.c.run, archive_offer.c.program, archive_offer.c.id)
 
 archive_slot = Table(
     "archive_slot",
@@ -310,7 +318,24 @@ archive_slot = Table(
     Column("slot", Text, primary_key=True),
     _reference("program", "program"),
     _reference("offer", "archive_offer"),
-    UniqueConstraint("run", "program"),
+    sqlite_with_rowid=False,
+)
+Index("archive_slot_program", archive_slot.c.run, archive_slot.c.program)
+
+visit = Table(  # what came of a program as a parent; evolve.core.elites.Visits says what is what
+    "visit",
+    metadata,
+    _reference("run", "run", primary_key=True),
+    _reference("program", "program", primary_key=True),
+    _reference("parent", "program", nullable=True),  # the main one of the ticket that made it
+    _count("asked"),
+    _count("told"),
+    _count("failed"),
+    _count("subtree"),
+    _count("scored"),
+    _amount("value"),
+    Column("best", Float),
+    _count("stale"),
     sqlite_with_rowid=False,
 )
 
@@ -323,6 +348,8 @@ STATISTICS = {
     ("request", "request_key"): "1000000 100000 1",
     ("request", "request_purpose"): "1000000 100000 20000 10000 1",
     ("call", "ix_call_request"): "1000000 1",
+    ("archive_offer", "archive_offer_program"): "1000000 100000 2 1",
+    ("archive_slot", "archive_slot_program"): "10000 10000 1",
     ("instance", "ix_instance_program"): "1000000 5",
     ("program", "ix_program_normalised"): "1000000 2",
 }

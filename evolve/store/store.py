@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from evolve.core.elites import Visits
 from evolve.core.evaluation import Evaluation, Fidelity
 from evolve.core.lineage import Step
 from evolve.core.model import Exchange, ModelReply, ModelRequest, ReplyStatus, Reservation
@@ -25,7 +26,9 @@ from evolve.store import (
     maintenance,
     programs,
     runs,
+    standing,
     tickets,
+    visits,
 )
 from evolve.store.connection import Database
 from evolve.store.rows import Arm, Cost, Pruned, RunRow, Ticket
@@ -131,21 +134,29 @@ class Store:
 
     # Tickets
 
-    def ask(self, run: int, operator: str, parents: Sequence[str]) -> Ticket:
+    def ask(self, run: int, operator: str, parents: Sequence[str], *, method: str = "") -> Ticket:
         """Open the next ticket for an operator and the parents (digests) selected for it."""
         with self._database.write() as connection:
-            return tickets.ask(connection, run, self._owner, operator, parents)
+            return tickets.ask(connection, run, self._owner, operator, parents, method=method)
 
     def request(
-        self, run: int, operator: str, parents: Sequence[str], request: ModelRequest, model: str
+        self,
+        run: int,
+        operator: str,
+        parents: Sequence[str],
+        request: ModelRequest,
+        model: str,
+        *,
+        method: str = "",
     ) -> list[Ticket]:
         """Open a ticket for each sample of what an operator asks of a model.
 
         `model` is the scheduler's pick and no empty text; `request.model` may be another by role.
         """
+        chosen = {"model": model, "method": method}
         with self._database.write() as connection:
             return [
-                tickets.request(connection, run, self._owner, operator, parents, request, model)
+                tickets.request(connection, run, self._owner, operator, parents, request, **chosen)
                 for _ in range(request.samples)
             ]
 
@@ -189,11 +200,17 @@ class Store:
             return tickets.propose(connection, ticket, self._owner, outcome, reading)
 
     def record(
-        self, run: int, operator: str, parents: Sequence[str], outcome: Proposal | Failed
+        self,
+        run: int,
+        operator: str,
+        parents: Sequence[str],
+        outcome: Proposal | Failed,
+        *,
+        method: str = "",
     ) -> Ticket:
         """`ask` and `propose` in one transaction, for operators that answer at once."""
         with self._database.write() as connection:
-            asked = tickets.ask(connection, run, self._owner, operator, parents)
+            asked = tickets.ask(connection, run, self._owner, operator, parents, method=method)
             return tickets.propose(connection, asked, self._owner, outcome, None)
 
     def withdraw_evaluation(self, ticket: Ticket) -> None:
@@ -212,15 +229,20 @@ class Store:
             return tickets.evaluated(connection, ticket, self._owner, evaluation)
 
     def tell(
-        self, ticket: Ticket, elite: Elite | None, offer: Offer | None, gain: float = 0.0
+        self,
+        ticket: Ticket,
+        elite: Elite | None,
+        offer: Offer | None,
+        gain: float = 0.0,
+        lead: float = 0.0,
     ) -> None:
         """Close an evaluated ticket with the archive's answer; telling again changes nothing.
 
-        A program holds at most one slot: an accepted offer vacates its other slot and those of
-        the evicted program. `gain` is added to what the ticket's `Arm` has brought.
+        The slots follow from the offer (`evolve.core.protocols.Offer`). `gain` and `lead` are added
+        to what the ticket's `Arm` has brought.
         """
         with self._database.write() as connection:
-            tickets.tell(connection, ticket, self._owner, elite, offer, gain)
+            tickets.tell(connection, ticket, self._owner, elite, offer, gain, lead)
 
     def open_tickets(self, run: int) -> list[Ticket]:
         """Tickets that are not told, in sequence order."""
@@ -245,10 +267,20 @@ class Store:
         with self._database.read() as connection:
             return facts.made_by(connection, run, operator)
 
-    def recorded(self, run: int, instance: str, fidelity: Fidelity) -> Evaluation | None:
-        """This run's own evaluation of an instance at a fidelity."""
+    def recorded(
+        self, run: int, instance: str, fidelity: Fidelity, repeat: int = 0
+    ) -> Evaluation | None:
+        """This run's own evaluation of an instance at a fidelity.
+
+        The first, or after `repeat` earlier ones the next; the last where there are fewer.
+        """
         with self._database.read() as connection:
-            return facts.recorded(connection, run, instance, fidelity)
+            return facts.recorded(connection, run, instance, fidelity, repeat)
+
+    def repeat(self, run: int, sequence: int) -> int:
+        """How many earlier tickets asked for the same instance as this one, at its fidelity."""
+        with self._database.read() as connection:
+            return facts.repeat(connection, run, sequence)
 
     def judge(self, run: int) -> tuple[str, str]:
         """Device class and evaluator version of the run's evaluations; UsageError without any."""
@@ -285,8 +317,31 @@ class Store:
         with self._database.read() as connection:
             return facts.twin(connection, run, program)
 
+    def standing(self, ticket: Ticket, run: int, program: str) -> Elite | None:
+        """The elite that a program makes by now: its best instance, its full evaluations pooled.
+
+        Those of told tickets and of `ticket`, which is about to be told. None where none holds.
+        """
+        with self._database.read() as connection:
+            return standing.of_program(connection, run, ticket.id, program)
+
+    def visits(self, run: int, program: str) -> dict[str, Visits]:
+        """The visits of a program, then of its ancestors along main parents."""
+        with self._database.read() as connection:
+            return visits.of_line(connection, run, program)
+
+    def held_visits(self, run: int) -> dict[str, Visits]:
+        """The visits of every program that the archive holds."""
+        with self._database.read() as connection:
+            return visits.of_held(connection, run)
+
+    def held_links(self, run: int) -> dict[str, str]:
+        """The main parent of every program that the archive holds, and of their ancestors."""
+        with self._database.read() as connection:
+            return visits.links(connection, run)
+
     def arms(self, run: int) -> list[Arm]:
-        """What each operator has cost and brought with each model, in told tickets."""
+        """What each method's operators have cost and brought with each model, in told tickets."""
         with self._database.read() as connection:
             return arms.of_run(connection, run)
 
@@ -344,7 +399,7 @@ class Store:
             return archive.slots(connection, run)
 
     def elite(self, run: int, program: str) -> Elite | None:
-        """A program as it was offered at its best, also after it was evicted."""
+        """A program as it was offered last, also after it was evicted."""
         with self._database.read() as connection:
             return archive.elite(connection, run, program)
 
@@ -381,6 +436,11 @@ class Store:
         """What was spent, by run, operator and model; of one run, or of all."""
         with self._database.read() as connection:
             return costs.everything(connection, run)
+
+    def tokens(self, run: int) -> dict[int, int]:
+        """Tokens that the calls of each step were charged, by its sequence number."""
+        with self._database.read() as connection:
+            return costs.tokens(connection, run)
 
     # Maintenance
 

@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, bindparam, insert, select, update
 
 from evolve.core.errors import StoreError
-from evolve.core.evaluation import Evaluation, Fidelity
+from evolve.core.evaluation import Evaluation, Fidelity, Status
 from evolve.core.model import (
     CallStatus,
     Exchange,
@@ -29,6 +29,7 @@ from evolve.store import (
     requests,
     runs,
     schema,
+    visits,
 )
 from evolve.store.rows import Ticket, TicketState
 from evolve.store.schema import blob, instance, program, run, ticket, ticket_parent
@@ -36,7 +37,9 @@ from evolve.store.schema import blob, instance, program, run, ticket, ticket_par
 _PUT = insert(ticket).returning(ticket.c.id)
 _PUT_PARENTS = insert(ticket_parent)
 _CURRENT = (
-    select(ticket, run.c.name.label("run_name"), schema.lease.c.owner, run.c.active_s)
+    select(
+        ticket, run.c.name.label("run_name"), run.c.baseline, schema.lease.c.owner, run.c.active_s
+    )
     .join(run, run.c.id == ticket.c.run)
     .outerjoin(schema.lease, schema.lease.c.run == ticket.c.run)
     .where(ticket.c.id == bindparam("ticket"))
@@ -47,6 +50,7 @@ _PROPOSED = _THIS.values(
     instance=bindparam("proposed"),
     fidelity=bindparam("at"),
     note=bindparam("remark"),
+    again=bindparam("once_more"),
 )
 _STATE = _THIS.values(state=bindparam("now"))
 _EVALUATED = _THIS.values(state=TicketState.EVALUATED.value)
@@ -84,7 +88,9 @@ def ask(
     owner: str,
     operator: str,
     parents: Sequence[str],
+    *,
     model: str = "",
+    method: str = "",
 ) -> Ticket:
     """Open the next ticket of a run."""
     lease.fence_run(connection, run_id, owner)
@@ -94,10 +100,13 @@ def ask(
         "sequence": sequence,
         "operator": operator,
         "model": model,
+        "method": method,
         "state": TicketState.ASKED.value,
     }
     identity: int = connection.execute(_PUT, row).scalar_one()
-    _put_parents(connection, identity, "selected", parents)
+    selected = _put_parents(connection, identity, "selected", parents)
+    if selected:
+        visits.count_asked(connection, run_id, selected[0])
     return Ticket(
         id=identity,
         sequence=sequence,
@@ -105,6 +114,7 @@ def ask(
         operator=operator,
         parents=tuple(parents),
         model=model,
+        method=method,
     )
 
 
@@ -115,10 +125,12 @@ def request(
     operator: str,
     parents: Sequence[str],
     item: ModelRequest,
+    *,
     model: str,
+    method: str,
 ) -> Ticket:
     """Open the next ticket of a run with what it asks of a model."""
-    asked = ask(connection, run_id, owner, operator, parents, model)
+    asked = ask(connection, run_id, owner, operator, parents, model=model, method=method)
     sample = requests.put(connection, run_id, asked.id, operator, 0, item)
     return replace(asked, request=replace(item, samples=1), sample=sample)
 
@@ -145,6 +157,7 @@ def propose(
         return replace(asked, state=TicketState.ASKED, request=outcome, sample=sample)
     runs.count_proposal(connection, row.run, row.operator)
     if isinstance(outcome, Failed):
+        visits.count_told(connection, row, failed=True, score=None)
         _close(connection, row, outcome.reason)
         return replace(asked, state=TicketState.TOLD, failure=outcome.reason)
     _put_parents(connection, asked.id, "used", outcome.parents)
@@ -153,6 +166,7 @@ def propose(
         "proposed": programs.put_instance(connection, outcome.program, outcome.assignment),
         "at": outcome.fidelity.value,
         "remark": outcome.note,
+        "once_more": int(outcome.again),
     }
     connection.execute(_PROPOSED, proposed)
     return replace(asked, state=TicketState.PROPOSED, proposal=outcome)
@@ -210,6 +224,7 @@ def tell(
     elite: Elite | None,
     offer: Offer | None,
     gain: float,
+    lead: float,
 ) -> None:
     """Close the ticket with what became of its elite; a closed ticket stays as it is."""
     if (elite is None) != (offer is None):
@@ -220,7 +235,8 @@ def tell(
     _require(row, TicketState.EVALUATED, "told of")
     if elite is not None and offer is not None:
         archive.record(connection, row.run, judged.id, elite, offer)
-    _close(connection, row, "", gain)
+    _count_told(connection, row, judged)
+    _close(connection, row, "", gain, lead)
 
 
 def still_open(connection: Connection, run_id: int) -> list[Ticket]:
@@ -248,6 +264,7 @@ def load(connection: Connection, row: Row[Any]) -> Ticket:
         operator=row.operator,
         parents=parents["selected"],
         model=row.model,
+        method=row.method,
         exchanges=exchanges,
         request=open_request,
         sample=sample,
@@ -281,6 +298,7 @@ def _proposal(connection: Connection, row: Row[Any], parents: tuple[str, ...]) -
         fidelity=Fidelity(row.fidelity),
         parents=parents,
         note=row.note,
+        again=bool(row.again),
     )
 
 
@@ -290,11 +308,25 @@ def _current(connection: Connection, item: Ticket, owner: str) -> Row[Any]:
     return row
 
 
-def _close(connection: Connection, row: Row[Any], reason: str, gain: float = 0.0) -> None:
+def _count_told(connection: Connection, row: Row[Any], judged: Ticket) -> None:
+    verdict = judged.evaluation
+    if verdict is None or judged.proposal is None:
+        raise ValueError(f"ticket {judged.sequence} has no verdict to be told")
+    refuted = verdict.status not in (Status.CORRECT, *evaluations.SAYS_NOTHING)
+    failed = refuted or verdict.custom is False
+    whole = judged.proposal.fidelity is Fidelity.SEARCH
+    fitness = verdict.fitness(row.baseline) if whole else None
+    score = None if fitness is None else fitness.value
+    visits.count_told(connection, row, failed=failed, score=score)
+
+
+def _close(
+    connection: Connection, row: Row[Any], reason: str, gain: float = 0.0, lead: float = 0.0
+) -> None:
     """Nothing more will happen to the ticket: only now its costs and its gain are all there."""
     told = {"ticket": row.id, "reason": reason, "elapsed": row.active_s}
     connection.execute(_TOLD, told)
-    arms.count(connection, row, gain)
+    arms.count(connection, row, gain, lead)
 
 
 def _put_state(connection: Connection, ticket_id: int, state: TicketState) -> None:
@@ -309,15 +341,15 @@ def _require(row: Row[Any], state: TicketState, verb: str) -> None:
         )
 
 
-def _put_parents(connection: Connection, identity: int, role: str, digests: Sequence[str]) -> None:
+def _put_parents(
+    connection: Connection, identity: int, role: str, digests: Sequence[str]
+) -> list[int]:
+    """Record the parents of a ticket; returns their ids."""
+    found = [programs.find(connection, digest) for digest in digests]
     rows = [
-        {
-            "ticket": identity,
-            "role": role,
-            "position": position,
-            "program": programs.find(connection, digest),
-        }
-        for position, digest in enumerate(digests)
+        {"ticket": identity, "role": role, "position": position, "program": program_id}
+        for position, program_id in enumerate(found)
     ]
     if rows:
         connection.execute(_PUT_PARENTS, rows)
+    return found

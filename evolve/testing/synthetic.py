@@ -126,7 +126,8 @@ class SyntheticEvaluator:
     Args:
         slots: how many requests may be under way at once.
         latency_s: wall time of one evaluation.
-        noise: standard deviation of the log speedup; drawn from the source's digest.
+        noise: standard deviation of the log speedup; drawn from the source's digest, afresh where
+            the source is evaluated again.
         failures: share of sources that end with a status other than correct, by status. The
             task's own seeds and the optimum are spared.
         device_class: recorded with every evaluation.
@@ -198,7 +199,8 @@ class SyntheticEvaluator:
         return Status.CORRECT
 
     def _times(self, request: EvaluationRequest) -> dict[str, Any]:
-        candidate = self._time_ms(request.source, request.fidelity)
+        again = [str(request.repeat)] if request.repeat else []
+        candidate = self._time_ms(request.source, request.fidelity, *again)
         sides = {"eager": _EAGER_MS} | {
             name: self._time_ms(source, request.fidelity)
             for name, source in request.opponents.items()
@@ -215,8 +217,8 @@ class SyntheticEvaluator:
         samples = {"only": {name: [[candidate, time]] for name, time in sides.items()}}
         return {"ratios": ratios, "cases": (case,), "samples": samples}
 
-    def _time_ms(self, source: str, fidelity: Fidelity) -> float:
-        noise = _draw("noise", source, fidelity).gauss(0.0, self.noise)
+    def _time_ms(self, source: str, fidelity: Fidelity, *again: str) -> float:
+        noise = _draw("noise", source, fidelity, *again).gauss(0.0, self.noise)
         return _EAGER_MS / true_speedup(source) * math.exp(noise)
 
 

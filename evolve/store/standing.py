@@ -1,0 +1,117 @@
+"""What is known of a program by now: its best instance, with its evaluations pooled."""
+
+import json
+from itertools import groupby
+from typing import Any
+
+from sqlalchemy import Connection, Row, Select, and_, bindparam, or_, select
+
+from evolve.core.elites import Elite
+from evolve.core.evaluation import Fidelity, Status
+from evolve.core.lineage import OPPONENT
+from evolve.core.measurement import Interval, Ratio, pooled
+from evolve.store import programs
+from evolve.store.evaluations import SAYS_NOTHING
+from evolve.store.lineage import first_ticket
+from evolve.store.rows import TicketState
+from evolve.store.schema import (
+    evaluation,
+    evaluation_ratio,
+    instance,
+    program,
+    run,
+    ticket,
+    ticket_parent,
+)
+
+_JUDGED: Select[Any] = (
+    select(
+        instance.c.assignment,
+        ticket.c.sequence,
+        ticket.c.operator,
+        evaluation.c.status,
+        evaluation.c.custom,
+        evaluation.c.descriptors,
+        evaluation_ratio.c.ratio,
+        evaluation_ratio.c.ratio_low,
+        evaluation_ratio.c.ratio_high,
+    )
+    .select_from(program)
+    .join(instance, instance.c.program == program.c.id)
+    .join(ticket, and_(ticket.c.run == bindparam("run"), ticket.c.instance == instance.c.id))
+    .join(run, run.c.id == ticket.c.run)
+    .join(evaluation, evaluation.c.ticket == ticket.c.id)
+    .outerjoin(
+        evaluation_ratio,
+        and_(
+            evaluation_ratio.c.evaluation == evaluation.c.id,
+            evaluation_ratio.c.baseline == run.c.baseline,
+        ),
+    )
+    .where(
+        program.c.digest == bindparam("of"),
+        ticket.c.operator != OPPONENT,
+        ticket.c.fidelity == Fidelity.SEARCH.value,
+        evaluation.c.status.not_in(SAYS_NOTHING),
+        # What is judged and not told yet will have its turn: a resume tells in the same order.
+        or_(ticket.c.state == TicketState.TOLD.value, ticket.c.id == bindparam("ticket")),
+    )
+    .order_by(instance.c.id, ticket.c.sequence)
+)
+_parent = program.alias("parent")
+_PARENTS = (
+    select(_parent.c.digest)
+    .join(ticket_parent, ticket_parent.c.program == _parent.c.id)
+    .where(
+        ticket_parent.c.ticket
+        == first_ticket(
+            select(program.c.id).where(program.c.digest == bindparam("of")).scalar_subquery()
+        ),
+        ticket_parent.c.role == "selected",
+    )
+    .order_by(ticket_parent.c.position)
+)
+
+
+def of_program(connection: Connection, run_id: int, ticket_id: int, digest: str) -> Elite | None:
+    """The elite that a program makes, with the verdict of a ticket that is about to be told.
+
+    An instance that any full evaluation found wrong, or not custom, counts no more. None where no
+    instance is left.
+    """
+    key = {"run": run_id, "of": digest, "ticket": ticket_id}
+    rows = [row for row in connection.execute(_JUDGED, key) if _says_something(row)]
+    instances = [list(of) for _, of in groupby(rows, lambda row: row.assignment)]
+    held = [of for of in instances if all(map(_is_timed, of))]
+    if not held:
+        return None
+    fitness = [pooled([_fitness(row) for row in of]) for of in held]
+    best = max(range(len(held)), key=lambda index: (fitness[index].value, -held[index][0].sequence))
+    first = held[best][0]
+    return Elite(
+        program=digest,
+        assignment=programs.decode_assignment(first.assignment),
+        fitness=fitness[best],
+        descriptors=json.loads(held[best][-1].descriptors),
+        sequence=first.sequence,
+        operator=first.operator,
+        parents=_parents(connection, run_id, digest),
+        evaluations=len(held[best]),
+    )
+
+
+def _parents(connection: Connection, run_id: int, digest: str) -> tuple[str, ...]:
+    return tuple(connection.execute(_PARENTS, {"run": run_id, "of": digest}).scalars())
+
+
+def _says_something(row: Row[Any]) -> bool:
+    unknown = row.custom is None or (row.custom and row.ratio is None)
+    return not (row.status == Status.CORRECT.value and unknown)
+
+
+def _is_timed(row: Row[Any]) -> bool:
+    return row.status == Status.CORRECT.value and bool(row.custom)
+
+
+def _fitness(row: Row[Any]) -> Interval:
+    return Ratio(row.ratio, row.ratio_low, row.ratio_high).log()

@@ -1,0 +1,170 @@
+"""What came of programs as parents: counts that every told ticket adds to along main parents."""
+
+from typing import Any
+
+from sqlalchemy import (
+    CTE,
+    BindParameter,
+    ColumnElement,
+    Connection,
+    Row,
+    Select,
+    and_,
+    bindparam,
+    case,
+    func,
+    literal,
+    or_,
+    select,
+    update,
+)
+from sqlalchemy.dialects.sqlite import insert
+
+from evolve.core.elites import Visits
+from evolve.store.schema import archive_slot, program, ticket_parent, visit
+
+GENERATIONS = 64
+"""How many ancestors of a ticket's main parent it is counted at."""
+
+_ADD = insert(visit)
+_ADD = _ADD.on_conflict_do_update(
+    index_elements=[visit.c.run, visit.c.program],
+    set_={"parent": func.coalesce(visit.c.parent, _ADD.excluded.parent)},
+)
+_ASK = insert(visit).values(asked=1)
+_ASK = _ASK.on_conflict_do_update(
+    index_elements=[visit.c.run, visit.c.program], set_={"asked": visit.c.asked + 1}
+)
+_MAIN_PARENT = select(ticket_parent.c.program).where(
+    ticket_parent.c.ticket == bindparam("ticket"),
+    ticket_parent.c.role == "selected",
+    ticket_parent.c.position == 0,
+)
+
+
+def _line(start: Select[Any] | ColumnElement[int]) -> CTE:
+    """A program (column `program`) and its ancestors along main parents, `depth` from 0."""
+    line = select(start.label("program"), literal(0).label("depth")).cte("line", recursive=True)
+    parents = (
+        select(visit.c.parent, line.c.depth + 1)
+        .join(line, visit.c.program == line.c.program)
+        .where(
+            visit.c.run == bindparam("of"),
+            visit.c.parent.is_not(None),
+            line.c.depth < GENERATIONS,
+        )
+    )
+    return line.union_all(parents)
+
+
+_counted = _line(bindparam("main"))
+_is_own = visit.c.program == bindparam("main")
+_score: BindParameter[float | None] = bindparam("score")
+_rises = and_(_score.is_not(None), or_(visit.c.best.is_(None), _score > visit.c.best))
+_TELL = (
+    update(visit)
+    .where(visit.c.run == bindparam("of"), visit.c.program.in_(select(_counted.c.program)))
+    .values(
+        told=visit.c.told + case((_is_own, 1), else_=0),
+        failed=visit.c.failed + case((_is_own, bindparam("failures")), else_=0),
+        subtree=visit.c.subtree + 1,
+        scored=visit.c.scored + case((_score.is_not(None), 1), else_=0),
+        value=visit.c.value + func.coalesce(_score, 0.0),
+        best=case((_rises, _score), else_=visit.c.best),
+        stale=case((_rises, 0), else_=visit.c.stale + 1),
+    )
+)
+_identity = select(program.c.id).where(program.c.digest == bindparam("digest"))
+_followed = _line(_identity.scalar_subquery())
+_OF_LINE = (
+    select(visit, program.c.digest)
+    .join(_followed, _followed.c.program == visit.c.program)
+    .join(program, program.c.id == visit.c.program)
+    .where(visit.c.run == bindparam("of"))
+    .order_by(_followed.c.depth)
+)
+_OF_HELD = (
+    select(visit, program.c.digest)
+    .join(program, program.c.id == visit.c.program)
+    .where(
+        visit.c.run == bindparam("of"),
+        visit.c.program.in_(
+            select(archive_slot.c.program).where(archive_slot.c.run == bindparam("of"))
+        ),
+    )
+)
+_held = (
+    select(archive_slot.c.program.label("program"))
+    .where(archive_slot.c.run == bindparam("of"))
+    .distinct()
+    .cte("held", recursive=True)
+)
+_reached = _held.union(
+    select(visit.c.parent)
+    .join(_held, _held.c.program == visit.c.program)
+    .where(visit.c.run == bindparam("of"), visit.c.parent.is_not(None))
+)
+_parent = program.alias("parent")
+_LINKS = (
+    select(program.c.digest, _parent.c.digest.label("parent"))
+    .select_from(_reached)
+    .join(visit, and_(visit.c.run == bindparam("of"), visit.c.program == _reached.c.program))
+    .join(program, program.c.id == visit.c.program)
+    .join(_parent, _parent.c.id == visit.c.parent)
+)
+
+
+def add(connection: Connection, run_id: int, program_id: int, parent: int | None) -> None:
+    """Remember the main parent of a program; the first answer stands."""
+    connection.execute(_ADD, {"run": run_id, "program": program_id, "parent": parent})
+
+
+def count_asked(connection: Connection, run_id: int, program_id: int) -> None:
+    """Count a ticket at its main parent."""
+    connection.execute(_ASK, {"run": run_id, "program": program_id})
+
+
+def count_told(
+    connection: Connection, told: Row[Any], *, failed: bool, score: float | None
+) -> None:
+    """Count a ticket (its row) that is told now, at its main parent and that one's ancestors.
+
+    Args:
+        connection: of the transaction.
+        told: the row.
+        failed: whether it ended without a correct evaluation.
+        score: its fitness value; None where it has none.
+    """
+    main = connection.execute(_MAIN_PARENT, {"ticket": told.id}).scalar()
+    if main is not None:
+        counted = {"of": told.run, "main": main, "failures": int(failed), "score": score}
+        connection.execute(_TELL, counted)
+
+
+def of_line(connection: Connection, run_id: int, digest: str) -> dict[str, Visits]:
+    """The visits of a program, then of its ancestors along main parents, nearest first."""
+    rows = connection.execute(_OF_LINE, {"of": run_id, "digest": digest})
+    return {row.digest: _visits(row) for row in rows}
+
+
+def of_held(connection: Connection, run_id: int) -> dict[str, Visits]:
+    """The visits of all programs that the archive holds."""
+    return {row.digest: _visits(row) for row in connection.execute(_OF_HELD, {"of": run_id})}
+
+
+def links(connection: Connection, run_id: int) -> dict[str, str]:
+    """The main parent of every program that the archive holds, and of all their ancestors."""
+    return {row.digest: row.parent for row in connection.execute(_LINKS, {"of": run_id})}
+
+
+def _visits(row: Row[Any]) -> Visits:
+    return Visits(
+        asked=row.asked,
+        told=row.told,
+        failed=row.failed,
+        subtree=row.subtree,
+        scored=row.scored,
+        value=row.value,
+        best=row.best,
+        stale=row.stale,
+    )
