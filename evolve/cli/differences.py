@@ -3,12 +3,13 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from evolve.cli.config.complete import complete
 from evolve.core.errors import UsageError
 from evolve.store import RunRow
 
-# Nothing here changes what the run is: budgets, who answers (each ticket says which model), and
-# where and behind which walls it is judged.
-MAY_DIFFER = ("termination", "llm", "device", "sandbox", "store")
+# Nothing here changes what the run is: budgets, who answers (each ticket says which model), where
+# and behind which walls it is judged, and who else is told.
+MAY_DIFFER = ("termination", "llm", "device", "sandbox", "store", "trackers")
 APART = ("name", "on_exists", "audit")  # which run it is, and what was found when it began
 
 
@@ -33,7 +34,7 @@ def differences(stored: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str
 
 def refuse_differences(run: RunRow, given: Mapping[str, Any]) -> None:
     """Raise UsageError that lists every setting that may not differ and does."""
-    found = differences(run.config, given)
+    found = differences(complete(run.config), given)
     if found:
         lines = "; ".join(
             f"{name} is {_short(old)} in the run and {_short(new)} now"

@@ -43,7 +43,8 @@ async def dry_run(config: Mapping[str, Any]) -> int:
         calls = await sample_calls(request.recorded, task, evaluator)
     finally:
         await evaluator.close()
-    for line in forecast_lines(config["termination"], noise, calls):
+    devices = len(config["device"]["ids"] or (0,))
+    for line in forecast_lines(config["termination"], noise, calls, devices):
         print(line)
     for name in idle_limits(config):
         print(f"limit       {name} has no effect: {WHY_IDLE}")
@@ -62,33 +63,47 @@ def audit_lines(task: Task, findings: Findings) -> Iterator[str]:
 
 
 def forecast_lines(
-    termination: Mapping[str, Any], noise: Mapping[str, Any], calls: Calls | None = None
+    termination: Mapping[str, Any],
+    noise: Mapping[str, Any],
+    calls: Calls | None = None,
+    devices: int = 1,
 ) -> Iterator[str]:
-    """The reference's time, the noise floor, and which limit comes first at what cost."""
+    """The reference's time, the noise floor, and which limit comes first at what cost.
+
+    Args:
+        termination: limits by name.
+        noise: what the judge measured of the reference.
+        calls: what models took; None without models.
+        devices: how many evaluate at once, each of them as fast as the one that was measured.
+    """
     each_s = noise["seconds_per_evaluation"]
     yield f"reference   {interval_text(Interval(*noise['reference_ms']))} per call, all timed cases"
     yield (
         f"noise       ± {100 * noise['half_width']:.1f} %: the reference timed against itself; "
         "smaller gains do not show"
     )
-    yield f"evaluation  about {duration_text(each_s)} each, the check of a correct program included"
+    at_once = f", on {devices} devices at once" if devices > 1 else ""
+    yield (
+        f"evaluation  about {duration_text(each_s)} each, the check of a correct program included"
+        f"{at_once}"
+    )
     call = None
     if calls is not None:
         yield from call_lines(calls[0])
         call = forecast(*calls)
-    ends = dict(limits_s(termination, each_s, call))
+    pace_s = _candidate_s(each_s, call, devices)
+    ends = dict(limits_s(termination, each_s, pace_s, call))
     for name, seconds in ends.items():
         limit = termination[name]
         if isinstance(limit, Mapping):
             limit = " and ".join(f"{part}={limit[part]}" for part in limit if limit[part])
-        yield f"limit       {name}={limit}: {_bought(seconds, each_s, call)}"
+        yield f"limit       {name}={limit}: {_bought(seconds, seconds / pace_s, each_s, call)}"
     if ends:
         yield f"first       {min(ends, key=lambda name: ends[name])} comes first"
 
 
-def _bought(seconds: float, each_s: float, call: CallForecast | None) -> str:
+def _bought(seconds: float, candidates: float, each_s: float, call: CallForecast | None) -> str:
     """What so much time brings, if every call gives a program that is judged in full."""
-    candidates = seconds / _candidate_s(each_s, call)
     text = f"about {duration_text(seconds)}, {count_text(int(candidates), 'evaluation')}"
     if call is None:
         return text
@@ -97,16 +112,16 @@ def _bought(seconds: float, each_s: float, call: CallForecast | None) -> str:
     return f"{text}, {device} of device time, {candidates * call.tokens:,.0f} tokens, {usd}"
 
 
-def _candidate_s(each_s: float, call: CallForecast | None) -> float:
-    """Seconds per candidate: the judge's, or those of the models where they are slower."""
-    return each_s if call is None else max(each_s, call.seconds / call.slots)
+def _candidate_s(each_s: float, call: CallForecast | None, devices: int) -> float:
+    """Seconds per candidate: the judges', or those of the models where they are slower."""
+    judged_s = each_s / devices
+    return judged_s if call is None else max(judged_s, call.seconds / call.slots)
 
 
 def limits_s(
-    termination: Mapping[str, Any], each_s: float, call: CallForecast | None = None
+    termination: Mapping[str, Any], each_s: float, pace_s: float, call: CallForecast | None = None
 ) -> Iterator[tuple[str, float]]:
-    """Seconds until each limit that can be foreseen, one candidate after the other."""
-    pace_s = _candidate_s(each_s, call)
+    """Seconds until each limit that can be foreseen, with a candidate every `pace_s`."""
     for name, limit in termination.items():
         if limit is None:
             continue
@@ -121,6 +136,6 @@ def limits_s(
         elif name == "tokens" and call and call.tokens:
             yield name, limit / call.tokens * pace_s
         elif isinstance(limit, Mapping):
-            ahead = dict(limits_s(limit, each_s, call))
+            ahead = dict(limits_s(limit, each_s, pace_s, call))
             if ahead and len(ahead) == sum(part is not None for part in limit.values()):
                 yield name, max(ahead.values())

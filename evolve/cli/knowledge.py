@@ -25,6 +25,14 @@ ACTIONS = """\
   distill RUN -o FILE   a document from a finished run's facts, for you to finish
 """
 
+DIAGNOSIS = {  # its parts, with an example of each
+    "bottleneck": "memory",
+    "error": "wrong_value",
+    "category": "softmax",
+    "device": "nvidia/hopper",
+    "language": "triton",
+}
+
 
 def main(words: Sequence[str]) -> int:
     """Show the knowledge base, or write a document for it."""
@@ -53,14 +61,16 @@ def _no_words(action: argparse.ArgumentParser) -> None:
 
 def _one_id(action: argparse.ArgumentParser) -> None:
     action.description = "Print one document with its sources."
-    action.add_argument("id", metavar="ID")
+    action.add_argument("id", metavar="ID", help="as `evolve knowledge list` prints it")
 
 
 def _words(action: argparse.ArgumentParser) -> None:
     action.description = "Find documents by words, or by a diagnosis."
-    action.add_argument("words", nargs="*", metavar="WORD")
-    for kind in ("bottleneck", "error", "category", "device", "language"):
-        action.add_argument(f"--{kind}", default="", metavar=kind.upper())
+    action.add_argument("words", nargs="*", metavar="WORD", help="to be found in the text")
+    for kind, example in DIAGNOSIS.items():
+        action.add_argument(
+            f"--{kind}", default="", metavar=kind.upper(), help=f"of the diagnosis, e.g. {example}"
+        )
 
 
 def _list(options: argparse.Namespace) -> int:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from evolve.cli.config.complete import complete
 from evolve.cli.differences import flatten
 from evolve.core.errors import UsageError
 from evolve.core.model import LanguageModel
@@ -37,6 +38,27 @@ def build_model(config: Mapping[str, Any]) -> LanguageModel | None:
     if model is not None:
         _refuse_unpriced(config, model)
     return model
+
+
+def key_notes(config: Mapping[str, Any]) -> Iterator[str]:
+    """A line for every model whose key is not where it usually is: said before minutes of work.
+
+    Raises:
+        UsageError: a variable that `llm.key_variable` names is not set.
+    """
+    from evolve.llm import LiteLLM
+    from evolve.llm.doctor import key_finding
+
+    model = None if config["llm"]["kind"] == "replay" else build_model(config)
+    for settings in model.settings if isinstance(model, LiteLLM) else ():
+        state, name, what = key_finding(settings)
+        if state == "note" and settings.key_variable:
+            raise UsageError(
+                f"llm.key_variable={settings.key_variable}: there is no such environment variable; "
+                f"export it with the key of {name}"
+            )
+        if state == "note":
+            yield f"model {name}: {what}, unless its calls need none"
 
 
 def has_model(config: Mapping[str, Any]) -> bool:
@@ -111,7 +133,7 @@ def _replay(config: Mapping[str, Any], name: str | None) -> LanguageModel:
         raise UsageError("llm=replay needs llm.run=RUN: whose recorded answers to give")
     store = Store.open(config["store"]["path"], read_only=True)
     run = store.run(name)
-    recorded = _live(run.config["llm"])
+    recorded = _live(complete(run.config)["llm"])
     if recorded is None:
         raise UsageError(f"llm.run={name}: that run asked no model; name one that did")
     return ReplayModel(

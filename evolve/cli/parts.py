@@ -13,6 +13,7 @@ from evolve.search.engine import Search
 from evolve.search.schedule import Schedule, Scheduled
 from evolve.search.termination import Rule
 from evolve.store import RunRow, Store
+from evolve.trackers import Tracker
 
 
 def build_archive(config: Mapping[str, Any]) -> Archive:
@@ -61,6 +62,15 @@ def _weight(name: str, value: Any) -> float:
         ) from error
 
 
+def build_trackers(config: Mapping[str, Any]) -> dict[str, Tracker]:
+    """The trackers that are not null, by name."""
+    return {
+        name: build(node, f"trackers.{name}")
+        for name, node in config["trackers"].items()
+        if node is not None
+    }
+
+
 def build_termination(config: Mapping[str, Any]) -> Rule:
     """The rule that ends the run; `stop_file` is watched by the pipeline.
 
@@ -79,11 +89,17 @@ def build_termination(config: Mapping[str, Any]) -> Rule:
 
 
 def build_search(
-    store: Store, run: RunRow, config: Mapping[str, Any], *, model: LanguageModel | None = None
+    store: Store,
+    run: RunRow,
+    config: Mapping[str, Any],
+    *,
+    model: LanguageModel | None = None,
+    device_class: str = "",
 ) -> Search:
     """The engine of a stored run, with the parts that `config` describes.
 
-    `model` answers instead of the configured one.
+    `model` answers instead of the configured one; `device_class` is told to operators until a
+    verdict says more.
     """
     return Search(
         store=store,
@@ -96,6 +112,7 @@ def build_search(
         baseline=config["baseline"],
         opponents=config["opponents"],
         reuse=config["store"]["reuse"],
+        device={"device_class": device_class},
     )
 
 
@@ -105,6 +122,7 @@ def build_all(config: Mapping[str, Any]) -> None:
     build_selection(config)
     operators = build_operators(config)
     build_schedule(config)
+    build_trackers(config)
     build_termination(config)
     if build_model(config) is not None and not asks_models(operators):
         raise UsageError(

@@ -64,10 +64,15 @@ def _next(store: "Store", run: "RunRow", options: argparse.Namespace) -> int:
     from evolve.cli import parts
     from evolve.cli.ask import declined_text, wanted_operators
     from evolve.cli.byhand import ByHand
+    from evolve.cli.config.complete import completed
+    from evolve.cli.sitting import expected_device
     from evolve.core.model import ModelRequest
 
+    run = completed(run)
     model = parts.build_model(run.config) or ByHand()
-    search = parts.build_search(store, run, run.config, model=model)
+    search = parts.build_search(
+        store, run, run.config, model=model, device_class=expected_device(store, run)
+    )
     asked = search.preview(operators=wanted_operators(search, options.operator))
     if asked is None or not isinstance(asked.outcome, ModelRequest):
         raise UsageError(f"run {run.name} has nothing to ask now: {declined_text(search)}")

@@ -55,7 +55,7 @@ async def sample_calls(
     ):
         run = store.create_run(name="dry-run", task=task, config=config, seed=config["seed"])
         store.claim(run.id)
-        search = parts.build_search(store, run, config)
+        search = parts.build_search(store, run, config, device_class=evaluator.device_class)
         if search.model is None:
             return None
         await _judge_seeds(search, evaluator)

@@ -22,6 +22,7 @@ from evolve.report.html import render
 from evolve.report.text import one_line, write_text
 from evolve.search.pipeline import Outcome, Pipeline
 from evolve.store import RunRow, Store
+from evolve.trackers import Feed
 
 
 async def search(store: Store, run: RunRow, config: Mapping[str, Any], evaluator: Evaluator) -> int:
@@ -37,24 +38,25 @@ async def search(store: Store, run: RunRow, config: Mapping[str, Any], evaluator
         0 where the run is finished, 75 where it can be resumed, also where the judge failed.
     """
     rule = parts.build_termination(config)
-    engine = parts.build_search(store, run, config)
+    engine = parts.build_search(store, run, config, device_class=evaluator.device_class)
     tally = Tally(config["termination"], rule, config["baseline"])
     tally.recall(store, run)
     for name in idle_limits(config):
         print(f"{name} has no effect: {WHY_IDLE}")
     display = open_display(tally, title=f"{run.name}: {run.task.name}")
+    feed = Feed(parts.build_trackers(config), run, display.say)
     stop_file = config["termination"]["stop_file"]
     pipeline = Pipeline(
         engine,
         evaluator,
         rule,
-        listeners=[display],
+        listeners=[display, feed],
         say=display.say,
         serial=config["deterministic"],
         stop_file=Path(stop_file) if stop_file else None,
     )
     try:
-        with display:
+        with display, feed:
             outcome = await _run_until_stopped(pipeline, store, run, display)
     except EvaluatorUnavailable as error:  # the pipeline has left the run fit to be resumed
         print(f"evolve: {one_line(str(error))}", file=sys.stderr)

@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from evolve.cli import parts
+from evolve.cli.config.complete import completed
+from evolve.cli.device import kind_of
 from evolve.core.model import LanguageModel
 from evolve.core.protocols import Progress
 from evolve.report.text import count_text
@@ -20,12 +22,19 @@ def sitting(store: Store, run: RunRow, *, model: LanguageModel | None = None) ->
     Raises:
         UsageError: another process is continuing the run.
     """
+    run = completed(run)
     before = _traces(store, run)
+    device_class = expected_device(store, run) if model else ""
     store.claim(run.id)
     try:
-        yield parts.build_search(store, run, run.config, model=model)
+        yield parts.build_search(store, run, run.config, model=model, device_class=device_class)
     finally:
         store.release(run.id, *_standing(store, run, before))
+
+
+def expected_device(store: Store, run: RunRow) -> str:
+    """Where the run is to be judged, as its configuration says; empty where verdicts say more."""
+    return "" if store.environment(run.id) else kind_of(run.config)
 
 
 def _traces(store: Store, run: RunRow) -> tuple[int, Progress]:

@@ -28,6 +28,8 @@ def summary(facts: RunFacts, outcome: Outcome, store: Path, report: Path) -> Ite
     )
     if progress.calls:
         yield f"  {calls_text(progress)}"
+    if left := _left_text(facts):
+        yield f"  {left}"
     for trouble in facts.opponent.troubles():
         yield f"  {trouble}"
     if facts.champion is None:
@@ -37,6 +39,19 @@ def summary(facts: RunFacts, outcome: Outcome, store: Path, report: Path) -> Ite
         yield from _winner(facts, facts.champion)
     yield ""
     yield from _next_steps(facts, outcome, store, report)
+
+
+def _left_text(facts: RunFacts) -> str:
+    """What the end came before: programs without a verdict, requests without an answer."""
+    left = [step for step in facts.steps if step.status is None and not step.failure]
+    programs = sum(step.program is not None for step in left)
+    asked = len(left) - programs
+    parts = []
+    if programs:
+        parts.append(f"{count_text(programs, 'program')} not judged yet")
+    if asked:
+        parts.append(f"{count_text(asked, 'request')} not answered yet")
+    return f"{', '.join(parts)}: `evolve resume` goes on with what is left" if parts else ""
 
 
 def _usual_end(facts: RunFacts) -> Iterator[str]:
@@ -75,6 +90,6 @@ def _next_steps(facts: RunFacts, outcome: Outcome, store: Path, report: Path) ->
     if facts.champion is not None:
         yield f"  kernel    evolve best {name} -o kernel.py{flag}"
     yield f"  details   evolve show {name}{flag}"
-    if not outcome.finished:
+    if not outcome.finished or _left_text(facts):
         setting = f" store.path={shlex.quote(str(store))}" if elsewhere else ""
         yield f"  go on     evolve resume {name}{setting}"

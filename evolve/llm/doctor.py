@@ -27,22 +27,24 @@ def findings() -> Iterator[tuple[str, str, str]]:
         )
 
 
-def model_findings(settings: ModelSettings) -> Iterator[tuple[str, str, str]]:
-    """The same about one configured model: its key, and its price."""
+def key_finding(settings: ModelSettings) -> tuple[str, str, str]:
+    """The same about the key of one configured model."""
     variable = settings.expected_variable
     if settings.is_keyless:
-        yield "ok", settings.model, f"at {settings.api_base}, without a key"
-    elif variable is None:
-        yield "note", settings.model, "LiteLLM knows which variable holds its key"
-    elif os.environ.get(variable):
-        yield "ok", settings.model, f"key in {variable}"
-    else:
-        yield "note", settings.model, f"no key found: export {variable}"
-    ceiling = settings.ceiling
+        return "ok", settings.model, f"at {settings.api_base}, without a key"
+    if variable is None:
+        return "ok", settings.model, "LiteLLM knows which variable holds its key"
+    if os.environ.get(variable):
+        return "ok", settings.model, f"key in {variable}"
+    return "note", settings.model, f"no key found: export {variable}"
+
+
+def price_finding(settings: ModelSettings) -> tuple[str, str, str]:
+    """The same about its price."""
+    what, ceiling = f"{settings.model} price", settings.ceiling
     if ceiling is None:
         price = "no price known: USD budgets need llm.price.prompt and llm.price.completion"
-        yield "note", f"{settings.model} price", price
-        return
+        return "note", what, price
     source = "as you gave it" if settings.own_price else "by LiteLLM's list"
     rates = f"at most {ceiling.prompt:g} and {ceiling.completion:g} USD per million tokens"
-    yield "ok", f"{settings.model} price", f"{rates} of prompt and answer, {source}"
+    return "ok", what, f"{rates} of prompt and answer, {source}"

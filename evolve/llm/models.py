@@ -87,6 +87,11 @@ class LiteLLM:
         return self._cards
 
     @property
+    def settings(self) -> Sequence[ModelSettings]:
+        """How each of them is reached."""
+        return [endpoint.settings for endpoint in self._endpoints.values()]
+
+    @property
     def slots(self) -> int:
         return sum(endpoint.settings.slots for endpoint in self._endpoints.values())
 

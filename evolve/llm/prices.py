@@ -4,18 +4,17 @@ The list is a JSON file inside the LiteLLM package. It is read without importing
 and without the network, so that a budget can be checked before anything is started.
 """
 
-import importlib.util
 import json
 import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from evolve.core.errors import UsageError
 from evolve.core.model import Message, Usage
+from evolve.llm.providers import litellm_file
 
 PRICE_FILE = "model_prices_and_context_window_backup.json"
 
@@ -105,7 +104,7 @@ def listed(model: str) -> Listing | None:
     """A model of LiteLLM's list by `provider/name`, or by `name` under that provider."""
     provider, _, bare = model.partition("/")
     entry, name = _list().get(model), model
-    if entry is None and str(_list().get(bare, {}).get("litellm_provider", "")) == provider:
+    if entry is None and provider_of(bare) == provider:
         entry, name = _list()[bare], bare
     if entry is None:
         return None
@@ -116,6 +115,11 @@ def listed(model: str) -> Listing | None:
         context_tokens=_whole(prompt) or _whole(entry.get("max_tokens")),
         output_tokens=_whole(output),
     )
+
+
+def provider_of(name: str) -> str:
+    """The provider that lists a model under its bare name; empty where none does."""
+    return str(_list().get(name, {}).get("litellm_provider", ""))
 
 
 def prompt_bound(messages: Sequence[Message]) -> int:
@@ -152,9 +156,6 @@ def _whole(value: Any) -> int | None:
 
 @cache
 def _list() -> dict[str, dict[str, Any]]:
-    found = importlib.util.find_spec("litellm")
-    if found is None or found.origin is None:
-        return {}
-    path = Path(found.origin).with_name(PRICE_FILE)
-    models: dict[str, dict[str, Any]] = json.loads(path.read_bytes()) if path.exists() else {}
+    path = litellm_file(PRICE_FILE)
+    models: dict[str, dict[str, Any]] = json.loads(path.read_bytes()) if path else {}
     return models

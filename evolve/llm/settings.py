@@ -6,7 +6,8 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from evolve.core.errors import UsageError
-from evolve.llm.prices import Listing, Price, listed, price_from
+from evolve.llm.prices import Listing, Price, listed, price_from, provider_of
+from evolve.llm.providers import guess, providers
 from evolve.llm.secrets import KEY_VARIABLES, secret_setting
 
 MAX_TOKENS = 16384
@@ -60,12 +61,7 @@ class ModelSettings:
     tokens_per_minute: float | None = None
 
     def __post_init__(self) -> None:
-        provider, _, name = str(self.model).partition("/")
-        if not provider or not name:
-            raise UsageError(
-                f"llm.model={self.model}: write provider/name, e.g. llm.model=openai/gpt-5, or "
-                "openai/NAME with llm.api_base=URL for a server of your own"
-            )
+        self._check_name()
         self._check_numbers()
         self._check_address()
         if option := secret_setting(self.options):
@@ -74,6 +70,24 @@ class ModelSettings:
                 "llm.key_variable=NAME_OF_THE_VARIABLE"
             )
         self.own_price  # noqa: B018 - half a price is refused here
+
+    def _check_name(self) -> None:
+        provider, _, name = str(self.model).partition("/")
+        known = providers()
+        if not provider or not name:
+            listed_by = provider_of(str(self.model))
+            example = f"{listed_by}/{self.model}" if listed_by in known else "openai/gpt-5"
+            raise UsageError(
+                f"llm.model={self.model}: write provider/name, e.g. llm.model={example}, or "
+                "openai/NAME with llm.api_base=URL for a server of your own"
+            )
+        if known and provider not in known:
+            close = guess(provider)
+            remedy = f"did you mean {close}/{name}?" if close else "write provider/name."
+            raise UsageError(
+                f"llm.model={self.model}: LiteLLM knows no provider '{provider}'; {remedy} For a "
+                f"server of your own write openai/{self.model}, with llm.api_base=URL"
+            )
 
     def _check_numbers(self) -> None:
         for name in ("deadline_s", "slots", "max_tokens", "context_tokens"):

@@ -140,6 +140,17 @@ def test_prompts_before_any_verdict_say_how_to_have_better_ones(evolve, database
     assert "first gives" not in evolve("ask", "demo", "-n", "1", "--out", "other").stdout
 
 
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_prompts_before_any_verdict_know_the_device_of_the_configuration(evolve, tmp_path, device):
+    words = ("task=softmax", "operators=llm", f"device={device}", "--create", "name=new")
+    assert evolve("run", *words).returncode == 0
+    shown = evolve("prompt", "new", "--operator", "rewrite_full").stdout
+    assert f"- device_class: {device}" in shown
+    evolve("ask", "new", "-n", "1", "--operator", "rewrite_full", "--out", "out")
+    [path] = (tmp_path / "out").glob("*.prompt.md")
+    assert f"- device_class: {device}" in path.read_text()
+
+
 def test_asking_again_writes_what_is_open_and_asks_nothing_new(evolve, asked, database):
     before = {path.name: path.read_text() for path in asked.iterdir()}
     (asked / next(iter(before))).unlink()

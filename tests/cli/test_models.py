@@ -15,7 +15,7 @@ import pytest
 from evolve.cli import parts
 from evolve.cli.dry_run import forecast_lines
 from evolve.cli.launch import launch
-from evolve.cli.models import build_model
+from evolve.cli.models import build_model, key_notes
 from evolve.cli.request import read_request
 from evolve.cli.sample_call import call_lines, forecast, sample_calls
 from evolve.core.errors import UsageError
@@ -198,6 +198,40 @@ def test_a_dry_run_asks_each_model_once_and_says_what_a_call_takes(folder):
     assert any(line.startswith("limit       usd=1.0: about") for line in lines)
     assert "USD" in lines[-2]
     assert "comes first" in lines[-1]
+
+
+def limits_with(devices: int, **limits) -> dict[str, str]:
+    found = forecast_lines(limits, NOISE, devices=devices)
+    limited = [line.split() for line in found if line.startswith("limit")]
+    return {words[1].partition("=")[0]: " ".join(words[2:]) for words in limited}
+
+
+def test_several_gpus_judge_at_once_and_use_up_device_time_sooner():
+    limits = {"evaluations": 60, "wall_time": "1m", "device_time": "2m"}
+    assert limits_with(1, **limits) == {
+        "evaluations": "about 2 min 0 s, 60 evaluations",
+        "wall_time": "about 1 min 0 s, 30 evaluations",
+        "device_time": "about 2 min 0 s, 60 evaluations",
+    }
+    assert limits_with(4, **limits) == {
+        "evaluations": "about 30.0 s, 60 evaluations",
+        "wall_time": "about 1 min 0 s, 120 evaluations",
+        "device_time": "about 30.0 s, 60 evaluations",
+    }
+
+
+def test_a_key_that_is_missing_is_said_before_anything_is_judged(monkeypatch):
+    for variable in ("OPENAI_API_KEY", "MINE"):
+        monkeypatch.delenv(variable, raising=False)
+    [note] = key_notes(settings("llm.model=openai/gpt-4o"))
+    assert note.startswith("model openai/gpt-4o: no key found: export OPENAI_API_KEY")
+    assert not [*key_notes(settings(*words_for("http://127.0.0.1:9/v1")))]
+    assert not [*key_notes(settings())]
+    named = settings("llm.model=openai/gpt-4o", "llm.key_variable=MINE")
+    with pytest.raises(UsageError, match=r"llm\.key_variable=MINE: .*export it"):
+        [*key_notes(named)]
+    monkeypatch.setenv("MINE", KEY)
+    assert not [*key_notes(named)]
 
 
 def test_a_dry_run_with_a_model_that_is_down_says_so(folder):

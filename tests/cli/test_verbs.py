@@ -9,14 +9,19 @@ Invariants:
 
 import ast
 import json
+import re
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from evolve import __version__
 from evolve.cli.main import VERBS
 from evolve.store import Store
 from evolve.testing.synthetic import synthetic_task
+from tests.cli.conftest import ROOT
 
 pytestmark = pytest.mark.usefixtures("recorded")
 
@@ -29,6 +34,14 @@ def test_help_lists_every_verb_and_each_explains_itself(evolve):
         done = evolve(verb, "--help")
         assert done.returncode == 0, done.stderr
         assert "evolve" in done.stdout
+        for flag, below in re.findall(r"^  (-.*)\n((?:   .*\n)?)", done.stdout, re.MULTILINE):
+            assert "  " in flag or below.strip(), f"evolve {verb}: {flag} says nothing"
+
+
+def test_the_package_can_be_run_where_its_script_is_not_on_the_path(tmp_path: Path):
+    command = [sys.executable, "-m", "evolve", "--version"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == __version__
 
 
 def test_list_shows_the_run_with_its_best(evolve):

@@ -6,7 +6,7 @@ Invariant: variables are named, their values never.
 import pytest
 
 from evolve.llm import ModelSettings
-from evolve.llm.doctor import findings, model_findings
+from evolve.llm.doctor import findings, key_finding, price_finding
 from evolve.llm.secrets import KEY_VARIABLES
 
 KEY = "planted-7f3a9b-key"
@@ -16,6 +16,10 @@ KEY = "planted-7f3a9b-key"
 def no_keys(monkeypatch):
     for variable in KEY_VARIABLES.values():
         monkeypatch.delenv(variable, raising=False)
+
+
+def model_findings(settings):
+    return key_finding(settings), price_finding(settings)
 
 
 def said(found) -> str:

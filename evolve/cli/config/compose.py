@@ -28,7 +28,7 @@ from evolve.cli.config.schema import RunConfig
 from evolve.core.errors import EvolveError, UsageError
 
 VERSION_BASE = "1.3"
-COMPONENTS = ("archive", "selection", "operators", "schedule", "knowledge")
+COMPONENTS = ("archive", "selection", "operators", "schedule", "knowledge", "trackers")
 OPEN = ("llm.models", "llm.roles", "llm.options")  # the user names what is in them
 NOISE = ("full_key:", "object_type=", "reference_type=", "See https://")  # of Hydra's messages
 
@@ -169,9 +169,11 @@ def to_plain(config: DictConfig) -> dict[str, Any]:
         plain[name] = _storable(written[name], resolved[name])
     for name in ("archive", "selection", "schedule", "knowledge"):
         check_types(plain[name], name)
-    for name, node in plain["operators"].items():
-        if node is not None:
-            check_types(node, f"operators.{name}", ours=("weight",))
+    for group in ("operators", "trackers"):
+        for name, node in plain[group].items():
+            if node is not None:
+                ours = ("weight",) if group == "operators" else ()
+                check_types(node, f"{group}.{name}", ours=ours)
     return plain
 
 

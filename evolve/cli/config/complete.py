@@ -1,0 +1,50 @@
+"""Configurations that older versions stored, with the settings that have come since."""
+
+import dataclasses
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any, get_type_hints
+
+from omegaconf import MISSING
+
+from evolve.cli.config.schema import RunConfig
+from evolve.store import RunRow
+
+LATER_GROUPS = ("schedule", "knowledge")  # components that a stored configuration may lack
+
+
+def completed(run: RunRow) -> RunRow:
+    """The run with every setting that is asked for by name; what it lacks is at its default."""
+    return dataclasses.replace(run, config=complete(run.config))
+
+
+def complete(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """A stored configuration with the schema's defaults for what it lacks.
+
+    A limit that it lacks is no limit: the options of `conf/termination` are for new runs.
+    """
+    result = {"opponents": {}, **_filled(RunConfig, stored)}
+    lacking = [name for name in LATER_GROUPS if name not in stored]
+    if lacking:
+        from evolve.cli.config.compose import compose, to_plain
+
+        defaults = to_plain(compose(["task=stored"]))
+        result |= {name: defaults[name] for name in lacking}
+    return result
+
+
+def _filled(node: type, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The given settings of a node of the schema, and the defaults of the others."""
+    types, result = get_type_hints(node), dict(given)
+    for field in dataclasses.fields(node):
+        if dataclasses.is_dataclass(types[field.name]):
+            result[field.name] = _filled(types[field.name], given.get(field.name) or {})
+        elif field.name not in given and (default := _default(field)) != MISSING:
+            result[field.name] = default
+    return result
+
+
+def _default(field: "dataclasses.Field[Any]") -> Any:
+    if field.default_factory is not dataclasses.MISSING:
+        return field.default_factory()
+    return field.default.value if isinstance(field.default, Enum) else field.default

@@ -1,0 +1,10 @@
+"""Curves of a run in the tools that people watch experiments with: TensorBoard, Weights & Biases.
+
+A tracker is fed with what is stored already, one `Point` per told step, and nothing depends on it:
+the database holds every number that it shows. The libraries are extras, imported when a run begins.
+"""
+
+from evolve.trackers.feed import Feed
+from evolve.trackers.tracker import Point, Tracker, TrackerFailed, point
+
+__all__ = ["Feed", "Point", "Tracker", "TrackerFailed", "point"]

@@ -1,0 +1,62 @@
+"""A sitting's trackers, fed by the pipeline."""
+
+import json
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Self
+
+from evolve.core.digest import framed_digest
+from evolve.llm.secrets import scrub
+from evolve.search.judging import Told
+from evolve.store import RunRow
+from evolve.trackers.tracker import Tracker, TrackerFailed, point
+
+PRIVATE = ("opponents", "store")  # source text, and a path of this machine
+
+
+class Feed:
+    """A listener that hands every told step to trackers; a context manager for one sitting.
+
+    A tracker that fails is said once and left out from then on.
+
+    Args:
+        trackers: by the name that messages call them.
+        run: what they are told of. Its configuration reaches them without sources and keys.
+        say: shows a line to whoever watches.
+    """
+
+    def __init__(
+        self, trackers: Mapping[str, Tracker], run: RunRow, say: Callable[[str], None]
+    ) -> None:
+        self._trackers = dict(trackers)
+        self._run = run
+        self._say = say
+
+    def __enter__(self) -> Self:
+        shown = {name: value for name, value in self._run.config.items() if name not in PRIVATE}
+        config = json.loads(scrub(json.dumps({**shown, "task": self._run.task.name})))
+        run = self._run
+        identity = framed_digest("run", run.name, run.created, run.task.revision)[:16]
+        self._each(lambda tracker: tracker.begin(run.name, identity, config))
+        return self
+
+    def __call__(self, told: Told) -> None:
+        if self._trackers:
+            found = point(told, self._run.baseline)
+            self._each(lambda tracker: tracker.add(found))
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._each(lambda tracker: tracker.end())
+
+    def _each(self, act: Callable[[Tracker], None]) -> None:
+        for name, tracker in list(self._trackers.items()):
+            try:
+                act(tracker)
+            except TrackerFailed as failure:
+                del self._trackers[name]
+                self._say(f"trackers.{name}: {failure}; the search goes on without it")
