@@ -147,6 +147,15 @@ class Calls:
             tickets.append(answered)
         return tickets, failures
 
+    async def settle(self, patience_s: float) -> None:
+        """Let what is under way end for so long, after something else has gone wrong.
+
+        A refused key is refused to all who share it, in a moment: what is given up before that
+        would be charged as if it had been answered.
+        """
+        if self._running:
+            await asyncio.wait(self._running, timeout=patience_s)
+
     async def abandon(self) -> None:
         """Give up what is under way, and keep what has arrived.
 

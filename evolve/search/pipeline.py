@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from evolve.core.errors import EvolveError
+from evolve.core.errors import EvolveError, StoreError
 from evolve.core.evaluation import Fidelity
 from evolve.core.lineage import OPPONENT, VERIFY
 from evolve.core.model import Reservation
@@ -110,6 +110,8 @@ class Pipeline:
             outcome = await self._search_and_verify()
         except EvolveError as error:
             outcome = Outcome(reason=str(error), finished=False)
+            if not isinstance(error, StoreError):
+                await self._calls.settle(self._drain_s)
             raise
         finally:
             await self._calls.abandon()

@@ -345,6 +345,33 @@ def test_what_a_person_has_to_mend_ends_the_sitting_and_the_request_stays(store,
     assert len(model.asked) == 2
 
 
+class Staggered(ScriptedModel):
+    """Its calls end one after the other."""
+
+    async def complete(self, request, sample=0):
+        await asyncio.sleep(0.05 * len(self.asked))
+        return await super().complete(request, sample)
+
+
+def test_a_refused_key_costs_nothing_for_what_was_under_way_with_it(store, run):
+    model = Staggered(lambda request, number: UsageError("the key is refused"))
+    with pytest.raises(UsageError, match="key is refused"):
+        run_with(writing(store, run, model), evaluations=9)
+    assert len(model.asked) == 4
+    progress = store.progress(run.id)
+    assert (progress.calls, progress.tokens, progress.usd) == (0, 0, 0.0)
+
+
+def test_what_other_models_answer_meanwhile_is_kept_and_read(store, run):
+    def script(request, number):
+        return echo(request, number) if number else UsageError("the key is refused")
+
+    with pytest.raises(UsageError, match="key is refused"):
+        run_with(writing(store, run, Staggered(script)), evaluations=9)
+    assert store.progress(run.id).usd == pytest.approx(3 * COST)
+    assert Counter(readings(store, run)) == {"program": 3, None: 1}
+
+
 def test_without_a_model_operators_that_ask_one_are_left_out(store, run):
     search = make_search(store, run, operators=operators() | writer())
     assert run_with(search, evaluations=5).finished
