@@ -10,7 +10,6 @@ from evolve.core.pytext import Edit, Module, apply, read, write_literal
 from evolve.core.tunable_sites import Site, declaration, find_sites
 
 
-@lru_cache(maxsize=256)  # a template is asked about again for each of its instances
 def normalised_digest(source: str) -> str:
     """A digest that is equal for sources which are the same program to a searcher.
 
@@ -18,15 +17,30 @@ def normalised_digest(source: str) -> str:
     string holds. The value of a tunable does not count, its choices do. A source that does not
     parse, or that declares its tunables wrongly, is told apart by its text.
     """
+    found = _normalised(source)
+    if found is None:
+        return framed_digest("unreadable", source)
+    text, domains = found
+    return framed_digest("normalised", text, domains)
+
+
+def normalised_text(source: str) -> str:
+    """What `normalised_digest` tells programs apart by, the choices of tunables left out."""
+    found = _normalised(source)
+    return source if found is None else found[0]
+
+
+@lru_cache(maxsize=256)  # a template is asked about again for each of its instances
+def _normalised(source: str) -> tuple[str, str] | None:
+    """Text and domains of tunables; None where the source cannot be read."""
     try:
         module = read(source)
         sites = find_sites(module)
         bare = read(_without_values(module, sites))
         text = _normalised_python(apply(bare.source, _cpp_edits(bare)))
     except (UsageError, RecursionError):
-        return framed_digest("unreadable", source)
-    domains = {site.name: sorted(map(repr, site.written)) for site in sites}
-    return framed_digest("normalised", text, canonical_json(domains))
+        return None
+    return text, canonical_json({site.name: sorted(map(repr, site.written)) for site in sites})
 
 
 def _without_values(module: Module, sites: list[Site]) -> str:
