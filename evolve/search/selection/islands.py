@@ -5,6 +5,7 @@ import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import ClassVar
 
 from evolve.core.errors import UsageError
@@ -109,7 +110,7 @@ class AdaptiveIslands:
         told = sum(visits.told for visits in counts)
         apart = max(told / len(elites), 1.0)  # evaluations from one held elite to the next
         fade = self.decay**apart
-        newest = heapq.nlargest(_RECENT, elites, key=lambda elite: elite.sequence)[::-1]
+        newest = heapq.nlargest(_RECENT, elites, key=attrgetter("sequence"))[::-1]
         best = _best_before(elites, newest[0].sequence)
         gains = visits = energy = 0.0
         for elite in newest:

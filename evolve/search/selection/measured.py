@@ -4,6 +4,7 @@ import heapq
 import math
 import random
 from dataclasses import dataclass
+from itertools import takewhile
 
 from evolve.core.errors import UsageError
 from evolve.core.protocols import Elite, Population
@@ -54,21 +55,27 @@ class Polca:
             )
 
     def select(self, population: Population, count: int, rng: random.Random) -> tuple[Elite, ...]:
+        if not count or not len(population):
+            return ()
+        head = self._head(population, max(self.candidates, count))
+        places = min(self.candidates, len(head))
+        start = population.turn // self.proposals % places
+        turned = head[start:places] + head[:start] + head[places:]
+        return tuple(turned[:count])
+
+    def _head(self, population: Population, length: int) -> list[Elite]:
+        """The elites of the highest priority, highest first."""
         bonus = 0.0
         if self.priority == "ucb":
             bonus = self.exploration * self.noise * math.sqrt(math.log(population.turn + 1))
-        head = heapq.nlargest(
-            max(self.candidates, count),
-            population,
-            key=lambda elite: (
-                elite.fitness.value + bonus / math.sqrt(elite.evaluations),
-                elite.sequence,
-            ),
-        )
-        places = min(self.candidates, len(head))
-        start = population.turn // self.proposals % places if places else 0
-        turned = head[start:places] + head[:start] + head[places:]
-        return tuple(turned[:count])
+
+        def priority(elite: Elite) -> tuple[float, int]:
+            return elite.fitness.value + bonus / math.sqrt(elite.evaluations), elite.sequence
+
+        # In the order of their values, none comes up to these once the bonus does not reach them.
+        floor, _ = min(map(priority, population[:length]))
+        reached = takewhile(lambda elite: elite.fitness.value + bonus >= floor, population)
+        return heapq.nlargest(length, reached, key=priority)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

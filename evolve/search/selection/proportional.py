@@ -56,11 +56,11 @@ class WeightedSigmoid:
         values = [elite.fitness.value for elite in elites]
         median = _middle(values)
         # Sorted values fall to the median and rise from it: quick to sort again.
-        deviation = _middle(sorted(abs(value - median) for value in values))
-        slope = self.sharpness / max(deviation, 1e-6)
-        visits = population.visits
+        deviation = _middle(sorted([abs(value - median) for value in values]))
+        slope = self.sharpness / max(deviation, 1e-6) / 2
+        visits, tanh = population.visits, math.tanh  # sigmoid(x) is (1 + tanh(x / 2)) / 2
         weights = [
-            _sigmoid(slope * (value - median)) / (1 + visits(elite.program).asked)
+            (1 + tanh(slope * (value - median))) / (1 + visits(elite.program).asked)
             for value, elite in zip(values, elites, strict=True)
         ]
         return tuple(elites[index] for index in weighted(weights, count, rng))
@@ -92,19 +92,13 @@ class Curiosity:
 
     def select(self, population: Population, count: int, rng: random.Random) -> tuple[Elite, ...]:
         elites = list(population)
-        weights = [self._score(population, elite.program) for elite in elites]
+        visits, children = population.visits, population.children
+        weights = []
+        for elite in elites:
+            told = visits(elite.program).told
+            kept = min(len(children(elite.program)), told) if told else 0
+            weights.append(max(1.0 + kept - self.penalty * (told - kept), self.floor))
         return tuple(elites[index] for index in weighted(weights, count, rng))
-
-    def _score(self, population: Population, program: str) -> float:
-        told = population.visits(program).told
-        if not told:
-            return 1.0
-        kept = min(len(population.children(program)), told)
-        return max(1.0 + kept - self.penalty * (told - kept), self.floor)
-
-
-def _sigmoid(x: float) -> float:
-    return 1.0 / (1.0 + math.exp(-x)) if x > -700 else 0.0
 
 
 def _middle(ordered: list[float]) -> float:

@@ -137,13 +137,15 @@ class Puct:
             return ()
         scale = max(elites[0].fitness.value - elites[-1].fitness.value, 1e-6)
         bonus = self.exploration * scale * math.sqrt(1 + population.turn)
-        scores = []
-        for number, elite in enumerate(elites):
-            counts = visits(elite.program)
-            quality = elite.fitness.value if counts.best is None else counts.best
-            prior = 2 * (size - number) / (size * (size + 1))
-            scores.append((quality + bonus * prior / _seen(counts), -number))
-        return tuple(elites[-number] for _, number in heapq.nlargest(count, scores))
+        step = 2 * bonus / (size * (size + 1))  # of the prior, from one rank to the next
+        counts = [visits(elite.program) for elite in elites]
+        scores = [
+            (elite.fitness.value if own.best is None else own.best)
+            + step * rank / (1 + own.subtree + own.asked - own.told)
+            for elite, own, rank in zip(elites, counts, range(size, 0, -1), strict=True)
+        ]
+        best = heapq.nlargest(count, range(size), key=scores.__getitem__)
+        return tuple(elites[number] for number in best)
 
 
 def _seen(visits: Visits) -> int:
