@@ -1,25 +1,20 @@
 """Rewards by name: those that ship, a user's own function, and shapings on top of them."""
 
-import difflib
 import importlib.util
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import Any
 
 from evolve.core.digest import framed_digest
 from evolve.core.errors import UsageError
+from evolve.trajectories.names import find
 from evolve.trajectories.rewards.reward import Reward
 from evolve.trajectories.rewards.shaping import SHAPINGS, Scores, Shaping, Tree
 from evolve.trajectories.rewards.turns import TURN_REWARDS
 from evolve.trajectories.step import Step
-
-_Named = TypeVar("_Named", Reward, Shaping)
-
-_REWARDS = {one.name: one for one in TURN_REWARDS}
-_SHAPINGS = {one.name: one for one in SHAPINGS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +43,7 @@ def reward(name: str) -> Reward:
     """
     if ":" in name:
         return _own(name)
-    return _found(name, _REWARDS, "reward")
+    return find(name, TURN_REWARDS, "reward")
 
 
 def pipeline(name: str) -> Pipeline:
@@ -58,26 +53,18 @@ def pipeline(name: str) -> Pipeline:
         UsageError: one of them does not exist.
     """
     first, *rest = name.split("+")
-    shapings = tuple(_found(one, _SHAPINGS, "shaping") for one in rest)
+    shapings = tuple(find(one, SHAPINGS, "shaping") for one in rest)
     return Pipeline(reward(first), shapings)
 
 
 def reward_names() -> list[str]:
     """Names of the rewards that ship."""
-    return list(_REWARDS)
+    return [one.name for one in TURN_REWARDS]
 
 
 def shaping_names() -> list[str]:
     """Names of the shapings that ship."""
-    return list(_SHAPINGS)
-
-
-def _found(name: str, known: Mapping[str, _Named], what: str) -> _Named:
-    if name in known:
-        return known[name]
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    guess = f", did you mean {close[0]}?" if close else ";"
-    raise UsageError(f"there is no {what} {name!r}{guess} there are {', '.join(known)}")
+    return [one.name for one in SHAPINGS]
 
 
 def _own(name: str) -> Reward:

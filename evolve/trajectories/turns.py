@@ -1,0 +1,121 @@
+"""Rows out of single steps, and the words in which a verdict comes back to a model."""
+
+import itertools
+
+from evolve.core.evaluation import Evaluation, Status
+from evolve.core.model import Message
+from evolve.trajectories.rewards.reward import Grade, grade
+from evolve.trajectories.rows import Conversation, Example, PromptOnly
+from evolve.trajectories.step import Step
+from operators.material import ratio_text
+from operators.quoting import quote
+
+
+def supervised(step: Step) -> Example:
+    """The reply as an example to follow; `score` is the gain over the parent."""
+    return Example(
+        steps=(step,), prompt=step.prompt, completion=completion(step), score=gain_of(step)
+    )
+
+
+def labelled(step: Step) -> Example | None:
+    """The reply as wanted or not; None where that cannot be told."""
+    label = wanted(step)
+    if label is None:
+        return None
+    return Example(
+        steps=(step,),
+        prompt=step.prompt,
+        completion=completion(step),
+        score=gain_of(step),
+        label=label,
+    )
+
+
+def prompt_only(step: Step) -> PromptOnly:
+    """The prompt, with what a reward needs to judge an answer to it; `score` is what it brought."""
+    parent = step.parent
+    known = None if parent is None or parent.evaluation is None else parent.evaluation
+    ratio = None if known is None else known.ratios.get(step.baseline)
+    facts = {
+        "step_id": step.id,
+        "task": step.task.name,
+        "task_revision": step.task.revision,
+        "baseline": step.baseline,
+        "parent": None if parent is None else parent.program,
+        "parent_ratio": None if ratio is None else ratio.value,
+        "device_class": None if known is None else known.device_class,
+        "evaluator_version": None if known is None else known.evaluator_version,
+    }
+    return PromptOnly(steps=(step,), prompt=step.prompt, facts=facts, score=gain_of(step))
+
+
+def completion(step: Step) -> str:
+    """What the model answered in the round that decided."""
+    return "" if step.reply is None else step.reply.text
+
+
+def gain_of(step: Step) -> float | None:
+    """How many times as fast as its parent, as measured."""
+    return None if step.gain is None else step.gain.value
+
+
+def wanted(step: Step) -> bool | None:
+    """True for a first program that is correct, or one that is faster than its parent.
+
+    False for one that failed or is slower; None in between, where the intervals do not tell, and
+    where there is no verdict that says anything.
+    """
+    found = grade(step)
+    if found is not Grade.CORRECT:
+        return None if found is None else False
+    if step.parent is None:
+        return True
+    if step.gain is None or not step.gain.excludes(1.0):
+        return None
+    return step.gain.is_gain
+
+
+def verdict_text(evaluation: Evaluation, baseline: str) -> str:
+    """A verdict as the next turn of a conversation tells it, the judge's own words quoted."""
+    ratio = evaluation.ratios.get(baseline)
+    said = f"Verdict: {evaluation.status}"
+    if evaluation.status is Status.CORRECT:
+        if evaluation.custom is False:
+            said += ", but its outcome is not made by kernels of its own: it does not count"
+        elif ratio is not None:
+            said += f", {ratio_text(ratio, baseline)}"
+    remarks = f"\n{quote(evaluation.feedback, 'remarks')}" if evaluation.feedback else ""
+    return f"{said}.{remarks}"
+
+
+def conversation(path: list[Step]) -> Conversation | None:
+    """The steps from the first to the best program, as turns of one conversation.
+
+    The first turn is the first prompt as it was sent; then verdicts and replies take turns. What
+    was made without a model stands in the next prompt as the program that it goes on from. None
+    where no model made a step.
+    """
+    turns = [step for step in path if step.reply is not None and step.evaluation is not None]
+    if not turns:
+        return None
+    messages = [*turns[0].prompt, Message("assistant", completion(turns[0]))]
+    for before, step in itertools.pairwise(turns):
+        messages += Message("user", _next(before, step)), Message("assistant", completion(step))
+    return Conversation(
+        steps=tuple(turns[::-1]),
+        messages=tuple(messages),
+        labels=tuple(wanted(step) for step in turns),
+        scores=tuple(gain_of(step) for step in turns),
+    )
+
+
+def _next(before: Step, step: Step) -> str:
+    """What a step was told after the one before it."""
+    parts = [verdict_text(before.evaluation, before.baseline)] if before.evaluation else []
+    parent = step.parent
+    if parent is not None and (parent.program != before.program or parent.assignment):
+        parts.append(f"Meanwhile the program has become\n{quote(parent.code, 'program')}")
+        if parent.evaluation is not None:
+            parts.append(verdict_text(parent.evaluation, step.baseline))
+    return "\n\n".join((*parts, "Make it faster, and answer as before."))
