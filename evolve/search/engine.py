@@ -23,6 +23,7 @@ from evolve.core.protocols import (
     Failed,
     ModelOperator,
     Offer,
+    Population,
     Progress,
     Proposal,
     SelectionPolicy,
@@ -109,6 +110,11 @@ class Search:
     def leader(self) -> Elite | None:
         """The archive's best elite by its measured fitness; `champion` is the verified one."""
         return next(iter(self._held), None)
+
+    @property
+    def population(self) -> Population:
+        """What the archive holds, as selection policies see it."""
+        return self._held
 
     @property
     def model_operators(self) -> list[str]:
@@ -356,7 +362,7 @@ class Search:
         held = self._held.elite(program)
         if held is None and evaluation.fitness(self.baseline) is None:
             return None
-        elite = self.store.standing(ticket, self.run.id, program)
+        elite = self.store.standing(self.run.id, ticket)
         if elite is None:
             return replace(held, evaluations=0) if held else None
         return None if elite == held and evaluation.fitness(self.baseline) is None else elite

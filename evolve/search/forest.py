@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from evolve.core.protocols import Elite
-from evolve.search.ranking import Ranking
+from evolve.search.ranking import Ranking, age
 from evolve.store.visits import GENERATIONS
 
 
@@ -26,10 +26,10 @@ class Forest:
         below: dict[str | None, list[Elite]] = {}
         for program, parent in self._parent.items():
             below.setdefault(parent, []).append(self._elites[program])
-        self._below = {parent: Ranking(children) for parent, children in below.items()}
+        self._below = {parent: Ranking(children, age) for parent, children in below.items()}
 
     def children(self, program: str | None) -> Sequence[Elite]:
-        """The elites right below a held program, or of None the roots; best first."""
+        """The elites right below a held program, or of None the roots; oldest first."""
         return self._below.get(program, ())
 
     def add(self, elite: Elite, line: Sequence[str], *, was_parent: bool) -> None:
@@ -48,7 +48,7 @@ class Forest:
             siblings = list(self.children(parent))
             for descendant in (each for each in siblings if program in self._lines[each.program]):
                 self._move(descendant, program)
-        self._below.setdefault(parent, Ranking()).add(elite)
+        self._below.setdefault(parent, Ranking(key=age)).add(elite)
 
     def remove(self, elite: Elite) -> None:
         """Let a held program go; its children are the next ancestor's now."""
@@ -56,7 +56,7 @@ class Forest:
         parent = self._parent.pop(program)
         for child in self._below.pop(program, ()):
             self._parent[child.program] = parent
-            self._below.setdefault(parent, Ranking()).add(child)
+            self._below.setdefault(parent, Ranking(key=age)).add(child)
         del self._elites[program], self._lines[program]
         self._take_out(elite, parent)
 
@@ -65,12 +65,12 @@ class Forest:
         parent = self._parent[old.program]
         self._elites[new.program] = new
         self._take_out(old, parent)
-        self._below.setdefault(parent, Ranking()).add(new)
+        self._below.setdefault(parent, Ranking(key=age)).add(new)
 
     def _move(self, elite: Elite, parent: str) -> None:
         self._take_out(elite, self._parent[elite.program])
         self._parent[elite.program] = parent
-        self._below.setdefault(parent, Ranking()).add(elite)
+        self._below.setdefault(parent, Ranking(key=age)).add(elite)
 
     def _take_out(self, elite: Elite, parent: str | None) -> None:
         self._below[parent].remove(elite)

@@ -8,6 +8,8 @@ from evolve.search.forest import Forest
 from evolve.search.ranking import Ranking
 from evolve.store import Store
 
+_NONE = Visits()
+
 
 class Held(Population):
     """What an archive holds, followed without asking for its slots after every step.
@@ -66,12 +68,13 @@ class Held(Population):
         return min(self._slots[program])
 
     def visits(self, program: str) -> Visits:
+        return self.visited.get(program, _NONE)
+
+    @property
+    def visited(self) -> Mapping[str, Visits]:
         if self._visits is None:
             self._visits = self._store.held_visits(self._run)
-        if program not in self._visits:
-            found = self._store.visits(self._run, program)
-            self._visits[program] = found.get(program, Visits())
-        return self._visits[program]
+        return self._visits
 
     def children(self, program: str) -> Sequence[Elite]:
         return self._descent.children(program)
@@ -123,8 +126,10 @@ class Held(Population):
         if new is not None:
             self._ranking.add(new)
             self._elites[new.program] = new
-        elif old is not None and self._visits is not None:
+        if old is not None and new is None and self._visits is not None:
             self._visits.pop(old.program, None)
+        if old is None and new is not None:
+            self._recall(new.program)
         if self._islands is not None and old is not None:
             for island in islands:
                 self._islands[island].remove(old)
@@ -133,6 +138,13 @@ class Held(Population):
                 self._islands.setdefault(island, Ranking()).add(new)
         if self._forest is not None and old != new:
             self._regrow(self._forest, old, new)
+
+    def _recall(self, program: str) -> None:
+        """A program that comes in may have been held before."""
+        if self._visits is not None:
+            found = self._store.visits(self._run, program)
+            if program in found:
+                self._visits[program] = found[program]
 
     def _regrow(self, forest: Forest, old: Elite | None, new: Elite | None) -> None:
         if old is not None and new is not None:

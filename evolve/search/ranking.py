@@ -1,21 +1,29 @@
 """Elites in order of fitness."""
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Iterator, Sequence
-from typing import overload
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, overload
 
 from evolve.core.protocols import Elite, rank
 
 
+def age(elite: Elite) -> tuple[int, str]:
+    """Sort key: the oldest first."""
+    return elite.sequence, elite.program
+
+
 class Ranking(Sequence[Elite]):
-    """Elites, best first.
+    """Elites in order, best first unless another key says otherwise.
 
     An order that depends on what is held only, and not on how it came in, makes a resumed search
     select as the first one would have.
     """
 
-    def __init__(self, elites: Iterable[Elite] = ()) -> None:
-        self._ranked = sorted(elites, key=rank)
+    def __init__(
+        self, elites: Iterable[Elite] = (), key: Callable[[Elite], tuple[Any, ...]] = rank
+    ) -> None:
+        self._key = key
+        self._ranked = sorted(elites, key=key)
 
     def __len__(self) -> int:
         return len(self._ranked)
@@ -32,8 +40,8 @@ class Ranking(Sequence[Elite]):
 
     def add(self, elite: Elite) -> None:
         """Take in an elite that is not held."""
-        insort(self._ranked, elite, key=rank)
+        insort(self._ranked, elite, key=self._key)
 
     def remove(self, elite: Elite) -> None:
         """Drop an elite that is held."""
-        del self._ranked[bisect_left(self._ranked, rank(elite), key=rank)]
+        del self._ranked[bisect_left(self._ranked, self._key(elite), key=self._key)]

@@ -1,19 +1,21 @@
 """What is known of a program by now: its best instance, with its evaluations pooled."""
 
-import json
+import statistics
+from collections.abc import Sequence
 from itertools import groupby
 from typing import Any
 
 from sqlalchemy import Connection, Row, Select, and_, bindparam, or_, select
 
+from evolve.core.behaviour import CASE, behaviour
 from evolve.core.elites import Elite
-from evolve.core.evaluation import Fidelity, Status
+from evolve.core.evaluation import Evaluation, Fidelity, Status
 from evolve.core.lineage import OPPONENT
 from evolve.core.measurement import Interval, Ratio, pooled
-from evolve.store import programs
+from evolve.store import evaluations, programs
 from evolve.store.evaluations import SAYS_NOTHING
 from evolve.store.lineage import first_ticket
-from evolve.store.rows import TicketState
+from evolve.store.rows import Ticket, TicketState
 from evolve.store.schema import (
     evaluation,
     evaluation_ratio,
@@ -27,11 +29,12 @@ from evolve.store.schema import (
 _JUDGED: Select[Any] = (
     select(
         instance.c.assignment,
+        ticket.c.id,
         ticket.c.sequence,
         ticket.c.operator,
+        run.c.baseline,
         evaluation.c.status,
         evaluation.c.custom,
-        evaluation.c.descriptors,
         evaluation_ratio.c.ratio,
         evaluation_ratio.c.ratio_low,
         evaluation_ratio.c.ratio_high,
@@ -73,13 +76,17 @@ _PARENTS = (
 )
 
 
-def of_program(connection: Connection, run_id: int, ticket_id: int, digest: str) -> Elite | None:
-    """The elite that a program makes, with the verdict of a ticket that is about to be told.
+def of_program(connection: Connection, run_id: int, told: Ticket) -> Elite | None:
+    """The elite that a ticket's program makes, with its verdict that is about to be told.
 
     An instance that any full evaluation found wrong, or not custom, counts no more. None where no
     instance is left.
     """
-    key = {"run": run_id, "of": digest, "ticket": ticket_id}
+    proposal, verdict = told.proposal, told.evaluation
+    if proposal is None or verdict is None:
+        raise ValueError(f"ticket {told.sequence} has no verdict")
+    digest = proposal.program.digest
+    key = {"run": run_id, "of": digest, "ticket": told.id}
     rows = [row for row in connection.execute(_JUDGED, key) if _says_something(row)]
     instances = [list(of) for _, of in groupby(rows, lambda row: row.assignment)]
     held = [of for of in instances if all(map(_is_timed, of))]
@@ -88,16 +95,33 @@ def of_program(connection: Connection, run_id: int, ticket_id: int, digest: str)
     fitness = [pooled([_fitness(row) for row in of]) for of in held]
     best = max(range(len(held)), key=lambda index: (fitness[index].value, -held[index][0].sequence))
     first = held[best][0]
+    verdicts = [
+        verdict if row.id == told.id else evaluations.of_ticket(connection, row.id, samples=False)
+        for row in held[best]
+    ]
     return Elite(
         program=digest,
         assignment=programs.decode_assignment(first.assignment),
         fitness=fitness[best],
-        descriptors=json.loads(held[best][-1].descriptors),
+        descriptors=_descriptors(verdicts, proposal.program.source, first.baseline),
         sequence=first.sequence,
         operator=first.operator,
         parents=_parents(connection, run_id, digest),
         evaluations=len(held[best]),
     )
+
+
+def _descriptors(
+    verdicts: Sequence[Evaluation | None], source: str, baseline: str
+) -> dict[str, float | str]:
+    """Those of the first verdict, for builds are kept; what was measured of a case, on average."""
+    known = [behaviour(each, source, baseline) for each in verdicts if each is not None]
+    cases = {
+        name: statistics.fmean(float(each[name]) for each in known if name in each)
+        for name in known[0]
+        if name.startswith(CASE)
+    }
+    return known[0] | cases
 
 
 def _parents(connection: Connection, run_id: int, digest: str) -> tuple[str, ...]:

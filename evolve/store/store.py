@@ -317,13 +317,13 @@ class Store:
         with self._database.read() as connection:
             return facts.twin(connection, run, program)
 
-    def standing(self, ticket: Ticket, run: int, program: str) -> Elite | None:
-        """The elite that a program makes by now: its best instance, its full evaluations pooled.
+    def standing(self, run: int, ticket: Ticket) -> Elite | None:
+        """The elite that a ticket's program makes: its best instance, full evaluations pooled.
 
-        Those of told tickets and of `ticket`, which is about to be told. None where none holds.
+        Those of told tickets and of this one, which is about to be told. None where none holds.
         """
         with self._database.read() as connection:
-            return standing.of_program(connection, run, ticket.id, program)
+            return standing.of_program(connection, run, ticket)
 
     def visits(self, run: int, program: str) -> dict[str, Visits]:
         """The visits of a program, then of its ancestors along main parents."""
