@@ -2,9 +2,19 @@
 
 - `TopK`: the best programs, one line of them.
 - `MapElites`: the best program of every cell of a grid over descriptors.
+- `Priority`: a queue by what repeated evaluations say (POLCA).
+- `Tree`: programs with the ancestors that lead to them.
+- `Pareto`: speed against other ends.
+- `Islands`: several archives with migration between them.
+- `Novelty`: another archive, without near duplicates.
 """
 
+from archives.islands import Islands
 from archives.map_elites import MapElites
+from archives.novelty import Novelty
+from archives.pareto import Pareto
+from archives.priority import Priority
 from archives.topk import TopK
+from archives.tree import Tree
 
-__all__ = ["MapElites", "TopK"]
+__all__ = ["Islands", "MapElites", "Novelty", "Pareto", "Priority", "TopK", "Tree"]

@@ -2,9 +2,11 @@
 
 import math
 from collections.abc import Mapping
+from typing import ClassVar
 
+from archives.checks import MAX_CAPACITY, checked_capacity, checked_whole
 from archives.descriptors import KERNEL_AXES, Axis, Bins
-from archives.slot_table import MAX_CAPACITY, SlotTable, checked_capacity
+from archives.slot_table import SlotTable
 from evolve.core.errors import UsageError
 from evolve.core.protocols import AddStatus, Elite, Offer
 
@@ -13,9 +15,9 @@ class MapElites:
     """Keeps the `depth` best programs of every cell.
 
     A program is replaced in its cell only by one with a strictly higher fitness value. A program
-    holds one slot: where its better instance falls into another cell, it moves there, unless that
-    cell is full of better ones; then it stays, with the instance it is known by. Where all cells
-    are more than `capacity`, a full archive gives up its worst program for a better newcomer.
+    holds one slot: where its best instance falls into another cell by now, it moves there, unless
+    that cell is full of better ones; then it stays where it is. Where all cells are more than
+    `capacity`, a full archive gives up its worst program for a better newcomer.
 
     Args:
         axes: bins by descriptor name, see `archives.descriptors.Axis`.
@@ -25,6 +27,8 @@ class MapElites:
     Raises:
         UsageError: an axis, the capacity or the depth is out of range.
     """
+
+    offers: ClassVar[frozenset[str]] = frozenset({"slots"})
 
     def __init__(
         self,
@@ -38,11 +42,9 @@ class MapElites:
                 f"archive.axes must map descriptors to bins, got {axes!r}; "
                 "write e.g. archive.axes={vector_width: [1, 4, 8, 16]}"
             )
-        if not isinstance(depth, int) or isinstance(depth, bool) or depth < 1:
-            raise UsageError(f"archive.depth must be a whole number from 1, got {depth!r}; set 1")
         # By name, for a configuration comes back from the store with its keys in another order.
         self._axes = tuple(Axis.of(name, bins) for name, bins in sorted(axes.items()))
-        self._depth = depth
+        self._depth = checked_whole("depth", depth, 1, example=1)
         self._capacity = min(checked_capacity(capacity), self.cells * depth)
         self._table = SlotTable()
 
@@ -61,24 +63,36 @@ class MapElites:
 
     def offer(self, elite: Elite) -> Offer:
         """Keep the elite or not; see `evolve.core.protocols.Archive`."""
+        own = self._table.elite(elite.program)
+        if own == elite:
+            return Offer(AddStatus.NOT_ADDED)
+        return self._admit(elite) if own is None else self._replace(own, elite)
+
+    def _admit(self, newcomer: Elite) -> Offer:
         table = self._table
-        held = table.slot_of(elite.program)
-        own = table.get(held) if held is not None else None
-        if own is not None and elite.fitness.value <= own.fitness.value:
-            return Offer(AddStatus.NOT_ADDED)
-        places = self._places(elite)
-        slot = held if held in places else self._best_place(places)
+        slot = self._best_place(self._places(newcomer))
         loser = table.get(slot)
-        if loser is None and own is None and len(table) == self._capacity:
-            loser = table.worst
-        if loser is not None and elite.fitness.value <= loser.fitness.value:
+        if loser is None and len(table) == self._capacity:
+            loser = table.at(-1)
+        if loser is None:
+            table.put(slot, newcomer)
+            return Offer(AddStatus.NEW, slot)
+        if newcomer.fitness.value <= loser.fitness.value:
             return Offer(AddStatus.NOT_ADDED)
-        evicted = loser.program if loser is not None and loser.program != elite.program else None
-        if evicted is not None:
-            table.drop(evicted)
+        table.drop(loser.program)
+        table.put(slot, newcomer)
+        return Offer(AddStatus.IMPROVED, slot, loser.program)
+
+    def _replace(self, own: Elite, elite: Elite) -> Offer:
+        """What is known of a held program by now; in another cell where that has a place for it."""
+        table = self._table
+        held, places = table.slot_of(own.program) or "", self._places(elite)
+        slot = held if held in places else self._best_place(places)
+        loser = None if slot == held else table.get(slot)
+        if loser is not None and elite.fitness.value <= loser.fitness.value:
+            slot, loser = held, None
         table.put(slot, elite)
-        status = AddStatus.NEW if loser is None and own is None else AddStatus.IMPROVED
-        return Offer(status, slot, evicted)
+        return Offer(AddStatus.IMPROVED, slot, loser.program if loser else None)
 
     def slots(self) -> dict[str, Elite]:
         return self._table.slots()

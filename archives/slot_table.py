@@ -1,23 +1,10 @@
-"""A bounded table of elites by slot, in order of fitness."""
+"""A table of elites by slot, in order of fitness."""
 
 from bisect import bisect_left, insort
 from collections.abc import Mapping
 
 from evolve.core.errors import UsageError
-from evolve.core.protocols import Elite, rank
-
-MAX_CAPACITY = 10_000
-
-
-def checked_capacity(capacity: int) -> int:
-    """The capacity of an archive. Raises UsageError unless it is 1 to `MAX_CAPACITY`."""
-    whole = isinstance(capacity, int) and not isinstance(capacity, bool)
-    if not whole or not 1 <= capacity <= MAX_CAPACITY:
-        raise UsageError(
-            f"archive.capacity must be a whole number from 1 to {MAX_CAPACITY}, got {capacity!r}; "
-            "set archive.capacity=1000"
-        )
-    return capacity
+from evolve.core.protocols import Elite, Offer, rank
 
 
 class SlotTable:
@@ -27,6 +14,7 @@ class SlotTable:
         self._elites: dict[str, Elite] = {}
         self._slot_of: dict[str, str] = {}
         self._ranks: list[tuple[float, int, str]] = []  # best first
+        self._sequences: list[int] = []  # ascending
 
     def __len__(self) -> int:
         return len(self._elites)
@@ -37,9 +25,23 @@ class SlotTable:
     def slot_of(self, program: str) -> str | None:
         return self._slot_of.get(program)
 
+    def elite(self, program: str) -> Elite | None:
+        """The elite of a program, None where it is not held."""
+        slot = self._slot_of.get(program)
+        return None if slot is None else self._elites[slot]
+
+    def at(self, place: int) -> Elite:
+        """The elite at a place in the order of fitness: 0 is the best, -1 the worst."""
+        return self._elites[self._slot_of[self._ranks[place][2]]]
+
+    def best(self, count: int) -> list[Elite]:
+        """The best elites, at most so many."""
+        return [self._elites[self._slot_of[program]] for *_, program in self._ranks[:count]]
+
     @property
-    def worst(self) -> Elite:
-        return self._elites[self._slot_of[self._ranks[-1][2]]]
+    def latest(self) -> int:
+        """The highest sequence number that is held, -1 where nothing is."""
+        return self._sequences[-1] if self._sequences else -1
 
     def put(self, slot: str, elite: Elite) -> None:
         """Hold the elite at the slot and nowhere else; whoever was at the slot is dropped."""
@@ -49,12 +51,37 @@ class SlotTable:
         self._elites[slot] = elite
         self._slot_of[elite.program] = slot
         insort(self._ranks, rank(elite))
+        insort(self._sequences, elite.sequence)
 
     def drop(self, program: str) -> None:
         """Forget the program if it is held."""
         slot = self._slot_of.pop(program, None)
         if slot is not None:
-            del self._ranks[bisect_left(self._ranks, rank(self._elites.pop(slot)))]
+            elite = self._elites.pop(slot)
+            del self._ranks[bisect_left(self._ranks, rank(elite))]
+            del self._sequences[bisect_left(self._sequences, elite.sequence)]
+
+    def follow(self, elite: Elite, offer: Offer) -> dict[str, Elite | None]:
+        """Take over what another archive, which never holds a program twice, did with an elite.
+
+        See `Offer`. Returns who stood at the slots that were touched, before.
+        """
+        leaving = [offer.evicted or "", elite.program if offer else ""]
+        moves = dict(offer.moves)
+        if offer.slot is not None:
+            moves.setdefault(offer.slot, elite.program)
+        known = {program: self.elite(program) for program in moves.values() if program is not None}
+        known[elite.program] = elite
+        slots = {self._slot_of[program] for program in leaving if program in self._slot_of}
+        before = {slot: self._elites.get(slot) for slot in slots.union(moves)}
+        for program in leaving:
+            self.drop(program)
+        for slot, taker in moves.items():
+            if (loser := self._elites.get(slot)) is not None:
+                self.drop(loser.program)
+            if taker is not None and (newcomer := known[taker]) is not None:
+                self.put(slot, newcomer)
+        return before
 
     def slots(self) -> dict[str, Elite]:
         """A copy, best elite first: the order depends on what is held, not on how it came in."""
@@ -71,3 +98,4 @@ class SlotTable:
         self._elites = dict(slots)
         self._slot_of = {elite.program: slot for slot, elite in slots.items()}
         self._ranks = sorted(map(rank, slots.values()))
+        self._sequences = sorted(elite.sequence for elite in slots.values())

@@ -1,4 +1,4 @@
-"""Archives hold to `ArchiveConformance`, and each to its own rule.
+"""Lines and grids, each by its own rule; `test_conformance` has what all archives hold to.
 
 Invariants:
 1. TopK holds the best programs that were offered.
@@ -9,58 +9,33 @@ Invariants:
 
 import math
 import random
+from dataclasses import replace
+from functools import partial
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from archives import MapElites, TopK
+from archives import Islands, MapElites, Novelty, Pareto, Priority, TopK, Tree
 from archives.descriptors import KERNEL_AXES, Axis
 from evolve.core.errors import UsageError
 from evolve.core.protocols import AddStatus
-from evolve.testing.archives import ArchiveConformance
 from evolve.testing.parts import make_elite
 from evolve.worker.descriptors import describe
-
-AXES = {"block": [8, 32, 128], "parallelism": ["serial", "threads", "simd"]}
-
-
-class TestTopK(ArchiveConformance):
-    def make(self):
-        return TopK(capacity=12)
-
-
-class TestTopKOfOne(ArchiveConformance):
-    def make(self):
-        return TopK(capacity=1)
-
-
-class TestMapElites(ArchiveConformance):
-    def make(self):
-        return MapElites(axes=AXES)
-
-
-class TestDeepMapElites(ArchiveConformance):
-    def make(self):
-        return MapElites(axes=AXES, depth=3)
-
-
-class TestMapElitesWithMoreCellsThanCapacity(ArchiveConformance):
-    def make(self):
-        return MapElites(axes=AXES, depth=2, capacity=7)
+from tests.archives.classes import AXES
 
 
 def block(value: float | str) -> dict[str, float | str]:
     return {"block": value, "parallelism": "simd"}
 
 
-@given(st.lists(st.tuples(st.integers(0, 8), st.integers(1, 50)), max_size=60))
+@given(st.dictionaries(st.integers(0, 8), st.integers(1, 50)).map(lambda d: list(d.items())))
 def test_topk_holds_the_best_programs_offered(offers):
     archive = TopK(capacity=4)
     best: dict[str, float] = {}
     for sequence, (program, speedup) in enumerate(offers):
         archive.offer(make_elite(f"p{program}", speedup=speedup, sequence=sequence))
-        best[f"p{program}"] = max(best.get(f"p{program}", 0), speedup)
+        best[f"p{program}"] = speedup
     held = sorted(elite.fitness.value for elite in archive.slots().values())
     assert held == pytest.approx(sorted(map(math.log, sorted(best.values())[-4:])))
 
@@ -158,17 +133,29 @@ def test_a_program_whose_better_instance_is_elsewhere_moves_there():
     assert list(archive.slots()) == ["block=32..128|parallelism=simd"]
 
 
-def test_a_program_that_would_move_to_a_better_ones_cell_stays():
+def test_a_program_that_would_move_to_a_better_ones_cell_stays_with_what_is_known_of_it():
     archive = MapElites(axes=AXES)
     archive.offer(make_elite("p", descriptors=block(8)))
     archive.offer(make_elite("best", speedup=3.0, sequence=1, descriptors=block(64)))
-    assert not archive.offer(make_elite("p", speedup=2.0, sequence=2, descriptors=block(64)))
+    now = make_elite("p", speedup=2.0, sequence=2, descriptors=block(64))
+    assert archive.offer(now).slot == "block=8..32|parallelism=simd"
+    assert now in archive.slots().values()
     assert {elite.program for elite in archive.slots().values()} == {"p", "best"}
+
+
+def test_a_cell_whose_program_turned_out_slower_is_taken_by_the_next_better_one():
+    archive = MapElites(axes=AXES)
+    archive.offer(make_elite("lucky", speedup=3.0, descriptors=block(8)))
+    assert not archive.offer(make_elite("good", speedup=2.0, sequence=1, descriptors=block(8)))
+    archive.offer(replace(make_elite("lucky", speedup=1.1, descriptors=block(8)), evaluations=3))
+    assert archive.offer(make_elite("good", speedup=2.0, sequence=2, descriptors=block(8)))
+    assert [elite.program for elite in archive.slots().values()] == ["good"]
 
 
 @pytest.mark.parametrize("capacity", [0, -1, 10_001, 1.5, "abc", True, None])
 def test_a_capacity_out_of_range_is_refused_by_name(capacity):
-    for make in (TopK, MapElites):
+    wrappers = (partial(Islands, of=TopK), partial(Novelty, of=TopK))
+    for make in (TopK, MapElites, Priority, Tree, Pareto, *wrappers):
         with pytest.raises(UsageError, match=r"archive\.capacity must be"):
             make(capacity=capacity)
 

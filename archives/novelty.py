@@ -1,0 +1,109 @@
+"""Admission by novelty: of programs that are nearly the same, an archive holds the best."""
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from archives.checks import checked_capacity, checked_number
+from archives.distances import Distance, Text
+from archives.rows import Rows
+from archives.slot_table import SlotTable
+from archives.wrapping import make_inner
+from evolve.core.protocols import AddStatus, Archive, Elite, Offer
+
+
+class Novelty:
+    """Keeps a net: programs of another archive that are further than `epsilon` from each other.
+
+    A newcomer that is near a program at least as fast is refused; otherwise those near it give way,
+    if the archive takes it (clearing, Pétrowski 1996; the net of POLCA, arXiv 2603.14769, which
+    turns near ones away before they are evaluated and knows no fitness). Exact duplicates never
+    come this far. Programs of which the distance knows nothing are near none.
+
+    Args:
+        of: makes the archive; called with its capacity.
+        capacity: the most programs held.
+        epsilon: programs this near, or nearer, are told apart by fitness only.
+        distance: what near means; None for that of the texts.
+
+    Raises:
+        UsageError: a setting is out of range, or the archive holds a program at several places.
+    """
+
+    def __init__(
+        self,
+        *,
+        of: Callable[..., Archive],
+        capacity: int = 1000,
+        epsilon: float = 0.05,
+        distance: Distance | None = None,
+    ) -> None:
+        self._archive = make_inner(of, checked_capacity(capacity))
+        self._epsilon = checked_number("epsilon", epsilon, 0, 1, example=0.05)
+        self._distance: Distance = Text() if distance is None else distance
+        self._table = SlotTable()
+        self._rows = Rows(self._distance.width, self._distance.dtype)
+        self.offers = frozenset(getattr(self._archive, "offers", ()))
+
+    @property
+    def capacity(self) -> int:
+        return self._archive.capacity
+
+    def offer(self, elite: Elite) -> Offer:
+        """Keep the elite or not; see `evolve.core.protocols.Archive`."""
+        held = self._table.slot_of(elite.program) is not None
+        near = [] if held else self._near(elite)
+        if any(twin.fitness.value >= elite.fitness.value for twin in near):
+            return Offer(AddStatus.NOT_ADDED)
+        if near:
+            return self._clear(near, elite)
+        offer = self._archive.offer(elite)
+        self._follow(elite, offer)
+        return offer
+
+    def slots(self) -> dict[str, Elite]:
+        return self._table.slots()
+
+    def restore(self, slots: Mapping[str, Elite]) -> None:
+        self._archive.restore(slots)
+        self._table.restore(slots, self.capacity)
+        self._rows = Rows(self._distance.width, self._distance.dtype)
+        for elite in slots.values():
+            self._add_row(elite)
+
+    def _near(self, elite: Elite) -> list[Elite]:
+        row = self._distance.row(elite.descriptors)
+        if row is None or not len(self._rows):
+            return []
+        near = np.flatnonzero(self._distance.between(row, self._rows.values) <= self._epsilon)
+        found = (self._table.elite(self._rows.programs[place]) for place in near)
+        return [twin for twin in found if twin is not None]
+
+    def _clear(self, near: list[Elite], elite: Elite) -> Offer:
+        """Put the elite in the place of those near it, all of which are slower."""
+        before = self._archive.slots()
+        programs = {twin.program for twin in near}
+        self._archive.restore({s: e for s, e in before.items() if e.program not in programs})
+        offer = self._archive.offer(elite)
+        if not offer:
+            self._archive.restore(before)
+            return offer
+        emptied = [slot for slot, held in before.items() if held.program in programs]
+        moves = {slot: None for slot in emptied if slot != offer.slot} | dict(offer.moves)
+        loser = offer.evicted or before[offer.slot if offer.slot in emptied else emptied[0]].program
+        cleared = Offer(AddStatus.IMPROVED, offer.slot, loser, moves)
+        self._follow(elite, cleared)
+        return cleared
+
+    def _follow(self, elite: Elite, offer: Offer) -> None:
+        """Keep the table and the rows as the archive is."""
+        before = self._table.follow(elite, offer).values()
+        for program in {elite.program, *(loser.program for loser in before if loser is not None)}:
+            self._rows.drop(program)
+            if (held := self._table.elite(program)) is not None:
+                self._add_row(held)
+
+    def _add_row(self, elite: Elite) -> None:
+        row = self._distance.row(elite.descriptors)
+        if row is not None:
+            self._rows.add(elite.program, row)
