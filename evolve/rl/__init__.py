@@ -1,0 +1,10 @@
+"""Clients of `evolve serve` for training loops: plain, for TRL, for verl.
+
+They run where the trainer runs, and need httpx and nothing else of ours but `evolve.core`.
+"""
+
+from evolve.rl.client import Client
+from evolve.rl.masking import MaskedRows, TooManyMasked
+from evolve.rl.outcome import Outcome, PinMismatch
+
+__all__ = ["Client", "MaskedRows", "Outcome", "PinMismatch", "TooManyMasked"]

@@ -1,0 +1,75 @@
+"""Group-relative advantages that leave masked rows out. Needs torch and nothing else."""
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from evolve.rl.masking import MOST, MaskedRows
+
+_EPSILON = 1e-6
+
+
+def masked_rows(scores: Tensor, response_mask: Tensor) -> Tensor:
+    """Which rows have no score: NaN, or none of whose tokens is trained on.
+
+    Args:
+        scores: one for each row, [rows].
+        response_mask: 1 for trained tokens, [rows, tokens].
+
+    Returns:
+        Booleans, [rows].
+    """
+    return scores.isnan() | (response_mask.sum(dim=-1) == 0)
+
+
+def masked_grpo(
+    token_level_rewards: Tensor,
+    response_mask: Tensor,
+    index: Sequence[Hashable],
+    config: Any = None,
+    **_: Any,
+) -> tuple[Tensor, Tensor]:
+    """GRPO's advantages (arXiv 2402.03300), with groups as if masked rows had not been sampled.
+
+    Masked rows get the advantage 0, and both tensors are cleared of them in place, so that no later
+    step of the trainer meets a NaN or trains on them. The signature is that of verl's estimators.
+
+    Args:
+        token_level_rewards: a row's score is their sum, [rows, tokens].
+        response_mask: 1 for trained tokens, [rows, tokens].
+        index: of the prompt that each row answers.
+        config: `norm_adv_by_std_in_grpo` as in verl (default: true), and `most_masked`.
+
+    Returns:
+        Advantages and returns, which are the same, [rows, tokens].
+
+    Raises:
+        TooManyMasked: more of the batch is masked than `most_masked`, by default 1 %.
+    """
+    options = config if config is not None else {}
+    with torch.no_grad():
+        scores = token_level_rewards.sum(dim=-1)
+        masked = masked_rows(scores, response_mask)
+        MaskedRows(options.get("most_masked", MOST)).count(int(masked.sum()), len(scores))
+        token_level_rewards[masked] = 0.0
+        response_mask[masked] = 0
+        advantages = torch.zeros_like(scores)
+        for rows in _groups(index, masked):
+            group = scores[rows]
+            centred = group - group.mean() if len(rows) > 1 else group
+            if len(rows) > 1 and options.get("norm_adv_by_std_in_grpo", True):
+                centred = centred / (group.std() + _EPSILON)
+            advantages[rows] = centred
+        spread = advantages.unsqueeze(-1) * response_mask
+    return spread, spread
+
+
+def _groups(index: Sequence[Hashable], masked: Tensor) -> list[list[int]]:
+    """The rows that are not masked, by the prompt that they answer."""
+    groups: dict[Hashable, list[int]] = {}
+    for row, prompt in enumerate(index):
+        if not masked[row]:
+            groups.setdefault(prompt, []).append(row)
+    return list(groups.values())

@@ -1,0 +1,240 @@
+"""verl (0.9): an agent loop of several turns, a reward manager, and an estimator that masks.
+
+Import this module in every process of the trainer: `VERL_USE_EXTERNAL_MODULES=evolve.rl.verl`. It
+registers the advantage estimator `evolve_grpo` and the reward manager `evolve`.
+
+A row's `reward_model.ground_truth` is a JSON object with what `POST /v1/jobs` takes to name a task:
+`{"task": "rmsnorm", "baseline": "eager"}`. The server is `EVOLVE_SERVE_URL`, with the token in
+`EVOLVE_SERVE_TOKEN` and the reward in `EVOLVE_REWARD`, unless the configuration says otherwise.
+"""
+
+import functools
+import json
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import uuid4
+
+from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopOutput
+from verl.experimental.reward_loop.reward_manager import register
+from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
+from verl.trainer.ppo.core_algos import register_adv_est
+from verl.utils.profiler import simple_timer
+
+from evolve.core.errors import UsageError
+from evolve.rl.client import Client
+from evolve.rl.estimator import masked_grpo
+from evolve.rl.outcome import Outcome
+
+ESTIMATOR = "evolve_grpo"
+
+register_adv_est(ESTIMATOR)(masked_grpo)
+
+
+@functools.cache
+def client_of(url: str | None = None, reward: str | None = None) -> Client:
+    """The client of this process for a server and a reward.
+
+    Raises:
+        UsageError: neither the configuration nor the environment names them.
+    """
+    server = url or os.environ.get("EVOLVE_SERVE_URL")
+    wanted = reward or os.environ.get("EVOLVE_REWARD")
+    if not server or not wanted:
+        raise UsageError("EVOLVE_SERVE_URL and EVOLVE_REWARD: set both, e.g. to kevin@1")
+    return Client(server, rewards=[wanted])
+
+
+def origin_of(ground_truth: Any) -> dict[str, Any]:
+    """What a row's candidates are for.
+
+    Raises:
+        UsageError: its ground truth is not a JSON object.
+    """
+    found = json.loads(ground_truth) if isinstance(ground_truth, str) else ground_truth
+    if not isinstance(found, Mapping):
+        raise UsageError(
+            f"reward_model.ground_truth={ground_truth!r}: it has to be a JSON object such as "
+            '{"task": "rmsnorm"}; `evolve export --to verl-rl` writes it'
+        )
+    return dict(found)
+
+
+def _require_estimator(config: Any) -> None:
+    found = config.algorithm.adv_estimator
+    if found != ESTIMATOR:
+        raise UsageError(
+            f"algorithm.adv_estimator={found}: it would take a row without a verdict for one of "
+            f"score NaN; set algorithm.adv_estimator={ESTIMATOR}"
+        )
+
+
+@register("evolve")
+class EvolveRewardManager(RewardManagerBase):
+    """Scores a finished rollout; one without a verdict gets NaN, which `evolve_grpo` masks.
+
+    For rollouts of one turn that another agent loop made.
+    """
+
+    def __init__(self, config: Any, tokenizer: Any, compute_score: Any = None, **_: Any) -> None:
+        super().__init__(config, tokenizer, compute_score)
+        _require_estimator(config)
+        self._client = client_of()
+
+    async def run_single(self, data: Any) -> dict[str, Any]:
+        """See `RewardManagerBase`."""
+        item = data[-1]
+        responses = item.batch["responses"]
+        length = int(item.batch["attention_mask"][-responses.shape[-1] :].sum())
+        text = self.tokenizer.decode(responses[:length], skip_special_tokens=True)
+        origin = origin_of(item.non_tensor_batch["reward_model"]["ground_truth"])
+        (outcome,) = await self._client.judge_async([{**origin, "completion": text or " "}])
+        reward = outcome.rewards.get(self._client.rewards[0])
+        return {
+            "reward_score": math.nan if reward is None else reward,
+            "reward_extra_info": _extra(outcome),
+        }
+
+
+class KernelAgentLoop(AgentLoopBase):
+    """Several programs for one prompt, with the search's own feedback between them.
+
+    Configured by `actor_rollout_ref.rollout.agent.agent_loop_config_path`, a YAML file with
+
+        - name: kernel
+          _target_: evolve.rl.verl.KernelAgentLoop
+          turns: 3
+
+    A rollout whose verdict is missing is not trained on: its response mask is all 0, which every
+    loss of verl leaves out, and `evolve_grpo` leaves its score out of the group as well.
+
+    Args:
+        turns: programs in one rollout.
+        best: the rollout is worth its best turn; else its last one.
+        url: of the server; None for EVOLVE_SERVE_URL.
+        reward: name@version; None for EVOLVE_REWARD.
+    """
+
+    def __init__(
+        self,
+        *args: Any,
+        turns: int = 3,
+        best: bool = True,
+        url: str | None = None,
+        reward: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(*args, **kwargs)
+        self._turns = turns
+        self._best = best
+        self._client = client_of(url, reward)
+        self._length = self.rollout_config.response_length
+
+    async def run(
+        self, sampling_params: dict[str, Any], priority: int = 0, **row: Any
+    ) -> AgentLoopOutput:
+        """See `AgentLoopBase`."""
+        rollout = _Rollout(messages=list(row["raw_prompt"]))
+        rollout.tokens = await self.ct_build_initial_tokens(rollout.messages)
+        origin = origin_of(row["reward_model"]["ground_truth"])
+        for turn in range(self._turns):
+            text = await self._generate(rollout, sampling_params, int(priority))
+            before = {"parent": rollout.outcomes[-1].job} if rollout.outcomes else {}
+            with simple_timer("tool_calls", rollout.metrics):
+                (outcome,) = await self._client.judge_async(
+                    [{**origin, **before, "completion": text or " "}]
+                )
+            rollout.outcomes.append(outcome)
+            full = len(rollout.mask) >= self._length
+            if outcome.is_masked or full or turn + 1 == self._turns:
+                break
+            await self._tell(rollout, text, outcome.next_turn)
+        return self._output(rollout)
+
+    async def _generate(
+        self, rollout: "_Rollout", sampling_params: dict[str, Any], priority: int
+    ) -> str:
+        """One reply of the model, appended to the rollout's tokens."""
+        with simple_timer("generate_sequences", rollout.metrics):
+            reply = await self.server_manager.generate(
+                request_id=rollout.request_id,
+                prompt_ids=rollout.tokens,
+                sampling_params=sampling_params,
+                priority=priority,
+            )
+        with_log_probs = bool(rollout.log_probs or reply.log_probs)
+        merged, rollout.mask, log_probs = await self.ct_merge_assistant_token(
+            rollout.tokens,
+            reply.token_ids,
+            rollout.mask,
+            rollout.log_probs if with_log_probs else None,
+            assistant_logprobs=reply.log_probs or None,
+        )
+        rollout.tokens, rollout.log_probs = merged.token_ids, log_probs or []
+        rollout.extra = {**reply.extra_fields, **rollout.extra} | {
+            key: reply.extra_fields[key]
+            for key in ("max_global_steps",)
+            if reply.extra_fields.get(key) is not None
+        }
+        text: str = await self.loop.run_in_executor(
+            None, lambda: self.tokenizer.decode(reply.token_ids, skip_special_tokens=True)
+        )
+        return text
+
+    async def _tell(self, rollout: "_Rollout", reply: str, feedback: str) -> None:
+        """Append the judge's answer as the user's next message."""
+        before = [*rollout.messages, {"role": "assistant", "content": reply}]
+        after = [*before, {"role": "user", "content": feedback}]
+        merged, rollout.mask, log_probs = await self.ct_merge_context_msg(
+            before, after, rollout.tokens, rollout.mask, rollout.log_probs or None
+        )
+        rollout.tokens, rollout.messages = merged.token_ids, after
+        rollout.log_probs = log_probs or []
+
+    def _output(self, rollout: "_Rollout") -> AgentLoopOutput:
+        name, outcomes = self._client.rewards[0], rollout.outcomes
+        known = [outcome.rewards.get(name) for outcome in outcomes]
+        scored = [reward for reward in known if reward is not None]
+        reward = max(scored, default=None) if self._best else known[-1]
+        prompt = len(rollout.tokens) - len(rollout.mask)
+        mask = rollout.mask[: self._length]
+        return AgentLoopOutput(
+            prompt_ids=rollout.tokens[:prompt],
+            response_ids=rollout.tokens[prompt:][: self._length],
+            response_mask=[0] * len(mask) if reward is None else mask,
+            response_logprobs=rollout.log_probs[: self._length] or None,
+            reward_score=reward or 0.0,
+            num_turns=2 * len(outcomes),
+            metrics=rollout.metrics,
+            extra_fields={
+                **rollout.extra,
+                "turn_scores": known,
+                "tool_rewards": [],
+                "reward_extra_info": _extra(outcomes[-1]) | {"infra_masked": float(reward is None)},
+            },
+        )
+
+
+@dataclass(slots=True)
+class _Rollout:
+    """A conversation under way, with its tokens as the model has seen and made them."""
+
+    messages: list[dict[str, Any]]
+    tokens: list[int] = field(default_factory=list)
+    mask: list[int] = field(default_factory=list)
+    log_probs: list[float] = field(default_factory=list)
+    outcomes: list[Outcome] = field(default_factory=list)
+    metrics: dict[str, Any] = field(default_factory=dict)
+    extra: dict[str, Any] = field(default_factory=dict)
+    request_id: str = field(default_factory=lambda: uuid4().hex)
+
+
+def _extra(outcome: Outcome) -> dict[str, float]:
+    """What verl logs beside the score; the same names for every row."""
+    return {
+        "infra_masked": float(outcome.is_masked),
+        "correct": float(outcome.correct),
+        "speedup": outcome.speedup[0] if outcome.speedup else 0.0,
+    }
