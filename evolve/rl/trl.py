@@ -171,19 +171,6 @@ def _count(masked: MaskedRows, faults: Sequence[Outcome], rows: int) -> float:
     return masked.count(len(faults), rows, why)
 
 
-def _submission(self, candidate: Mapping[str, Any]) -> dict[str, Any]:
-            made_from = {"parent": self._outcomes[-1].job} if self._outcomes else {}
-            return {**self._columns, **made_from, **candidate}
-
-    return KernelEnvironment
-
-
-def _count(masked: MaskedRows, outcomes: Sequence[Outcome]) -> float:
-    faults = [outcome for outcome in outcomes if outcome.is_masked]
-    why = f"{faults[0].fault}: {faults[0].message}" if faults else ""
-    return masked.count(len(faults), len(outcomes), why)
-
-
 def _submission(columns: Mapping[str, Any], row: int) -> dict[str, Any]:
     """The columns of one row that say what it is for."""
     found = {name: columns[name][row] for name in COLUMNS if columns.get(name) is not None}
