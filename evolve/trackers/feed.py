@@ -59,4 +59,5 @@ class Feed:
                 act(tracker)
             except TrackerFailed as failure:
                 del self._trackers[name]
-                self._say(f"trackers.{name}: {failure}; the search goes on without it")
+                why = scrub(" ".join(str(failure).split()))
+                self._say(f"trackers.{name}: {why}; the search goes on without it")

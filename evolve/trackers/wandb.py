@@ -78,8 +78,12 @@ class WandB:
             raise TrackerFailed(str(error)) from error
 
 
-# No console output, source code, git state, command line, host name or load of the machine.
+# A network that is not there holds nobody up for long. No console output, source code, git state,
+# command line, packages, host name or load of the machine.
 _QUIET = {
+    "init_timeout": 30.0,
+    "finish_timeout": 60.0,
+    "finish_timeout_raises": True,
     "silent": True,
     "console": "off",
     "save_code": False,
@@ -89,5 +93,6 @@ _QUIET = {
     "x_disable_meta": True,
     "x_disable_stats": True,
     "x_disable_machine_info": True,
+    "x_save_requirements": False,
     "host": "",
 }

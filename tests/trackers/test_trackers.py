@@ -8,6 +8,7 @@ Invariants:
 """
 
 import asyncio
+import platform
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +106,19 @@ def test_a_folder_that_cannot_be_written_is_said_and_the_search_goes_on(store, c
     assert "trackers.tensorboard: occupied/demo cannot be written" in said
     assert said.count("goes on without it") == 1
     assert "best kernel" in said
+
+
+def test_wandb_keeps_a_run_offline_and_says_nothing_of_this_machine(store, monkeypatch):
+    pytest.importorskip("wandb")
+    monkeypatch.setenv("MY_KEY", KEY)
+    run, config = begin(store, "trackers=wandb", f"termination.stop_file=/nowhere/{KEY}")
+    assert sit(store, run, config) == 0
+    [kept] = Path("runs/wandb").glob("offline-run-*/*.wandb")
+    assert b"best/speedup" in kept.read_bytes()
+    for path in Path("runs/wandb").rglob("*"):
+        if path.is_file():
+            for private in (KEY, str(Path.cwd()), platform.node()):
+                assert private.encode() not in path.read_bytes(), (path, private)
 
 
 class Failing:
