@@ -1,7 +1,7 @@
 """What a run had made of some programs before each of its steps."""
 
 import bisect
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from sqlalchemy import Connection, Row, and_, bindparam, select
@@ -93,7 +93,7 @@ def pasts(
     found: dict[int, Past] = {}
     for part in bulk.in_parts(programs):
         key = {"run": run_id, "baseline": baseline, "ids": part}
-        rows: Sequence[Row[Any]] = connection.execute(_MADE, key).all()
+        rows: list[Any] = list(connection.execute(_MADE, key))
         for row in rows:
             found.setdefault(row.program, Past()).add(row)
     return found

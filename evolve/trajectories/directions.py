@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from evolve.core.model import Message
 from evolve.trajectories.rewards.reward import Grade, grade
 from evolve.trajectories.rows import Example
-from evolve.trajectories.step import Step
+from evolve.trajectories.step import Step, fault_of
 from operators.quoting import one_line, quote
 
 LEAST = 3
@@ -16,7 +16,7 @@ MOST = 8
 
 _FAULTS = {
     Grade.BUILT_NOT: "it does not build",
-    Grade.WRONG: "it is wrong",
+    Grade.WRONG: "it fails",
 }
 _QUESTION = """\
 Kernels for this task are being searched:
@@ -50,8 +50,8 @@ class Dead:
 def came_to_nothing(step: Step) -> str:
     """Why a step is a dead end, in a phrase; empty where it is none."""
     found = grade(step)
-    if found in _FAULTS and step.evaluation is not None:
-        return f"{_FAULTS[found]} ({step.refuted or step.evaluation.status})"
+    if found is not None and found in _FAULTS and step.evaluation is not None:
+        return f"{_FAULTS[found]} ({step.refuted or fault_of(step.evaluation)})"
     if step.gain is None or step.gain.is_gain:
         return ""
     gain = step.gain

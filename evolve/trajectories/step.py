@@ -161,7 +161,7 @@ class Step:
     @property
     def refuted(self) -> str:
         """What a later evaluation of the same instance found wrong; empty where none did."""
-        return next((fault for again in self.later if (fault := _fault(again))), "")
+        return next((fault for again in self.later if (fault := fault_of(again))), "")
 
     @property
     def ratio(self) -> Ratio | None:
@@ -194,11 +194,15 @@ class Step:
         return tuple(dict.fromkeys(label.name for one in judged for label in one.labels))
 
 
-def _fault(evaluation: Evaluation) -> str:
+def fault_of(evaluation: Evaluation) -> str:
     """Why an evaluation speaks against its candidate; empty where it does not."""
     if evaluation.status in _SAYS_NOTHING or evaluation.strict:
         return ""
-    return str(evaluation.status) if evaluation.status is not Status.CORRECT else "not custom"
+    return (
+        str(evaluation.status)
+        if evaluation.status is not Status.CORRECT
+        else "not made by kernels of its own"
+    )
 
 
 def speedup(baseline: str, *evaluations: Evaluation | None) -> Ratio | None:

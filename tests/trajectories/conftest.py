@@ -1,0 +1,18 @@
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from evolve.store import Store
+from tests.trajectories.searched import Searched
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store.open(tmp_path / "searches.db", create=True) as opened:
+        yield opened
+
+
+@pytest.fixture
+def search(store: Store) -> Searched:
+    return Searched(store)

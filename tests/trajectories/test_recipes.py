@@ -1,0 +1,265 @@
+"""Recipes make rows of steps:
+
+1. Every step that was looked at is in a row or counted with a reason; the counts are a hand count's
+   (the story is in tests/trajectories/searched.py, step by step).
+2. What no recipe may override (`admit`) is asked of every step of every row.
+3. The same runs give the same rows in the same order.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+
+import pytest
+
+from evolve.core.errors import UsageError
+from evolve.core.evaluation import Fidelity, Status
+from evolve.core.measurement import Ratio
+from evolve.core.model import CallStatus
+from evolve.store import Store
+from evolve.trajectories.recipes import RECIPES, find_recipe
+from evolve.trajectories.rows import Conversation, Example, Preference, PromptOnly, Row
+from evolve.trajectories.step import Step
+from evolve.trajectories.tally import Tally
+from tests.trajectories.searched import TASK, Searched, story, verdict
+
+
+def rows(search: Searched, name: str, kind: str, admit=lambda _: None) -> tuple[list[Row], Tally]:
+    tally = Tally()
+    made = find_recipe(name).rows(search.store, [search.run.id], kind, tally=tally, admit=admit)
+    return list(made), tally
+
+
+def numbers(found: Sequence[Row]) -> list[int]:
+    return [row.step.sequence for row in found]
+
+
+def removed(tally: Tally) -> dict[str, int]:
+    flat: Counter[str] = Counter()
+    for reasons in tally.removed.values():
+        flat.update(reasons)
+    return dict(flat)
+
+
+@pytest.fixture
+def told(search: Searched) -> Searched:
+    story(search)
+    return search
+
+
+def test_kernel_smith_keeps_correct_translations_and_gains(told: Searched) -> None:
+    found, tally = rows(told, "kernel_smith@1", "supervised")
+    assert numbers(found) == [1, 5, 7, 8, 9]
+    assert removed(tally) == {
+        "not of the search itself": 3,  # 11, 18, 19
+        "no model made it": 2,  # 0, 10
+        "no program came of it": 2,  # 4, 15
+        "no verdict, or one that says nothing": 1,  # 14
+        "refuted by a later evaluation": 1,  # 17
+        "not correct": 3,  # 2, 3, 6
+        "gain over its parent not known": 2,  # 12, 13
+        "no gain over its parent beyond the error": 1,  # 16
+    }
+    assert (tally.steps, tally.rows) == (20, 5)
+    assert sum(removed(tally).values()) + len(found) == 20
+    first = found[0]
+    assert isinstance(first, Example)
+    assert first.completion.startswith("Here is B.")
+    assert first.score == pytest.approx(1.5)
+
+
+def test_a_correct_first_translation_is_kept_however_slow(search: Searched) -> None:
+    search.model("A", verdict(0.5))
+    search.model("B", verdict(status=Status.COMPILE_ERROR))
+    assert numbers(rows(search, "kernel_smith@1", "supervised")[0]) == [0]
+
+
+def test_kernel_smith_prompts_are_the_best_steps_that_showed_nothing_faster(
+    told: Searched,
+) -> None:
+    found, tally = rows(told, "kernel_smith@1", "prompt")
+    assert numbers(found) == [1, 9]
+    assert removed(tally)["not on the path to the best program"] == 5  # 5, 7, 12, 13, 16
+    assert removed(tally)["its prompt showed a faster program"] == 1  # 8
+    row = found[1]
+    assert isinstance(row, PromptOnly)
+    assert row.facts["parent_ratio"] == 2.0
+    assert row.facts["task_revision"] == TASK.revision
+    assert row.score == pytest.approx(2.0)
+
+
+def test_a_first_step_and_a_small_gain_are_no_prompts(search: Searched) -> None:
+    search.model("A", verdict(1.0))
+    search.model("B", verdict(Ratio(1.04, 1.03, 1.05)), "A")
+    found, tally = rows(search, "kernel_smith@1", "prompt")
+    assert found == []
+    assert removed(tally) == {"a first step": 1, "gain over its parent below 1.05": 1}
+
+
+def test_pairs_are_siblings_whose_intervals_are_apart(told: Searched) -> None:
+    found, tally = rows(told, "siblings@1", "preference")
+    [pair] = found  # of A: B and E are as fast as each other; of B: G beats H
+    assert isinstance(pair, Preference)
+    assert [step.sequence for step in pair.steps] == [7, 8]
+    assert pair.chosen.startswith("Here is G.")
+    assert pair.rejected.startswith("Here is H.")
+    assert pair.prompt == pair.steps[0].prompt  # the earlier one, which cannot show the other
+    assert pair.margin == pytest.approx(0.4055, abs=1e-4)  # ln(3.0 / 2.0)
+    assert removed(tally)["no sibling that differs beyond the error"] == 5
+    assert removed(tally)["not timed"] == 1
+
+
+def test_each_sibling_is_in_one_pair_at_most(search: Searched) -> None:
+    search.built_in("A", verdict(1.0))
+    for name, speed in zip("BCDE", (1.2, 2.0, 1.5, 3.0), strict=True):
+        search.model(name, verdict(speed), "A")
+    found, _ = rows(search, "siblings@1", "preference")
+    assert [[step.sequence for step in row.steps] for row in found] == [[4, 1], [2, 3]]
+
+
+def test_no_pair_across_operators_or_judges(search: Searched) -> None:
+    search.built_in("A", verdict(1.0))
+    search.model("B", verdict(1.2), "A")
+    search.model("C", verdict(2.0), "A", operator="edit")
+    judged = verdict(3.0)
+    object.__setattr__(judged, "device_class", "another")
+    search.model("D", judged, "A")
+    assert rows(search, "siblings@1", "preference")[0] == []
+
+
+def test_kto_labels_leave_the_middle_out(told: Searched) -> None:
+    found, tally = rows(told, "kto@1", "labelled")
+    labels = {row.step.sequence: row.label for row in found if isinstance(row, Example)}
+    wanted = {1, 5, 7, 8, 9}
+    failed = {2, 3, 6, 15, 16, 17}
+    assert labels == dict.fromkeys(wanted, True) | dict.fromkeys(failed, False)
+    assert removed(tally)["neither wanted nor unwanted"] == 2  # 12, 13
+
+
+def test_a_conversation_leads_from_the_first_to_the_best(told: Searched) -> None:
+    [row], tally = rows(told, "multi_turn@1", "conversation")
+    assert isinstance(row, Conversation)
+    assert [step.sequence for step in row.steps] == [9, 8, 1]
+    roles = [message.role for message in row.messages]
+    assert roles == ["system", "user", "assistant", "user", "assistant", "user", "assistant"]
+    assert row.labels == (True, True, True)
+    assert row.scores == pytest.approx((1.5, 2.0 / 1.5, 2.0))
+    assert "1.50x as fast as PyTorch eager" in row.messages[3].content
+    assert "the judge says correct" in row.messages[3].content
+    assert tally.rows == 1
+
+
+def test_what_was_made_without_a_model_stands_in_the_next_turn(search: Searched) -> None:
+    search.built_in("A", verdict(1.0))
+    search.model("B", verdict(1.5), "A")
+    search.built_in("B", verdict(2.0), "B", operator="tune", assignment={"BLOCK": 4})
+    search.model("C", verdict(3.0), "B")
+    [row], _ = rows(search, "multi_turn@1", "conversation")
+    assert isinstance(row, Conversation)
+    turn = row.messages[3].content
+    assert turn.index("1.50x") < turn.index("BLOCK = 4") < turn.index("2.00x")
+
+
+def test_repairs_are_of_parents_that_had_failed(told: Searched) -> None:
+    found, tally = rows(told, "repair@1", "supervised")
+    assert numbers(found) == [12]
+    assert removed(tally)["its parent had not failed"] == 7
+
+
+def test_failed_directions_are_told_with_what_came_of_them(told: Searched) -> None:
+    [row], _ = rows(told, "failed_directions@1", "supervised")
+    assert isinstance(row, Example)
+    assert [step.sequence for step in row.steps] == [2, 3, 6]
+    assert row.completion == (
+        "- try C: it fails (wrong_value).\n"
+        "- try D: it fails (hack).\n"
+        "- try F: it fails (not made by kernels of its own)."
+    )
+    assert 'name = "A"' in row.prompt[0].content
+
+
+def test_what_may_not_be_trained_on_is_in_no_row_of_any_recipe(told: Searched) -> None:
+    def admit(step: Step) -> str | None:
+        return "held out" if step.program in map(told.digest, "BG") else None
+
+    for recipe in RECIPES:
+        for kind in recipe.views:
+            found, tally = rows(told, recipe.name, kind, admit)
+            shown = {step.sequence for row in found for step in row.steps}
+            assert shown.isdisjoint({1, 7}), recipe.name
+            if recipe.name in ("kernel_smith@1", "siblings@1", "kto@1", "multi_turn@1"):
+                assert removed(tally)["held out"] >= 1, recipe.name
+
+
+def test_a_path_with_a_step_left_out_is_no_conversation(told: Searched) -> None:
+    found, tally = rows(
+        told, "multi_turn@1", "conversation", lambda step: "no" if step.sequence == 8 else None
+    )
+    assert found == []
+    assert removed(tally)["another step of its path was left out"] == 3
+
+
+def test_filters_are_added_after_a_plus_sign(told: Searched) -> None:
+    found, tally = rows(told, "kernel_smith@1+not_shown_faster@1", "supervised")
+    assert numbers(found) == [1, 5, 7, 9]
+    assert list(tally.removed)[-1] == "not_shown_faster@1"
+    assert rows(told, "kernel_smith@1+verified@1", "supervised")[0] == []  # the tuned one was
+
+
+def test_unique_programs_are_unique_over_runs(store: Store) -> None:
+    searches = [Searched(store, name) for name in ("one", "two")]
+    for search in searches:
+        search.built_in("A", verdict(1.0))
+        search.model("B", verdict(2.0), "A")
+    tally = Tally()
+    ids = [search.run.id for search in searches]
+    recipe = find_recipe("kernel_smith@1+unique@1")
+    found = list(recipe.rows(store, ids, "supervised", tally=tally))
+    assert [row.step.id for row in found] == ["one:1"]
+    assert removed(tally)["the same program as in an earlier row"] == 1
+
+
+def test_cut_and_lost_replies_are_not_learned_from(search: Searched) -> None:
+    search.model("A", verdict(1.0), status=CallStatus.TRUNCATED)
+    search.model("B", verdict(1.0), reply="")
+    found, tally = rows(search, "kernel_smith@1", "supervised")
+    assert found == []
+    assert removed(tally) == {"the reply was cut off": 1, "no text of a reply is stored": 1}
+
+
+def test_the_same_runs_give_the_same_rows(told: Searched) -> None:
+    for recipe in RECIPES:
+        for kind in recipe.views:
+            assert rows(told, recipe.name, kind)[0] == rows(told, recipe.name, kind)[0]
+
+
+def test_only_what_was_measured_again_is_verified(search: Searched) -> None:
+    search.model("A", verdict(1.0))
+    search.model("B", verdict(2.0), "A")
+    search.verify("A", verdict(1.0, fidelity=Fidelity.VERIFY))
+    assert numbers(rows(search, "kernel_smith@1+verified@1", "supervised")[0]) == [0]
+
+
+def test_the_counts_are_told_in_words(told: Searched) -> None:
+    _, tally = rows(told, "kernel_smith@1", "supervised")
+    lines = list(tally.lines())
+    assert lines[0] == "20 steps looked at"
+    assert "3 left out by correct@1: not correct" in lines
+    assert lines[-1] == "5 rows"
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("kernel_smith", "did you mean kernel_smith@1"),
+        ("nonsense", "there are kernel_smith@1"),
+        ("kto@1+uniq", "there is no filter 'uniq', did you mean unique@1"),
+    ],
+)
+def test_a_recipe_that_does_not_exist_is_answered_with_those_that_do(name: str, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        find_recipe(name)
+
+
+def test_a_kind_that_a_recipe_cannot_make_names_those_that_can(told: Searched) -> None:
+    with pytest.raises(UsageError, match="makes no preference rows.*siblings@1"):
+        rows(told, "kto@1", "preference")
