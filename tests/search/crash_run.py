@@ -4,15 +4,18 @@ Usage: python -m tests.search.crash_run DATABASE JOURNAL EVALUATIONS
 """
 
 import asyncio
+import math
 import os
 import sys
 from pathlib import Path
 
 from evolve.core.protocols import EvaluationRequest
 from evolve.search.pipeline import Pipeline
+from evolve.search.schedule import Scheduled
 from evolve.search.termination import from_config
 from evolve.store import Store
 from evolve.testing.synthetic import SyntheticEvaluator, synthetic_task
+from operators import Remeasure
 from tests.search.conftest import make_search, operators, variants
 
 
@@ -20,11 +23,12 @@ class Journalled(SyntheticEvaluator):
     """Writes a line before each evaluation, with a system call that survives kill -9."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(slots=3, latency_s=0.01)
+        super().__init__(slots=3, latency_s=0.01, noise=0.05)
         self._journal = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
     async def evaluate(self, request: EvaluationRequest):
-        os.write(self._journal, f"{request.instance} {request.fidelity}\n".encode())
+        line = f"{request.instance} {request.fidelity} {request.repeat}\n"
+        os.write(self._journal, line.encode())
         return await super().evaluate(request)
 
 
@@ -37,7 +41,9 @@ def main(database: str, journal: str, evaluations: str) -> None:
             config={"baseline": "eager"},
             seed=3,
         )
-    search = make_search(store, store.run("crash"), operators=operators() | variants())
+    remeasure = Scheduled(operator=Remeasure(least=0.0), weight=math.inf)
+    parts = operators() | variants() | {"remeasure": remeasure}
+    search = make_search(store, store.run("crash"), operators=parts)
     limits = from_config({"evaluations": int(evaluations)})
     asyncio.run(Pipeline(search, Journalled(Path(journal)), limits).run())
     store.close()

@@ -3,12 +3,14 @@
 1. No stored step is lost or changed.
 2. No evaluation that was stored is started again.
 3. Counters equal a recount of the facts, and the budget is met exactly.
+4. The archive is what the recorded offers make.
 """
 
 import random
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -84,11 +86,27 @@ def check_end(folder: Path, history: list[History]) -> None:
     for elite, offer in store.offers(run.id):
         assert archive.offer(elite) == offer
     assert archive.slots() == store.slots(run.id)
+    check_visits(store, run.id, steps)
     store.close()
 
 
+def check_visits(store: Store, run: int, steps) -> None:
+    """Every ticket is counted once at its main parent, and told where it ended."""
+    tickets = [store.ticket(run, sequence) for sequence in steps]
+    asked = Counter(ticket.parents[0] for ticket in tickets if ticket.parents)
+    counted = store.held_visits(run)
+    assert len(counted) == 16
+    assert any(visits.asked for visits in counted.values())
+    assert {program: visits.asked for program, visits in counted.items()} == {
+        program: asked[program] for program in counted
+    }
+    assert all(visits.asked == visits.told for visits in counted.values())
+
+
 def key(store: Store, run: int, step) -> str:
-    return f"{instance_digest(step.program, step.assignment)} {step.fidelity}"
+    again = store.ticket(run, step.sequence).proposal.again
+    repeat = store.repeat(run, step.sequence) if again else 0
+    return f"{instance_digest(step.program, step.assignment)} {step.fidelity} {repeat}"
 
 
 def test_eight_kills_lose_and_repeat_nothing(tmp_path):

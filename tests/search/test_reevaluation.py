@@ -1,0 +1,305 @@
+"""Invariants of evaluating again:
+
+1. Fitness is the pooled estimate of an instance, and a program stands by its best one.
+2. A lucky measurement does not keep the lead, a refuted program does not keep its place.
+3. What is evaluated again is no duplicate, is really judged, and can be replayed.
+4. The archive that the events make is the stored one, in any kind of archive.
+"""
+
+import asyncio
+import math
+import random
+from dataclasses import replace
+
+import pytest
+
+from archives import Islands, MapElites, Novelty, Pareto, Priority, TopK, Tree
+from evolve.core.evaluation import Evaluation, Fidelity, Status
+from evolve.core.measurement import Interval, Ratio, pooled
+from evolve.core.program import Program
+from evolve.core.protocols import Proposal
+from evolve.evaluation.replay import ReplayEvaluator
+from evolve.search.champion import champion
+from evolve.search.engine import Search
+from evolve.search.pipeline import Pipeline
+from evolve.search.projection import project, submit
+from evolve.search.schedule import Scheduled
+from evolve.search.termination import from_config
+from evolve.store import Store, Ticket, TicketState
+from evolve.testing.synthetic import SEED_SOURCE, SyntheticEvaluator
+from operators import Remeasure
+from tests.search.conftest import make_search, operators, run_to_end, variants
+
+A = SEED_SOURCE + "\nNAME = 'a'\n"
+B = SEED_SOURCE + "\nTHIS = 'other'\n"
+
+
+def verdict(search: Search, ticket: Ticket, speedup: float, spread: float = 0.02) -> Evaluation:
+    judged = SyntheticEvaluator().judge(search.request(ticket))
+    ratio = Ratio(speedup, speedup * math.exp(-spread), speedup * math.exp(spread))
+    return replace(judged, ratios={"eager": ratio})
+
+
+def wrong(search: Search, ticket: Ticket, status: Status = Status.WRONG_VALUE) -> Evaluation:
+    judged = SyntheticEvaluator().judge(search.request(ticket))
+    return replace(judged, status=status, ratios={}, cases=(), samples={}, custom=None)
+
+
+class Listed:
+    """Proposes what it is given, in order."""
+
+    parents = 0
+
+    def __init__(self, *proposals: Proposal) -> None:
+        self.proposals = proposals
+
+    def propose(self, context):
+        return self.proposals[context.facts.proposals("listed")]
+
+
+def listed(store, run, *proposals, **changes) -> Search:
+    return make_search(store, run, operators={"listed": Scheduled(operator=Listed(*proposals))})
+
+
+def instance(source: str, block: int = 16, *, again: bool = False) -> Proposal:
+    return Proposal(program=Program(source), assignment={"BLOCK": block}, again=again)
+
+
+def put(search: Search, speedup: float | None, spread: float = 0.02) -> Ticket:
+    """The next ticket of a search, told this speedup; None: that it is wrong."""
+    ticket = search.ask()
+    assert ticket is not None
+    assert ticket.state is TicketState.PROPOSED
+    found = verdict(search, ticket, speedup, spread) if speedup else wrong(search, ticket)
+    search.tell(ticket, found)
+    return ticket
+
+
+def digest(source: str) -> str:
+    return Program(source).digest
+
+
+def value(search: Search, source: str) -> float:
+    return math.exp(search.population.elite(digest(source)).fitness.value)
+
+
+def test_a_lucky_first_measurement_loses_the_lead(store, run):
+    search = listed(store, run, instance(A), instance(B), instance(A, again=True))
+    put(search, 2.0)
+    put(search, 1.9)
+    assert search.leader.program == digest(A)
+    put(search, 1.5)
+    assert search.leader.program == digest(B)
+    lowered = search.population.elite(digest(A))
+    assert lowered.evaluations == 2
+    assert value(search, A) == pytest.approx(math.sqrt(2.0 * 1.5))
+    assert store.slots(run.id) == search.archive.slots()
+
+
+def test_pooling_weighs_by_variance_and_a_single_estimate_stays_as_it_is():
+    single = Interval(0.3, 0.1, 0.4)
+    assert pooled([single]) is single
+    narrow, wide = Interval(0.0, -0.01, 0.01), Interval(0.02, -0.02, 0.06)
+    both = pooled([narrow, wide])
+    assert both.value == pytest.approx(0.02 * 0.01**2 / (0.01**2 + 0.04**2))
+    assert both.high - both.low < 0.02
+
+
+def test_estimates_that_contradict_each_other_make_the_interval_wider():
+    agree = pooled([Interval(0.0, -0.01, 0.01), Interval(0.005, -0.005, 0.015)])
+    differ = pooled([Interval(0.0, -0.01, 0.01), Interval(0.5, 0.49, 0.51)])
+    assert agree.high - agree.low == pytest.approx(0.02 / math.sqrt(2))
+    assert differ.low < 0.01
+    assert differ.high > 0.49
+
+
+def test_an_instance_that_is_lowered_leaves_the_program_to_its_other_one(store, run):
+    search = listed(
+        store, run, instance(A, 32), instance(A, 64), instance(A, 32, again=True), instance(B)
+    )
+    put(search, 2.0)
+    put(search, 1.8)  # a worse instance changes nothing
+    assert search.leader.assignment == {"BLOCK": 32}
+    put(search, 1.4)
+    assert search.leader.assignment == {"BLOCK": 64}
+    assert value(search, A) == pytest.approx(1.8)
+    assert search.leader.evaluations == 1
+    assert [offer.status.name for _, offer in store.offers(run.id)] == [
+        "NEW",
+        "NOT_ADDED",
+        "IMPROVED",
+    ]
+
+
+def test_what_a_later_evaluation_refutes_leaves_the_archive(store, run):
+    search = listed(store, run, instance(A), instance(B), instance(A, again=True))
+    put(search, 2.0)
+    put(search, 1.5)
+    put(search, None)
+    assert [elite.program for elite in search.population] == [digest(B)]
+    assert search.archive.slots() == store.slots(run.id)
+    assert [elite.evaluations for elite, _ in store.offers(run.id)] == [1, 1, 0]
+    assert [elite.program for elite in make_search(store, run).population] == [digest(B)]
+
+
+def test_a_refuted_instance_leaves_the_program_to_its_other_one(store, run):
+    search = listed(store, run, instance(A, 32), instance(A, 64), instance(A, 32, again=True))
+    put(search, 2.0)
+    put(search, 1.5)
+    put(search, None)
+    assert search.leader.assignment == {"BLOCK": 64}
+    assert search.archive.slots() == store.slots(run.id)
+
+
+@pytest.mark.parametrize("status", [Status.INFRA, Status.TIMING_UNBOUNDED])
+def test_what_says_nothing_of_the_program_changes_nothing(store, run, status):
+    search = listed(store, run, instance(A), instance(A, again=True))
+    put(search, 2.0)
+    before = search.leader
+    ticket = search.ask()
+    assert search.tell(ticket, wrong(search, ticket, status)) is None
+    assert search.leader == before
+
+
+def test_a_wrong_instance_of_a_good_program_changes_nothing(store, run):
+    search = listed(store, run, instance(A, 32), instance(A, 64))
+    put(search, 2.0)
+    before = search.leader
+    put(search, None)
+    assert search.leader == before
+    assert len(list(store.offers(run.id))) == 1
+
+
+def test_a_tuned_program_keeps_the_parents_that_it_was_made_from(store, run):
+    class Tuned(Listed):
+        parents = 1
+
+        def propose(self, context):
+            return replace(super().propose(context), parents=(context.parents[0].program,))
+
+    search = listed(store, run, instance(A))
+    put(search, 1.5)
+    child, tuned = instance(B), instance(B, 64)
+    search = make_search(
+        store, run, operators={"listed": Scheduled(operator=Tuned(instance(A), child, tuned))}
+    )
+    put(search, 2.0)
+    put(search, 2.5)
+    assert search.leader.assignment == {"BLOCK": 64}
+    assert search.leader.parents == (digest(A),)
+
+
+def test_what_is_evaluated_again_is_never_answered_from_the_store(store, run):
+    search = listed(store, run, instance(A), instance(A, again=True))
+    put(search, 2.0)
+    request = search.request(search.ask())
+    assert request.repeat == 1
+    assert search.known(request, SyntheticEvaluator()) is None
+
+
+def test_a_proposal_that_is_to_be_made_again_survives_a_restart(store, run):
+    search = listed(store, run, instance(A), instance(A, again=True))
+    put(search, 2.0)
+    asked = search.ask()
+    (waiting,) = make_search(store, run).open_tickets()
+    assert waiting == asked
+    assert waiting.proposal.again
+
+
+def test_an_unverified_winner_is_shown_with_all_that_was_measured_of_it(store, run):
+    search = listed(store, run, instance(A), instance(A, again=True))
+    put(search, 2.0)
+    put(search, 1.0)
+    assert champion(store, run).ratio.value == pytest.approx(math.sqrt(2.0))
+
+
+def test_a_repeated_measurement_is_no_improvement_of_anyone(store, run):
+    search = listed(store, run, instance(A), instance(A, again=True))
+    put(search, 1.5)
+    (before,) = store.arms(run.id)
+    put(search, 3.0)
+    (after,) = store.arms(run.id)
+    assert (after.gain, after.lead) == (before.gain, before.lead)
+    assert before.lead > 0
+
+
+ARCHIVES = {
+    "topk": lambda: TopK(capacity=6),
+    "map_elites": lambda: MapElites(axes={"block": [1, 32, 128, 512], "pipelining": ["deep"]}),
+    "islands": lambda: Islands(of=TopK, capacity=24, patience=10),
+    "priority": Priority,
+    "tree": Tree,
+    "pareto": Pareto,
+    "novelty": lambda: Novelty(of=TopK, capacity=6),
+}
+
+
+class Unsteady(SyntheticEvaluator):
+    """Much noise, and now and then what was right is wrong when it is measured again."""
+
+    def judge(self, request):
+        found = super().judge(request)
+        draw = random.Random(f"{request.instance} {request.repeat}").random()
+        if request.repeat and request.fidelity is Fidelity.SEARCH and draw < 0.3:
+            return replace(found, status=Status.WRONG_VALUE, ratios={}, cases=(), samples={})
+        return found
+
+
+def noisy_run(store: Store, run, archive) -> Search:
+    remeasure = Scheduled(operator=Remeasure(least=0.0, share=0.3), weight=math.inf)
+    search = make_search(
+        store, run, archive=archive, operators=operators() | variants() | {"remeasure": remeasure}
+    )
+    run_to_end(search, Unsteady(noise=0.1, slots=3), evaluations=30)
+    return search
+
+
+@pytest.mark.parametrize("name", ARCHIVES)
+def test_the_events_make_the_stored_archive(store, run, name):
+    search = noisy_run(store, run, ARCHIVES[name]())
+    events = list(store.offers(run.id))
+    assert any(elite.evaluations > 1 for elite, _ in events)
+    assert search.archive.slots() == store.slots(run.id)
+    again = ARCHIVES[name]()
+    for elite, offer in events:
+        assert submit(again, elite) == offer
+    assert again.slots() == store.slots(run.id)
+    assert list(make_search(store, run, archive=ARCHIVES[name]()).population) == list(
+        search.population
+    )
+
+
+@pytest.mark.parametrize("name", ARCHIVES)
+def test_a_projection_equals_an_archive_that_watched_from_the_start(store, run, name):
+    watching = ARCHIVES[name]()
+
+    class Watched(TopK):
+        """Tells the other archive all that it is told: offers, and who leaves."""
+
+        def offer(self, elite):
+            watching.offer(elite)
+            return super().offer(elite)
+
+        def restore(self, slots):
+            kept = {elite.program for elite in slots.values()}
+            for elite in self.slots().values():
+                if elite.program not in kept:
+                    submit(watching, replace(elite, evaluations=0))
+            super().restore(slots)
+
+    run_of = noisy_run(store, run, Watched(capacity=200)).run
+    assert any(not elite.evaluations for elite, _ in store.offers(run.id))
+    assert project(store, run_of, ARCHIVES[name]()).slots() == watching.slots()
+
+
+def test_a_recorded_run_with_repeated_measurements_is_replayed_as_it_was(store, run):
+    async def search_serially(which, evaluator):
+        remeasure = Scheduled(operator=Remeasure(least=0.0), weight=math.inf)
+        search = make_search(store, which, operators=operators() | {"remeasure": remeasure})
+        await Pipeline(search, evaluator, from_config({"evaluations": 15}), serial=True).run()
+
+    asyncio.run(search_serially(run, SyntheticEvaluator(noise=0.1)))
+    other = store.create_run(name="again", task=run.task, config=dict(run.config), seed=run.seed)
+    asyncio.run(search_serially(other, ReplayEvaluator(store, run.id)))
+    assert any('"again":true' in line for line in store.dump(run.id, canonical=True))
+    assert list(store.dump(other.id, canonical=True)) == list(store.dump(run.id, canonical=True))
