@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 from evolve.core.digest import framed_digest
 from evolve.core.errors import UsageError
@@ -14,6 +15,14 @@ from evolve.tasks.kernelbench import PREFIX
 from evolve.tasks.shipped import shipped_names
 
 _PROBLEM = re.compile(rf"{PREFIX}\d{{1,4}}/\d{{1,6}}")
+
+
+class Setup(NamedTuple):
+    """How a task is set up; `size` None takes the server's."""
+
+    size: str | None = None
+    precision: str = "task"
+    accumulation: str = "ieee"
 
 
 class Catalogue:
@@ -46,7 +55,7 @@ class Catalogue:
     def names(self) -> list[str]:
         return sorted(self._specs)
 
-    def find(self, name: str, *, size: str | None, precision: str, accumulation: str) -> Task:
+    def find(self, name: str, setup: Setup) -> Task:
         """A task by its name.
 
         Raises:
@@ -58,18 +67,21 @@ class Catalogue:
                 f"task {name!r}: this server has no task of that name; GET /v1/tasks lists them"
             )
         found = find_task(
-            spec, size=size or self._size, precision=precision, accumulation=accumulation
+            spec,
+            size=setup.size or self._size,
+            precision=setup.precision,
+            accumulation=setup.accumulation,
         )
         return replace(found, name=name, seeds=())
 
-    def by_text(self, text: str, *, size: str | None, precision: str, accumulation: str) -> Task:
+    def by_text(self, text: str, setup: Setup) -> Task:
         """The task whose reference says the same as a text, layout and comments apart.
 
         Raises:
             UsageError: there is none, and other references are not taken here.
         """
         if (name := self._by_text.get(normalised_digest(text))) is not None:
-            return self.find(name, size=size, precision=precision, accumulation=accumulation)
+            return self.find(name, setup)
         if not self.any_reference:
             raise UsageError(
                 "reference: it is none of this server's tasks; have it started with "
@@ -79,9 +91,9 @@ class Catalogue:
         return Task(
             name=f"reference-{framed_digest(text)[:12]}",
             source=text,
-            size=size or self._size,
-            precision=precision,
-            accumulation=accumulation,
+            size=setup.size or self._size,
+            precision=setup.precision,
+            accumulation=setup.accumulation,
         )
 
 

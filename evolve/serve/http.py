@@ -45,7 +45,7 @@ def listen(host: str, port: int) -> Iterator[socket.socket]:
 async def run(app: App, listener: socket.socket, service: Service) -> None:
     """Answer requests and judge jobs until cancelled, or until either fails."""
     config = uvicorn.Config(
-        app,  # type: ignore[arg-type]
+        app,
         log_level="warning",
         access_log=False,  # nothing that a client sends is written anywhere but into the jobs
         lifespan="off",

@@ -2,9 +2,8 @@
 
 import uuid
 
-from evolve.core.errors import UsageError
 from evolve.core.model import ReplyStatus
-from evolve.serve.catalogue import Catalogue
+from evolve.serve.catalogue import Catalogue, Setup
 from evolve.serve.messages import Submission
 from evolve.serve.orders import Order
 from operators.replies import read_program
@@ -16,17 +15,11 @@ def order_of(submission: Submission, catalogue: Catalogue) -> Order:
     Raises:
         UsageError: it names a task that is not here.
     """
-    settings = {
-        "size": submission.size,
-        "precision": submission.precision,
-        "accumulation": submission.accumulation,
-    }
+    setup = Setup(submission.size, submission.precision, submission.accumulation)
     if submission.task is not None:
-        task = catalogue.find(submission.task, **settings)
-    elif submission.reference is not None:
-        task = catalogue.by_text(submission.reference, **settings)
+        task = catalogue.find(submission.task, setup)
     else:
-        raise UsageError("give either task or reference")
+        task = catalogue.by_text(submission.reference or "", setup)
     reading, note, source = ReplyStatus.PROGRAM, "", submission.source or ""
     if submission.completion is not None:
         found = read_program(submission.completion)

@@ -25,8 +25,8 @@ class Message(BaseModel):
 class Pins(Message):
     """Whose verdicts are wanted; anybody else's are refused with 409."""
 
-    evaluator: str | None = Field(None, max_length=200, description="Version of the judge")
-    device_class: str | None = Field(None, max_length=200)
+    evaluator: str | None = Field(default=None, max_length=200, description="Version of the judge")
+    device_class: str | None = Field(default=None, max_length=200)
 
 
 class Submission(Message):
@@ -37,28 +37,34 @@ class Submission(Message):
     """
 
     id: Id | None = Field(
-        None, description="Sending the same submission again under its id does not repeat it"
+        default=None,
+        description="Sending the same submission again under its id does not repeat it",
     )
     task: Annotated[str, StringConstraints(min_length=1, max_length=200)] | None = Field(
-        None, description="One of `GET /v1/tasks`, or kernelbench:LEVEL/ID"
+        default=None, description="One of `GET /v1/tasks`, or kernelbench:LEVEL/ID"
     )
-    reference: Text | None = Field(None, description="A KernelBench-style module with `Model`")
-    source: Text | None = Field(None, description="A module with `ModelNew`")
-    completion: Text | None = Field(None, description="A reply with such a module in a fence")
+    reference: Text | None = Field(
+        default=None, description="A KernelBench-style module with `Model`"
+    )
+    source: Text | None = Field(default=None, description="A module with `ModelNew`")
+    completion: Text | None = Field(
+        default=None, description="A reply with such a module in a fence"
+    )
     size: Literal["tiny", "cpu", "gpu"] | None = None
     precision: Literal["task", "fp32", "fp16", "bf16"] = "task"
     accumulation: Literal["ieee", "tf32", "half"] = "ieee"
     baseline: Literal["eager", *BASELINES] = "eager"  # type: ignore[valid-type]
     fidelity: Literal[Fidelity.CHECK, Fidelity.SCREEN, Fidelity.REWARD] = Fidelity.REWARD
-    rewards: list[RewardName] = Field([], max_length=8, description="name@version")
+    rewards: list[RewardName] = Field(default=[], max_length=8, description="name@version")
     parent: Id | None = Field(
-        None, description="The job whose candidate this one was made from, for rewards of a gain"
+        default=None,
+        description="The job whose candidate this one was made from, for rewards of a gain",
     )
     pins: Pins = Pins()
     queue_s: float | None = Field(
-        None, ge=1, le=86_400, description="Seconds that it may wait in the queue"
+        default=None, ge=1, le=86_400, description="Seconds that it may wait in the queue"
     )
-    fresh: bool = Field(False, description="Judge it even where the verdict is known")
+    fresh: bool = Field(default=False, description="Judge it even where the verdict is known")
 
     @model_validator(mode="after")
     def _one_of_each(self) -> Self:
@@ -79,7 +85,7 @@ class Wait(Message):
     """Which jobs to wait for; the answer comes as soon as one of them is over."""
 
     ids: Annotated[list[Id], Field(min_length=1, max_length=MAX_BATCH)]
-    wait_s: float = Field(20.0, ge=0, le=60)
+    wait_s: float = Field(default=20.0, ge=0, le=60)
 
 
 class TaskAnswer(BaseModel):

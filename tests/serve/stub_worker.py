@@ -1,0 +1,104 @@
+"""A judge without a device: speaks the worker's protocol and does what a candidate's text says.
+
+`# speedup 2.5`, `# wrong`, `# compile_error`, `# die` (the worker ends), `# die_once` (only the
+first time), `# fail` (it says that it cannot), `# slow 0.5` (seconds). Every evaluation that is
+answered adds its marker to the file `judged`, every start a line to `starts`.
+"""
+
+import json
+import os
+import re
+import sys
+import threading
+import time
+from pathlib import Path
+
+SLOTS, LATENCY_S = int(sys.argv[1]), float(sys.argv[2])
+HELLO = {
+    "device_class": "stub",
+    "slots": SLOTS,
+    "evaluator_version": os.environ.get("STUB_VERSION", "stub-1"),
+    "sandbox": "none",
+}
+WRITING = threading.Lock()
+
+
+def say(number: int | None, **fields: object) -> None:
+    with WRITING:
+        sys.stdout.write(json.dumps({"v": 1, "id": number, **fields}) + "\n")
+        sys.stdout.flush()
+
+
+def verdict(params: dict) -> dict:
+    source = params["source"]
+    status = next((word for word in ("wrong_value", "compile_error") if f"# {word}" in source), "")
+    found = re.search(r"# speedup ([\d.]+)", source)
+    speedup = float(found[1]) if found else 1.5
+    ratio = [speedup, 0.99 * speedup, 1.01 * speedup]
+    sides = ["eager", *params["opponents"]]
+    time_ms = [1 / speedup, 0.99 / speedup, 1.01 / speedup]
+    times_ms = {"candidate": time_ms} | {side: [1.0, 0.99, 1.01] for side in sides}
+    ratios = {} if status else dict.fromkeys(sides, ratio)
+    case = {"name": "only", "weight": 1.0, "timed": True, "passed": not status}
+    case |= {"times_ms": {} if status else times_ms, "ratios": ratios}
+    return {
+        "status": status or "correct",
+        "stage": {"": 6, "wrong_value": 3, "compile_error": 1}[status],
+        "fidelity": params["fidelity"],
+        "task_revision": "stub",
+        "device_class": HELLO["device_class"],
+        "evaluator_version": HELLO["evaluator_version"],
+        "ratios": ratios,
+        "cases": [case],
+        "custom": None if status else True,
+        "labels": [],
+        "feedback": f"stub: {status}" if status else "",
+        "descriptors": {} if status else {"coverage": 0.5},
+    }
+
+
+def evaluate(number: int, params: dict) -> None:
+    source = params["source"]
+    marker = (re.search(r"# marker (\w+)", source) or ["", ""])[1]
+    slow = re.search(r"# slow ([\d.]+)", source)
+    time.sleep(float(slow[1]) if slow else LATENCY_S)
+    if "# die_once" in source:
+        try:
+            os.close(os.open(f"died-{marker}", os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            pass
+        else:
+            os._exit(3)
+    if "# die_always" in source:
+        os._exit(3)
+    if "# fail" in source:
+        say(number, error={"kind": "unavailable", "message": "the stub fails"})
+        return
+    with Path("judged").open("a") as file:
+        file.write(f"{marker}\n")
+    say(number, result=verdict(params))
+
+
+def audit(number: int, params: dict) -> None:
+    weak = "WEAK" in params["task"]["source"]
+    if "BROKEN" in params["task"]["source"]:
+        say(number, error={"kind": "usage", "message": "the task has no Model"})
+    else:
+        say(number, result=[{"candidate": "zeros", "case": "only"}] if weak else [])
+
+
+def main() -> None:
+    with Path("starts").open("a") as file:
+        file.write(f"{os.getpid()}\n")
+    for line in sys.stdin:
+        request = json.loads(line)
+        number, method, params = request["id"], request["method"], request["params"]
+        if method == "hello":
+            say(number, result=HELLO)
+        elif method == "audit":
+            audit(number, params)
+        elif method == "evaluate":
+            threading.Thread(target=evaluate, args=(number, params), daemon=True).start()
+
+
+main()
