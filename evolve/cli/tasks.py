@@ -1,4 +1,4 @@
-"""`evolve tasks`: the tasks that ship."""
+"""`evolve tasks`: the tasks that ship; `evolve tasks import`: a folder of them for training."""
 
 import json
 from collections.abc import Sequence
@@ -10,7 +10,15 @@ from evolve.tasks import list_tasks
 
 def main(words: Sequence[str]) -> int:
     """Print one line per task."""
-    arguments = parser("tasks", "List the tasks that ship.")
+    if words[:1] == ["import"]:
+        from evolve.cli import tasks_import
+
+        return tasks_import.main(words[1:])
+    arguments = parser(
+        "tasks",
+        "List the tasks that ship. `evolve tasks import DIR` turns a folder of modules into "
+        "prompts to train on.",
+    )
     arguments.add_argument("--json", action="store_true", help="for machines")
     options = arguments.parse_args(words)
     tasks = list_tasks()

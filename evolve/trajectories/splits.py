@@ -1,4 +1,4 @@
-"""Splits by task family: what a model was trained on never differs from a test row by a size only."""
+"""Splits by task family: no test row differs from a training row by a size only."""
 
 from collections.abc import Collection
 

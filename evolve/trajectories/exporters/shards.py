@@ -164,7 +164,7 @@ class Shards(AbstractContextManager["Shards"]):
             for name, stream in self._streams.items()
             for number, size in enumerate(stream.sizes)
         }
-        for path in (self._folder / DATA).glob("*/*"):
+        for path in (self._folder / DATA).glob("*/*/*"):
             size = kept.get(path.relative_to(self._folder).as_posix())
             if size is None:
                 path.unlink()
@@ -179,8 +179,8 @@ class Shards(AbstractContextManager["Shards"]):
 
 
 def shard_name(stream: str, number: int, suffix: str) -> str:
-    """Where a shard lies in an export: `data/sft/train-00000.jsonl`."""
-    return f"{DATA}/{stream}-{number:05d}.{suffix}"
+    """Where a shard of a view and split (`sft/train`) lies: `data/sft/train/00000.jsonl`."""
+    return f"{DATA}/{stream}/{number:05d}.{suffix}"
 
 
 def read_shard(path: Path) -> Iterator[dict[str, Any]]:

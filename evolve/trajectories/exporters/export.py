@@ -1,0 +1,272 @@
+"""Stored runs into a folder that a trainer reads."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import evolve
+from evolve.core.digest import canonical_json, framed_digest
+from evolve.core.errors import UsageError
+from evolve.store import RunRow, Store
+from evolve.trajectories.exclusions import Rules
+from evolve.trajectories.exporters.extras import extras
+from evolve.trajectories.exporters.folder import building, publish
+from evolve.trajectories.exporters.formats import Format, Kind, Place
+from evolve.trajectories.exporters.shards import SHARD_BYTES, Shards, require_pyarrow
+from evolve.trajectories.graphs import Tracer
+from evolve.trajectories.licences import licence_of
+from evolve.trajectories.manifest import Manifest, Source
+from evolve.trajectories.recipes import Recipe
+from evolve.trajectories.rows import Row
+from evolve.trajectories.splits import TEST, TRAIN, family_of, test_families
+from evolve.trajectories.tally import Tally
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What to export, and how.
+
+    Attributes:
+        format: of the trainer.
+        recipe: which steps become which rows.
+        rules: what is left out whatever the recipe says.
+        test_share: of the task families.
+        test_families: names of them, instead.
+        parquet: instead of JSON lines.
+        shard_bytes: the most that a shard may have.
+    """
+
+    format: Format
+    recipe: Recipe
+    rules: Rules = field(default_factory=Rules)
+    test_share: float = 0.1
+    test_families: tuple[str, ...] = ()
+    parquet: bool = False
+    shard_bytes: int = SHARD_BYTES
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        """The kinds of rows that the recipe makes and the trainer takes.
+
+        Raises:
+            UsageError: there are none.
+        """
+        both = tuple(Kind(kind) for kind in self.recipe.views if kind in self.format.shapes)
+        if not both:
+            raise UsageError(
+                f"--recipe {self.recipe.name} makes {' and '.join(self.recipe.views)} rows, and "
+                f"--to {self.format.name} takes {' and '.join(self.format.shapes)}; "
+                "`evolve export --list` says which go together"
+            )
+        return both
+
+
+@dataclass(slots=True)
+class Counts:
+    """What is counted while rows are made; plain data, so that it survives a kill."""
+
+    tallies: dict[str, Tally] = field(default_factory=dict)
+    models: Counter[str] = field(default_factory=Counter)
+    devices: Counter[str] = field(default_factory=Counter)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> "Counts":
+        counts = cls(models=Counter(data.get("models")), devices=Counter(data.get("devices")))
+        for kind, tally in data.get("tallies", {}).items():
+            removed = {name: Counter(reasons) for name, reasons in tally["removed"].items()}
+            counts.tallies[kind] = Tally(tally["steps"], tally["rows"], removed)
+        return counts
+
+    def to_json(self) -> dict[str, Any]:
+        tallies = {
+            kind: {"steps": tally.steps, "rows": tally.rows, "removed": tally.removed}
+            for kind, tally in self.tallies.items()
+        }
+        return {"tallies": tallies, "models": self.models, "devices": self.devices}
+
+    def add(self, row: Row) -> None:
+        """Take up a row that is written."""
+        for step in row.steps:
+            self.models[step.model] += 1
+            if step.evaluation is not None:
+                self.devices[step.evaluation.device_class] += 1
+
+
+Progress = Callable[[str, int, int], None]
+"""Told about a unit of work: what it is, and how many steps and rows there are by now."""
+
+
+def export(
+    store: Store, runs: Sequence[RunRow], folder: Path, plan: Plan, tell: Progress
+) -> Manifest:
+    """Write the rows of some runs to a folder that appears when it is complete.
+
+    An export that was stopped goes on, run by run, when it is asked for again. The same runs give
+    the same bytes.
+
+    Raises:
+        UsageError: the folder is there already, recipe and format do not go together, or parquet
+            is asked for and pyarrow is missing.
+    """
+    columns = {kind.value: plan.format.shape(kind).columns for kind in plan.kinds}
+    if plan.parquet:
+        require_pyarrow()
+    with building(folder) as partial:
+        sources = _sources(store, runs, plan.rules)
+        kept = [run for run, source in zip(runs, sources, strict=True) if not source.excluded]
+        families = [family_of(run.task) for run in kept]
+        tested = test_families(families, plan.test_share, plan.test_families)
+        identity = _identity(runs, sources, plan)
+        with Shards(partial, identity, columns, limit=plan.shard_bytes) as shards:
+            work = _Work(store, plan, shards, tested, tell)
+            for kind in plan.kinds:
+                for unit in _units(kept, plan.recipe, kind):
+                    work.write(unit, kind)
+            made = _manifest(plan, sources, kept, work)
+        views = {kind.value: kind for kind in plan.kinds}
+        beside = extras(plan.format.name, views, [shard.path for shard in made.shards])
+        publish(partial, folder, made, beside)
+    return made
+
+
+class _Work:
+    """Rows on their way from the store to the shards."""
+
+    def __init__(
+        self,
+        store: Store,
+        plan: Plan,
+        shards: Shards,
+        tested: frozenset[str],
+        tell: Progress,
+    ) -> None:
+        self._store = store
+        self._plan = plan
+        self._tell = tell
+        self.shards = shards
+        self.tested = tested
+        self.counts = Counts.from_json(shards.facts)
+
+    def write(self, runs: Sequence[RunRow], kind: Kind) -> None:
+        """The rows of one kind of some runs, unless a stopped export had them already."""
+        name = f"{kind}: {', '.join(run.name for run in runs)}"
+        if name in self.shards.done:
+            return
+        fill = self._plan.format.shape(kind).fill
+        tally = self.counts.tallies.setdefault(kind.value, Tally())
+        rows = self._plan.recipe.rows(
+            self._store,
+            [run.id for run in runs],
+            kind,
+            tally=tally,
+            admit=self._plan.rules.of_step,
+        )
+        for row in rows:
+            split = TEST if family_of(row.step.task) in self.tested else TRAIN
+            place = Place(split, self.shards.rows(kind, split))
+            self.shards.write(kind, split, fill(row, place))
+            self.counts.add(row)
+            self._tell(name, tally.steps, tally.rows)
+        self.shards.commit(name, self.counts.to_json())
+
+
+def _sources(store: Store, runs: Sequence[RunRow], rules: Rules) -> list[Source]:
+    """What is known of each run before any step is read."""
+    reasons: dict[str, str] = {}
+    with Tracer() as tracer:
+        for run in runs:
+            if run.task.revision not in reasons:
+                reason = rules.of_task(run.task, tracer)
+                reasons[run.task.revision] = "" if reason is None else reason.value
+    return [
+        Source(
+            name=run.name,
+            task=run.task.name,
+            task_revision=run.task.revision,
+            family=family_of(run.task),
+            licence=licence_of(run.task.source),
+            steps=store.next_sequence(run.id),
+            created=run.created,
+            excluded=reasons[run.task.revision],
+        )
+        for run in runs
+    ]
+
+
+def _identity(runs: Sequence[RunRow], sources: Sequence[Source], plan: Plan) -> str:
+    """What an export is made of: a stopped one goes on only with the same."""
+    settings = {
+        "format": plan.format.name,
+        "recipe": plan.recipe.name,
+        "models": plan.rules.models,
+        "licences": plan.rules.licences,
+        "held out": plan.rules.held_out.asked,
+        "test": [plan.test_share, *plan.test_families],
+        "parquet": plan.parquet,
+        "shard": plan.shard_bytes,
+        "exporter": evolve.__version__,
+    }
+    states = [f"{run.id} {run.state}" for run in runs]
+    return framed_digest(canonical_json(settings), *states, *map(str, sources))
+
+
+def _units(runs: Sequence[RunRow], recipe: Recipe, kind: Kind) -> list[list[RunRow]]:
+    """Runs that are exported together: all, where a filter remembers what earlier ones had."""
+    remembers = any(one.start() is not one.start() for one in recipe.views[kind].filters)
+    return [list(runs)] if remembers and runs else [[run] for run in runs]
+
+
+def _manifest(
+    plan: Plan,
+    sources: Sequence[Source],
+    kept: Sequence[RunRow],
+    work: _Work,
+) -> Manifest:
+    excluded: Counter[str] = Counter()
+    for source in sources:
+        if source.excluded:
+            excluded[source.excluded] += source.steps
+    kinds = [kind.value for kind in plan.kinds]
+    counts, held_out = work.counts, plan.rules.held_out
+    return Manifest(
+        exporter=evolve.__version__,
+        format=plan.format.name,
+        recipe=plan.recipe.name,
+        sources=tuple(sources),
+        models=_by_name(counts.models),
+        devices=_by_name(counts.devices),
+        excluded=_by_name(excluded),
+        removed={kind: _removed(tally) for kind, tally in counts.tallies.items()},
+        rows={kind: found for kind in kinds if (found := _rows(work.shards, kind))},
+        columns={kind: plan.format.shape(Kind(kind)).columns for kind in kinds},
+        test_families=tuple(sorted(work.tested)),
+        held_out=held_out.asked,
+        near_misses=tuple(_near_misses(kept, plan.rules)),
+        notices=held_out.notices,
+        shards=tuple(work.shards.finish(parquet=plan.parquet)),
+    )
+
+
+def _rows(shards: Shards, view: str) -> dict[str, int]:
+    return {split: rows for split in (TRAIN, TEST) if (rows := shards.rows(view, split))}
+
+
+def _removed(tally: Tally) -> dict[str, int]:
+    """What a view left out, by filter and reason."""
+    return {
+        f"{name}: {reason}": count
+        for name, reasons in tally.removed.items()
+        for reason, count in _by_name(reasons).items()
+    }
+
+
+def _near_misses(runs: Sequence[RunRow], rules: Rules) -> Iterator[dict[str, Any]]:
+    for task in {run.task.revision: run.task for run in runs}.values():
+        for near in rules.held_out.near(task)[:1]:
+            yield {"task": task.name, "name": near.name, "distance": round(near.distance, 4)}
+
+
+def _by_name(counts: Mapping[str, int]) -> dict[str, int]:
+    return dict(sorted(counts.items()))

@@ -1,0 +1,50 @@
+"""The folder of an export: built beside its place, and moved there whole."""
+
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from evolve.core.errors import UsageError
+from evolve.trajectories import card, manifest
+from evolve.trajectories.exporters.shards import write_atomically
+from evolve.trajectories.manifest import Manifest
+
+
+@contextmanager
+def building(folder: Path) -> Iterator[Path]:
+    """The folder `FOLDER.partial`, held by this process alone; what a killed export left is in it.
+
+    Raises:
+        UsageError: the export is there already, or another process is writing it.
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UsageError(f"-o {folder} exists already; name another folder, or remove it")
+    partial = folder.with_name(folder.name + ".partial")
+    partial.mkdir(parents=True, exist_ok=True)
+    lock = os.open(partial, os.O_RDONLY)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise UsageError(f"another process is writing {partial}; wait for it") from error
+    try:
+        yield partial
+    finally:
+        os.close(lock)
+
+
+def publish(partial: Path, folder: Path, made: Manifest, extras: Mapping[str, str]) -> None:
+    """Write what describes the shards, and move everything to its place by one rename."""
+    texts = {**extras, card.NAME: card.card(made), manifest.NAME: made.to_json()}
+    for name, text in texts.items():
+        write_atomically(partial / name, text)
+    if folder.is_dir():
+        folder.rmdir()  # empty, as `building` has seen
+    partial.replace(folder)
+
+
+def discard(folder: Path) -> None:
+    """Remove what a stopped export left beside its folder."""
+    shutil.rmtree(folder.with_name(folder.name + ".partial"), ignore_errors=True)

@@ -1,0 +1,278 @@
+"""What each trainer reads: columns, and how a row of a view fills them.
+
+The shapes were read in the trainers' sources: TRL 1.x (`docs/source/dataset_formats.md`), verl
+(`verl/utils/dataset/rl_dataset.py`, `multiturn_sft_dataset.py`), OpenRLHF (`openrlhf/datasets`),
+slime (`slime/utils/data.py`), LLaMA-Factory (`data/README.md`), Axolotl (`docs/rlhf.qmd`,
+`prompt_strategies/dpo/chat_template.py`).
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+from evolve.core.digest import canonical_json
+from evolve.core.errors import UsageError
+from evolve.core.model import Message
+from evolve.trajectories.exporters.columns import (
+    FLAG,
+    MESSAGE,
+    MESSAGES,
+    NUMBER,
+    TEXT,
+    WHOLE,
+    Columns,
+)
+from evolve.trajectories.rows import Conversation, Example, Preference, PromptOnly, Row
+from evolve.trajectories.splits import family_of
+
+SOURCE = "evolve"  # `data_source` of verl, `datasource` of OpenRLHF: what rewards are chosen by
+
+
+class Kind(StrEnum):
+    """What rows of a view are for."""
+
+    SUPERVISED = "supervised"
+    LABELLED = "labelled"
+    PREFERENCE = "preference"
+    PROMPT = "prompt"
+    CONVERSATION = "conversation"
+
+
+def kind_of(row: Row) -> Kind:
+    """The kind of a row; one view has rows of one kind."""
+    match row:
+        case Example(label=None):
+            return Kind.SUPERVISED
+        case Example():
+            return Kind.LABELLED
+        case Preference():
+            return Kind.PREFERENCE
+        case PromptOnly():
+            return Kind.PROMPT
+        case Conversation():
+            return Kind.CONVERSATION
+    raise TypeError(f"no kind of row: {type(row).__name__}")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a row goes: its split, and its number in it."""
+
+    split: str
+    index: int
+
+
+Fill = Callable[[Any, Place], Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Columns, and the function that fills them from a row and its place."""
+
+    columns: Columns
+    fill: Fill
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Format:
+    """A trainer's format: a shape for every kind of row that it takes."""
+
+    name: str
+    shapes: Mapping[Kind, Shape]
+    parquet: bool = False
+
+    def shape(self, kind: Kind) -> Shape:
+        """Raises UsageError where the trainer does not take rows of this kind."""
+        if kind not in self.shapes:
+            others = ", ".join(name for name, one in FORMATS.items() if kind in one.shapes)
+            raise UsageError(f"--to {self.name} takes no {kind} rows; {others} do")
+        return self.shapes[kind]
+
+
+def find_format(name: str) -> Format:
+    """The format of this name. Raises UsageError where there is none."""
+    if name not in FORMATS:
+        raise UsageError(f"--to {name}: no such format; there are {', '.join(FORMATS)}")
+    return FORMATS[name]
+
+
+_ORIGIN: Columns = {"step_id": TEXT, "task": TEXT}
+
+
+def _origin(row: Row) -> dict[str, str]:
+    return {"step_id": row.step.id, "task": row.step.task.name}
+
+
+def messages_of(messages: Sequence[Message]) -> list[dict[str, str]]:
+    """Messages as plain data, in the order of the columns."""
+    return [{"role": one.role, "content": one.content} for one in messages]
+
+
+def _answer(text: str) -> dict[str, str]:
+    return {"role": "assistant", "content": text}
+
+
+def ground_truth(row: PromptOnly) -> str:
+    """What a reward needs to judge an answer, as JSON: facts, and the task's definition."""
+    definition = replace(row.step.task, seeds=()).to_json()
+    return canonical_json({**row.facts, "definition": definition})
+
+
+def _shape(columns: Columns, fill: Callable[[Any, Place], Mapping[str, Any]]) -> Shape:
+    """A shape whose rows also say where they come from."""
+    return Shape({**columns, **_ORIGIN}, lambda row, place: {**fill(row, place), **_origin(row)})
+
+
+def _whole(row: Any) -> list[dict[str, str]]:
+    """A row as one conversation."""
+    if isinstance(row, Conversation):
+        return messages_of(row.messages)
+    return [*messages_of(row.prompt), _answer(row.completion)]
+
+
+def _pair(row: Preference, _: Place) -> dict[str, Any]:
+    return {
+        "prompt": messages_of(row.prompt),
+        "chosen": [_answer(row.chosen)],
+        "rejected": [_answer(row.rejected)],
+    }
+
+
+def _example(row: Example, _: Place) -> dict[str, Any]:
+    return {"prompt": messages_of(row.prompt), "completion": [_answer(row.completion)]}
+
+
+def _turn_labels(row: Conversation) -> list[bool]:
+    """Whether each assistant turn is wanted; turns without a label are."""
+    turns = sum(one.role == "assistant" for one in row.messages)
+    labels = list(row.labels) or [None] * turns
+    return [label is not False for label in labels]
+
+
+def _trainable(row: Conversation, _: Place) -> dict[str, Any]:
+    """Turns that are not wanted stay as context: verl takes no loss on them."""
+    labels = iter(_turn_labels(row))
+    return {
+        "messages": [
+            {**message, "trainable": message["role"] == "assistant" and next(labels)}
+            for message in messages_of(row.messages)
+        ]
+    }
+
+
+def _verl_prompt(row: PromptOnly, place: Place) -> dict[str, Any]:
+    return {
+        "data_source": SOURCE,
+        "prompt": messages_of(row.prompt),
+        "ability": "kernel",
+        "reward_model": {"style": "rule", "ground_truth": ground_truth(row)},
+        "extra_info": {
+            "split": place.split,
+            "index": place.index,
+            "step_id": row.step.id,
+            "task": row.step.task.name,
+            "family": family_of(row.step.task),
+        },
+    }
+
+
+_VERL_PROMPT: Columns = {
+    "data_source": TEXT,
+    "prompt": MESSAGES,
+    "ability": TEXT,
+    "reward_model": {"style": TEXT, "ground_truth": TEXT},
+    "extra_info": {"split": TEXT, "index": WHOLE, "step_id": TEXT, "task": TEXT, "family": TEXT},
+}
+
+_MESSAGES = _shape({"messages": MESSAGES}, lambda row, _: {"messages": _whole(row)})
+_EXAMPLE = _shape({"prompt": MESSAGES, "completion": MESSAGES}, _example)
+_PAIR = _shape({"prompt": MESSAGES, "chosen": MESSAGES, "rejected": MESSAGES}, _pair)
+_LABELLED = _shape(
+    {"prompt": MESSAGES, "completion": MESSAGES, "label": FLAG},
+    lambda row, place: {**_example(row, place), "label": row.label},
+)
+_PROMPT = _shape(
+    {"prompt": MESSAGES, "ground_truth": TEXT},
+    lambda row, _: {"prompt": messages_of(row.prompt), "ground_truth": ground_truth(row)},
+)
+_ONE_MESSAGE_PAIR = _shape(
+    {"messages": MESSAGES, "chosen": MESSAGE, "rejected": MESSAGE},
+    lambda row, _: {
+        "messages": messages_of(row.prompt),
+        "chosen": _answer(row.chosen),
+        "rejected": _answer(row.rejected),
+    },
+)
+_TURNS = _shape(
+    {"messages": MESSAGES, "labels": [FLAG]},
+    lambda row, _: {"messages": _whole(row), "labels": _turn_labels(row)},
+)
+
+_OPENRLHF = {
+    Kind.SUPERVISED: _shape(
+        {"input": MESSAGES, "output": MESSAGES},
+        lambda row, _: {"input": messages_of(row.prompt), "output": [_answer(row.completion)]},
+    ),
+    Kind.CONVERSATION: _shape({"input": MESSAGES}, lambda row, _: {"input": _whole(row)}),
+    Kind.PREFERENCE: _shape(
+        {"prompt": MESSAGES, "chosen": MESSAGES, "rejected": MESSAGES, "margin": NUMBER},
+        lambda row, place: {**_pair(row, place), "margin": row.margin or 0.0},  # 0: no margin
+    ),
+    Kind.PROMPT: _shape(
+        {"input": MESSAGES, "label": TEXT, "datasource": TEXT},
+        lambda row, _: {
+            "input": messages_of(row.prompt),
+            "label": ground_truth(row),
+            "datasource": SOURCE,
+        },
+    ),
+}
+_SLIME_PROMPT = Shape(
+    {"input": MESSAGES, "label": TEXT, "metadata": _ORIGIN},
+    lambda row, _: {
+        "input": messages_of(row.prompt),
+        "label": ground_truth(row),
+        "metadata": _origin(row),
+    },
+)
+_KTO_TAG = _shape(
+    {"messages": MESSAGES, "kto_tag": FLAG},
+    lambda row, _: {"messages": _whole(row), "kto_tag": row.label},
+)
+_SFT_AS_MESSAGES = {Kind.SUPERVISED: _MESSAGES, Kind.CONVERSATION: _MESSAGES}
+
+FORMATS: Mapping[str, Format] = {
+    one.name: one
+    for one in (
+        Format(name="messages", shapes={Kind.SUPERVISED: _MESSAGES, Kind.CONVERSATION: _TURNS}),
+        Format(name="trl-sft", shapes={Kind.SUPERVISED: _EXAMPLE, Kind.CONVERSATION: _MESSAGES}),
+        Format(name="trl-dpo", shapes={Kind.PREFERENCE: _PAIR}),
+        Format(name="trl-kto", shapes={Kind.LABELLED: _LABELLED}),
+        Format(name="trl-grpo", shapes={Kind.PROMPT: _PROMPT}),
+        Format(
+            name="verl-rl", shapes={Kind.PROMPT: Shape(_VERL_PROMPT, _verl_prompt)}, parquet=True
+        ),
+        Format(
+            name="verl-sft",
+            shapes={
+                Kind.SUPERVISED: _MESSAGES,
+                Kind.CONVERSATION: _shape(
+                    {"messages": [{**MESSAGE, "trainable": FLAG}]}, _trainable
+                ),
+            },
+            parquet=True,
+        ),
+        Format(name="openrlhf", shapes=_OPENRLHF),
+        Format(name="slime", shapes={Kind.PROMPT: _SLIME_PROMPT, **_SFT_AS_MESSAGES}),
+        Format(
+            name="llamafactory",
+            shapes={
+                **_SFT_AS_MESSAGES,
+                Kind.PREFERENCE: _ONE_MESSAGE_PAIR,
+                Kind.LABELLED: _KTO_TAG,
+            },
+        ),
+        Format(name="axolotl", shapes={**_SFT_AS_MESSAGES, Kind.PREFERENCE: _ONE_MESSAGE_PAIR}),
+    )
+}

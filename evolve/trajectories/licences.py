@@ -1,0 +1,51 @@
+"""What a task file says about its licence, and whether that allows training on it."""
+
+import re
+from collections.abc import Collection
+from fnmatch import fnmatchcase
+
+_TAG = re.compile(r"SPDX-License-Identifier:\s*([^\s*/\"'][^\n*\"']*)")
+
+UNKNOWN = "unknown"
+
+FORBIDDING = (
+    "*-NC-*",
+    "*-NC",
+    "*-ND-*",
+    "*-ND",
+    "LicenseRef-*",
+    "proprietary",
+    "UNLICENSED",
+    "NONE",
+)
+"""SPDX identifiers whose holders did not allow adapted or commercial use, or whose terms are their
+own: out of an export unless they are named."""
+
+
+def licence_of(source: str) -> str:
+    """The SPDX expression that a task file declares (`SPDX-License-Identifier: MIT`), else unknown.
+
+    Source of the tag: the SPDX specification, annex on short identifiers in files.
+    """
+    found = _TAG.search(source)
+    return found[1].strip() if found else UNKNOWN
+
+
+def allows_training(licence: str, allowed: Collection[str] = ()) -> bool:
+    """Whether rows of a task under this licence may be exported.
+
+    `allowed` are identifiers or patterns; with none of them everything but `FORBIDDING` is, also
+    what is unknown. Of an expression every part has to be allowed.
+    """
+    parts = re.split(r"\s+(?:AND|OR|WITH)\s+|[()]", licence)
+    return all(_allowed(part.strip(), allowed) for part in parts if part.strip())
+
+
+def _allowed(part: str, allowed: Collection[str]) -> bool:
+    if allowed:
+        return _matches(part, allowed)
+    return not _matches(part, FORBIDDING)
+
+
+def _matches(part: str, patterns: Collection[str]) -> bool:
+    return any(fnmatchcase(part.lower(), pattern.lower()) for pattern in patterns)

@@ -1,0 +1,346 @@
+"""Stored runs into a folder (the story of tests/trajectories/searched.py, step by step there).
+
+1. The rows are those of the recipe, in the trainer's columns, and load again.
+2. What may not be trained on is left out and counted: held-out tasks by name, text, sizes or graph,
+   prompts that show one, cheats, licences, models with all that descends from them, keys.
+3. The same runs give the same bytes; a killed export goes on and gives them too.
+4. Nothing loads before the export is complete.
+5. Rows are split by task family.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evolve.core.errors import UsageError
+from evolve.core.evaluation import Status
+from evolve.core.task import Task
+from evolve.store import Store
+from evolve.trajectories.exclusions import Rules
+from evolve.trajectories.exporters.export import Plan, export
+from evolve.trajectories.exporters.folder import building
+from evolve.trajectories.exporters.formats import FORMATS, find_format
+from evolve.trajectories.holdout import hold_out
+from evolve.trajectories.loading import load_dataset
+from evolve.trajectories.manifest import Manifest
+from evolve.trajectories.recipes import RECIPES, find_recipe
+from tests.trajectories.searched import Searched, story, verdict
+
+ROOT = Path(__file__).parents[2]
+SOFTMAX = """
+import torch
+
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return torch.softmax(x, dim=-1)
+
+
+ROWS = 64
+
+
+def get_inputs():
+    return [torch.rand(ROWS, 32)]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+def exported(
+    search: Searched,
+    folder: Path,
+    target: str = "trl-sft",
+    recipe: str = "kernel_smith@1",
+    *,
+    searches: Sequence[Searched] = (),
+    **plan: Any,
+) -> Manifest:
+    whole = Plan(format=find_format(target), recipe=find_recipe(recipe), **plan)
+    runs = [one.run for one in searches or (search,)]
+    return export(search.store, runs, folder, whole, lambda *_: None)
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    found = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in found}
+
+
+def steps(folder: Path, view: str = "supervised", split: str = "train") -> list[int]:
+    return [int(row["step_id"].partition(":")[2]) for row in load_dataset(folder, view, split)]
+
+
+@pytest.fixture
+def told(search: Searched) -> Searched:
+    story(search)
+    return search
+
+
+def test_the_rows_are_those_of_the_recipe(told: Searched, tmp_path: Path):
+    made = exported(told, tmp_path / "out")
+    assert steps(tmp_path / "out") == [1, 5, 7, 8, 9]
+    first = next(load_dataset(tmp_path / "out", "supervised"))
+    assert list(first) == ["prompt", "completion", "step_id", "task"]
+    assert [one["role"] for one in first["prompt"]] == ["system", "user"]
+    assert first["completion"][0]["content"].startswith("Here is B.")
+    assert made.rows == {"supervised": {"train": 5}}
+    assert made.models == {"m": 5}
+    counts = made.removed["supervised"]
+    assert counts["correct@1: not correct"] == 3
+    assert sum(counts.values()) + 5 == 20
+
+
+@pytest.mark.parametrize("target", FORMATS)
+def test_every_format_takes_every_recipe_that_fits_it(target: str, told: Searched, tmp_path: Path):
+    for recipe in RECIPES:
+        if not set(recipe.views) & set(FORMATS[target].shapes):
+            continue
+        folder = tmp_path / recipe.name
+        made = exported(told, folder, target, recipe.name)
+        for view, splits in made.rows.items():
+            rows = list(load_dataset(folder, view))
+            assert len(rows) == splits["train"]
+            assert all(list(row) == list(made.columns[view]) for row in rows)
+        assert json.loads((folder / "manifest.json").read_text())["recipe"] == recipe.name
+
+
+def test_a_recipe_that_does_not_fit_is_refused(told: Searched, tmp_path: Path):
+    with pytest.raises(UsageError, match="makes preference rows, and --to trl-sft takes"):
+        exported(told, tmp_path / "out", "trl-sft", "siblings@1")
+    assert not list(tmp_path.glob("out*"))
+
+
+def test_rewards_get_the_whole_task(told: Searched, tmp_path: Path):
+    exported(told, tmp_path / "out", "trl-grpo")
+    truth = json.loads(next(load_dataset(tmp_path / "out", "prompt"))["ground_truth"])
+    assert Task.from_json(truth["definition"]).revision == told.task.revision
+    assert truth["baseline"] == "eager"
+
+
+def test_turns_that_are_not_wanted_are_not_trained_on(told: Searched, tmp_path: Path):
+    exported(told, tmp_path / "out", "messages", "multi_turn@1")
+    [row] = load_dataset(tmp_path / "out", "conversation")
+    assert len(row["labels"]) == sum(one["role"] == "assistant" for one in row["messages"])
+    pytest.importorskip("pyarrow")
+    exported(told, tmp_path / "verl", "verl-sft", "multi_turn@1", parquet=True)
+    [masked] = load_dataset(tmp_path / "verl", "conversation")
+    answers = [one["trainable"] for one in masked["messages"] if one["role"] == "assistant"]
+    assert answers == row["labels"]
+    assert not any(one["trainable"] for one in masked["messages"] if one["role"] != "assistant")
+
+
+# What is left out
+
+
+def run_on(store: Store, name: str, source: str, **task: Any) -> Searched:
+    search = Searched(store, name, Task(name=name, source=source, **task))
+    search.model("A", verdict(1.5, task=search.task))
+    return search
+
+
+def test_held_out_tasks_are_left_out_and_counted(store: Store, tmp_path: Path):
+    (tmp_path / "eval").mkdir()
+    (tmp_path / "eval" / "softmax.py").write_text(SOFTMAX)
+    searches = [
+        run_on(store, "kernelbench:1/23", "class Model: ..."),
+        run_on(store, "same", "# copied\n" + SOFTMAX.replace("64", "8192")),
+        run_on(store, "other", SOFTMAX.replace("softmax", "log_softmax")),
+    ]
+    held_out = hold_out(["kernelbench", str(tmp_path / "eval")])
+    made = exported(
+        searches[0], tmp_path / "out", searches=searches, rules=Rules(held_out=held_out)
+    )
+    assert [source.excluded for source in made.sources] == ["task is held out"] * 2 + [""]
+    assert made.excluded == {"task is held out": 2}
+    assert made.rows == {"supervised": {"train": 1}}
+    [near] = made.near_misses
+    assert near["task"] == "other"
+    assert 0 < near["distance"] < 0.6
+    assert "task is held out: 2" in (tmp_path / "out" / "README.md").read_text()
+
+
+def test_a_prompt_that_shows_a_held_out_task_is_left_out(search: Searched, tmp_path: Path):
+    (tmp_path / "softmax.py").write_text(SOFTMAX)
+    search.model("A", verdict(1.5), reply="fast")
+    search.model("B", verdict(1.5), reply="faster", shows="A")
+    rules = Rules(held_out=hold_out([str(tmp_path / "softmax.py")]))
+    made = exported(search, tmp_path / "clean", rules=rules)
+    assert made.rows == {"supervised": {"train": 2}}
+    shown = Task(name="shown", source="class Model: ...")
+    other = Searched(search.store, "second", shown)
+    other.model("A", verdict(1.5, task=shown), shows=[SOFTMAX])
+    made = exported(other, tmp_path / "out", rules=rules)
+    assert made.rows == {}
+    assert made.removed["supervised"] == {"allowed: prompt shows a held-out task": 1}
+
+
+def test_cheats_are_left_out_whatever_the_recipe(search: Searched, tmp_path: Path):
+    search.model("A", verdict(1.5))
+    search.model("B", verdict(1.5, labels=["decoy_kernel"]))
+    search.model("C", verdict(status=Status.HACK))
+    search.model("D", verdict(1.5, labels=["plain_loop"]))
+    made = exported(search, tmp_path / "out", "trl-kto", "kto@1")
+    assert steps(tmp_path / "out", "labelled") == [0, 3]
+    assert made.removed["labelled"] == {"allowed: flagged as cheating": 2}
+
+
+def test_a_licence_that_forbids_training_takes_its_task_out(store: Store, tmp_path: Path):
+    free = run_on(store, "free", "# SPDX-License-Identifier: MIT\nclass Model: ...")
+    bound = run_on(store, "bound", "# SPDX-License-Identifier: CC-BY-NC-4.0\nclass Model: ...")
+    unknown = run_on(store, "unknown", "class Model: size = 3")
+    searches = [free, bound, unknown]
+    made = exported(free, tmp_path / "out", searches=searches)
+    assert [source.licence for source in made.sources] == ["MIT", "CC-BY-NC-4.0", "unknown"]
+    assert made.excluded == {"licence of the task forbids training": 1}
+    named = Rules(licences=("MIT",))
+    made = exported(free, tmp_path / "named", searches=searches, rules=named)
+    assert made.excluded == {"licence of the task forbids training": 2}
+
+
+def test_a_model_that_is_not_allowed_takes_its_descendants_out(search: Searched, tmp_path: Path):
+    search.model("A", verdict(1.5), asked="open/one")
+    search.model("B", verdict(2.0), "A", asked="closed/two")
+    search.model("C", verdict(3.0), "B", asked="open/one")
+    search.model("D", verdict(2.5), "A", asked="open/three")
+    made = exported(search, tmp_path / "out", rules=Rules(models=("open/*",)))
+    assert steps(tmp_path / "out") == [0, 3]
+    left_out = "allowed: made by a model that is not allowed, or from a program of one"
+    assert made.removed["supervised"] == {left_out: 2}
+
+
+def test_a_row_holds_no_key(search: Searched, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("SOME_API_KEY", "0123456789-secret")
+    search.model("A", verdict(1.5), reply="my key is 0123456789-secret")
+    search.model("B", verdict(1.5))
+    made = exported(search, tmp_path / "out")
+    assert steps(tmp_path / "out") == [1]
+    assert made.removed["supervised"] == {"allowed: text holds what looks like a key": 1}
+    assert not any(b"0123456789-secret" in text for text in files(tmp_path / "out").values())
+
+
+# The folder
+
+
+def test_the_same_runs_give_the_same_bytes(told: Searched, tmp_path: Path):
+    other = Searched(told.store, "second")
+    story(other)
+    for name in ("one", "two"):
+        exported(told, tmp_path / name, searches=[told, other], shard_bytes=1000)
+    assert files(tmp_path / "one") == files(tmp_path / "two")
+    assert len(list((tmp_path / "one").rglob("*.jsonl"))) > 3
+
+
+def test_a_stopped_export_goes_on_where_it_was(told: Searched, tmp_path: Path):
+    other = Searched(told.store, "second")
+    story(other)
+    both = [told, other]
+    exported(told, tmp_path / "whole", searches=both)
+
+    class Stopped(Exception):
+        pass
+
+    def stop(unit: str, *_: int) -> None:
+        seen.append(unit)
+        if unit == "supervised: second":
+            raise Stopped
+
+    seen: list[str] = []
+    plan = Plan(format=find_format("trl-sft"), recipe=find_recipe("kernel_smith@1"))
+    runs = [one.run for one in both]
+    with pytest.raises(Stopped):
+        export(told.store, runs, tmp_path / "cut", plan, stop)
+    assert not (tmp_path / "cut").exists()
+    seen.clear()
+    export(told.store, runs, tmp_path / "cut", plan, lambda unit, *_: seen.append(unit))
+    assert set(seen) == {"supervised: second"}
+    assert files(tmp_path / "cut") == files(tmp_path / "whole")
+    assert not (tmp_path / "cut.partial").exists()
+
+
+def test_filters_that_remember_see_all_runs(told: Searched, tmp_path: Path):
+    other = Searched(told.store, "second")
+    story(other)
+    recipe = "kernel_smith@1+unique@1"
+    made = exported(told, tmp_path / "out", recipe=recipe, searches=[told, other])
+    ids = {row["step_id"].partition(":")[0] for row in load_dataset(tmp_path / "out", "supervised")}
+    assert ids == {"first"}
+    assert made.removed["supervised"]["unique@1: the same program as in an earlier row"] >= 5
+
+
+def test_a_killed_export_leaves_nothing_that_loads(told: Searched, tmp_path: Path):
+    script = (
+        "import os, signal, sys\n"
+        "from evolve.store import Store\n"
+        "from evolve.trajectories.exporters.export import Plan, export\n"
+        "from evolve.trajectories.exporters.formats import find_format\n"
+        "from evolve.trajectories.recipes import find_recipe\n"
+        "from pathlib import Path\n"
+        "plan = Plan(format=find_format('trl-sft'), recipe=find_recipe('kernel_smith@1'))\n"
+        "store = Store.open(sys.argv[1], read_only=True)\n"
+        "die = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "export(store, [store.run('first')], Path(sys.argv[2]), plan, die)\n"
+    )
+    words = [sys.executable, "-c", script, str(told.store.path), str(tmp_path / "out")]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    died = subprocess.run(words, env=environment, check=False, timeout=60)
+    assert died.returncode == -signal.SIGKILL
+    with pytest.raises(UsageError, match="no finished export"):
+        load_dataset(tmp_path / "out", "supervised")
+    with pytest.raises(UsageError, match="no finished export"):
+        load_dataset(tmp_path / "out.partial", "supervised")
+    exported(told, tmp_path / "out")
+    assert steps(tmp_path / "out") == [1, 5, 7, 8, 9]
+
+
+def test_an_export_that_is_there_is_not_written_over(told: Searched, tmp_path: Path):
+    exported(told, tmp_path / "out")
+    with pytest.raises(UsageError, match="exists already"):
+        exported(told, tmp_path / "out")
+
+
+def test_two_processes_do_not_write_one_export(told: Searched, tmp_path: Path):
+    with (
+        building(tmp_path / "out"),
+        pytest.raises(UsageError, match="another process is writing"),
+    ):
+        exported(told, tmp_path / "out")
+
+
+def test_a_shard_that_was_cut_off_does_not_load(told: Searched, tmp_path: Path):
+    made = exported(told, tmp_path / "out")
+    os.truncate(tmp_path / "out" / made.shards[0].path, 100)
+    with pytest.raises(UsageError, match="not as it was written"):
+        load_dataset(tmp_path / "out", "supervised")
+    with pytest.raises(UsageError, match="has no view sft; there are supervised"):
+        load_dataset(tmp_path / "out", "sft")
+
+
+def test_rows_are_split_by_family(store: Store, tmp_path: Path):
+    searches = [
+        run_on(
+            store, f"task{number}", f"class Model: size = {number}", category=f"kind{number % 4}"
+        )
+        for number in range(8)
+    ]
+    made = exported(searches[0], tmp_path / "out", searches=searches, test_share=0.3)
+    assert len(made.test_families) == 1
+    families = {
+        split: {
+            source.family
+            for row in load_dataset(tmp_path / "out", "supervised", split)
+            for source in made.sources
+            if source.task == row["task"]
+        }
+        for split in ("train", "test")
+    }
+    assert families["test"] == set(made.test_families)
+    assert not families["train"] & families["test"]
+    assert made.rows == {"supervised": {"train": 6, "test": 2}}

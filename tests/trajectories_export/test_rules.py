@@ -1,0 +1,78 @@
+"""Licences and splits.
+
+- An SPDX line is read from any comment; what forbids adapted or commercial use forbids training.
+- A list of allowed licences leaves out what is unknown; every part of an expression counts.
+- Families are never divided; the same families give the same split; few of them give no test split.
+"""
+
+import pytest
+
+from evolve.core.errors import UsageError
+from evolve.core.task import Task
+from evolve.trajectories.licences import UNKNOWN, allows_training, licence_of
+from evolve.trajectories.splits import family_of
+from evolve.trajectories.splits import test_families as split
+
+MODEL = "class Model: ...\n"
+
+
+def test_the_licence_of_a_task_is_its_spdx_line():
+    assert licence_of(f"# SPDX-License-Identifier: Apache-2.0\n{MODEL}") == "Apache-2.0"
+    assert licence_of('"""Sums.\n\nSPDX-License-Identifier: MIT OR BSD-2-Clause\n"""') == (
+        "MIT OR BSD-2-Clause"
+    )
+    assert licence_of(MODEL) == UNKNOWN
+
+
+@pytest.mark.parametrize("licence", ["MIT", "Apache-2.0", "CC-BY-4.0", "GPL-3.0-only", UNKNOWN])
+def test_a_licence_that_does_not_forbid_training_allows_it(licence: str):
+    assert allows_training(licence)
+
+
+@pytest.mark.parametrize(
+    "licence",
+    ["CC-BY-NC-4.0", "CC-BY-ND-4.0", "LicenseRef-Vendor", "Proprietary", "MIT AND CC-BY-NC-SA-4.0"],
+)
+def test_a_licence_with_terms_against_it_forbids_training(licence: str):
+    assert not allows_training(licence)
+
+
+def test_named_licences_are_all_that_is_allowed():
+    assert allows_training("MIT", ["MIT", "BSD-*"])
+    assert allows_training("(MIT OR BSD-3-Clause)", ["MIT", "BSD-*"])
+    assert allows_training("LicenseRef-Ours", ["LicenseRef-Ours"])
+    assert not allows_training("Apache-2.0", ["MIT"])
+    assert not allows_training(UNKNOWN, ["MIT"])
+
+
+def test_a_family_is_the_declared_category_and_never_a_level_of_a_suite():
+    softmax = Task(name="softmax", source=MODEL, category="softmax")
+    assert family_of(softmax) == "softmax"
+    first = Task(name="kernelbench:1/19", source=MODEL, category="level1")
+    same = Task(name="mine", source=f"# another layout\n{MODEL}")
+    other = Task(name="other", source="class Model: size = 2\n")
+    assert family_of(first) == family_of(same) != family_of(other)
+
+
+def test_the_same_families_are_split_the_same_way_again():
+    families = [f"family{number}" for number in range(20)]
+    chosen = split(families, 0.1)
+    assert len(chosen) == 2
+    assert chosen == split(reversed(families), 0.1) == split(families * 3, 0.1)
+
+
+def test_few_families_give_no_test_split():
+    assert split(["one"], 0.5) == frozenset()
+    assert split([], 0.5) == frozenset()
+
+
+def test_families_for_testing_can_be_named():
+    assert split(["a", "b"], 0.0, named=["b"]) == {"b"}
+    with pytest.raises(UsageError, match="no task of these runs is of that family; there are a, b"):
+        split(["a", "b"], 0.0, named=["c"])
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.0, 3.0])
+def test_a_share_outside_of_the_range_is_refused(share: float):
+    with pytest.raises(UsageError, match="--test-share"):
+        split(["a"], share)
