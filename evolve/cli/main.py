@@ -35,7 +35,7 @@ GROUPS = {
         "show": "one run, or one of its steps (RUN:SEQ)",
         "report": "write a run's offline HTML report",
         "cost": "what runs have cost, in USD, tokens and device seconds",
-        "tasks": "the tasks that ship",
+        "tasks": "the tasks that ship; `tasks import`: a folder of them as prompts",
     },
     "judge": {
         "eval": "judge one file with the whole evaluation service",
@@ -43,6 +43,8 @@ GROUPS = {
         "doctor": "what this machine offers, and what is missing",
     },
     "data": {
+        "export": "the steps of runs as training data, in a trainer's format",
+        "rewards": "score a stored run with any reward, or compare two rewards",
         "lineage": "write the graph of programs and steps (graphml, json, dot)",
         "knowledge": "the documents that prompts may quote; a new one from a run",
     },

@@ -145,7 +145,7 @@ def _plain(value: Any, places: Mapping[str, int]) -> Any:
         return [_plain(item, places) for item in value]
     if isinstance(value, Mapping):
         return {str(name): _plain(item, places) for name, item in value.items()}
-    name = getattr(value, "name", None)
+    name = getattr(value, "name", "")
     return f"%{places[name]}" if name in places else str(value)
 
 

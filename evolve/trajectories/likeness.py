@@ -141,7 +141,7 @@ class Likeness:
         return math.fsum(self._weights.get(one, self._unseen) for one in shingles)
 
 
-def _inverted(shapes: Mapping[str, Shape]) -> dict[int, Sequence[str]]:
+def _inverted(shapes: Mapping[str, Shape]) -> Mapping[int, Sequence[str]]:
     """The references that have a window, by window."""
     found: dict[int, list[str]] = {}
     for name, shape in shapes.items():
