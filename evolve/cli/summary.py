@@ -4,7 +4,9 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
+from evolve.cli.config.complete import complete
 from evolve.cli.flags import DEFAULT_STORE
+from evolve.cli.models import has_model
 from evolve.cli.text import calls_text, speedup_text
 from evolve.report.audit import findings_of, weak_task_text
 from evolve.report.facts import RunFacts
@@ -28,6 +30,11 @@ def summary(facts: RunFacts, outcome: Outcome, store: Path, report: Path) -> Ite
     )
     if progress.calls:
         yield f"  {calls_text(progress)}"
+    elif has_model(complete(facts.run.config)):
+        yield (
+            "  No model was asked: they are once a program to start from is judged; give the run "
+            "more time, e.g. termination.wall_time=10m"
+        )
     if left := _left_text(facts):
         yield f"  {left}"
     for trouble in facts.opponent.troubles():

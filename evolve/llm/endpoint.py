@@ -158,7 +158,8 @@ class Endpoint:
             return ModelReply(status=CallStatus.UNKNOWN, error=fault.message)
         self._answered(with_complaint=fault.kind is FaultKind.BAD_REQUEST)
         if fault.kind in FOR_PEOPLE or self._bad_requests >= MOST_BAD_REQUESTS:
-            raise UsageError(f"{self.name}: {_remedy(fault, self.settings)}")
+            remedy = _remedy(fault, self.settings)
+            raise UsageError(f"{self.name}: {remedy}; then `evolve resume` goes on")
         return ModelReply(status=_ENDED[fault.kind], error=f"{fault.kind.value}: {fault.message}")
 
     def _answered(self, *, with_complaint: bool = False) -> None:
@@ -184,7 +185,7 @@ def _remedy(fault: Fault, settings: ModelSettings) -> str:
                 remedy = "name the variable that holds one: llm.key_variable=NAME"
             return f"the key is missing or refused: {said}; {remedy}"
         case FaultKind.QUOTA:
-            return f"the account's quota is used up: {said}; raise it and `evolve resume`"
+            return f"the account's quota is used up: {said}; raise it"
         case FaultKind.NO_SUCH_MODEL:
             return f"no such model there: {said}; mend llm.model or llm.api_base"
         case FaultKind.SET_UP:

@@ -3,6 +3,7 @@
 Invariants:
 1. Programs without a verdict and requests without an answer are said, with the way to go on.
 2. Where nothing is left, nothing of it is said.
+3. A configured model that was never asked is said.
 """
 
 from pathlib import Path
@@ -40,6 +41,13 @@ def test_what_was_not_judged_or_answered_any_more_is_said(store):
     left = "  1 program not judged yet, 2 requests not answered yet: `evolve resume` goes on with"
     assert any(line.startswith(left) for line in lines)
     assert "  go on     evolve resume demo" in lines
+
+
+def test_a_model_that_was_never_asked_is_said(tmp_path):
+    with Store.open(tmp_path / "other.db", create=True) as opened:
+        words = ("operators=llm", "llm.model=openai/x")
+        record(opened, synthetic_task(), SyntheticEvaluator(), *words)
+        assert any(line.startswith("  No model was asked") for line in said(opened))
 
 
 def test_where_nothing_is_left_nothing_of_it_is_said(store):
