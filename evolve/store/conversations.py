@@ -46,11 +46,13 @@ class Asked:
     """What a ticket asked of models.
 
     Attributes:
+        key: of the first request (`ModelRequest.key`).
         models: all that were asked.
         reading: what the operator made of the last reply; None where nobody read one.
         exchanges: the answered rounds; empty where texts were left out.
     """
 
+    key: str
     models: frozenset[str]
     reading: ReplyStatus | None
     exchanges: tuple[Exchange, ...]
@@ -73,6 +75,7 @@ class Conversations:
         exchanges = self._exchanges(connection, whole)
         return {
             ticket: Asked(
+                key=rows[0].key,
                 models=frozenset(row.model for row in rows),
                 reading=None if rows[-1].reading is None else ReplyStatus(rows[-1].reading),
                 exchanges=tuple(

@@ -67,6 +67,8 @@ class Step:
         failure: why there is no program.
         parents: digests of the programs that it was made from, the main one first.
         parent: the main one as it was known; None for a first step.
+        parent_step: number of the step that made the main parent first.
+        prompt_key: equal for steps whose models were asked the very same; empty without a model.
         shown_best: the highest ratio, as known then, of the programs whose text the prompt showed.
         exchanges: all rounds with the model, oldest first; empty where texts were left out.
         reading: what the operator made of the last reply; None where nobody read one.
@@ -99,6 +101,8 @@ class Step:
     failure: str = ""
     parents: tuple[str, ...] = ()
     parent: Known | None = None
+    parent_step: int | None = None
+    prompt_key: str = ""
     shown_best: Ratio | None = None
     exchanges: tuple[Exchange, ...] = ()
     reading: ReplyStatus | None = None

@@ -149,6 +149,8 @@ class History:
                 source=parent.source,
                 evaluation=parent.evaluation,
             ),
+            parent_step=record.parent_makers[0] if record.parent_makers else None,
+            prompt_key="" if asked is None else asked.key,
             shown_best=record.shown,
             exchanges=() if asked is None else asked.exchanges,
             reading=None if asked is None else asked.reading,

@@ -261,5 +261,5 @@ def test_a_recipe_that_does_not_exist_is_answered_with_those_that_do(name: str, 
 
 
 def test_a_kind_that_a_recipe_cannot_make_names_those_that_can(told: Searched) -> None:
-    with pytest.raises(UsageError, match="makes no preference rows.*siblings@1"):
+    with pytest.raises(UsageError, match=r"makes no preference rows.*siblings@1"):
         rows(told, "kto@1", "preference")

@@ -214,6 +214,13 @@ def test_a_conversation_is_kept_with_its_reply(told: list[Step]) -> None:
     assert told[0].prompt == () and told[0].reply is None
 
 
+def test_samples_of_one_prompt_share_its_key(told: list[Step]) -> None:
+    assert told[1].prompt_key == told[2].prompt_key == told[5].prompt_key  # all show A
+    assert told[7].prompt_key not in (told[1].prompt_key, "")
+    assert told[0].prompt_key == ""
+    assert (told[8].parent_step, told[9].parent_step, told[0].parent_step) == (1, 8, None)
+
+
 def test_reading_by_number_gives_the_same_steps(search: Searched) -> None:
     story(search)
     history = History(search.store, search.run.id)

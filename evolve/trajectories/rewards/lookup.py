@@ -83,6 +83,7 @@ def _own(name: str) -> Reward:
         source=path,
         score=_checked(name, found),
         needs_samples=True,
+        needs_texts=True,
     )
 
 

@@ -22,12 +22,14 @@ class Reward:
         source: the paper or project that defines it.
         score: the number; None where an input is missing, and never because of our own fault.
         needs_samples: whether it reads raw paired times (`Evaluation.samples`).
+        needs_texts: whether it reads sources, prompts, replies or feedback.
     """
 
     name: str
     source: str
     score: Callable[[Step], float | None]
     needs_samples: bool = False
+    needs_texts: bool = False
 
 
 class Grade(IntEnum):
