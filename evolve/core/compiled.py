@@ -1,0 +1,80 @@
+"""What a compiler made of a reference: its output code, and what its arguments are."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any
+
+
+class ArgumentKind(StrEnum):
+    """Where an argument of compiled code comes from."""
+
+    STATE = "state"  # a parameter or buffer, by its name in the state of the model
+    INPUT = "input"  # a tensor of `forward`'s arguments, by an expression such as `x` or `pair[0]`
+    CONSTANT = "constant"  # a tensor that forward makes, by a literal of its values and its dtype
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """One argument: its name in the code, and what it is.
+
+    `shape` and `stride` are in elements; `dtype` as in `torch.float32`, of constants only.
+    """
+
+    name: str
+    kind: ArgumentKind
+    source: str
+    shape: tuple[int, ...] = ()
+    stride: tuple[int, ...] = ()
+    dtype: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """A reference as compiled under a variant.
+
+    Attributes:
+        variant: which settings of the compiler.
+        code: the output code.
+        arguments: of the code, in order.
+        mutated: names of buffers that the first outputs are the new values of.
+        outcome: an expression of what forward returns, `{0}` for the first output after those.
+        torch: the compiler's version.
+    """
+
+    variant: str
+    code: str
+    arguments: tuple[Argument, ...]
+    mutated: tuple[str, ...]
+    outcome: str
+    torch: str
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> "Compiled":
+        """The inverse of `to_json`. Raises KeyError, TypeError or ValueError where it is none."""
+        return cls(
+            variant=str(data["variant"]),
+            code=str(data["code"]),
+            arguments=tuple(_argument(item) for item in data["arguments"]),
+            mutated=tuple(map(str, data["mutated"])),
+            outcome=str(data["outcome"]),
+            torch=str(data["torch"]),
+        )
+
+
+def _argument(data: Mapping[str, Any]) -> Argument:
+    return Argument(
+        name=str(data["name"]),
+        kind=ArgumentKind(data["kind"]),
+        source=str(data["source"]),
+        shape=_numbers(data["shape"]),
+        stride=_numbers(data["stride"]),
+        dtype=str(data["dtype"]),
+    )
+
+
+def _numbers(values: Sequence[Any]) -> tuple[int, ...]:
+    return tuple(int(value) for value in values)

@@ -1,0 +1,11 @@
+"""Programs from what PyTorch's compiler makes of a reference.
+
+`convert` turns the output code of Inductor into a Triton program that stands alone: kernels with
+names and open tunables, and a `ModelNew` that has the reference's constructor and weights. It is
+text in, text out: whoever has the device compiles (`evolve.core.compiled`).
+"""
+
+from operators.inductor.program import convert
+from operators.inductor.reading import NotConvertible
+
+__all__ = ["NotConvertible", "convert"]

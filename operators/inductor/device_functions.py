@@ -1,0 +1,131 @@
+"""Device functions that kernels of Inductor call; a program gets a copy of those it needs.
+
+They do what functions of the same names in `torch._inductor.runtime.triton_helpers` are called for.
+NaN wins every comparison, as it does in PyTorch.
+"""
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def maximum(a, b):
+    """The larger one."""
+    return tl.where((a > b) | (a != a), a, b)
+
+
+@triton.jit
+def minimum(a, b):
+    """The smaller one."""
+    return tl.where((a < b) | (a != a), a, b)
+
+
+@triton.jit
+def max2(a, dim):
+    """The largest along `dim`."""
+    return tl.reduce(a, dim, maximum)
+
+
+@triton.jit
+def min2(a, dim):
+    """The smallest along `dim`."""
+    return tl.reduce(a, dim, minimum)
+
+
+@triton.jit
+def either(a, b):
+    """Whether one of two holds."""
+    return a | b
+
+
+@triton.jit
+def any(a, dim):  # noqa: A001 - the name that kernels call
+    """Whether one along `dim` holds."""
+    return tl.reduce(a, dim, either)
+
+
+@triton.jit
+def product(a, b):
+    """Of two."""
+    return a * b
+
+
+@triton.jit
+def prod(a, dim):
+    """Of all along `dim`."""
+    return tl.reduce(a, dim, product)
+
+
+@triton.jit
+def maximum_with_index(a, a_index, b, b_index):
+    """The first of equal ones; the first NaN where there is any."""
+    ahead = (a > b) | ((a != a) & (b == b))
+    tied = (a == b) | ((a != a) & (b != b))
+    first = ahead | (tied & (a_index < b_index))
+    return tl.where(first, a, b), tl.where(first, a_index, b_index)
+
+
+@triton.jit
+def minimum_with_index(a, a_index, b, b_index):
+    """As `maximum_with_index`."""
+    ahead = (a < b) | ((a != a) & (b == b))
+    tied = (a == b) | ((a != a) & (b != b))
+    first = ahead | (tied & (a_index < b_index))
+    return tl.where(first, a, b), tl.where(first, a_index, b_index)
+
+
+@triton.jit
+def max_with_index(value, index, dim):
+    """The largest along `dim`, and where."""
+    return tl.reduce((value, index), dim, maximum_with_index)
+
+
+@triton.jit
+def min_with_index(value, index, dim):
+    """The smallest along `dim`, and where."""
+    return tl.reduce((value, index), dim, minimum_with_index)
+
+
+@triton.jit
+def welford_combine(mean_1, m2_1, weight_1, mean_2, m2_2, weight_2):
+    """Mean, sum of squared deviations and count of two parts together (Chan et al. 1979)."""
+    delta = mean_2 - mean_1
+    weight = weight_1 + weight_2
+    share = tl.where(weight == 0.0, 0.0, weight_2 / weight)
+    return mean_1 + delta * share, m2_1 + m2_2 + delta * delta * weight_1 * share, weight
+
+
+@triton.jit
+def welford(mean, m2, weight, dim):
+    """All parts along `dim` together."""
+    return tl.reduce((mean, m2, weight), dim, welford_combine)
+
+
+@triton.jit
+def welford_reduce(value, mean, m2, weight, is_first):
+    """One more value for every running mean (Welford 1962)."""
+    count = tl.where(is_first, 0.0 * weight, weight) + 1.0
+    delta = value - tl.where(is_first, 0.0 * mean, mean)
+    new_mean = tl.where(is_first, value, mean + delta / count)
+    new_m2 = tl.where(is_first, 0.0 * m2, m2 + delta * (value - new_mean))
+    return new_mean, new_m2, count
+
+
+@triton.jit
+def select_one(x, mask, dim, keep_dims: tl.constexpr = False):
+    """The one element along `dim` that the mask shows."""
+    return tl.sum(tl.where(mask, x, tl.zeros_like(x)), dim, keep_dims=keep_dims)
+
+
+@triton.jit
+def div_floor_integer(a, b):
+    """The quotient, rounded down."""
+    quotient = a // b
+    return tl.where(((a < 0) != (b < 0)) & (quotient * b != a), quotient - 1, quotient)
+
+
+@triton.jit
+def remainder_integer(a, b):
+    """The remainder, with the sign of the divisor."""
+    remainder = a % b
+    return tl.where((remainder != 0) & ((remainder < 0) != (b < 0)), remainder + b, remainder)

@@ -1,0 +1,187 @@
+"""The function that launches, as the body of `forward`."""
+
+import ast
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from operators.inductor.kernels import Kernel
+from operators.inductor.reading import NotConvertible, OutputCode, Statement
+
+_EMPTY = re.compile(r"^empty_strided_(cuda|cpu|xpu)$")
+_DROPPED = ("assert_size_stride", "assert_alignment", "args.clear", "torch.cuda.set_device")
+_STREAMS = ("get_raw_stream",)
+_LONGEST_LINE = 88
+# Vendors' kernels that Inductor calls by these names, all of them functions of torch.
+_EXTERNAL = frozenset(("mm", "addmm", "bmm", "baddbmm", "convolution", "_scaled_mm", "_int_mm"))
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """A call of a kernel: its Inductor name, and its arguments in order."""
+
+    kernel: str
+    arguments: tuple[ast.expr, ...]
+
+
+def launches(code: OutputCode) -> Iterator[Launch]:
+    """All calls of Triton kernels, in order."""
+    for statement in code.statements:
+        if (found := _launch(statement.node)) is not None:
+            yield found
+
+
+def _launch(node: ast.stmt) -> Launch | None:
+    match node:
+        case ast.Expr(
+            value=ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="run"), args=arguments)
+        ):
+            return Launch(name, tuple(arguments))
+    return None
+
+
+class Body:
+    """Writes the lines of `forward`.
+
+    Args:
+        kernels: by their Inductor names.
+        expressions: what stands for each argument of the output code, e.g. `self.weight`.
+        device: an expression for where buffers are made.
+    """
+
+    def __init__(
+        self, kernels: Mapping[str, Kernel], expressions: Mapping[str, str], device: str
+    ) -> None:
+        self._kernels = kernels
+        self._rewriter = _Expressions(expressions, device)
+        self._inputs = frozenset(expressions)
+
+    def lines(self, statements: Sequence[Statement]) -> tuple[list[str], list[str]]:
+        """The lines, and the expressions that the output code returns.
+
+        Raises:
+            NotConvertible: something that only Inductor's run time has.
+        """
+        found: list[str] = []
+        for statement in statements:
+            node = statement.node
+            if isinstance(node, ast.Return):
+                return found, self._returned(node)
+            new = list(self._written(node))
+            if new and statement.operations:
+                found.append(f"# {', '.join(statement.operations)}")
+            found += new
+        raise NotConvertible("the output code returns nothing")
+
+    def _written(self, node: ast.stmt) -> Iterator[str]:
+        if (launch := _launch(node)) is not None:
+            yield f"grid = {self._kernels[launch.kernel].grid}"
+            yield self._launched(launch)
+            return
+        match node:
+            case ast.Expr(value=ast.Call(func=function)) if ast.unparse(function) in _DROPPED:
+                return
+            case ast.Assign(value=ast.Call(func=function)) if ast.unparse(function) in _STREAMS:
+                return
+            case ast.Assign(targets=[ast.Name(id=new)], value=ast.Name(id=old)):
+                self._rewriter.renamed[new] = self._rewriter.renamed.get(old, old)
+                return
+            case ast.Delete(targets=targets):
+                gone = [name for name in map(ast.unparse, targets) if self._is_last(name)]
+                if gone:
+                    yield f"del {', '.join(gone)}"
+                return
+        yield ast.unparse(self._rewriter.visit(node))
+
+    def _is_last(self, name: str) -> bool:
+        """Whether deleting the name frees a buffer, and not an argument or one of two names."""
+        renamed = self._rewriter.renamed
+        return name not in self._inputs and name not in renamed and name not in renamed.values()
+
+    def _launched(self, launch: Launch) -> str:
+        kernel = self._kernels[launch.kernel]
+        arguments = [
+            ast.unparse(self._rewriter.visit(launch.arguments[at])) for at in kernel.positions
+        ]
+        options = [f"{name}={constant}" for name, constant in kernel.launch.items()]
+        return _wrapped(f"{kernel.name}[grid](", [*arguments, *options])
+
+    def _returned(self, node: ast.Return) -> list[str]:
+        if not isinstance(node.value, ast.Tuple):
+            raise NotConvertible("the output code does not return a tuple")
+        return [ast.unparse(self._rewriter.visit(value)) for value in node.value.elts]
+
+
+class _Expressions(ast.NodeTransformer):
+    """Functions of Inductor's run time as functions of torch."""
+
+    def __init__(self, expressions: Mapping[str, str], device: str) -> None:
+        self._expressions = expressions
+        self._device = device
+        self.renamed: dict[str, str] = {}
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        name = self.renamed.get(node.id, node.id)
+        if name in self._expressions:
+            return ast.parse(self._expressions[name], mode="eval").body
+        return ast.Name(name, node.ctx)
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        name = ast.unparse(node.func)
+        self.generic_visit(node)
+        if _EMPTY.match(name):
+            return self._empty(*node.args)
+        if name == "reinterpret_tensor":
+            return _view(*node.args)
+        if name.startswith("extern_kernels."):
+            function = name.partition(".")[2]
+            if function not in _EXTERNAL:
+                raise NotConvertible(f"a call of {name}")
+            node.func = _expression(f"torch.{function}")
+        elif not name.startswith("torch.") and "." not in name:
+            raise NotConvertible(f"a call of {name}")
+        return node
+
+    def _empty(self, size: ast.expr, stride: ast.expr, dtype: ast.expr) -> ast.expr:
+        place = f"device={self._device}, dtype={ast.unparse(dtype)}"
+        shape, steps = ast.literal_eval(size), ast.literal_eval(stride)
+        if steps == contiguous(shape):
+            return _expression(f"torch.empty({shape}, {place})")
+        return _expression(f"torch.empty_strided({shape}, {steps}, {place})")
+
+
+def _wrapped(head: str, arguments: Sequence[str]) -> str:
+    """A call on one line, or with as many arguments on each line as fit."""
+    line = f"{head}{', '.join(arguments)})"
+    if len(line) <= _LONGEST_LINE:
+        return line
+    lines = [head]
+    for argument in arguments:
+        if len(lines) > 1 and len(lines[-1]) + len(argument) + 2 <= _LONGEST_LINE:
+            lines[-1] += f" {argument},"
+        else:
+            lines.append(f"    {argument},")
+    return "\n".join([*lines, ")"])
+
+
+def _view(tensor: ast.expr, size: ast.expr, stride: ast.expr, offset: ast.expr) -> ast.expr:
+    """Inductor counts the offset from the tensor's first element, torch from the storage's."""
+    text = ast.unparse(tensor)
+    place = ""
+    if ast.unparse(offset) != "0":
+        place = f", {text}.storage_offset() + {ast.unparse(offset)}"
+    return _expression(f"{text}.as_strided({ast.unparse(size)}, {ast.unparse(stride)}{place})")
+
+
+def contiguous(shape: Sequence[int]) -> tuple[int, ...]:
+    """Strides of a tensor that lies row by row, as Inductor counts them."""
+    steps: list[int] = []
+    step = 1
+    for size in reversed(shape):
+        steps.append(step)
+        step *= max(size, 1)
+    return tuple(reversed(steps))
+
+
+def _expression(text: str) -> ast.expr:
+    return ast.parse(text, mode="eval").body
