@@ -32,7 +32,7 @@ def main(words: Sequence[str]) -> int:
         print(f"run {run.name}: {len(found.sequences):,} steps that made something, or failed to")
         print(table(_SPREAD, [_spread(*one) for one in zip(names, found.scores, strict=True)]))
         if options.vs:
-            compared = agreement(*found.scores, most=options.top)
+            compared = agreement(found.scores[0], found.scores[1], most=options.top)
             print("\n".join(_compared(names, found, compared)))
     return 0
 
