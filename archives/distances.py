@@ -56,7 +56,8 @@ class Text:
         return None if found is None else np.frombuffer(found, self.dtype)
 
     def between(self, row: Row, rows: Row) -> Row:
-        distances: Row = _BY_MATCHES[(rows == row).sum(1)]
+        matches = (rows == row).sum(1, dtype=np.uint8)  # up to 128: no more is needed
+        distances: Row = _BY_MATCHES[matches]
         return distances
 
 

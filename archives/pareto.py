@@ -16,7 +16,6 @@ Goal = str | Sequence[str]
 DEFAULT: Mapping[str, Goal | None] = {
     "worst_case": "max",
     "precision_path": ("fp64", "fp32", "tf32", "half"),
-    "shared_bytes": "min",
     "compile_s": "min",
 }
 _BEATEN = -1  # the last column: how many held programs beat this one
@@ -58,7 +57,7 @@ class Pareto(Bounded):
 
     def _weakest(self, newcomer: Elite) -> Elite | None:
         row, held = self._row(newcomer), self._rows.values
-        table = np.vstack([held, row])
+        table = np.asfortranarray(np.vstack([held, row]))
         beaten = table[:, _BEATEN]
         beaten[:-1] += _beaten_by(row, held)
         beaten[-1] = _beaten_by(held, row).sum()

@@ -11,6 +11,7 @@ import binascii
 import keyword
 import re
 from collections import Counter
+from functools import lru_cache
 from hashlib import blake2b
 from itertools import count
 
@@ -33,6 +34,7 @@ _WORDS = """
 _KEPT = frozenset(keyword.kwlist) | frozenset(_WORDS.split())
 
 
+@lru_cache(maxsize=256)  # a program is described anew with each of its evaluations
 def sketch(source: str) -> str:
     """The fingerprint of a source, 172 characters.
 
