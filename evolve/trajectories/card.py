@@ -21,8 +21,11 @@ def card(manifest: Manifest) -> str:
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
         undefined=jinja2.StrictUndefined,
         keep_trailing_newline=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
         autoescape=False,
     )
+    environment.filters["number"] = "{:,}".format
     header = yaml.safe_dump(_header(manifest), sort_keys=False, allow_unicode=True)
     splits = [
         split
@@ -30,7 +33,12 @@ def card(manifest: Manifest) -> str:
         if any(split in counts for counts in manifest.rows.values())
     ]
     text = environment.get_template(_TEMPLATE)
-    return text.render(manifest=manifest, header=header, splits=splits or [TRAIN])
+    return text.render(
+        manifest=manifest,
+        header=header,
+        splits=splits or [TRAIN],
+        first_view=next(iter(manifest.rows), "VIEW"),
+    )
 
 
 def _header(manifest: Manifest) -> dict[str, Any]:

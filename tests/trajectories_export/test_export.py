@@ -88,7 +88,8 @@ def test_the_rows_are_those_of_the_recipe(told: Searched, tmp_path: Path):
     made = exported(told, tmp_path / "out")
     assert steps(tmp_path / "out") == [1, 5, 7, 8, 9]
     first = next(load_dataset(tmp_path / "out", "supervised"))
-    assert list(first) == ["prompt", "completion", "step_id", "task"]
+    assert list(first) == ["prompt", "completion", "score", "step_id", "task"]
+    assert first["score"] == pytest.approx(1.5)
     assert [one["role"] for one in first["prompt"]] == ["system", "user"]
     assert first["completion"][0]["content"].startswith("Here is B.")
     assert made.rows == {"supervised": {"train": 5}}

@@ -1,6 +1,7 @@
 """Columns of rows for trainers: declared once, equal in every shard, whatever a shard's rows hold.
 
-A type is the name of a scalar, a list of one type, or a mapping of names to types.
+A type is the name of a scalar, a list of one type, or a mapping of names to types. A number may be
+unknown, everything else is there.
 """
 
 from collections.abc import Iterator, Mapping
@@ -33,6 +34,8 @@ def check(row: Mapping[str, Any], columns: Columns) -> None:
 
 
 def _faults(value: Any, kind: Type, where: str) -> Iterator[str]:
+    if value is None and kind == NUMBER:
+        return  # unknown
     if isinstance(kind, str):
         if not isinstance(value, _PYTHON[kind]) or (kind != FLAG and isinstance(value, bool)):
             yield f"{where} is {type(value).__name__}, not {kind}"

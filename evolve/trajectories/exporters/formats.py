@@ -140,7 +140,11 @@ def _pair(row: Preference, _: Place) -> dict[str, Any]:
 
 
 def _example(row: Example, _: Place) -> dict[str, Any]:
-    return {"prompt": messages_of(row.prompt), "completion": [_answer(row.completion)]}
+    return {
+        "prompt": messages_of(row.prompt),
+        "completion": [_answer(row.completion)],
+        "score": row.score,
+    }
 
 
 def _turn_labels(row: Conversation) -> list[bool]:
@@ -186,10 +190,10 @@ _VERL_PROMPT: Columns = {
 }
 
 _MESSAGES = _shape({"messages": MESSAGES}, lambda row, _: {"messages": _whole(row)})
-_EXAMPLE = _shape({"prompt": MESSAGES, "completion": MESSAGES}, _example)
+_EXAMPLE = _shape({"prompt": MESSAGES, "completion": MESSAGES, "score": NUMBER}, _example)
 _PAIR = _shape({"prompt": MESSAGES, "chosen": MESSAGES, "rejected": MESSAGES}, _pair)
 _LABELLED = _shape(
-    {"prompt": MESSAGES, "completion": MESSAGES, "label": FLAG},
+    {"prompt": MESSAGES, "completion": MESSAGES, "score": NUMBER, "label": FLAG},
     lambda row, place: {**_example(row, place), "label": row.label},
 )
 _PROMPT = _shape(
