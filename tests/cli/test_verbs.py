@@ -34,7 +34,9 @@ def test_help_lists_every_verb_and_each_explains_itself(evolve):
         done = evolve(verb, "--help")
         assert done.returncode == 0, done.stderr
         assert "evolve" in done.stdout
-        for flag, below in re.findall(r"^  (--?[a-z].*)\n((?:   .*\n)?)", done.stdout, re.MULTILINE):
+        for flag, below in re.findall(
+            r"^  (--?[a-z].*)\n((?:   .*\n)?)", done.stdout, re.MULTILINE
+        ):
             assert "  " in flag or below.strip(), f"evolve {verb}: {flag} says nothing"
 
 
