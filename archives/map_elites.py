@@ -20,7 +20,7 @@ class MapElites:
     `capacity`, a full archive gives up its worst program for a better newcomer.
 
     Args:
-        axes: bins by descriptor name, see `archives.descriptors.Axis`.
+        axes: bins by descriptor name, see `archives.descriptors.Axis`; None leaves one out.
         capacity: the most programs held.
         depth: programs per cell.
 
@@ -33,17 +33,18 @@ class MapElites:
     def __init__(
         self,
         *,
-        axes: Mapping[str, Bins] = KERNEL_AXES,
+        axes: Mapping[str, Bins | None] = KERNEL_AXES,
         capacity: int = MAX_CAPACITY,
         depth: int = 1,
     ) -> None:
-        if not isinstance(axes, Mapping) or not axes:
+        if not isinstance(axes, Mapping) or all(bins is None for bins in axes.values()):
             raise UsageError(
                 f"archive.axes must map descriptors to bins, got {axes!r}; "
                 "write e.g. archive.axes={vector_width: [1, 4, 8, 16]}"
             )
         # By name, for a configuration comes back from the store with its keys in another order.
-        self._axes = tuple(Axis.of(name, bins) for name, bins in sorted(axes.items()))
+        given = {name: bins for name, bins in axes.items() if bins is not None}
+        self._axes = tuple(Axis.of(name, bins) for name, bins in sorted(given.items()))
         self._depth = checked_whole("depth", depth, 1, example=1)
         self._capacity = min(checked_capacity(capacity), self.cells * depth)
         self._table = SlotTable()

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from evolve.cli import compatibility
+from evolve.cli.compatibility import as_weight, check_method
 from evolve.cli.config.build import build
 from evolve.cli.models import WHY_IDLE, build_model, idle_limits, limits_cannot_end
 from evolve.core.errors import UsageError
@@ -10,6 +12,7 @@ from evolve.core.model import LanguageModel
 from evolve.core.protocols import Archive, ModelOperator, SelectionPolicy
 from evolve.search import termination
 from evolve.search.engine import Search
+from evolve.search.methods import Method, shared_out
 from evolve.search.schedule import Schedule, Scheduled
 from evolve.search.termination import Rule
 from evolve.store import RunRow, Store
@@ -35,11 +38,37 @@ def build_operators(config: Mapping[str, Any]) -> dict[str, Scheduled]:
         if node is None:
             continue
         arguments = dict(node)
-        weight = _weight(name, arguments.pop("weight", 1.0))
+        weight = as_weight(f"operators.{name}.weight", arguments.pop("weight", 1.0))
         operators[name] = Scheduled(operator=build(arguments, f"operators.{name}"), weight=weight)
     if not operators:
         raise UsageError("operators: every one is null; leave at least one in")
     return operators
+
+
+def build_methods(config: Mapping[str, Any]) -> dict[str, Method]:
+    """A portfolio's arms by name; none where the run is one method.
+
+    An arm whose `selection` is null takes parents by the run's own policy. Operators that are null
+    are left out of all arms, and arms that are null or have none left.
+    """
+    methods = {}
+    operators = config["operators"]
+    for name, node in config["methods"].items():
+        if node is None:
+            continue
+        where = f"methods.{name}"
+        check_method(node, where)
+        weights = {
+            operator: as_weight(f"{where}.operators.{operator}", weight)
+            for operator, weight in node["operators"].items()
+            if weight is not None and operators.get(operator, {}) is not None
+        }
+        given = node.get("selection")
+        selection = build(given, f"{where}.selection") if given else build_selection(config)
+        weight = as_weight(f"{where}.weight", node.get("weight", 1.0))
+        if weights:
+            methods[name] = Method(selection=selection, weights=weights, weight=weight)
+    return methods
 
 
 def asks_models(operators: Mapping[str, Scheduled]) -> bool:
@@ -51,15 +80,6 @@ def build_schedule(config: Mapping[str, Any]) -> Schedule:
     """What decides which operator is asked next, and of which model."""
     schedule: Schedule = build(config["schedule"], "schedule")
     return schedule
-
-
-def _weight(name: str, value: Any) -> float:
-    try:
-        return float(value)
-    except (TypeError, ValueError) as error:
-        raise UsageError(
-            f"operators.{name}.weight: '{value}' is not a number; give one above 0, or inf"
-        ) from error
 
 
 def build_trackers(config: Mapping[str, Any]) -> dict[str, Tracker]:
@@ -108,6 +128,7 @@ def build_search(
         selection=build_selection(config),
         operators=build_operators(config),
         schedule=build_schedule(config),
+        methods=build_methods(config),
         model=model or build_model(config),
         baseline=config["baseline"],
         opponents=config["opponents"],
@@ -117,14 +138,19 @@ def build_search(
 
 
 def build_all(config: Mapping[str, Any]) -> None:
-    """Build everything once and drop it: raises UsageError for what cannot be built."""
-    build_archive(config)
-    build_selection(config)
-    operators = build_operators(config)
+    """Build everything once and drop it.
+
+    Raises:
+        UsageError: what cannot be built, or parts that do not go together.
+    """
+    archive, selection = build_archive(config), build_selection(config)
+    operators, methods = build_operators(config), build_methods(config)
     build_schedule(config)
     build_trackers(config)
     build_termination(config)
-    if build_model(config) is not None and not asks_models(operators):
-        raise UsageError(
-            "llm has no effect: no operator asks a model; take operators=llm, or leave llm out"
-        )
+    compatibility.refuse_idle_operators(operators, has_model=build_model(config) is not None)
+    shared_out(methods, operators, selection)
+    policies = {f"methods.{name}.selection": method.selection for name, method in methods.items()}
+    compatibility.refuse_policies(archive, policies or {"selection": selection})
+    compatibility.refuse_late_migration(config)
+    compatibility.refuse_missing_descriptors(config)

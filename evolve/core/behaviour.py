@@ -3,10 +3,24 @@
 import math
 
 from evolve.core.evaluation import Evaluation
+from evolve.core.normalise import normalised_text
 from evolve.core.sketch import sketch
 
 CASE = "case_"
 """What the descriptor of a case is called, before the name of the case."""
+
+_EVERYWHERE = frozenset(
+    (
+        *("language", "memory_access", "parallelism", "compute_pattern", "precision_path"),
+        *("kernels", "speed_of_light", "compile_s", "worst_case", "log_speedup", "length"),
+    )
+)
+_ON = {"cpu": frozenset[str](), "cuda": frozenset({"coverage"})}
+
+
+def known_descriptors(kind: str) -> frozenset[str]:
+    """Names that programs may be told apart by on a kind of device; those of cases come on top."""
+    return _EVERYWHERE | _ON[kind]
 
 
 def behaviour(evaluation: Evaluation, source: str, baseline: str) -> dict[str, float | str]:
@@ -14,8 +28,8 @@ def behaviour(evaluation: Evaluation, source: str, baseline: str) -> dict[str, f
 
     The judge's own, and of this evaluation `compile_s` (seconds, little where the build was kept),
     the log speedup against `baseline` in every timed case (`case_NAME`) and in the slowest of them
-    (`worst_case`), and of the text its `sketch` (`evolve.core.sketch`). What is not known is left
-    out.
+    (`worst_case`) and over all (`log_speedup`), and of the text its `length` in characters without
+    comments and layout, and its `sketch` (`evolve.core.sketch`). What is not known is left out.
     """
     found: dict[str, float | str] = dict(evaluation.descriptors)
     if "compile" in evaluation.durations_s:
@@ -28,4 +42,6 @@ def behaviour(evaluation: Evaluation, source: str, baseline: str) -> dict[str, f
     found |= {CASE + name: value for name, value in cases.items()}
     if cases:
         found["worst_case"] = min(cases.values())
-    return found | {"sketch": sketch(source)}
+    if fitness := evaluation.fitness(baseline):
+        found["log_speedup"] = fitness.value
+    return found | {"length": float(len(normalised_text(source))), "sketch": sketch(source)}

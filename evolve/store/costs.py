@@ -86,7 +86,9 @@ def everything(connection: Connection, run_id: int | None) -> list[Cost]:
 
 def tokens(connection: Connection, run_id: int) -> dict[int, int]:
     """What the calls of each step of a run were charged, by sequence number."""
-    return {sequence: int(total) for sequence, total in connection.execute(_TOKENS, {"run": run_id})}
+    return {
+        sequence: int(total) for sequence, total in connection.execute(_TOKENS, {"run": run_id})
+    }
 
 
 def _rows(connection: Connection, query: Any, run_id: int | None) -> Sequence[Row[Any]]:

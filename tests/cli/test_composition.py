@@ -36,8 +36,8 @@ def composed(*words: str) -> dict:
 
 def test_the_groups_are_those_that_are_promised():
     assert {group for group, _ in OPTIONS} == {
-        *("archive", "selection", "operators", "schedule", "llm", "knowledge"),
-        *("termination", "device", "store", "search"),
+        *("archive", "selection", "operators", "schedule", "methods", "llm", "knowledge"),
+        *("trackers", "termination", "device", "store", "search"),
     }
 
 
@@ -47,7 +47,11 @@ def test_every_option_of_every_group_composes_and_its_parts_are_built(group: str
     assert isinstance(parts.build_archive(config), Archive)
     assert callable(parts.build_selection(config).select)
     built = {*parts.build_operators(config)}
-    assert built if group == "operators" else {"seed", "tune", "recombine"} <= built
+    if group == "search":
+        assert "seed" in built
+    elif group != "operators":
+        assert {"seed", "tune", "recombine"} <= built
+    assert parts.build_methods(config) or option != "portfolio"
     parts.build_termination(config)
     assert canonical_json(config)  # what the database stores
 

@@ -24,11 +24,14 @@ from omegaconf.errors import (
 
 from evolve.cli.config.build import check_types
 from evolve.cli.config.locate import config_dir
+from evolve.cli.config.presets import preset_of, without_retyped
 from evolve.cli.config.schema import RunConfig
 from evolve.core.errors import EvolveError, UsageError
 
 VERSION_BASE = "1.3"
-COMPONENTS = ("archive", "selection", "operators", "schedule", "knowledge", "trackers")
+COMPONENTS = (
+    *("archive", "selection", "operators", "schedule", "methods", "knowledge", "trackers"),
+)
 OPEN = ("llm.models", "llm.roles", "llm.options")  # the user names what is in them
 NOISE = ("full_key:", "object_type=", "reference_type=", "See https://")  # of Hydra's messages
 
@@ -101,15 +104,16 @@ def _opened(words: Sequence[str]) -> list[str]:
     """The words, with what Hydra and a model need.
 
     `++` before those that may add a name, and with a model operators that ask it, unless the words
-    choose the operators themselves: `llm.model=provider/name` is to be enough.
+    or their preset choose the operators: `llm.model=provider/name` is to be enough.
     """
     opened = [
         f"++{word}" if ".".join(word.partition("=")[0].split(".")[:2]) in OPEN else word
-        for word in words
+        for word in without_retyped(words)
     ]
     names = {word.lstrip("+").partition("=")[0] for word in words if word != "llm=none"}
     modelled = any(name == "llm" or name.startswith("llm.model") for name in names)
-    return [*opened, "operators=llm"] if modelled and "operators" not in names else opened
+    chosen = names | preset_of(words).options.keys()
+    return [*opened, "operators=llm"] if modelled and "operators" not in chosen else opened
 
 
 @contextmanager

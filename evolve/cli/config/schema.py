@@ -1,8 +1,8 @@
 """What may stand in a run's configuration, with types that hold at composition.
 
-Components of `archive`, `selection`, `operators`, `schedule`, `knowledge` and `trackers` are open:
-a `_target_` may name anybody's class, and the class's constructor says what types its settings
-have (`evolve.cli.config.build`).
+Components of `archive`, `selection`, `operators`, `schedule`, `methods`, `knowledge` and `trackers`
+are open: a `_target_` may name anybody's class, and the class's constructor says what types its
+settings have (`evolve.cli.config.build`).
 """
 
 from dataclasses import dataclass, field
@@ -188,6 +188,7 @@ class RunConfig:
     schedule: Any = MISSING
     llm: Models = field(default_factory=Models)
     knowledge: Any = MISSING
+    methods: dict[str, Any] = field(default_factory=dict)
     trackers: dict[str, Any] = field(default_factory=dict)
     termination: Termination = field(default_factory=Termination)
     device: Device = field(default_factory=Device)

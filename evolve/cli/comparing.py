@@ -1,0 +1,184 @@
+"""The runs of a comparison: every method with every seed, all else the same."""
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from evolve.cli.config.compose import compose, to_plain
+from evolve.cli.device import start_evaluator
+from evolve.cli.differences import flatten
+from evolve.cli.launch import audit
+from evolve.cli.main import OK
+from evolve.cli.request import Request, read_request
+from evolve.cli.session import search
+from evolve.core.errors import UsageError
+from evolve.core.protocols import Evaluator
+from evolve.report.audit import findings_of
+from evolve.store import RunRow, Store
+
+SAME = (  # what a method may not set for itself
+    *("task", "task_config", "name", "on_exists", "seed", "termination", "device", "sandbox"),
+    *("store", "baseline", "initial", "warm_start", "deterministic"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One run of a comparison: its method, name, and whole configuration."""
+
+    comparison: str
+    label: str
+    name: str
+    config: Mapping[str, Any]
+    request: Request
+
+
+def plan(
+    settings: Sequence[str],
+    searches: Sequence[str],
+    *,
+    seeds: int,
+    store: str,
+    name: str | None = None,
+) -> list[Entry]:
+    """The runs in the order of running: a round of all methods for each seed.
+
+    Everything that can be wrong is found here, before the first of them begins.
+
+    Args:
+        settings: key=value words for all.
+        searches: a preset for each method, with key=value words of its own after it.
+        seeds: how many runs of each, numbered on from `seed`.
+        store: the database, unless a word says otherwise.
+        name: what the runs' names begin with.
+
+    Raises:
+        UsageError: no budget, a method that is no preset or sets what has to be the same, runs of
+            these names with other settings, or what a run would refuse.
+    """
+    _check(settings, searches, seeds)
+    shared = [f"store.path={store}", "store.reuse=false", *settings]
+    limits = _budget(shared)
+    entries = []
+    for seed in range(seeds):
+        for label in searches:
+            config = {**_composed(label, shared), "termination": limits}
+            config["seed"] += seed
+            entries.append(_entry(label, config, name))
+    return entries
+
+
+def _entry(label: str, config: dict[str, Any], name: str | None) -> Entry:
+    comparison = name or f"compare-{_slug(str(config['task']).rpartition('/')[2])}"
+    config["name"] = f"{comparison}-{_slug(label)}-s{config['seed']}"
+    config["on_exists"] = "resume"
+    request = read_request(config)
+    return Entry(
+        comparison=comparison, label=label, name=config["name"], config=config, request=request
+    )
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^\w.+]+", "-", text.removesuffix(".py")).strip("-")
+
+
+def _composed(label: str, shared: Sequence[str]) -> dict[str, Any]:
+    preset, *own = shlex.split(label)
+    return to_plain(compose([f"search={preset}", *shared, *own]))
+
+
+def _check(settings: Sequence[str], searches: Sequence[str], seeds: int) -> None:
+    if seeds < 1:
+        raise UsageError(f"--seeds={seeds}: at least one; an interval of 95 % needs 6")
+    for number, label in enumerate(searches):
+        words = shlex.split(label)
+        if not words or "=" in words[0]:
+            raise UsageError(
+                f'--search "{label}" begins with no preset; write e.g. "polca {label}"'
+            )
+        if _slug(label) in map(_slug, searches[:number]):
+            raise UsageError(f"--search {label} is given twice; leave one out")
+        for word in words[1:]:
+            if word.lstrip("+~").partition("=")[0].partition(".")[0] in SAME:
+                raise UsageError(
+                    f'--search "{label}": {word} has to be the same for all methods; '
+                    "give it as a word of its own"
+                )
+    for word in settings:
+        key = word.partition("=")[0]
+        if key in ("name", "on_exists", "search"):
+            instead = {"name": "--name NAME", "search": "--search PRESET"}.get(key, "nothing")
+            raise UsageError(f"{word}: compare names its runs itself; give {instead} instead")
+        if word.startswith("device=replay"):
+            raise UsageError(f"{word} knows recorded programs only; searches need a device")
+
+
+def _budget(shared: Sequence[str]) -> dict[str, Any]:
+    """The limits that are typed, for all alike; the defaults and those of presets are left out.
+
+    Raises:
+        UsageError: none is typed.
+    """
+    words = [word for word in shared if not word.startswith("search=")]
+    if not any(word.startswith(("termination.", "termination=")) for word in words):
+        raise UsageError(
+            "compare needs a budget for all: give one, e.g. termination.evaluations=60 or "
+            "termination.tokens=2000000"
+        )
+    if not any(word.startswith("termination=") for word in words):
+        defaults = flatten(to_plain(compose(["task=any"]))["termination"], "termination")
+        words = [f"{name}=null" for name, value in defaults if value is not None] + words
+    limits: dict[str, Any] = to_plain(compose(words))["termination"]
+    return limits
+
+
+async def search_all(entries: Sequence[Entry], evaluator: Evaluator | None = None) -> int:
+    """Search one run after the other with the same judge; those that are done are left alone.
+
+    Args:
+        entries: what `plan` made.
+        evaluator: the judge; None starts the configured one.
+
+    Returns:
+        The exit status: 0, or that of the run that was stopped, after which no other begins.
+    """
+    config = entries[0].config
+    judge = evaluator or await start_evaluator(config)
+    try:
+        found = None
+        with Store.open(config["store"]["path"], create=True) as store:
+            for number, entry in enumerate(entries, start=1):
+                if found is None:
+                    found = await _findings(entry, judge)
+                print(f"\n{number} of {len(entries)}: {entry.label}, seed {entry.config['seed']}")
+                if (code := await _search(store, entry, {"audit": found}, judge)) != OK:
+                    return code
+    finally:
+        if evaluator is None:
+            await judge.close()
+    return OK
+
+
+async def _findings(entry: Entry, judge: Evaluator) -> Any:
+    existing = entry.request.existing
+    if existing is not None:
+        return findings_of(existing.config)
+    return await audit(entry.config, judge, entry.request.task)
+
+
+async def _search(store: Store, entry: Entry, audited: Mapping[str, Any], judge: Evaluator) -> int:
+    recorded = {**entry.request.recorded, **audited}
+    run = entry.request.existing or store.create_run(
+        name=entry.name, task=entry.request.task, config=recorded, seed=recorded["seed"]
+    )
+    if run.state == "finished" and _same_budget(run, recorded):
+        print(f"run {run.name} is finished: {run.reason}")
+        return OK
+    print(f"run {run.name} in {store.path}")
+    return await search(store, run, recorded, judge)
+
+
+def _same_budget(run: RunRow, recorded: Mapping[str, Any]) -> bool:
+    return bool(run.config["termination"] == recorded["termination"])
