@@ -2,14 +2,14 @@
 
 A program is a point: a structure (the algorithm) and a few knobs, written as the constants of a
 Python module that is never executed. Each structure has an optimum of its own and falls off in a
-straight line around it, so that every landscape can be read off its table. The family was written
-down before any method was run on it, and is not adjusted to results.
+straight line around it, so that every landscape can be read off its table. What makes each of them
+hard is tested without any search method; they are not adjusted to how methods fare.
 """
 
 import ast
 import math
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -131,22 +131,24 @@ def constants(source: str) -> dict[str, Any]:
 def family(seed: int) -> Mapping[str, Landscape]:
     """The five landscapes, with optima placed by the seed.
 
-    - `deceptive`: one structure climbs at once and ends at 0.6. Another reaches 1 and is slower
-      than the start until its knobs have been set anew: the better way begins with a loss.
+    - `deceptive`: one structure climbs at once and ends at 0.6. Another reaches 1 behind a valley:
+      it is slow but for 12 steps around its optimum, 9 steps beyond the top of the first.
     - `multi_modal`: eight structures, each a hill of its own; one of them reaches 1.
     - `noisy`: one straight slope, and measurements with a deviation of 5 %.
     - `plateau`: one slope in four stairs, six steps apart, with nothing to feel in between.
     - `needle`: level but for a hill of 5 steps radius, 20 steps from the start.
     """
     rng = random.Random(seed)
+    side = _signs(rng)
+    top = _away(rng, 12, side)
     hills = [rng.uniform(0.3, 0.8) for _ in range(7)]
     hills.insert(rng.randrange(1, 8), 1.0)
     found = (
         Landscape(
             name="deceptive",
             structures=(
-                Structure(optimum=_away(rng, 12), height=0.6, reach=12),
-                Structure(optimum=_away(rng, 20), height=1.0, base=-0.3),
+                Structure(optimum=top, height=0.6, reach=12),
+                Structure(optimum=_away(rng, 9, side, top), height=1.0, base=-0.1, reach=12),
             ),
         ),
         Landscape(
@@ -168,13 +170,18 @@ def family(seed: int) -> Mapping[str, Landscape]:
     return {landscape.name: landscape for landscape in found}
 
 
-def _away(rng: random.Random, steps: int) -> tuple[int, ...]:
-    """Knobs that are so many steps from the centre."""
-    knobs = list(_CENTRE)
-    signs = [rng.choice((-1, 1)) for _ in knobs]
+def _signs(rng: random.Random) -> list[int]:
+    return [rng.choice((-1, 1)) for _ in range(KNOBS)]
+
+
+def _away(
+    rng: random.Random, steps: int, side: Sequence[int] = (), origin: Sequence[int] = _CENTRE
+) -> tuple[int, ...]:
+    """Knobs so many steps from the origin, each to its side."""
+    knobs, side = list(origin), side or _signs(rng)
     while steps:
         number = rng.randrange(KNOBS)
-        moved = knobs[number] + signs[number]
+        moved = knobs[number] + side[number]
         if 0 <= moved < LEVELS:
             knobs[number], steps = moved, steps - 1
     return tuple(knobs)

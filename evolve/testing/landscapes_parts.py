@@ -133,14 +133,15 @@ class Mutate:
         kind = rng.random() - self.duplicates
         if kind < 0:
             return f"{source}\n# note {rng.random()}\n"
-        child = self._moved(point_of(source), rng).source()
+        child = self.move(point_of(source), rng).source()
         if kind < self.cheats:
             return f"{child}\n\nCHEAT = True\n"
         if kind < self.cheats + self.wrong:
             return f"{child}\n\nWRONG = True\n"
         return child
 
-    def _moved(self, point: Point, rng: random.Random) -> Point:
+    def move(self, point: Point, rng: random.Random) -> Point:
+        """Another point near by, without the mishaps."""
         structure, knobs = point.structure, list(point.knobs)
         others = [n for n in range(len(self.landscape.structures)) if n != structure]
         if others and rng.random() < self.switch:

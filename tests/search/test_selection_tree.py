@@ -115,14 +115,22 @@ def test_tickets_under_way_make_uct_go_elsewhere():
     "dead",
     [
         Visits(asked=4, told=4, failed=4, subtree=4, stale=4),
-        Visits(asked=9, told=9, failed=2, subtree=70, scored=60, value=20, best=0.9, stale=50),
+        Visits(asked=9, told=9, failed=2, subtree=90, scored=60, value=20, best=0.9, stale=80),
     ],
 )
 def test_uct_does_not_enter_a_dead_end_as_long_as_there_is_another_way(dead):
     policy = Uct(exploration=0, power=0, widening=1)
-    assert main(policy, grown(SEEN | {"fast": dead})) == "slow"
-    both = SEEN | {"fast": dead, "slow": dead}
-    assert main(policy, grown(both)) == "root"  # nothing is left but to branch
+    dim = child("dim", "fast", 0.2, 4)
+    assert main(policy, grown(SEEN, extra=[dim])) == "below"
+    assert main(policy, grown(SEEN | {"below": dead}, extra=[dim])) == "dim"
+    both = SEEN | {"below": dead, "dim": dead}
+    assert main(policy, grown(both, extra=[dim])) == "fast"  # nothing is left but to branch
+
+
+def test_the_leader_and_what_leads_to_it_are_no_dead_end():
+    stale = Visits(asked=90, told=90, subtree=90, scored=9, value=9, best=1.0, stale=89)
+    narrow = Uct(exploration=0, power=0, widening=1)
+    assert main(narrow, grown(SEEN | {"fast": stale})) == "below"
 
 
 def test_the_mean_of_a_subtree_counts_failures_as_nothing():

@@ -20,8 +20,8 @@ class Uct:
     Q + exploration * sqrt(ln N / n). Against the best child stands an explicit arm that expands the
     program itself: the highest Q of its children + exploration * sqrt(ln N) / a, after a expansions
     (AdaExplore, arXiv 2604.16625, `agent/mcts.py`). It is open while a is below
-    widening * N ** power: progressive widening (Coulom 2007). Children that are dead ends are not
-    entered as long as there is another way. KernelPro (arXiv 2606.26453) combines widening, the log
+    widening * N ** power: progressive widening (Coulom 2007). Children that are dead ends, the leader
+    apart, are not entered as long as there is another way. KernelPro (arXiv 2606.26453) combines widening, the log
     of the speedup as reward, and dead ends; its constants are not published.
 
     Rewards are log speedups, scaled so that the held elites reach from 0 to 1; a ticket without a
@@ -33,7 +33,8 @@ class Uct:
         widening: factor of the number of expansions that are allowed.
         power: their growth with the visits; 0.5 is common, 1 allows all.
         dead_failures: a program is a dead end when so many tickets, and all of it, have failed.
-        dead_stale: and a subtree, when its best has not risen for so many tickets.
+        dead_stale: and a subtree, when its best has not risen for so many tickets and is behind the
+            leader; AVO (arXiv 2603.24517) takes 80 steps for a stall.
 
     Raises:
         UsageError: a setting is out of range.
@@ -44,7 +45,7 @@ class Uct:
     widening: float = 1.0
     power: float = 0.5
     dead_failures: int = 4
-    dead_stale: int = 50
+    dead_stale: int = 80
     needs: ClassVar[frozenset[str]] = frozenset({"tree"})
 
     def __post_init__(self) -> None:
@@ -53,7 +54,7 @@ class Uct:
         check_above_0("widening", self.widening, example=1)
         check_number("power", self.power, least=0, most=1, example=0.5)
         check_whole("dead_failures", self.dead_failures, least=1, example=4)
-        check_whole("dead_stale", self.dead_stale, least=1, example=50)
+        check_whole("dead_stale", self.dead_stale, least=1, example=80)
 
     def select(self, population: Population, count: int, rng: random.Random) -> tuple[Elite, ...]:
         if not count or not len(population):
@@ -104,11 +105,17 @@ class Uct:
         return mixed / max(high - low, 1e-9)
 
     def _alive(self, population: Population, elites: Sequence[Elite]) -> list[Elite]:
-        return [elite for elite in elites if not self._dead(population.visits(elite.program))]
+        leader = population[0]
+        return [
+            elite
+            for elite in elites
+            if elite is leader or not self._dead(population.visits(elite.program), leader)
+        ]
 
-    def _dead(self, visits: Visits) -> bool:
+    def _dead(self, visits: Visits, leader: Elite) -> bool:
         barren = visits.failed >= self.dead_failures and visits.failed == visits.subtree
-        return barren or visits.stale >= self.dead_stale
+        behind = visits.best is None or visits.best < leader.fitness.value
+        return barren or (behind and visits.stale >= self.dead_stale)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
