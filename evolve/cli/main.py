@@ -32,6 +32,7 @@ GROUPS = {
     },
     "look": {
         "list": "the runs of a database",
+        "compare": "several searches with equal budgets, or stored runs, side by side",
         "show": "one run, or one of its steps (RUN:SEQ)",
         "report": "write a run's offline HTML report",
         "cost": "what runs have cost, in USD, tokens and device seconds",
@@ -59,6 +60,7 @@ VERBS = {verb: what for verbs in GROUPS.values() for verb, what in verbs.items()
 LONG = {  # work that does not depend on who reads what it prints; what a stop comes before
     "run": "the run began",
     "resume": "the run went on",
+    "compare": "the first run began",
     "eval": "there was a verdict",
 }
 
