@@ -1,6 +1,7 @@
 # Two commands on a fresh machine (python3 3.11 to 3.13 with venv, g++, make):
 #   make run     evolve a kernel on what this machine has, within about two minutes
 #   make test    everything that CI checks
+#   make test-trainers   exports through the trainers' own readers, in a .venv-trainers
 #   make bench   the figures of the scale guide: minutes, on a quiet machine
 # `make run ARGS="task=softmax termination.wall_time=10m"` passes configuration on;
 # `make PYTHON=python3.12 run` uses another interpreter for a fresh .venv.
@@ -8,18 +9,22 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+TRAINERS := .venv-trainers
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 ARGS ?=
 
-.PHONY: help run test lint bench clean
+.PHONY: help run test test-trainers lint bench clean
 help:
-	@sed -n 's/^# \{0,1\}//p' Makefile | head -6
+	@sed -n 's/^# \{0,1\}//p' Makefile | head -7
 
 run: $(VENV)/.installed
 	$(BIN)/evolve run task=rmsnorm search=quick $(ARGS)
 
 test: lint
 	$(BIN)/python -m pytest -m "not slow and not gpu"
+
+test-trainers: $(TRAINERS)/.installed
+	HF_HUB_OFFLINE=1 $(TRAINERS)/bin/python -m pytest tests/trainers
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
@@ -34,7 +39,7 @@ bench: $(VENV)/.installed-dev
 	done
 
 clean:
-	rm -rf $(VENV) dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) $(TRAINERS) dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
 
 # Stamps: the install is repeated only when what is asked for has changed.
 $(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
@@ -46,6 +51,17 @@ $(VENV)/.installed-dev: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "installing into $(VENV) what tests need"
 	$(PIP) -e '.[dev]'
 	@touch $@ $(VENV)/.installed
+
+# The trainers in releases that the tests were written against. verl's readers come without what it
+# needs to train.
+$(TRAINERS)/.installed: pyproject.toml constraints.txt
+	@echo "installing into $(TRAINERS) what trainers read with (a few minutes)"
+	@$(PYTHON) -m venv $(TRAINERS)
+	$(TRAINERS)/bin/python -m pip install --quiet $$(grep ^torch== constraints.txt)
+	$(TRAINERS)/bin/python -m pip install --quiet -e '.[data]' pytest pytest-timeout \
+	  trl==1.16.0 datasets==5.2.0 pandas pillow ray tensordict codetiming
+	$(TRAINERS)/bin/python -m pip install --quiet --no-deps verl==0.9.1
+	@touch $@
 
 $(BIN)/python:
 	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
