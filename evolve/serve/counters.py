@@ -10,7 +10,10 @@ _PREFIX = "evolve_serve"
 
 @dataclass(slots=True)
 class Counters:
-    """Counts; `judged_s` is a running mean of the seconds that a candidate is with the judge."""
+    """Counts; `judged_s` is a running mean of the seconds that a candidate is with the judge.
+
+    It is 0 until the first one has been.
+    """
 
     submitted: int = 0
     refused: int = 0
@@ -18,10 +21,11 @@ class Counters:
     cached: int = 0
     verdicts: Counter[str] = field(default_factory=Counter)
     faults: Counter[str] = field(default_factory=Counter)
-    judged_s: float = 1.0
+    judged_s: float = 0.0
 
     def judged(self, seconds: float) -> None:
-        self.judged_s += _SMOOTHING * (seconds - self.judged_s)
+        share = _SMOOTHING if self.judged_s else 1.0
+        self.judged_s += share * (seconds - self.judged_s)
 
     def lines(self, gauges: dict[str, float]) -> Iterator[str]:
         """Lines in the Prometheus text format, with further values that are read now."""

@@ -189,13 +189,13 @@ class Jobs:
         rows = self._db.execute(f"SELECT {_COLUMNS} FROM jobs WHERE id IN ({marks})", tuple(ids))
         return {job.id: job for job in map(_job, rows)}
 
-    def over(self, ids: Sequence[str]) -> set[str]:
-        """Which of these ids have come to an end, without reading their verdicts."""
+    def are_open(self, ids: Sequence[str]) -> bool:
+        """Whether there are jobs of all these ids, and none of them is over."""
         marks = ",".join("?" * len(ids))
-        rows = self._db.execute(
-            f"SELECT id FROM jobs WHERE finished IS NOT NULL AND id IN ({marks})", tuple(ids)
-        )
-        return {id_ for (id_,) in rows}
+        row = self._db.execute(
+            f"SELECT count(*) FROM jobs WHERE finished IS NULL AND id IN ({marks})", tuple(ids)
+        ).fetchone()
+        return int(row[0]) == len({*ids})
 
     def task(self, revision: str) -> dict[str, Any]:
         """A task as plain data."""

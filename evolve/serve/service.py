@@ -115,6 +115,7 @@ class Service:
 
         Raises:
             QueueFull: there is no room for them.
+            UsageError: there never will be.
             PinMismatch: they are for another judge, or name rewards that are not here.
             SameId: an id stands for another submission.
         """
@@ -142,12 +143,15 @@ class Service:
         return [found[id_] for id_ in ids]
 
     async def wait(self, ids: Sequence[str], wait_s: float) -> dict[str, Job]:
-        """The jobs of these ids, as soon as one of them is over, or after `wait_s` seconds."""
+        """The jobs of these ids, as soon as one of them is over, or after `wait_s` seconds.
+
+        At once where there is no job of one of them.
+        """
         event = asyncio.Event()
         for id_ in ids:
             self._watching.setdefault(id_, set()).add(event)
         try:
-            if wait_s > 0 and not self.jobs.over(ids):
+            if wait_s > 0 and self.jobs.are_open(ids):
                 with suppress(TimeoutError):
                     await asyncio.wait_for(event.wait(), wait_s)
         finally:
@@ -170,6 +174,10 @@ class Service:
             raise PinMismatch(wrong)
 
     def _require_room(self, count: int) -> None:
+        if count > self.settings.queue:
+            raise UsageError(
+                f"{count} jobs at once never fit into a queue of {self.settings.queue}; send fewer"
+            )
         over = self.jobs.count(State.QUEUED) + count - self.settings.queue
         if count and over > 0:
             self.counters.refused += count

@@ -8,6 +8,8 @@ Invariants:
 - no request makes the server open a path, or take more than it can bear.
 """
 
+import time
+
 import httpx
 import pytest
 
@@ -146,6 +148,14 @@ def test_waiting_ends_with_the_first_job_that_is_over(server):
     assert [answer["id"] for answer in answers] == ["fast"]
 
 
+def test_nobody_waits_for_a_job_that_is_not_there(server):
+    began = time.monotonic()
+    wanted = {"ids": ["nobody"], "wait_s": 30}
+    assert server.ask.post("/v1/wait", json=wanted).status_code == 404
+    assert server.ask.get("/v1/jobs/nobody?wait_s=30").status_code == 404
+    assert time.monotonic() - began < 10
+
+
 def test_a_job_that_is_not_over_is_answered_with_202(server):
     response = server.ask.post("/v1/jobs", json=submission("slow 0.3", "pending"))
     assert response.status_code == 202
@@ -205,6 +215,14 @@ def test_a_queue_that_is_full_says_when_to_come_back(tmp_path):
         assert codes[-1] == 429
         assert 202 in codes
         assert 1 <= int(response.headers["Retry-After"]) <= 60
+
+
+def test_a_batch_that_never_fits_is_told_so(tmp_path):
+    with serving(tmp_path, slots=1, queue=2) as server:
+        jobs = [submission(f"number {n}") for n in range(3)]
+        response = server.ask.post("/v1/batches", json={"jobs": jobs})
+        assert response.status_code == 422
+        assert "never fit" in response.json()["detail"]
 
 
 def test_a_job_that_waits_too_long_expires_without_a_verdict(tmp_path):
