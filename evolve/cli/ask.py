@@ -85,7 +85,11 @@ def _requests(
         progress = search.progress
         ahead = len(search.store.open_tickets(search.run.id))
         expected = replace(progress, evaluations=progress.evaluations + ahead)
-        if reason := rule.check(expected) or "":
+        if spent := rule.check(expected):
+            reason = (
+                f"{spent}; a new run with warm_start={search.run.name} and limits of its own begins "
+                "with the best programs of this one"
+            )
             break
         ticket = search.ask(operators=operators)
         if ticket is None:

@@ -151,6 +151,16 @@ def test_prompts_before_any_verdict_know_the_device_of_the_configuration(evolve,
     assert f"- device_class: {device}" in path.read_text()
 
 
+def test_a_run_whose_budget_is_used_says_how_to_go_on(evolve, tmp_path):
+    with Store.open(tmp_path / "runs.db", create=True) as store:
+        words = ("operators=llm", "termination.evaluations=2")
+        record(store, synthetic_task(), SyntheticEvaluator(), *words)
+    result = evolve("ask", "--store", "runs.db", "--out", "out")
+    assert result.returncode == 2
+    assert "2 of 2 evaluations used" in result.stderr
+    assert "warm_start=demo" in result.stderr
+
+
 def test_asking_again_writes_what_is_open_and_asks_nothing_new(evolve, asked, database):
     before = {path.name: path.read_text() for path in asked.iterdir()}
     (asked / next(iter(before))).unlink()
