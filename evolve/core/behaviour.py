@@ -15,7 +15,13 @@ _EVERYWHERE = frozenset(
         *("kernels", "speed_of_light", "compile_s", "worst_case", "log_speedup", "length"),
     )
 )
-_ON = {"cpu": frozenset[str](), "cuda": frozenset({"coverage"})}
+_COMPILED = frozenset(  # of Triton kernels; of CUDA C++ the first three
+    (
+        *("registers", "shared_bytes", "occupancy", "tensor_cores", "spill_bytes"),
+        *("global_share", "shared_share", "matrix_share"),
+    )
+)
+_ON = {"cpu": frozenset[str](), "cuda": _COMPILED | {"coverage"}}
 
 
 def known_descriptors(kind: str) -> frozenset[str]:

@@ -9,12 +9,13 @@ libraries (a kernel's mangled name is there as text, for the CUDA runtime to reg
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from evolve.core.evaluation import Label
+from evolve.worker.artefact import instruction_shares, stack_bytes
 from evolve.worker.elf import imported_symbols
 from evolve.worker.feedback import KernelFacts, plain
 
@@ -62,13 +63,15 @@ class Proof:
     """What came of a profile.
 
     `coverage` is the share of device time in the candidate's own kernels, `vendor` that in kernels
-    of vendors' libraries; the rest are torch's, copies, or of unknown origin.
+    of vendors' libraries; the rest are torch's, copies, or of unknown origin. `compiled` describes
+    the own kernel that took longest.
     """
 
     facts: tuple[KernelFacts, ...]
     coverage: float
     vendor: float
     labels: tuple[Label, ...]
+    compiled: Mapping[str, float | str]
 
     @property
     def library_made(self) -> bool:
@@ -164,6 +167,7 @@ class OwnCode:
 
     def __init__(self, folder: str | None) -> None:
         self._triton: dict[str, str] = {}  # PTX by kernel
+        self._stack: dict[str, int] = {}  # bytes by kernel
         self._libraries: list[bytes] = []
         for path in _files(folder):
             if path.suffix == ".so":
@@ -176,11 +180,12 @@ class OwnCode:
             name = json.loads(path.read_bytes()).get("name")
         except (ValueError, RecursionError, AttributeError):
             return
-        ptx = path.with_suffix(".ptx")
         if isinstance(name, str):
-            known = ptx.is_file() and not ptx.is_symlink() and ptx.stat().st_size < _LARGEST_FILE
-            text = ptx.read_text(errors="replace") if known else ""
+            text = _read(path.with_suffix(".ptx")).decode(errors="replace")
             self._triton[name] = self._triton.get(name, "") + text
+            stack = stack_bytes(_read(path.with_suffix(".cubin")))
+            if stack is not None:
+                self._stack[name] = max(stack, self._stack.get(name, 0))
 
     def holds(self, name: str) -> bool:
         """Whether the candidate's build has a kernel of this name (as profilers demangle it)."""
@@ -197,6 +202,18 @@ class OwnCode:
         found = _MULTIPLY.findall(self._triton.get(name, ""))
         types = {first or second for first, second in found}
         return sorted({_OF_PTX.get(kind, kind) for kind in types})
+
+    def compiled(self, name: str) -> dict[str, float | str]:
+        """Descriptors of a Triton kernel, all its variants together; empty for others.
+
+        `tensor_cores` has the types that it multiplies in, `spill_bytes` the most of a variant.
+        """
+        found: dict[str, float | str] = {**instruction_shares(self._triton.get(name, ""))}
+        if found:
+            found["tensor_cores"] = "+".join(self.multiplies_in(name)) or "no"
+        if name in self._stack:
+            found["spill_bytes"] = float(self._stack[name])
+        return found
 
 
 def library_labels(folder: str | None, is_profiled: bool) -> tuple[Label, ...]:
@@ -225,8 +242,16 @@ def _files(folder: str | None) -> Iterator[Path]:
     if folder is None:
         return
     for _, path in zip(range(_MOST_FILES), Path(folder).rglob("*"), strict=False):
-        if path.is_file() and not path.is_symlink() and path.stat().st_size < _LARGEST_FILE:
+        if _is_fit(path):
             yield path
+
+
+def _is_fit(path: Path) -> bool:
+    return path.is_file() and not path.is_symlink() and path.stat().st_size < _LARGEST_FILE
+
+
+def _read(path: Path) -> bytes:
+    return path.read_bytes() if _is_fit(path) else b""
 
 
 def _base(name: str) -> str:
@@ -247,7 +272,18 @@ def prove(kernels: Sequence[Kernel], own: OwnCode) -> Proof | None:
         coverage=sum(kernel.us for kernel in mine) / total,
         vendor=sum(kernel.us for kernel in vendors) / total,
         labels=tuple(_labels(kernels, total, mine, vendors, own)),
+        compiled=_compiled(max(mine, key=lambda kernel: kernel.us), own) if mine else {},
     )
+
+
+def _compiled(kernel: Kernel, own: OwnCode) -> dict[str, float | str]:
+    used = {
+        "registers": kernel.registers,
+        "shared_bytes": kernel.shared_bytes,
+        "occupancy": kernel.occupancy,
+    }
+    known = {name: float(value) for name, value in used.items() if value is not None}
+    return known | own.compiled(kernel.name)
 
 
 def _facts(kernel: Kernel, share: float, is_own: bool) -> KernelFacts:

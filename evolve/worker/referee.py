@@ -42,7 +42,8 @@ class Progress:
     labels: list[Label] = field(default_factory=list)
     timing: Timing = field(default_factory=Timing)
     facts: tuple[KernelFacts, ...] = ()
-    measured: dict[str, float] = field(default_factory=dict)  # descriptors that are no static ones
+    # Descriptors that the text alone does not show.
+    measured: dict[str, float | str] = field(default_factory=dict)
     durations_s: dict[str, float] = field(default_factory=dict)
 
     @contextmanager
@@ -259,7 +260,7 @@ class Referee:
             return
         progress.labels += proof.labels
         progress.facts = proof.facts
-        progress.measured["coverage"] = round(proof.coverage, 4)
+        progress.measured |= {"coverage": round(proof.coverage, 4), **proof.compiled}
         progress.custom = not proof.library_made
 
     def _check_further(self, candidate: Candidate, task: WarmTask) -> None:
