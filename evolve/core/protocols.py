@@ -311,8 +311,10 @@ class ModelOperator(Operator, Protocol):
 class Progress:
     """Recorded state of a run that termination rules decide on; survives resume.
 
-    `evaluations` counts full evaluations, `screens` the cheap ones. `evaluations_at_best` is the
-    number of full evaluations when the best fitness last improved by a disjoint interval.
+    `evaluations` counts full evaluations, `screens` the cheap ones. `best` is the ratio with the
+    highest lower bound among the archive's best, pooled where it was measured several times.
+    `evaluations_at_best` is the number of full evaluations when one last improved on all before by
+    a disjoint interval.
     `speed_of_light` is the share that the archive's best program reaches, None where unknown.
     `usd` is None where a price is unknown. `tokens` and `usd` hold what calls were charged,
     unknown outcomes at their reservation; `tokens_reserved` and `usd_reserved` what those under way

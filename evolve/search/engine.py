@@ -13,6 +13,7 @@ from dataclasses import replace
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import Evaluation, Fidelity
 from evolve.core.lineage import OPPONENT
+from evolve.core.measurement import Ratio
 from evolve.core.model import CallStatus, LanguageModel, ModelReply, ModelRequest
 from evolve.core.program import Assignment, Program, instance_digest
 from evolve.core.protocols import (
@@ -38,6 +39,8 @@ from evolve.search.proposing import Asked, Proposer
 from evolve.search.schedule import Schedule, Scheduled, Shares
 from evolve.store import RunRow, Store, Ticket, TicketState
 from evolve.store.attempts import DUPLICATE
+
+_CONTENDERS = 16  # of the best elites, among which the surest is looked for
 
 
 class Search:
@@ -104,7 +107,9 @@ class Search:
     def progress(self) -> Progress:
         reached = self.leader.descriptors.get("speed_of_light") if self.leader else None
         share = reached if isinstance(reached, float) else None
-        return replace(self.store.progress(self.run.id), speed_of_light=share)
+        sure = max(self._held[:_CONTENDERS], key=lambda elite: elite.fitness.low, default=None)
+        best = Ratio.exp(sure.fitness) if sure else None
+        return replace(self.store.progress(self.run.id), speed_of_light=share, best=best)
 
     @property
     def leader(self) -> Elite | None:

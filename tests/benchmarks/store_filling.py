@@ -27,7 +27,14 @@ _LINE = """
     total += value_{0} * {3}.{4}e-3
 """
 _IDENTIFIED = ("blob", "program", "instance", "ticket", "evaluation", "archive_offer")
-_TABLES = (*_IDENTIFIED[:4], "ticket_parent", "evaluation", "evaluation_ratio", "archive_offer")
+_TABLES = (
+    *_IDENTIFIED[:4],
+    "ticket_parent",
+    "visit",
+    "evaluation",
+    "evaluation_ratio",
+    "archive_offer",
+)
 
 Row = dict[str, Any]
 
@@ -105,6 +112,7 @@ def _step_rows(ids: dict[str, int], run: int, sequence: int) -> dict[str, Row]:
     speedup = 1.0 + sequence * 7919 % 1000 / 1000
     interval = {"": speedup, "_low": speedup * 0.99, "_high": speedup * 1.01}
     made = {"ticket": ids["ticket"], "instance": ids["instance"]}
+    parent = 1 + sequence * 104_729 % ids["program"]
     return {
         "ticket": {
             "id": ids["ticket"],
@@ -120,7 +128,15 @@ def _step_rows(ids: dict[str, int], run: int, sequence: int) -> dict[str, Row]:
             "ticket": ids["ticket"],
             "role": "used",
             "position": 0,
-            "program": 1 + sequence * 104_729 % ids["program"],
+            "program": parent,
+        },
+        "visit": {
+            "run": run,
+            "program": ids["program"],
+            "parent": None if parent == ids["program"] else parent,
+            "asked": 1,
+            "told": 1,
+            "subtree": 3,
         },
         "evaluation": made
         | {
@@ -141,6 +157,7 @@ def _step_rows(ids: dict[str, int], run: int, sequence: int) -> dict[str, Row]:
         | {"ratio" + end: value for end, value in interval.items()},
         "archive_offer": made
         | {"id": ids["archive_offer"], "run": run, "sequence": sequence, "operator": "tune"}
+        | {"program": ids["program"], "evaluations": 1}
         | {"fitness" + end: value for end, value in interval.items()}
         | {"descriptors": '{"depth":2.0}', "parents": "[]", "status": 2, "slot": str(sequence)},
     }

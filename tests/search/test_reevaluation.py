@@ -303,3 +303,11 @@ def test_a_recorded_run_with_repeated_measurements_is_replayed_as_it_was(store, 
     asyncio.run(search_serially(other, ReplayEvaluator(store, run.id)))
     assert any('"again":true' in line for line in store.dump(run.id, canonical=True))
     assert list(store.dump(other.id, canonical=True)) == list(store.dump(run.id, canonical=True))
+
+
+def test_a_lucky_measurement_does_not_reach_a_target(store, run):
+    search = listed(store, run, instance(A), instance(A, again=True))
+    put(search, 3.0)
+    assert search.progress.best.low > 2.9
+    put(search, 1.0)
+    assert search.progress.best.value == pytest.approx(math.sqrt(3.0))

@@ -2,7 +2,7 @@
 
 1. Slots equal a replay of the offers, and equal the archive that made them.
 2. Offers come back exactly as told, in order, however many there are.
-3. A program holds one slot at most.
+3. A program may hold several slots, with one elite; what an offer moves follows from it alone.
 """
 
 import random
@@ -63,6 +63,37 @@ def test_a_program_that_moves_leaves_its_old_slot(store: Store) -> None:
         store.tell(ticket, elite(ticket, evaluation(1.0 + step)), offer)
         held.append({slot: kept.sequence for slot, kept in store.slots(run).items()})
     assert held == [{"a": 0}, {"a": 0, "b": 1}, {"b": 2}, {"c": 3}]
+
+
+def test_a_program_may_hold_several_slots_and_shows_one_elite_in_them(store: Store) -> None:
+    run = new_run(store).id
+    one, two = program(1).digest, program(2).digest
+    events = [
+        (1, Offer(AddStatus.NEW, "0/a")),
+        (2, Offer(AddStatus.NEW, "1/a", moves={"0/b": two, "1/b": one})),
+        (1, Offer(AddStatus.IMPROVED, "0/a", moves={"1/b": one})),  # measured again
+        (3, Offer(AddStatus.NOT_ADDED, moves={"0/b": None})),
+        (3, Offer(AddStatus.IMPROVED, "1/a")),  # the second lives nowhere else, but is not evicted
+        (1, Offer(AddStatus.NOT_ADDED, evicted=one)),
+    ]
+    held = []
+    for step, (number, offer) in enumerate(events):
+        proposal = Proposal(program=program(number), assignment={"step": step})
+        ticket = store.propose(store.ask(run, "tune", ()), proposal)
+        judged = evaluation(1.0 + step)
+        ticket = store.evaluated(ticket, judged)
+        store.tell(ticket, elite(ticket, judged), offer)
+        held.append({slot: kept.sequence for slot, kept in store.slots(run).items()})
+    assert held == [
+        {"0/a": 0},
+        {"0/a": 0, "0/b": 1, "1/a": 1, "1/b": 0},
+        {"0/a": 2, "0/b": 1, "1/a": 1, "1/b": 2},
+        {"0/a": 2, "1/a": 1, "1/b": 2},
+        {"0/a": 2, "1/a": 4, "1/b": 2},
+        {"1/a": 4},
+    ]
+    assert [offer for _, offer in store.offers(run)] == [offer for _, offer in events]
+    assert [kept.sequence for kept, _ in store.elites(run, 9)] == [4]
 
 
 def test_the_best_elites_come_with_their_programs_for_a_warm_start(store: Store) -> None:

@@ -1,0 +1,89 @@
+"""Invariants of visits:
+
+1. A told ticket counts at its main parent and its next 64 ancestors, no further.
+2. Only what was really selected first counts, and the first answer on a program's parent stands.
+3. What is no fault of a program is not its failure.
+"""
+
+import math
+
+import pytest
+
+from evolve.core.elites import Visits
+from evolve.core.evaluation import Fidelity, Status
+from evolve.core.protocols import Failed, Proposal
+from evolve.store import Store
+from evolve.store.visits import GENERATIONS
+from tests.store.facts import SmallArchive, evaluation, new_run, program, take_step
+
+
+def test_a_ticket_counts_so_many_generations_up(store: Store) -> None:
+    run, archive = new_run(store).id, SmallArchive()
+    depth = GENERATIONS + 5
+    for number in range(1, depth + 1):
+        parents = (program(number - 1).digest,) if number > 1 else ()
+        take_step(store, run, archive, number, parents=parents)
+    line = store.visits(run, program(depth).digest)
+    assert list(line) == [program(number).digest for number in range(depth, depth - 65, -1)]
+    assert line[program(depth - 1).digest].subtree == 1
+    assert line[program(depth - 64).digest].subtree == 64
+    first = store.visits(run, program(1).digest)[program(1).digest]
+    assert (first.told, first.subtree) == (1, GENERATIONS + 1)
+
+
+def test_values_are_summed_and_the_best_is_kept(store: Store) -> None:
+    run, archive = new_run(store).id, SmallArchive()
+    take_step(store, run, archive, 1)
+    root = program(1).digest
+    for number, speedup in ((2, 1.5), (3, 1.2), (4, None), (5, 2.0), (6, 1.9)):
+        status = Status.CORRECT if speedup else Status.WRONG_VALUE
+        judged = evaluation(speedup, status=status, custom=True if speedup else None)
+        take_step(store, run, archive, number, parents=(root,), judged=judged)
+    visits = store.visits(run, root)[root]
+    logs = [math.log(speedup) for speedup in (1.5, 1.2, 2.0, 1.9)]
+    assert visits.value == pytest.approx(sum(logs))
+    assert visits.best == pytest.approx(math.log(2.0))
+    assert (visits.asked, visits.told, visits.failed) == (5, 5, 1)
+    assert (visits.subtree, visits.scored, visits.stale) == (5, 4, 1)
+
+
+@pytest.mark.parametrize(
+    ("judged", "failed"),
+    [
+        (evaluation(None, status=Status.WRONG_VALUE, custom=None), 1),
+        (evaluation(1.5, custom=False), 1),
+        (evaluation(None, status=Status.INFRA, custom=None), 0),
+        (evaluation(None, status=Status.TIMING_UNBOUNDED, custom=None), 0),
+        (evaluation(1.5, fidelity=Fidelity.SCREEN), 0),
+    ],
+)
+def test_what_a_failure_is(store: Store, judged, failed: int) -> None:
+    run, archive = new_run(store).id, SmallArchive()
+    take_step(store, run, archive, 1)
+    root = program(1).digest
+    ticket = store.ask(run, "tune", (root,))
+    proposal = Proposal(program=program(2), parents=(root,), fidelity=judged.fidelity)
+    ticket = store.evaluated(store.propose(ticket, proposal), judged)
+    store.tell(ticket, None, None)
+    expected = Visits(asked=1, told=1, failed=failed, subtree=1, stale=1)
+    assert store.visits(run, root) == {root: expected}
+
+
+def test_a_proposal_that_failed_counts_at_the_selected_parent(store: Store) -> None:
+    run, archive = new_run(store).id, SmallArchive()
+    for number in (1, 2):
+        take_step(store, run, archive, number)
+    first, second = program(1).digest, program(2).digest
+    store.record(run, "edit", (first, second), Failed("no code"))
+    assert store.visits(run, first)[first].failed == 1
+    assert store.visits(run, second)[second] == Visits()
+
+
+def test_runs_of_one_file_are_counted_apart(store: Store) -> None:
+    runs = [new_run(store, name).id for name in ("one", "two")]
+    root = program(1).digest
+    for run in runs:
+        archive = SmallArchive()
+        take_step(store, run, archive, 1)
+        take_step(store, run, archive, 2, parents=(root,))
+    assert [store.visits(run, root)[root].told for run in runs] == [1, 1]
