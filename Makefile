@@ -59,7 +59,8 @@ $(TRAINERS)/.installed: pyproject.toml constraints.txt
 	@$(PYTHON) -m venv $(TRAINERS)
 	$(TRAINERS)/bin/python -m pip install --quiet $$(grep ^torch== constraints.txt)
 	$(TRAINERS)/bin/python -m pip install --quiet -e '.[data]' pytest pytest-timeout \
-	  trl==1.16.0 datasets==5.2.0 pandas pillow ray tensordict codetiming
+	  trl==1.16.0 datasets==5.2.0 'transformers>=5.5.3,<5.11' pandas pillow \
+	  ray 'tensordict<=0.10' codetiming
 	$(TRAINERS)/bin/python -m pip install --quiet --no-deps verl==0.9.1
 	@touch $@
 
