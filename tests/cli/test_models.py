@@ -8,6 +8,7 @@
 
 import asyncio
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -132,6 +133,20 @@ def test_keys_are_nowhere(folder, monkeypatch, capfd):
     ):
         assert KEY not in text
     assert "bad request" in dump
+
+
+def test_a_refused_key_costs_nothing_however_many_calls_were_under_way(folder):
+    def refusing(request: Request) -> Refusal:
+        time.sleep(0.2 * request.number)
+        return Refusal(401)
+
+    with ModelServer(refusing) as server:
+        with pytest.raises(UsageError, match="key is missing or refused.*evolve resume"):
+            record(server, "deterministic=false", "termination.evaluations=50")
+        assert len(server.log.requests) > 1
+    with Store.open("runs/evolve.db", read_only=True) as store:
+        progress = store.progress(store.run("demo").id)
+    assert (progress.calls, progress.tokens, progress.usd) == (0, 0, 0.0)
 
 
 def test_a_usd_budget_for_an_unpriced_model_is_refused_with_the_remedy():
