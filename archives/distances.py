@@ -40,19 +40,13 @@ class Text:
 
     Comments, layout, values of tunables and names of variables do not count; see
     `evolve.core.sketch`.
-
-    Args:
-        descriptor: which has the sketch: `sketch` of the source, `code_sketch` of its machine code.
     """
 
     width = BINS
     dtype = np.uint8
 
-    def __init__(self, *, descriptor: str = "sketch") -> None:
-        self._descriptor = descriptor
-
     def row(self, descriptors: Mapping[str, float | str]) -> Row | None:
-        found = read_sketch(descriptors.get(self._descriptor))
+        found = read_sketch(descriptors.get("sketch"))
         return None if found is None else np.frombuffer(found, self.dtype)
 
     def between(self, row: Row, rows: Row) -> Row:

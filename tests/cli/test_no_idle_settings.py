@@ -125,6 +125,11 @@ def test_beside_another_limit_it_is_said_to_have_no_effect(config, capsys):
     [
         ["archive=topk", "selection=greedy"],
         ["archive=map_elites", "selection=tournament"],
+        ["archive=islands"],
+        ["archive=novelty"],
+        ["archive=pareto"],
+        ["archive=priority"],
+        ["archive=tree"],
         ["selection=epsilon_greedy"],
         ["schedule=bandit"],
     ],
