@@ -38,7 +38,7 @@ class Compiled:
         code: the output code.
         arguments: of the code, in order.
         mutated: names of buffers that the first outputs are the new values of.
-        outcome: an expression of what forward returns, `{0}` for the first output after those.
+        outcome: an expression of what forward returns, over `output[0]`, the first after those, ...
         torch: the compiler's version.
     """
 

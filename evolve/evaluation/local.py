@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from evolve.core.compiled import Compiled
 from evolve.core.errors import EvaluatorUnavailable, UsageError
 from evolve.core.evaluation import Evaluation, Stage, Status
 from evolve.core.protocols import EvaluationRequest
@@ -203,6 +204,13 @@ class LocalEvaluator:
         """Reference time, noise floor and cost of one evaluation on this device."""
         result: dict[str, Any] = await self._ask("noise", {"task": _judged(task)})
         return result
+
+    async def compiled(self, task: Task, variant: str) -> Compiled | str:
+        """What PyTorch's compiler makes of the reference, or why it makes nothing of it."""
+        params = {"task": _judged(task), "variant": variant}
+        result = await self._ask("compiled", params)
+        found = result.get("compiled")
+        return Compiled.from_json(found) if found else str(result["reason"])
 
     async def doctor(self) -> dict[str, Any]:
         """Facts about device, compilers and sandbox."""

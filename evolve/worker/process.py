@@ -112,6 +112,11 @@ class RunnerProcess:
         command = ("observe", case, inputs.size, inputs.trees[0])
         return str(self._parse(wire.parse_text, self._ask(command, Reply.TEXT, seconds, inputs.fd)))
 
+    def write(self, case: int, inputs: Shared, variant: str, folder: str, seconds: float) -> None:
+        """Have what a compiler makes of the reference written into a folder (`compiler`)."""
+        command = ("write", case, inputs.size, inputs.trees[0], variant, folder)
+        self._ask(command, Reply.ACK, seconds, inputs.fd)
+
     def stage(self, inputs: Shared, seconds: float, layout_only: bool = False) -> None:
         """Hand over the inputs of a timed block, or no more than their layout."""
         fd = -1 if layout_only else inputs.fd

@@ -12,6 +12,8 @@ Commands (tuples, the first item names them) and what is answered:
     construct   build the model of a case: `("construct", case, seed, size, tree)` -> ACK
     call        one forward: `("call", case, size, tree, trap)` -> OUTPUT
     observe     a forward under a profiler: `("observe", case, size, tree)` -> TEXT
+    write       have a compiler write down the reference, into a folder:
+                `("write", case, size, tree, variant, folder)` -> ACK
     stage       prepare for the inputs of a timed block: `("stage", size, trees)` -> ACK; on the CPU
                 they are sent along, on a GPU not before the block is run
     run         the block, one forward for each: `("run", case, idle)` -> DONE; an idle one has none
@@ -36,7 +38,7 @@ import torch
 
 from evolve.core.protocols import BASELINES
 from evolve.core.task import Task
-from evolve.worker import access, baselines, buildcache, probes, proof, slab, wire
+from evolve.worker import access, baselines, buildcache, compiler, probes, proof, slab, wire
 from evolve.worker.access_cuda import CudaAccess
 from evolve.worker.sandbox import Report
 from evolve.worker.taskfile import load_task
@@ -167,6 +169,20 @@ class Runner:
         model = self._models[case]
         with torch.no_grad():
             wire.send_text(channel, proof.observe(lambda: model(*inputs), self._access.finish))
+
+    def _write(
+        self,
+        channel: socket.socket,
+        case: int,
+        size: int,
+        tree: bytes,
+        variant: str,
+        folder: str,
+        fd: int,
+    ) -> None:
+        inputs = slab.unpack(tree, self._access.open(fd, size))
+        compiler.write(folder, self._models[case], inputs, variant)
+        wire.send_ack(channel)
 
     def _stage(
         self, channel: socket.socket, size: int, trees: tuple[bytes, ...], fd: int = -1

@@ -34,6 +34,7 @@ class Server:
             "audit": self._audit,
             "noise": self._noise,
             "baselines": self._baselines,
+            "compiled": self._compiled,
             "evaluate": self._evaluate,
             "doctor": lambda: examine(referee),
         }
@@ -83,6 +84,9 @@ class Server:
 
     def _baselines(self, task: dict[str, Any], names: list[str]) -> Any:
         return self._referee.baselines(_task(task), names)
+
+    def _compiled(self, task: dict[str, Any], variant: str) -> Any:
+        return self._referee.compiled(_task(task), variant)
 
     def _evaluate(
         self,

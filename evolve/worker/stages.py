@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
+from evolve.core.compiled import Compiled
 from evolve.core.digest import framed_digest
 from evolve.core.evaluation import Label, Status
 from evolve.core.program import Language, detect_language
-from evolve.worker import custody
+from evolve.worker import compiler, custody
 from evolve.worker.budget import Judgement, judge, suite_verdict
 from evolve.worker.buildcache import BuildCache
 from evolve.worker.device import Device
@@ -163,6 +164,32 @@ class Workshop:
                 runner.construct(case.index, case.model_seed, None, SETUP_S)
             on_failure.pop_all()
         return runner
+
+    def written(self, task: WarmTask, variant: str) -> Compiled:
+        """What the compiler makes of the reference's first timed case; kept like a build.
+
+        Raises:
+            CandidateFault: the reference cannot be compiled so; the message says why.
+        """
+        text = json.dumps(task.task.to_json())
+        key = framed_digest("written", text, variant, versions()["torch"], self.device.device_class)
+        done = self.builds.finished(key)
+        if done is None:
+            folder = self.builds.begin(key)
+            try:
+                self._write(task, variant, folder)
+                done = self.builds.commit(key, folder)
+            finally:
+                self.builds.discard(folder)
+        return compiler.read(done)
+
+    def _write(self, task: WarmTask, variant: str, folder: str) -> None:
+        case = task.timed[0]
+        with self.launcher.start(Language.TORCH, (folder,)) as runner:
+            runner.load("reference", json.dumps(task.task.to_json()), SETUP_S)
+            runner.construct(case.index, case.model_seed, None, SETUP_S)
+            with self.device.share(case.block(-1, 1)) as inputs:
+                runner.write(case.index, inputs, variant, folder, BUILD_S)
 
     def outcome(
         self, runner: RunnerProcess, case: WarmCase, hidden: Check, trap: bool = False

@@ -101,7 +101,7 @@ def _unique(wanted: Mapping[str, str]) -> dict[str, str]:
 
 def _pointers(values: tuple[ast.expr, ...], arguments: Iterable[Argument]) -> dict[int, str]:
     """Names for parameters by what is passed: `x_ptr`, `weight_ptr`, `buf3_ptr`."""
-    known = {a.name: re.sub(r"\W+", "_", a.source).strip("_") for a in arguments}
+    known = {a.name: _local(a) for a in arguments if not _is_constant(a)}
     found: dict[int, str] = {}
     for at, value in enumerate(values):
         names = [node.id for node in ast.walk(value) if isinstance(node, ast.Name)]
@@ -185,7 +185,8 @@ def _module(
         f"{_attribute(name)}.copy_({value})"
         for name, value in zip(compiled.mutated, outputs, strict=False)
     ]
-    outcome = compiled.outcome.format(*outputs[len(compiled.mutated) :])
+    returned = outputs[len(compiled.mutated) :]
+    outcome = re.sub(r"output\[(\d+)\]", lambda m: returned[int(m[1])], compiled.outcome)
     text = [
         *[line for argument in inputs for line in _received(argument)],
         *lines,
@@ -194,7 +195,7 @@ def _module(
     ]
     forward = textwrap.indent("\n".join(text), " " * 8)
     registered = "".join(
-        f"\n        self.register_buffer({f'_{a.name}'!r}, "
+        f"\n        {reference.itself}.register_buffer({f'_{a.name}'!r}, "
         f"torch.tensor({a.source}, dtype={a.dtype}), persistent=False)"
         for a in compiled.arguments
         if _is_constant(a)

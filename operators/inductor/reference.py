@@ -19,12 +19,14 @@ class Reference:
         imports: statements.
         definitions: constants, functions and classes that the constructor needs, in order.
         constructor: `class ModelNew` without its `forward`.
+        itself: what the constructor calls the module, `self` as a rule.
         parameters: those of `forward`, `self` first.
     """
 
     imports: tuple[str, ...]
     definitions: tuple[str, ...]
     constructor: str
+    itself: str
     parameters: str
 
 
@@ -51,8 +53,18 @@ def read_reference(task: str) -> Reference:
         imports=tuple(text for text in imports if _bound_by_import(text) & needed),
         definitions=tuple(definitions),
         constructor=constructor,
-        parameters=ast.unparse(methods["forward"].args),
+        itself=_first(methods["__init__"]) if "__init__" in methods else "self",
+        parameters=_with_self(methods["forward"]),
     )
+
+
+def _first(method: ast.FunctionDef) -> str:
+    return method.args.args[0].arg
+
+
+def _with_self(forward: ast.FunctionDef) -> str:
+    forward.args.args[0].arg = "self"
+    return ast.unparse(forward.args)
 
 
 def _constructor(task: str, model: ast.ClassDef, body: Iterable[ast.stmt]) -> str:

@@ -1,0 +1,201 @@
+"""What PyTorch's compiler makes of a reference: exported, lowered, and written down as code.
+
+Nothing is compiled to machine code and nothing is measured: that takes half a second where a whole
+compilation takes five, and it needs neither a device nor a toolchain. Runs in a runner of its own,
+for the reference is the user's code.
+"""
+
+import inspect
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import torch
+from torch import nn
+
+from evolve.core.compiled import Argument, ArgumentKind, Compiled
+from evolve.core.errors import UsageError
+from evolve.core.evaluation import Status
+from evolve.worker.faults import CandidateFault
+
+ANSWER = "compiled.json"  # in the folder that the runner may write to
+VARIANTS: Mapping[str, Mapping[str, Any]] = {
+    "default": {},
+    # Reductions that fit into a block are read twice instead of held: fewer registers.
+    "looped": {"triton.persistent_reductions": False},
+    # A reduction over few rows is not cut into two kernels.
+    "unsplit": {"split_reductions": False},
+    # Convolutions keep the layout of their inputs.
+    "same_layout": {"layout_optimization": False},
+    # Kernels over two dimensions get blocks of two dimensions.
+    "tiled": {"triton.prefer_nd_tiling": True, "triton.tile_reductions": True},
+    # One kernel for each operation.
+    "unfused": {"max_fusion_size": 1},
+}
+"""Settings of Inductor by the names that seeds carry; one that a version lacks is left out."""
+
+_LARGEST_CONSTANT = 64  # elements; a program holds them as text
+
+
+class _Written(BaseException):
+    """The code is there; what would follow is not wanted."""
+
+
+def settings(variant: str) -> dict[str, Any]:
+    """Inductor's settings of a variant. Raises UsageError where there is none of that name."""
+    if variant not in VARIANTS:
+        raise UsageError(f"variant {variant!r}: choose of {', '.join(VARIANTS)}")
+    return dict(VARIANTS[variant])
+
+
+def write(folder: str, model: nn.Module, inputs: Sequence[Any], variant: str) -> None:
+    """In a runner: leave the answer in its folder."""
+    compiled = compile_model(model, inputs, variant, settings(variant))
+    (Path(folder) / ANSWER).write_text(json.dumps(compiled.to_json()))
+
+
+def read(folder: str) -> Compiled:
+    """In the referee: the answer. Raises CandidateFault where there is none that can be read."""
+    try:
+        text = (Path(folder) / ANSWER).read_text(encoding="utf-8")
+        return Compiled.from_json(json.loads(text))
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise CandidateFault(Status.CONTRACT, f"the compiler left no answer: {error}") from error
+
+
+def compile_model(
+    model: nn.Module, inputs: Sequence[Any], variant: str, options: Mapping[str, Any]
+) -> Compiled:
+    """Export a model and have Inductor write its code.
+
+    Args:
+        model: in eval mode.
+        inputs: of one call of forward.
+        variant: what to call the result.
+        options: settings of Inductor.
+
+    Raises:
+        UsageError: the model cannot be exported, or takes tensors that a program cannot name.
+    """
+    with torch.no_grad():
+        exported = _exported(model, inputs)
+        arguments = tuple(_arguments(exported, model, inputs))
+        code = _lowered(exported.graph_module, options)
+    mutated, outcome = _outcome(exported)
+    return Compiled(
+        variant=variant,
+        code=code,
+        arguments=arguments,
+        mutated=mutated,
+        outcome=outcome,
+        torch=torch.__version__.partition("+")[0],
+    )
+
+
+def _exported(model: nn.Module, inputs: Sequence[Any]) -> Any:
+    from torch._inductor.decomposition import select_decomp_table
+    from torch.export import export
+
+    try:
+        program = export(model, tuple(inputs), strict=False)
+    except Exception as error:  # torch documents no class of errors for what it cannot export
+        raise UsageError(f"the reference cannot be exported: {error}") from error
+    return program.run_decompositions(select_decomp_table())
+
+
+def _lowered(graph: Any, options: Mapping[str, Any]) -> str:
+    from torch._inductor import config
+    from torch._inductor.compile_fx import compile_fx_inner
+    from torch._inductor.graph import GraphLowering
+
+    known = {name: value for name, value in options.items() if _has(config, name)}
+    fakes = [node.meta["val"] for node in graph.graph.nodes if node.op == "placeholder"]
+    written: list[str] = []
+    codegen = GraphLowering.codegen
+
+    def stop(self: Any) -> None:
+        code = codegen(self)[0]
+        written.append(code if isinstance(code, str) else code.value)
+        raise _Written
+
+    with config.patch(known), mock.patch.object(GraphLowering, "codegen", stop):
+        try:
+            compile_fx_inner(graph, fakes)
+        except _Written:
+            return written[0]
+    raise UsageError("Inductor wrote no code for the reference")
+
+
+def _has(config: Any, name: str) -> bool:
+    holder = config
+    for part in name.split("."):
+        if not hasattr(holder, part):
+            return False
+        holder = getattr(holder, part)
+    return True
+
+
+def _arguments(exported: Any, model: nn.Module, inputs: Sequence[Any]) -> list[Argument]:
+    from torch.export.graph_signature import InputKind
+
+    paths = iter(_paths(model, inputs))
+    found = []
+    nodes = {n.name: n for n in exported.graph_module.graph.nodes if n.op == "placeholder"}
+    for spec in exported.graph_signature.input_specs:
+        name = getattr(spec.arg, "name", "")
+        value = nodes[name].meta.get("val") if name in nodes else None
+        path = next(paths) if spec.kind is InputKind.USER_INPUT else ""
+        if not isinstance(value, torch.Tensor):
+            continue  # a number: part of the code
+        source, kind, dtype = path, ArgumentKind.INPUT, ""
+        if spec.kind in (InputKind.PARAMETER, InputKind.BUFFER):
+            source, kind = spec.target, ArgumentKind.STATE
+        elif spec.kind is InputKind.CONSTANT_TENSOR:
+            constant = exported.constants[spec.target]
+            source, kind, dtype = _literal(constant), ArgumentKind.CONSTANT, str(constant.dtype)
+        shape, stride = tuple(map(int, value.shape)), tuple(map(int, value.stride()))
+        found.append(Argument(name, kind, source, shape, stride, dtype))
+    return found
+
+
+def _paths(model: nn.Module, inputs: Sequence[Any]) -> list[str]:
+    """An expression for every leaf of forward's arguments, in their order: `x`, `pair[0]`."""
+    from torch.utils._pytree import SequenceKey, keystr, tree_flatten_with_path
+
+    names = list(inspect.signature(model.forward).parameters)
+    leaves, _ = tree_flatten_with_path(tuple(inputs))
+    return [
+        names[path[0].idx] + keystr(path[1:])
+        for path, _ in leaves
+        if isinstance(path[0], SequenceKey)  # the place among forward's arguments
+    ]
+
+
+def _literal(constant: torch.Tensor) -> str:
+    if constant.numel() > _LARGEST_CONSTANT:
+        raise UsageError(f"the reference makes a constant of {constant.numel()} elements")
+    return repr(constant.tolist())
+
+
+def _outcome(exported: Any) -> tuple[tuple[str, ...], str]:
+    """Names of buffers that forward changes, and an expression of what it returns."""
+    from torch.export.graph_signature import OutputKind
+    from torch.utils._pytree import tree_unflatten
+
+    specs = exported.graph_signature.output_specs
+    mutated = tuple(s.target for s in specs if s.kind is OutputKind.BUFFER_MUTATION)
+    count = sum(s.kind is OutputKind.USER_OUTPUT for s in specs)
+    tree = tree_unflatten([_Place(at) for at in range(count)], exported.call_spec.out_spec)
+    return mutated, repr(tree)
+
+
+class _Place:
+    """Stands for an output in the text of what is returned."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+
+    def __repr__(self) -> str:
+        return f"output[{self._number}]"
