@@ -38,13 +38,14 @@ def without_retyped(words: Sequence[str]) -> list[str]:
     was typed.
     """
     preset = preset_of(words)
-    typed = {word.partition("=")[0] for word in words} & preset.values.keys()
+    parts = {group.partition("@")[0] for group in preset.options if "@" in group}
+    typed = {word.partition("=")[0] for word in words} & (preset.values.keys() | parts)
     if not typed:
         return list(words)
     spelled = [
         f"{group}={_quoted(option)}"
         for group, option in preset.options.items()
-        if group not in typed
+        if group.partition("@")[0] not in typed
     ]
     for group, values in preset.values.items():
         if group not in typed:
