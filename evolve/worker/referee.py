@@ -14,6 +14,7 @@ from evolve.core.errors import UsageError
 from evolve.core.evaluation import CaseResult, Evaluation, Fidelity, Label, Stage, Status
 from evolve.core.protocols import BASELINES
 from evolve.core.task import Task
+from evolve.worker import compiler
 from evolve.worker.audit import audit
 from evolve.worker.baselines import require_baseline
 from evolve.worker.buildcache import BuildCache
@@ -147,6 +148,23 @@ class Referee:
             if name not in BASELINES:
                 raise UsageError(f"baseline {name}: choose of {', '.join(BASELINES)}")
         return {name: self._baseline(task, name) for name in names}
+
+    def compiled(self, task: Task, variant: str) -> dict[str, Any]:
+        """What the compiler makes of the reference under a variant (`compiler.VARIANTS`).
+
+        Returns:
+            `Compiled` as JSON under "compiled", or why there is none under "reason".
+
+        Raises:
+            UsageError: there is no such variant, or the task is bad.
+        """
+        compiler.settings(variant)
+        warm = self.warm(task)
+        try:
+            with self._lock.shared():
+                return {"compiled": self.workshop.written(warm, variant).to_json()}
+        except CandidateFault as fault:
+            return {"reason": fault.feedback}
 
     def _baseline(self, task: Task, name: str) -> dict[str, Any]:
         key = task.revision, name
