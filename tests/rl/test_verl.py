@@ -1,0 +1,201 @@
+"""The agent loop, the reward manager and the estimator, in verl itself; skipped without verl.
+
+The model is scripted, the tokenizer is made here, the judge is a real server over stub workers.
+
+Invariants:
+- only what the model wrote is trained on, and nothing of a rollout without a verdict;
+- between turns the model reads what the search would tell it;
+- a configuration under which a masked row would be counted is refused.
+"""
+
+import asyncio
+import json
+import math
+
+import pytest
+
+pytest.importorskip("verl")
+
+import numpy as np
+import torch
+from omegaconf import OmegaConf
+from tensordict import TensorDict
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
+from verl import DataProto
+from verl.experimental.agent_loop.agent_loop import DictConfigWrap
+from verl.trainer.ppo.core_algos import get_adv_estimator_fn
+from verl.workers.rollout.replica import TokenOutput
+
+from evolve.core.errors import UsageError
+from evolve.rl import verl as ours
+from tests.serve.serving import candidate, serving
+
+TEMPLATE = (
+    "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}<|end|>{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|>{% endif %}"
+)
+MARKS = ["<|system|>", "<|user|>", "<|assistant|>", "<|end|>", "<|pad|>"]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    with serving(tmp_path_factory.mktemp("verl"), attempts=1, retry_s=0.05) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    """Bytes as tokens, and a mark for each role."""
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    base = Tokenizer(models.BPE(vocab={c: n for n, c in enumerate(letters)}, merges=[]))
+    base.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    base.decoder = decoders.ByteLevel()
+    found = PreTrainedTokenizerFast(tokenizer_object=base, eos_token="<|end|>", pad_token="<|pad|>")
+    found.add_special_tokens({"additional_special_tokens": MARKS})
+    found.chat_template = TEMPLATE
+    return found
+
+
+class ScriptedModel:
+    """Gives one reply after the other, as verl's server manager does."""
+
+    def __init__(self, tokenizer, *replies: str) -> None:
+        self._tokenizer = tokenizer
+        self._replies = list(replies)
+        self.prompts: list[str] = []
+
+    async def generate(self, *, prompt_ids, **_):
+        self.prompts.append(self._tokenizer.decode(prompt_ids))
+        text = self._replies.pop(0)
+        tokens = self._tokenizer.encode(text, add_special_tokens=False)
+        tokens.append(self._tokenizer.eos_token_id)
+        return TokenOutput(token_ids=tokens, log_probs=[-0.5] * len(tokens), extra_fields={})
+
+
+def reply(*words: str) -> str:
+    return f"```python\n{candidate(*words)}```"
+
+
+def roll_out(server, tokenizer, *replies: str, response_length: int = 100_000, **options):
+    """The output of the agent loop, and what the model was sent."""
+    rollout = {"prompt_length": 10_000, "response_length": response_length}
+    config = OmegaConf.create({"actor_rollout_ref": {"rollout": rollout}})
+    model = ScriptedModel(tokenizer, *replies)
+
+    async def run():
+        loop = ours.KernelAgentLoop(
+            trainer_config=DictConfigWrap(config),
+            server_manager=model,
+            tokenizer=tokenizer,
+            processor=None,
+            dataset_cls=None,
+            data_config=DictConfigWrap(OmegaConf.create({})),
+            url=server.url,
+            reward="kevin@1",
+            **options,
+        )
+        return await loop.run(
+            {"logprobs": True},
+            raw_prompt=[{"role": "user", "content": "Make it fast."}],
+            reward_model={"ground_truth": json.dumps({"task": "rmsnorm"})},
+            uid="1",
+        )
+
+    return asyncio.run(run()), model.prompts
+
+
+def trained_text(output, tokenizer) -> str:
+    pairs = zip(output.response_ids, output.response_mask, strict=True)
+    return tokenizer.decode([token for token, trained in pairs if trained])
+
+
+def test_a_rollout_of_several_turns_is_worth_its_best_one(server, tokenizer):
+    replies = [reply("wrong_value"), reply("speedup 3.0"), reply("speedup 2.0")]
+    output, prompts = roll_out(server, tokenizer, *replies)
+    assert output.reward_score == pytest.approx(3.3)
+    assert output.extra_fields["turn_scores"] == pytest.approx([0.0, 3.3, 2.3])
+    assert output.num_turns == 6
+    assert "stub: wrong_value" in prompts[1]
+    assert "3.00x as fast as PyTorch eager" in prompts[2]
+    assert prompts[2].startswith(prompts[1])
+
+
+def test_only_what_the_model_wrote_is_trained_on(server, tokenizer):
+    replies = [reply("wrong_value"), reply("speedup 3.0")]
+    output, _ = roll_out(server, tokenizer, *replies, turns=2)
+    assert trained_text(output, tokenizer) == "".join(f"{text}<|end|>" for text in replies)
+    assert len(output.response_logprobs) == len(output.response_ids) == len(output.response_mask)
+    assert tokenizer.decode(output.prompt_ids) == "<|user|>Make it fast.<|end|><|assistant|>"
+
+
+def test_a_rollout_ends_where_the_response_is_full(server, tokenizer):
+    output, prompts = roll_out(server, tokenizer, reply("wrong_value"), response_length=20)
+    assert len(prompts) == 1
+    assert len(output.response_ids) == 20
+
+
+def test_nothing_of_a_rollout_without_a_verdict_is_trained_on(server, tokenizer):
+    output, _ = roll_out(server, tokenizer, reply("fail"))
+    assert set(output.response_mask) == {0}
+    assert output.extra_fields["reward_extra_info"]["infra_masked"] == 1.0
+
+
+def test_a_rollout_that_was_worth_something_before_a_fault_keeps_it(server, tokenizer):
+    output, _ = roll_out(server, tokenizer, reply("speedup 2.0"), reply("fail"))
+    assert output.reward_score == pytest.approx(2.3)
+    assert set(output.response_mask) == {0, 1}
+
+
+def data(tokenizer, text: str) -> DataProto:
+    """One finished rollout as verl hands it to reward managers."""
+    responses = torch.tensor([tokenizer.encode(text, add_special_tokens=False)])
+    prompts = torch.ones(1, 4, dtype=torch.long)
+    batch = TensorDict(
+        {
+            "prompts": prompts,
+            "responses": responses,
+            "attention_mask": torch.ones(1, 4 + responses.shape[1], dtype=torch.long),
+        },
+        batch_size=1,
+    )
+    truth = np.array([{"ground_truth": '{"task": "rmsnorm"}'}], dtype=object)
+    return DataProto(batch=batch, non_tensor_batch={"reward_model": truth})
+
+
+def manager(server, tokenizer, monkeypatch, estimator=ours.ESTIMATOR):
+    monkeypatch.setenv("EVOLVE_SERVE_URL", server.url)
+    monkeypatch.setenv("EVOLVE_REWARD", "kevin@1")
+    ours.client_of.cache_clear()
+    config = OmegaConf.create({"algorithm": {"adv_estimator": estimator}})
+    return ours.EvolveRewardManager(config, tokenizer)
+
+
+@pytest.mark.parametrize(
+    ("text", "score"), [(reply("speedup 2.0"), 2.3), ("no code", 0.0), (reply("fail"), math.nan)]
+)
+def test_the_reward_manager_scores_a_finished_rollout(server, tokenizer, monkeypatch, text, score):
+    async def run():
+        return await manager(server, tokenizer, monkeypatch).run_single(data(tokenizer, text))
+
+    found = asyncio.run(run())
+    assert found["reward_score"] == pytest.approx(score, nan_ok=True)
+    assert found["reward_extra_info"]["infra_masked"] == float(math.isnan(score))
+
+
+def test_an_estimator_that_would_count_masked_rows_is_refused(server, tokenizer, monkeypatch):
+    async def run():
+        manager(server, tokenizer, monkeypatch, estimator="grpo")
+
+    with pytest.raises(UsageError, match="adv_estimator=evolve_grpo"):
+        asyncio.run(run())
+
+
+def test_the_estimator_is_verls_by_its_name():
+    assert get_adv_estimator_fn(ours.ESTIMATOR) is ours.masked_grpo
+
+
+@pytest.mark.parametrize("truth", ["[]", "3"])
+def test_a_ground_truth_that_names_no_task_is_refused(truth):
+    with pytest.raises(UsageError, match="JSON object"):
+        ours.origin_of(truth)
