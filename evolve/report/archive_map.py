@@ -13,6 +13,7 @@ MAX_RANKED = 20
 MAX_SIDE = 24  # cells along an axis that a page can show
 
 _COORDINATE = re.compile(r"([^=]+)=(.+)")
+_ISLAND = re.compile(r"(\d+)/(.+)")
 _PLACE = re.compile(r"#\d+$")  # the second, third ... place in a cell
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 
@@ -83,13 +84,20 @@ def heat_map(slots: Mapping[str, Elite]) -> HeatMap | None:
 
 
 def coordinates(slot: str) -> dict[str, str]:
-    """The axes that a slot name spells out; empty where it spells none.
+    """The axes that a slot name spells out, its island first; empty where it spells none.
 
-    >>> coordinates("tiling=2..4|vector=wide#2"), coordinates("17")
-    ({'tiling': '2..4', 'vector': 'wide'}, {})
+    >>> coordinates("tiling=2..4|vector=wide#2"), coordinates("17"), coordinates("3/17")
+    ({'tiling': '2..4', 'vector': 'wide'}, {}, {})
+    >>> coordinates("3/tiling=2..4|vector=wide")
+    {'island': '3', 'tiling': '2..4', 'vector': 'wide'}
     """
-    parts = [_COORDINATE.fullmatch(part) for part in _PLACE.sub("", slot).split("|")]
-    return {part[1]: part[2] for part in parts if part} if all(parts) else {}
+    on_island = _ISLAND.fullmatch(slot)
+    cell = on_island[2] if on_island else slot
+    parts = [_COORDINATE.fullmatch(part) for part in _PLACE.sub("", cell).split("|")]
+    if not all(parts):
+        return {}
+    island = {"island": on_island[1]} if on_island else {}
+    return island | {part[1]: part[2] for part in parts if part}
 
 
 def ranked(slots: Mapping[str, Elite]) -> list[Ranked]:
