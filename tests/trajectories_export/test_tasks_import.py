@@ -1,0 +1,195 @@
+"""`evolve tasks import`: a folder of modules becomes prompts.
+
+1. Every file is counted once: sound, no task, broken, weak, duplicate, held out, licence.
+2. Without --audit nothing of the folder is executed; with it, never in the process of the command.
+3. Stopped, it goes on with the tasks that are left; what was found stays found.
+4. The prompts are those of a search without a program, in the trainer's format, in the order of
+   paths.
+"""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from evolve.cli import tasks_import
+from evolve.core.errors import UsageError
+from evolve.core.task import Task
+from evolve.trajectories.first_prompt import first_prompt
+from evolve.trajectories.loading import load_dataset
+from evolve.trajectories.task_sets import Journal, Outcome, audit_all, read_folder
+
+ROOT = Path(__file__).parents[2]
+MODULE = """
+import torch
+
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return {outcome}
+
+
+def get_inputs():
+    return [torch.randn(8, 16)]
+
+
+def get_init_inputs():
+    return []
+"""
+SOFTMAX = MODULE.format(outcome="torch.softmax(x, dim=-1)")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Sub-folders, a helper, a broken file, a copy, a task that is not free."""
+    files = {
+        "b/softmax.py": SOFTMAX,
+        "a/sum.py": MODULE.format(outcome="x.sum(dim=-1)"),
+        "c/copy.py": f"# the same\n{SOFTMAX}",
+        "c/helper.py": "def helper(): ...\n",
+        "c/broken.py": "class Model(:\n",
+        "bound.py": f"# SPDX-License-Identifier: CC-BY-NC-4.0\n{MODULE.format(outcome='x.exp()')}",
+        ".hidden/softmax.py": SOFTMAX,
+    }
+    for name, text in files.items():
+        (tmp_path / "set" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "set" / name).write_text(text)
+    return tmp_path / "set"
+
+
+def outcomes(out: Path) -> dict[str, str]:
+    lines = (out / "findings.jsonl").read_text().splitlines()
+    found = [json.loads(line) for line in lines]
+    return {one["path"]: one["outcome"] for one in found}
+
+
+def test_every_file_is_counted_once(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture):
+    assert tasks_import.main([str(folder), "-o", str(tmp_path / "out")]) == 0
+    assert outcomes(tmp_path / "out") == {
+        "a/sum.py": "sound",
+        "b/softmax.py": "sound",
+        "bound.py": "licence forbids training",
+        "c/broken.py": "broken",
+        "c/copy.py": "duplicate",
+        "c/helper.py": "no task",
+    }
+    said = capsys.readouterr().out
+    assert "6 files: 2 sound, 1 no task, 1 broken, 1 duplicate, 1 licence forbids" in said
+
+
+def test_prompts_are_those_of_a_search_without_a_program(folder: Path, tmp_path: Path):
+    tasks_import.main([str(folder), "-o", str(tmp_path / "out"), "--language", "cpp"])
+    rows = list(load_dataset(tmp_path / "out", "prompts"))
+    assert [row["task"] for row in rows] == ["sum", "softmax"]
+    task = Task.from_json(json.loads(rows[1]["ground_truth"])["definition"])
+    assert task.source == SOFTMAX
+    asked = [{"role": one.role, "content": one.content} for one in first_prompt(task, "cpp")]
+    assert rows[1]["prompt"] == asked
+    assert "torch.softmax(x, dim=-1)" in rows[1]["prompt"][1]["content"]
+
+
+def test_tasks_that_are_held_out_are_no_prompts(folder: Path, tmp_path: Path):
+    held_out = folder / "b"
+    words = [str(folder), "-o", str(tmp_path / "out"), "--held-out", str(held_out)]
+    tasks_import.main(words)
+    assert outcomes(tmp_path / "out")["b/softmax.py"] == "held out"
+    assert [row["task"] for row in load_dataset(tmp_path / "out", "prompts")] == ["sum"]
+
+
+def test_nothing_is_executed_without_an_audit(folder: Path, tmp_path: Path):
+    mark = tmp_path / "executed"
+    (folder / "marking.py").write_text(f"open({str(mark)!r}, 'w')\n{SOFTMAX}\nX = 1\n")
+    tasks_import.main([str(folder), "-o", str(tmp_path / "out")])
+    assert not mark.exists()
+
+
+def test_a_folder_without_python_is_refused(tmp_path: Path):
+    with pytest.raises(UsageError, match="holds no Python file"):
+        tasks_import.main([str(tmp_path), "-o", str(tmp_path / "out")])
+
+
+class Scripted:
+    """An auditor that says of each task what its name asks for."""
+
+    def __init__(self, answer: Callable[[Task], Sequence[dict[str, str]]]) -> None:
+        self._answer = answer
+        self.asked: list[str] = []
+        self.under_way = 0
+
+    async def audit(self, task: Task) -> list[dict[str, str]]:
+        self.asked.append(task.name)
+        self.under_way += 1
+        assert self.under_way == 1, "what ends a worker has to be the only task that it has"
+        await asyncio.sleep(0)
+        self.under_way -= 1
+        return list(self._answer(task))
+
+
+def weak_if_sum(task: Task) -> list[dict[str, str]]:
+    if task.name == "sum":
+        raise UsageError("its file ended the process that loads it")
+    return [{"name": "zeros", "passed_by": "default", "detail": ""}]
+
+
+def test_each_auditor_has_one_task_at_a_time_and_all_are_audited(folder: Path, tmp_path: Path):
+    candidates, _ = read_folder(folder)
+    auditors = [Scripted(weak_if_sum), Scripted(weak_if_sum)]
+    journal = Journal(tmp_path / "journal.jsonl")
+    found = asyncio.run(audit_all(candidates, auditors, journal, lambda _: None))
+    assert {one.path: one.outcome for one in found} == {
+        "a/sum.py": Outcome.BROKEN,
+        "b/softmax.py": Outcome.WEAK,
+        "bound.py": Outcome.WEAK,
+    }
+    assert sorted(auditors[0].asked + auditors[1].asked) == ["bound", "softmax", "sum"]
+
+
+def test_what_was_found_is_not_audited_again(folder: Path, tmp_path: Path):
+    candidates, _ = read_folder(folder)
+    path = tmp_path / "journal.jsonl"
+    first = Scripted(weak_if_sum)
+    asyncio.run(audit_all(candidates[:2], [first], Journal(path), lambda _: None))
+    with path.open("ab") as journal:
+        journal.write(b'{"path": "cut off by a ki')
+    again = Scripted(weak_if_sum)
+    found = asyncio.run(audit_all(candidates, [again], Journal(path), lambda _: None))
+    assert len(found) == 3
+    assert set(again.asked) == {one.task.name for one in candidates} - set(first.asked)
+
+
+@pytest.mark.slow  # two workers and a tracer start
+def test_an_audit_leaves_out_what_is_weak_broken_or_computes_the_same(folder: Path, tmp_path: Path):
+    more = {
+        "zero.py": MODULE.format(outcome="x * 0"),
+        "exits.py": f"{SOFTMAX}\nimport os\nos._exit(3)\n",
+        "raises.py": MODULE.format(outcome="x.no_such_method()"),
+        "method.py": MODULE.format(outcome="x.softmax(dim=-1)"),
+        "other.py": MODULE.format(outcome="torch.softmax(x, dim=0)"),
+    }
+    for name, text in more.items():
+        (folder / name).write_text(text)
+    words = [sys.executable, "-m", "evolve.cli.main", "tasks", "import", str(folder)]
+    words += ["-o", str(tmp_path / "out"), "--audit", "--jobs", "2", "--device", "cpu"]
+    done = subprocess.run(
+        words,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=300,
+    )
+    found = outcomes(tmp_path / "out")
+    assert {path: one for path, one in found.items() if path in more} == {
+        "zero.py": "weak",
+        "exits.py": "broken",
+        "raises.py": "broken",
+        "method.py": "duplicate",
+        "other.py": "sound",
+    }
+    assert found["b/softmax.py"] == "sound"
+    assert "3 sound" in done.stdout
