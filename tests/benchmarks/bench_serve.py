@@ -1,0 +1,106 @@
+"""The service with a stub device: requests per second, their latency, and the cost per candidate.
+
+    python -m tests.benchmarks.bench_serve [--jobs 2000] [--clients 64]
+
+Server, client and stub judge share this machine; a stub answers at once. `direct` calls the same
+evaluator without a service, so that the difference is what the service costs a candidate.
+"""
+
+import argparse
+import asyncio
+import os
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import httpx
+
+from evolve.core.evaluation import Fidelity
+from evolve.core.protocols import EvaluationRequest
+from evolve.core.task import Task
+from evolve.evaluation import LocalEvaluator
+from tests.benchmarks.conditions import conditions
+from tests.serve.serving import candidate, serving, submission
+
+WORKER = Path(__file__).parents[1] / "serve" / "stub_worker.py"
+
+
+async def over_http(url: str, jobs: int, clients: int) -> list[float]:
+    """Seconds from each submission to its verdict, `clients` of them at once."""
+    took: list[float] = []
+    numbers = iter(range(jobs))
+    limits = httpx.Limits(max_connections=clients)
+    async with httpx.AsyncClient(base_url=url, timeout=60, limits=limits) as http:
+
+        async def ask() -> None:
+            for number in numbers:
+                body = submission(f"speedup 1.{number}", rewards=["kevin@1"])
+                began = time.perf_counter()
+                response = await http.post("/v1/jobs", params={"wait_s": 30}, json=body)
+                took.append(time.perf_counter() - began)
+                assert response.json()["state"] == "done"
+
+        await asyncio.gather(*(ask() for _ in range(clients)))
+    return took
+
+
+async def directly(jobs: int, clients: int) -> list[float]:
+    """The same without a service."""
+    command = [sys.executable, "-SE", str(WORKER), "4", "0"]
+    evaluator = LocalEvaluator({"stub": command}, dict(os.environ))
+    await evaluator.up()
+    took: list[float] = []
+    numbers = iter(range(jobs))
+    task = Task(name="stub", source="class Model: ...")
+
+    async def ask() -> None:
+        for number in numbers:
+            source = candidate(f"speedup 1.{number}")
+            request = EvaluationRequest(
+                task=task, instance=str(number), source=source, fidelity=Fidelity.REWARD
+            )
+            began = time.perf_counter()
+            await evaluator.evaluate(request)
+            took.append(time.perf_counter() - began)
+
+    await asyncio.gather(*(ask() for _ in range(clients)))
+    await evaluator.close()
+    return took
+
+
+def report(what: str, took: list[float], wall_s: float) -> None:
+    cuts = statistics.quantiles(took, n=100)
+    print(
+        f"{what:<28}{len(took) / wall_s:>8.0f}/s   p50 {1e3 * cuts[49]:.1f} ms   "
+        f"p99 {1e3 * cuts[98]:.1f} ms   {1e3 * wall_s / len(took):.2f} ms each"
+    )
+
+
+def timed(what: str, coroutine) -> None:
+    began = time.perf_counter()
+    took = asyncio.run(coroutine)
+    report(what, took, time.perf_counter() - began)
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser()
+    arguments.add_argument("--jobs", type=int, default=2000)
+    arguments.add_argument("--clients", type=int, default=64)
+    options = arguments.parse_args()
+    print(conditions())
+    with tempfile.TemporaryDirectory() as folder, serving(Path(folder)) as server:
+        timed("one client", over_http(server.url, options.jobs // 10, 1))
+        timed(f"{options.clients} clients", over_http(server.url, options.jobs, options.clients))
+        again = over_http(server.url, options.jobs, options.clients)
+        timed(f"{options.clients} clients, all known", again)
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        timed("direct, one caller", directly(options.jobs // 10, 1))
+        timed(f"direct, {options.clients} callers", directly(options.jobs, options.clients))
+        os.chdir("/")
+
+
+if __name__ == "__main__":
+    main()

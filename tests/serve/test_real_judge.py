@@ -1,0 +1,83 @@
+"""`evolve serve` as users start it, with the judge of this machine's processor.
+
+Invariants: a verdict over HTTP is the judge's own; a signal ends the server and all it started.
+"""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+
+import httpx
+import pytest
+
+from evolve.tasks.shipped import library_folder
+from tests.serve.serving import ROOT
+from tests.worker.serving import alive, family_of
+
+TOKEN = "correct-horse-battery-staple"
+
+
+@contextlib.contextmanager
+def evolve_serve(folder, *words: str):
+    """The address of a server, and its process."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "evolve.cli.main", "serve", "port=0", "device=cpu", *words],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "EVOLVE_SERVE_TOKEN": TOKEN},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        lines = iter(process.stdout.readline, "")
+        line = next(line for line in lines if line.startswith("serving "))
+        yield line.split()[1], process
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def ask(url: str) -> httpx.Client:
+    return httpx.Client(base_url=url, headers={"Authorization": f"Bearer {TOKEN}"}, timeout=90)
+
+
+def seed() -> str:
+    return sorted((library_folder() / "rmsnorm" / "seeds").glob("*.py"))[0].read_text()
+
+
+def test_the_judge_checks_a_kernel_and_a_signal_ends_it_all(tmp_path):
+    with evolve_serve(tmp_path) as (url, process):
+        body = {"task": "rmsnorm", "size": "tiny", "fidelity": "check", "rewards": ["mtmc@1"]}
+        body["source"] = seed().replace("ModelNew", "ModelOld")
+        with ask(url) as http:
+            answer = http.post("/v1/jobs?wait_s=60", json=body).json()
+            about = http.get("/v1/service").json()
+        assert answer["verdict"]["status"] == "contract"
+        assert answer["task"]["weak"] == []
+        assert about["device_class"].startswith("cpu")
+        assert answer["evaluator_version"] == about["evaluator_version"]
+        started = family_of(process.pid)
+        assert started
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+        assert not alive(started)
+    assert (tmp_path / "runs" / "serve.db").is_file()
+
+
+@pytest.mark.slow
+def test_a_kernel_is_judged_at_the_fidelity_of_training_through_every_door(tmp_path):
+    with evolve_serve(tmp_path) as (url, _), ask(url) as http:
+        body = {"task": "rmsnorm", "size": "tiny", "source": seed(), "rewards": ["kevin@1"]}
+        answer = http.post("/v1/jobs?wait_s=60", json=body).json()
+        assert answer["verdict"]["strict"] is True
+        assert answer["rewards"]["kevin@1"] >= 0.3
+        gym = {
+            "task_id": "gym",
+            "reference_code": (library_folder() / "rmsnorm" / "task.py").read_text(),
+            "kernel_code": seed(),
+        }
+        result = http.post("/kernelgym/evaluate", json=gym).json()
+        assert (result["status"], result["correctness"]) == ("completed", True)
+        assert result["kernel_runtime"] > 0
