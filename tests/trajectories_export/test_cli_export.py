@@ -1,0 +1,100 @@
+"""`evolve export` as users type it.
+
+1. It says what was written and what was left out; a name that is wrong gets the names there are.
+2. Beside the rows lies what a trainer wants beside them.
+"""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from evolve.cli import export
+from evolve.core.errors import UsageError
+from evolve.trajectories.loading import load_dataset
+from tests.trajectories.searched import Searched, story
+
+
+@pytest.fixture
+def told(search: Searched) -> Searched:
+    story(search)
+    return search
+
+
+def run(told: Searched, out: Path, *words: str) -> Path:
+    export.main([*words, "--store", str(told.store.path), "-o", str(out)])
+    return out
+
+
+def test_it_says_what_was_written_and_what_was_left_out(
+    told: Searched, tmp_path: Path, capsys: pytest.CaptureFixture
+):
+    run(told, tmp_path / "out", "first", "--to", "trl-sft")
+    said = capsys.readouterr().out
+    assert "supervised: 3 left out by correct@1: not correct" in said
+    assert f"{tmp_path / 'out'}: supervised, 5 train" in said
+    assert "KernelBench is not at hand" in said
+
+
+def test_the_newest_run_is_meant_where_none_is_named(told: Searched, tmp_path: Path):
+    newest = Searched(told.store, "newest")
+    story(newest)
+    out = run(told, tmp_path / "out", "--to", "trl-kto", "--format", "jsonl")
+    ids = {row["step_id"].partition(":")[0] for row in load_dataset(out, "labelled")}
+    assert ids == {"newest"}
+
+
+def test_formats_and_recipes_are_listed(capsys: pytest.CaptureFixture):
+    export.main(["--list"])
+    said = capsys.readouterr().out
+    assert "kernel_smith@1" in said
+    assert "--to trl-grpo, verl-rl, openrlhf, slime" in said
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--to", "trl"], "no such format; there are messages, trl-sft"),
+        (["--to", "trl-sft", "--recipe", "smith@1"], "smith@1"),
+        (["--to", "trl-sft", "--test-share", "1.5"], "--test-share is 1.5"),
+        (["--to", "trl-sft", "--test-family", "scan"], "there are reduction"),
+        (["--to", "trl-sft", "--held-out", "nowhere.py"], "there is nothing there"),
+        (["--to", "trl-sft", "--held-out", "none", "--held-out", "kernelbench"], "goes with no"),
+        (["nameless", "--to", "trl-sft"], "nameless"),
+    ],
+)
+def test_a_wrong_word_gets_a_message_that_helps(
+    words: list[str], message: str, told: Searched, tmp_path: Path
+):
+    with pytest.raises(UsageError, match=message):
+        run(told, tmp_path / "out", *words)
+    assert not (tmp_path / "out").exists()
+
+
+def test_where_to_and_for_whom_are_asked_for(told: Searched):
+    with pytest.raises(UsageError, match="--to and -o are missing"):
+        export.main(["--store", str(told.store.path)])
+
+
+def test_llamafactory_gets_its_dataset_info(told: Searched, tmp_path: Path):
+    pairs = run(told, tmp_path / "pairs", "--to", "llamafactory", "--recipe", "siblings@1")
+    entry = json.loads((pairs / "dataset_info.json").read_text())["preference"]
+    assert entry["ranking"]
+    row = next(load_dataset(pairs, "preference"))
+    assert {row[column] and column for column in entry["columns"].values()} <= set(row)
+    assert row["chosen"]["role"] == entry["tags"]["assistant_tag"]
+    assert list((pairs / entry["file_name"]).glob("*.jsonl"))
+    labels = run(told, tmp_path / "labels", "--to", "llamafactory", "--recipe", "kto@1")
+    entry = json.loads((labels / "dataset_info.json").read_text())["labelled"]
+    assert entry["columns"]["kto_tag"] in next(load_dataset(labels, "labelled"))
+
+
+def test_axolotl_gets_the_part_of_its_configuration(told: Searched, tmp_path: Path):
+    out = run(told, tmp_path / "out", "--to", "axolotl", "--recipe", "siblings@1")
+    [entry] = yaml.safe_load((out / "axolotl.yaml").read_text())["datasets"]
+    assert entry["type"] == "chat_template.default"
+    assert (out / entry["path"]).is_file()
+    row = next(load_dataset(out, "preference"))
+    fields = [entry["field_messages"], entry["field_chosen"], entry["field_rejected"]]
+    assert [*fields, "step_id", "task"] == list(row)
