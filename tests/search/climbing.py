@@ -1,6 +1,6 @@
 """Whole searches of landscapes, for tests and benchmarks."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import count
 from typing import Any
 
@@ -32,7 +32,7 @@ def climbed(
     *,
     seed: int,
     evaluations: int,
-    archive: Archive | None = None,
+    archive: Callable[[], Archive] = Tree,
     others: Mapping[str, Scheduled] | None = None,
     unlucky: Mapping[str, float] | None = None,
     **parts: Any,
@@ -47,7 +47,7 @@ def climbed(
     search = Search(
         store=store,
         run=run,
-        archive=archive or Tree(capacity=1000),
+        archive=archive(),
         selection=selection,
         operators=operators(landscape, **(others or {})),
         **parts,

@@ -131,6 +131,10 @@ def test_the_leader_and_what_leads_to_it_are_no_dead_end():
     stale = Visits(asked=90, told=90, subtree=90, scored=9, value=9, best=1.0, stale=89)
     narrow = Uct(exploration=0, power=0, widening=1)
     assert main(narrow, grown(SEEN | {"fast": stale})) == "below"
+    lead = child("lead", "slow", 2.0, 4)
+    above = replace(stale, best=2.0)
+    assert main(narrow, grown(SEEN | {"slow": above}, extra=[lead])) == "lead"
+    assert main(narrow, grown(SEEN | {"slow": stale}, extra=[lead])) == "below"
 
 
 def test_the_mean_of_a_subtree_counts_failures_as_nothing():

@@ -20,9 +20,10 @@ class Uct:
     Q + exploration * sqrt(ln N / n). Against the best child stands an explicit arm that expands the
     program itself: the highest Q of its children + exploration * sqrt(ln N) / a, after a expansions
     (AdaExplore, arXiv 2604.16625, `agent/mcts.py`). It is open while a is below
-    widening * N ** power: progressive widening (Coulom 2007). Children that are dead ends, the leader
-    apart, are not entered as long as there is another way. KernelPro (arXiv 2606.26453) combines widening, the log
-    of the speedup as reward, and dead ends; its constants are not published.
+    widening * N ** power: progressive widening (Coulom 2007). Children that are dead ends, the
+    leader apart, are not entered as long as there is another way. KernelPro (arXiv 2606.26453)
+    combines widening, the log of the speedup as reward, and dead ends; its constants are not
+    published.
 
     Rewards are log speedups, scaled so that the held elites reach from 0 to 1; a ticket without a
     fitness has 0. Tickets under way count as visits, so that parallel asks spread.

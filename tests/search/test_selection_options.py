@@ -1,0 +1,47 @@
+"""Policies as users choose them.
+
+Invariants:
+1. Every policy has an option `selection=NAME`, which spells out all its settings as the class has
+   them, or is a variant of one that does.
+2. What an option needs of an archive is what `evolve.core.protocols.Archive` names.
+"""
+
+import pytest
+
+from evolve.cli import parts
+from evolve.cli.config.compose import compose, to_plain
+from evolve.cli.config.locate import config_dir
+from evolve.search import selection
+
+OPTIONS = sorted(path.stem for path in (config_dir() / "selection").glob("*.yaml"))
+VARIANTS = {"polca_ucb", "island_round_robin"}  # differ from their class on purpose
+
+
+def configured(option: str) -> dict:
+    return to_plain(compose(["task=softmax", f"selection={option}"]))
+
+
+def test_every_policy_is_an_option():
+    built = {type(parts.build_selection(configured(option))).__name__ for option in OPTIONS}
+    assert built >= {*selection.__all__}
+
+
+@pytest.mark.parametrize("option", sorted({*OPTIONS} - VARIANTS))
+def test_an_option_says_all_settings_as_the_class_has_them(option):
+    node = configured(option)["selection"]
+    policy = getattr(selection, node.pop("_target_").rpartition(".")[2])()
+    settings = {name: getattr(policy, name) for name in getattr(policy, "__slots__", ())}
+    assert node == settings
+
+
+def test_policies_that_need_more_than_a_sequence_say_so():
+    needs = {
+        name: getattr(selection, name).needs
+        for name in selection.__all__
+        if hasattr(getattr(selection, name), "needs")
+    }
+    assert needs == {
+        "AdaptiveIslands": frozenset({"islands"}),
+        "IslandRoundRobin": frozenset({"islands"}),
+        "Uct": frozenset({"tree"}),
+    }
