@@ -139,7 +139,8 @@ async def search_all(entries: Sequence[Entry], evaluator: Evaluator | None = Non
 
     Args:
         entries: what `plan` made.
-        evaluator: the judge; None starts the configured one.
+        evaluator: the judge, which does not audit the task; None starts the configured one, and
+            has it audited.
 
     Returns:
         The exit status: 0, or that of the run that was stopped, after which no other begins.
@@ -147,7 +148,7 @@ async def search_all(entries: Sequence[Entry], evaluator: Evaluator | None = Non
     config = entries[0].config
     judge = evaluator or await start_evaluator(config)
     try:
-        found = None
+        found = None if evaluator is None else []
         with Store.open(config["store"]["path"], create=True) as store:
             for number, entry in enumerate(entries, start=1):
                 if found is None:

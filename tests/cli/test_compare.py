@@ -1,0 +1,186 @@
+"""Comparisons: several methods, several seeds, one budget, one judge.
+
+Invariants:
+1. The runs are ordinary ones; they differ in what the method sets and in the seed, and in nothing
+   else; all end by the budget alone.
+2. The same command again continues what is not finished, and repeats nothing that is.
+3. A stop ends the comparison where it stands; what is there is shown.
+4. Stored runs are compared as they are; those that mean different things are refused.
+5. What cannot be is refused before the first run begins.
+"""
+
+import asyncio
+import csv
+from pathlib import Path
+
+import pytest
+
+from evolve.cli.compare import main, methods_of
+from evolve.cli.comparing import Entry, plan, search_all
+from evolve.cli.main import RESUMABLE
+from evolve.core.errors import EvaluatorUnavailable, UsageError
+from evolve.core.evaluation import Evaluation
+from evolve.core.protocols import EvaluationRequest
+from evolve.store import Store
+from evolve.testing.synthetic import SyntheticEvaluator, synthetic_task
+from tests.report.page import read
+
+DB = "runs/evolve.db"
+SETTINGS = ("task=./synthetic.py", "device=cpu", "termination.evaluations=4")
+METHODS = ("greedy", "greedy selection=tournament")
+NAMES = [
+    f"mine-{method}-s{seed}"
+    for seed in (0, 1)
+    for method in ("greedy", "greedy-selection-tournament")
+]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    task = synthetic_task()
+    Path("synthetic.py").write_text(task.source)
+    Path("seeds").mkdir()
+    Path("seeds/seed.py").write_text(task.seeds[0])
+    return tmp_path
+
+
+def planned(*words: str, methods=METHODS, seeds: int = 2) -> list[Entry]:
+    return plan([*SETTINGS, *words], methods, seeds=seeds, store=DB, name="mine")
+
+
+def search(entries: list[Entry], judge: SyntheticEvaluator | None = None) -> int:
+    return asyncio.run(search_all(entries, judge or SyntheticEvaluator()))
+
+
+class Stopping(SyntheticEvaluator):
+    """A judge that is gone after so many verdicts."""
+
+    limit = 6
+
+    async def evaluate(self, request: EvaluationRequest) -> Evaluation:
+        if self.calls >= self.limit:
+            raise EvaluatorUnavailable("the device is gone")
+        return await super().evaluate(request)
+
+
+def test_runs_differ_in_method_and_seed_alone_and_end_by_the_budget():
+    entries = planned()
+    assert [entry.name for entry in entries] == NAMES  # a round of all methods for each seed
+    one, other, *_ = (entry.config for entry in entries)
+    differing = {name for name in one if one[name] != other[name]}
+    assert differing == {"name", "selection"}
+    assert one["seed"] == 0
+    assert entries[2].config["seed"] == 1
+    limits = {name: limit for name, limit in one["termination"].items() if limit is not None}
+    assert limits.keys() == {"evaluations", "all_of"}
+    assert one["store"]["reuse"] is False
+
+
+def test_the_same_command_again_repeats_nothing_and_a_larger_budget_goes_on(capsys):
+    assert search(planned()) == 0
+    with Store.open(DB, read_only=True) as store:
+        before = {run.name: store.next_sequence(run.id) for run in store.runs()}
+        assert sorted(before) == sorted(NAMES)
+        assert {run.state for run in store.runs()} == {"finished"}
+    judge = SyntheticEvaluator()
+    assert search(planned(), judge) == 0
+    assert judge.calls == 0
+    assert "is finished" in capsys.readouterr().out
+    assert search(planned("termination.evaluations=6"), judge) == 0
+    with Store.open(DB, read_only=True) as store:
+        assert max(store.progress(run.id).evaluations for run in store.runs()) == 6
+        assert all(store.next_sequence(run.id) > before[run.name] for run in store.runs())
+
+
+def test_a_stop_ends_the_comparison_where_it_stands_and_the_command_goes_on_from_there():
+    assert search(planned(), Stopping()) == RESUMABLE
+    with Store.open(DB, read_only=True) as store:
+        states = [run.state for run in store.runs()]
+    assert "interrupted" in states
+    assert len(states) < len(NAMES)
+    assert search(planned()) == 0
+    with Store.open(DB, read_only=True) as store:
+        assert {run.state for run in store.runs()} == {"finished"}
+        assert len(store.runs()) == len(NAMES)
+
+
+def test_stored_runs_are_compared_with_seeds_of_one_method_together(capsys):
+    search(planned())
+    assert main([*NAMES, "-o", "page.html"]) == 0
+    printed = capsys.readouterr().out
+    assert "came out highest" in printed
+    assert "50 %" in printed  # two seeds cover the median with one half
+    page = read(Path("page.html").read_text())
+    assert not page.unbalanced
+    assert "mine-greedy" in page.text
+    assert not page.scripts
+    rows = list(csv.DictReader(Path("page.csv").read_text().splitlines()))
+    assert {row["run"] for row in rows} == {*NAMES}
+    assert {row["method"] for row in rows} == {"mine-greedy", "mine-greedy-selection-tournament"}
+    for name in NAMES:
+        own = [row for row in rows if row["run"] == name]
+        spent = [int(row["evaluations"]) for row in own]
+        assert spent == sorted(spent)
+        assert own[-1]["verified"] == "1"
+        assert spent[-1] == 4
+
+
+def test_a_method_of_one_run_is_called_by_its_name_and_others_by_what_they_share():
+    search(planned(seeds=1))
+    with Store.open(DB, read_only=True) as store:
+        assert methods_of(store.runs()) == {name: [name] for name in NAMES[:2]}
+
+
+def test_runs_of_different_tasks_are_refused(capsys):
+    search(planned(methods=["greedy"], seeds=1))
+    Path("other.py").write_text(Path("synthetic.py").read_text() + "\nSIZE = 3\n")
+    search(plan(["task=./other.py", *SETTINGS[1:]], ["greedy"], seeds=1, store=DB, name="other"))
+    with pytest.raises(UsageError, match="not the same task"):
+        main(["mine-greedy-s0", "other-greedy-s0"])
+
+
+REFUSED = {
+    (): "--search NAME",
+    ("mine-greedy-s0", "task=./synthetic.py"): "not both",
+    ("--search", "greedy", "task=./synthetic.py"): "needs a budget",
+    ("--search", "greedy", *SETTINGS, "--seeds", "0"): "at least one",
+    ("--search", "greedy", "--search", "greedy", *SETTINGS): "given twice",
+    ("--search", "nothing", *SETTINGS): "search can be: best_of_n",
+    ("--search", "selection=greedy", *SETTINGS): "begins with no preset",
+    ("--search", "greedy seed=4", *SETTINGS): "the same for all methods",
+    ("--search", "greedy termination.usd=3", *SETTINGS): "the same for all methods",
+    ("--search", "greedy", *SETTINGS, "name=mine"): "--name NAME",
+    ("--search", "greedy", *SETTINGS, "device=replay", "device.run=x"): "recorded programs only",
+    ("--search", "greedy", "--search", "polca", *SETTINGS): "llm.model=provider/NAME",
+    ("--search", "greedy", *SETTINGS, "archive.size=3"): "archive.size",
+    ("nobody",): "no database",
+}
+
+
+@pytest.mark.parametrize("words", REFUSED, ids=" ".join)
+def test_what_cannot_be_is_refused_before_anything_is_written(words: tuple[str, ...]):
+    with pytest.raises(UsageError) as refused:
+        main(words)
+    assert REFUSED[words] in str(refused.value)
+    assert not Path("runs").exists()
+
+
+def test_runs_of_the_same_names_with_other_settings_are_refused():
+    search(planned(seeds=1))
+    with pytest.raises(UsageError, match=r"mine-greedy-s0.*archive\.capacity"):
+        planned("archive.capacity=3", seeds=1)
+
+
+@pytest.mark.slow
+def test_the_command_compares_on_this_machine(evolve):
+    done = evolve(
+        "compare",
+        *("--search", "greedy", "--search", "default", "--seeds", "1"),
+        *("task=rmsnorm", "device=cpu", "task_config.size=tiny", "termination.evaluations=2"),
+        timeout=600,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "came out highest" in done.stdout
+    assert Path("runs/compare-rmsnorm.html").is_file()
+    assert Path("runs/compare-rmsnorm.csv").is_file()
