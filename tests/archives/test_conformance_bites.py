@@ -1,10 +1,11 @@
 """The shipped conformance suites catch parts that break their contract."""
 
 import random
+from dataclasses import replace
 
 import pytest
 
-from archives import TopK
+from archives import Islands, TopK
 from evolve.core.program import Program
 from evolve.core.protocols import AddStatus, Declined, Offer, Proposal
 from evolve.testing.archives import ArchiveConformance
@@ -66,6 +67,22 @@ class Leaky(TopK):
         return self._table._elites
 
 
+class Believer(TopK):
+    """Keeps the best that it ever heard of a program."""
+
+    def offer(self, elite):
+        held = self._table.elite(elite.program)
+        lower = held is not None and elite.fitness.value < held.fitness.value
+        return Offer(AddStatus.NOT_ADDED) if lower else super().offer(elite)
+
+
+class Smuggler(Islands):
+    """Does not say who migrates."""
+
+    def offer(self, elite):
+        return replace(super().offer(elite), moves={})
+
+
 class Narrow(TopK):
     """Raises for descriptors that it did not expect."""
 
@@ -85,12 +102,14 @@ class Narrow(TopK):
         (Moody, "test_the_same_offers_give_the_same_slots_in_the_same_order"),
         (Leaky, "test_slots_are_a_snapshot"),
         (Narrow, "test_odd_descriptors_are_no_error"),
+        (Believer, "test_what_is_known_of_a_held_program_replaces_what_was"),
+        (Smuggler, "test_a_mirror_kept_from_offers_alone_equals_the_slots"),
     ],
 )
 def test_a_broken_archive_is_caught(broken, caught_by):
     class Suite(ArchiveConformance):
         def make(self):
-            return broken(capacity=8)
+            return Smuggler(of=TopK) if broken is Smuggler else broken(capacity=8)
 
     with pytest.raises((AssertionError, KeyError)):
         getattr(Suite(), caught_by)()
