@@ -122,12 +122,22 @@ class Twice:
         return tuple(elites[:1] * min(count, len(elites)))
 
 
-class Sorter:
-    """Sorts what it was lent."""
+class Turner:
+    """Turns round what it was lent."""
 
-    def select(self, elites, count, rng):
-        elites.sort(key=lambda elite: elite.fitness.value)
-        return tuple(elites[:count])
+    def select(self, population, count, rng):
+        population.roots.reverse()
+        return tuple(population[:count])
+
+
+class Stateful:
+    """Takes the next ones each time that it is asked."""
+
+    asked = 0
+
+    def select(self, population, count, rng):
+        self.asked += 1
+        return tuple(population[self.asked : self.asked + count])
 
 
 class Ambient:
@@ -141,7 +151,8 @@ class Ambient:
     ("broken", "caught_by"),
     [
         (Twice, "test_parents_are_elites_and_all_different"),
-        (Sorter, "test_the_elites_are_left_alone"),
+        (Turner, "test_the_population_is_left_alone"),
+        (Stateful, "test_what_it_has_chosen_before_makes_no_difference"),
         (Ambient, "test_the_same_generator_gives_the_same_parents"),
     ],
 )
