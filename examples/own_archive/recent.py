@@ -1,8 +1,9 @@
 """An archive of your own: the most recent improvements, oldest out first.
 
 An archive is any object with `capacity`, `offer`, `slots` and `restore`; see
-`evolve.core.protocols.Archive` for the contract. What it holds is stored for it, in the transaction
-of the step that changed it, and given back by `restore`. Use it from this folder:
+`evolve.core.protocols.Archive` for the contract, and `evolve.testing.archives` for its tests. What
+it holds is stored for it, in the transaction of the step that changed it, and given back by
+`restore`. Use it from this folder:
 
     PYTHONPATH=. evolve run task=rmsnorm archive=topk archive._target_=recent.Recent
 """
@@ -28,15 +29,15 @@ class Recent:
         return self._capacity
 
     def offer(self, elite: Elite) -> Offer:
-        """Keep the elite; a program held already stays unless the new instance is faster."""
+        """Keep the elite; of a program that is held already, what is known of it by now."""
         held = next((s for s, e in self._slots.items() if e.program == elite.program), None)
         if held is not None:
-            if elite.fitness.value <= self._slots[held].fitness.value:
+            if elite == self._slots[held]:
                 return Offer(AddStatus.NOT_ADDED)
             self._slots[held] = elite
             return Offer(AddStatus.IMPROVED, held)
         if len(self._slots) < self._capacity:
-            slot = str(len(self._slots))
+            slot = next(str(n) for n in range(self._capacity) if str(n) not in self._slots)
             self._slots[slot] = elite
             return Offer(AddStatus.NEW, slot)
         slot = self._oldest(elite)
