@@ -81,16 +81,18 @@ def score(job: Job) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seeds", type=int, default=30)
+    parser.add_argument("--seeds", type=int, default=1, help="30 for figures: an hour")
     parser.add_argument("--evaluations", type=int, default=150)
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--out", type=Path, help="JSON lines; kept and continued")
     parser.add_argument("--table", action="store_true", help="print what the file holds")
     options = parser.parse_args()
     print_conditions()
-    if not options.table:
-        run(options)
-    print_table(options.out)
+    with tempfile.TemporaryDirectory() as folder:
+        options.out = options.out or Path(folder) / "landscapes.jsonl"
+        if not options.table:
+            run(options)
+        print_table(options.out)
 
 
 def run(options: argparse.Namespace) -> None:

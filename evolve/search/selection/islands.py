@@ -12,7 +12,7 @@ from evolve.core.errors import UsageError
 from evolve.core.protocols import Elite, Population, SelectionPolicy
 from evolve.search.selection.best import ExploreExploit
 from evolve.search.selection.checks import check_number, check_whole
-from evolve.search.selection.draws import then_best
+from evolve.search.selection.draws import WINDOW, then_best
 from evolve.search.selection.part import Part
 from evolve.search.selection.ranked import Tournament
 
@@ -54,8 +54,9 @@ class AdaptiveIslands:
     and else one in proportion to speedup; G is the moving average of d ** 2, so that an island that
     stands still explores.
 
-    All of it is read from the elites that are held: an evaluation that left none had no gain, and
-    is taken to lie evenly between the others. A migrant is a gain where it arrives.
+    All of it is read from the elites that are held, the best 1000 of all islands together: an
+    evaluation that left none had no gain, and is taken to lie evenly between the others. A migrant
+    is a gain where it arrives.
 
     Raises:
         UsageError: a setting is out of range, or `intensity_low` above `intensity_high`.
@@ -81,9 +82,11 @@ class AdaptiveIslands:
             )
 
     def select(self, population: Population, count: int, rng: random.Random) -> tuple[Elite, ...]:
-        islands = [self._record(population, elites) for elites in population.islands.values()]
-        if not islands:
+        held = population.islands.values()
+        if not held:
             return ()
+        window = max(WINDOW // len(held), _RECENT)
+        islands = [self._record(population, elites, window) for elites in held]
         chosen = self._next(islands)
         intensity = self.intensity_low + (self.intensity_high - self.intensity_low) / (
             1 + math.sqrt(chosen.energy)
@@ -104,14 +107,15 @@ class AdaptiveIslands:
             key=lambda island: island.rate + self.exploration * math.sqrt(log_total / island.asked),
         )
 
-    def _record(self, population: Population, elites: Sequence[Elite]) -> "_Record":
-        """Replays the newest evaluations of an island."""
-        counts = [population.visits(elite.program) for elite in elites]
+    def _record(self, population: Population, elites: Sequence[Elite], window: int) -> "_Record":
+        """Replays the newest evaluations among the best of an island."""
+        read = elites[:window]
+        counts = [population.visits(elite.program) for elite in read]
         told = sum(visits.told for visits in counts)
-        apart = max(told / len(elites), 1.0)  # evaluations from one held elite to the next
+        apart = max(told / len(read), 1.0)  # evaluations from one held elite to the next
         fade = self.decay**apart
-        newest = heapq.nlargest(_RECENT, elites, key=attrgetter("sequence"))[::-1]
-        best = _best_before(elites, newest[0].sequence)
+        newest = heapq.nlargest(_RECENT, read, key=attrgetter("sequence"))[::-1]
+        best = _best_before(read, newest[0].sequence)
         gains = visits = energy = 0.0
         for elite in newest:
             value = elite.fitness.value

@@ -9,7 +9,7 @@ from itertools import takewhile
 from evolve.core.errors import UsageError
 from evolve.core.protocols import Elite, Population
 from evolve.search.selection.checks import check_number, check_whole
-from evolve.search.selection.draws import then_best
+from evolve.search.selection.draws import WINDOW, then_best
 
 PRIORITIES = ("mean", "ucb")
 _Z95 = 1.959963984540054  # an interval is this many standard deviations to either side
@@ -85,8 +85,8 @@ class Thompson:
     The posterior of a log speedup is normal, with the value and the 95 % interval of the pooled
     fitness: a lucky measurement loses its lead as soon as it is repeated, and what is worse beyond
     doubt is not chosen. `widening` multiplies the spread, for the paths that a slower program may
-    still open. Elites are left out whose draw could beat the last chosen one only beyond four
-    standard deviations of both.
+    still open. The best 1000 take part, without those whose draw could beat the last chosen one
+    only beyond four standard deviations of both.
 
     Raises:
         UsageError: `widening` is negative.
@@ -107,7 +107,7 @@ class Thompson:
         )
         drawn = [
             (self._draw(elite, rng), -number, elite)
-            for number, elite in enumerate(population)
+            for number, elite in enumerate(population[:WINDOW])
             if elite.fitness.value + reach * (elite.fitness.high - elite.fitness.value) >= floor
         ]
         chosen = [elite for _, _, elite in heapq.nlargest(count, drawn)]

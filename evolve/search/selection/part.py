@@ -1,6 +1,7 @@
 """A part of a population, which a policy may choose from as if it were all there is."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import overload
 
 from evolve.core.protocols import Elite, Population, Visits
@@ -21,7 +22,10 @@ class Part(Population):
         self._whole = whole
         self._elites = elites
         self._turn = turn
-        self._programs = frozenset(elite.program for elite in elites)
+
+    @cached_property
+    def _programs(self) -> frozenset[str]:
+        return frozenset(elite.program for elite in self._elites)
 
     @overload
     def __getitem__(self, index: int) -> Elite: ...

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from evolve.core.protocols import Elite, Population
 from evolve.search.selection.checks import check_above_0, check_number
-from evolve.search.selection.draws import weighted
+from evolve.search.selection.draws import WINDOW, weighted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +40,7 @@ class WeightedSigmoid:
     The weight is sigmoid(sharpness * (f - median) / MAD) / (1 + n): f is the log speedup, MAD the
     median of the absolute deviations from the median (`database/parents.py`), and n counts the
     tickets of the program, where Shinka counts its children; those under way are in, so that
-    parallel asks spread.
+    parallel asks spread. The best 1000 elites take part; Shinka's archive holds 40.
 
     Raises:
         UsageError: `sharpness` is negative.
@@ -52,7 +52,7 @@ class WeightedSigmoid:
         check_number("sharpness", self.sharpness, least=0, example=10)
 
     def select(self, population: Population, count: int, rng: random.Random) -> tuple[Elite, ...]:
-        elites = list(population)
+        elites = list(population[:WINDOW])
         values = [elite.fitness.value for elite in elites]
         median = _middle(values)
         # Sorted values fall to the median and rise from it: quick to sort again.
@@ -73,7 +73,8 @@ class Curiosity:
     The score of a program starts at 1, rises by 1 for a child that is held and falls by `penalty`
     for a finished ticket that left none; it is the weight of the draw. "Quality and diversity
     optimization: a unifying modular framework", IEEE Transactions on Evolutionary Computation
-    22(2), has the rule; start and `floor` are ours.
+    22(2), has the rule; start and `floor` are ours. Of more than 1000 elites a random 1000 take
+    part.
 
     Args:
         penalty: what a ticket without a child that is held costs.
@@ -92,6 +93,8 @@ class Curiosity:
 
     def select(self, population: Population, count: int, rng: random.Random) -> tuple[Elite, ...]:
         elites = list(population)
+        if len(elites) > WINDOW:
+            elites = rng.sample(elites, WINDOW)
         visits, children = population.visits, population.children
         weights = []
         for elite in elites:

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from evolve.core.protocols import Elite, Population, Visits
 from evolve.search.selection.checks import check_above_0, check_number, check_whole
-from evolve.search.selection.draws import then_best
+from evolve.search.selection.draws import WINDOW, then_best
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +24,8 @@ class Uct:
     leader apart, are not entered as long as there is another way. KernelPro (arXiv 2606.26453)
     combines widening, the log of the speedup as reward, and dead ends; its constants are not
     published.
+
+    The tree's archive keeps few roots; of more than 1000 the newest 1000 are looked at.
 
     Rewards are log speedups, scaled so that the held elites reach from 0 to 1; a ticket without a
     fitness has 0. Tickets under way count as visits, so that parallel asks spread.
@@ -60,7 +62,7 @@ class Uct:
     def select(self, population: Population, count: int, rng: random.Random) -> tuple[Elite, ...]:
         if not count or not len(population):
             return ()
-        roots = population.roots
+        roots = population.roots[-WINDOW:]
         total = sum(_seen(population.visits(root.program)) for root in roots)
         children = self._alive(population, roots) or roots
         node, _ = self._best(population, children, total)
@@ -121,10 +123,10 @@ class Uct:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Puct:
-    """The best of all by Q + exploration * scale * P * sqrt(1 + T) / (1 + n): no descent.
+    """The best of the best 1000 by Q + exploration * scale * P * sqrt(1 + T) / (1 + n): no descent.
 
     The sampler of TTT-Discover (arXiv 2601.16175, `sampler.py`): P is a prior that falls linearly
-    with the rank, scale the range of the held fitness values, T the number of tickets, and n the
+    with the rank, scale the range of their fitness values, T the number of tickets, and n the
     tickets in the program's subtree. Q is the best fitness in it, the program's own as long as it
     has none; TTT-Discover looks at its direct children only. Tickets under way count as visits,
     where TTT-Discover bars the relatives of what it has drawn for the same batch.
@@ -139,7 +141,7 @@ class Puct:
         check_number("exploration", self.exploration, least=0, example=1)
 
     def select(self, population: Population, count: int, rng: random.Random) -> tuple[Elite, ...]:
-        elites = list(population)
+        elites = list(population[:WINDOW])
         size, visits = len(elites), population.visits
         if not size:
             return ()
