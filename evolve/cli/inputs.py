@@ -5,18 +5,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from evolve.cli.compiled import variants
 from evolve.cli.device import LANGUAGES, kind_of, require_language
 from evolve.cli.flags import open_store, read_candidate
 from evolve.cli.models import has_model
+from evolve.cli.parts import build_archive
 from evolve.core.errors import UsageError
 from evolve.core.normalise import normalised_digest
-from evolve.core.protocols import BASELINES
+from evolve.core.protocols import BASELINES, rank
 from evolve.core.task import Task
 from evolve.core.tunables import parse, render
+from evolve.search.projection import project
 from evolve.tasks import find_task
 
 BASELINE_FILE = "file:"
-WARM = 20  # how many of another run's best programs a warm start tries
+WARM = 20  # how many of another run's elites a warm start tries
 SIZE_ON = {"cpu": "cpu", "cuda": "gpu"}  # of a task, where `task_config.size` is auto
 
 
@@ -48,9 +51,9 @@ def with_seeds(task: Task, config: Mapping[str, Any]) -> Task:
     """
     kind = kind_of(config)
     initial = [_read_program(path, "initial", kind) for path in config["initial"]]
-    warm = _elites_of(config["warm_start"], config["store"]["path"], task)
+    warm = _elites_of(config, task)
     seeds = _without_twins((*initial, *warm, *task.seeds))
-    if not seeds and not has_model(config):
+    if not seeds and not has_model(config) and not variants(config):
         raise UsageError(
             f"task {task.name} has no program to start from on device={kind}: give one of yours, "
             "initial=[mine.py] (any ModelNew that is correct), put some into seeds/ beside the "
@@ -100,14 +103,20 @@ def read_baseline(baseline: str, kind: str) -> dict[str, str]:
     return {baseline: _read_program(baseline.removeprefix(BASELINE_FILE), "baseline", kind)}
 
 
-def _elites_of(warm_start: str | None, own_store: str, task: Task) -> list[str]:
-    """Sources of a run's best programs, best first, rendered with their best assignment."""
+def _elites_of(config: Mapping[str, Any], task: Task) -> list[str]:
+    """Sources of another run's elites, best first, rendered with their best assignment.
+
+    They are those that this run's archive would hold if it had watched that run from its start, so
+    that a search may be switched: `warm_start=RUN search=other`.
+    """
+    warm_start = config["warm_start"]
     if not warm_start:
         return []
     path, _, name = warm_start.rpartition(":")
-    path = path or own_store
+    path = path or config["store"]["path"]
     if not Path(path).is_file():
         raise UsageError(f"warm_start={warm_start}: there is no database {path}; give FILE.db:RUN")
+    archive = build_archive(config)
     with open_store(path) as store:
         run = store.run(name)
         if task.name != run.task.name and task.revision != run.task.revision:
@@ -115,5 +124,6 @@ def _elites_of(warm_start: str | None, own_store: str, task: Task) -> list[str]:
                 f"warm_start={warm_start}: that run is of the task {run.task.name}, this one of "
                 f"{task.name}, where its programs mean nothing; name a run of {task.name}"
             )
-        elites = store.elites(run.id, WARM)
-        return [render(program.source, elite.assignment) for elite, program in elites]
+        held = {elite.program: elite for elite in project(store, run, archive).slots().values()}
+        elites = sorted(held.values(), key=rank)[:WARM]
+        return [render(store.source(elite.program), elite.assignment) for elite in elites]

@@ -5,6 +5,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
+from evolve.cli.compiled import with_compiled
 from evolve.cli.device import start_evaluator
 from evolve.cli.dry_run import audit_lines
 from evolve.cli.models import key_notes
@@ -32,6 +33,8 @@ async def launch(config: Mapping[str, Any]) -> int:
         recorded["audit"] = (
             findings_of(existing.config) if existing else await audit(config, evaluator, task)
         )
+        if not existing:
+            task = await with_compiled(task, config, evaluator)
         with Store.open(config["store"]["path"], create=True) as store:
             for notice in store.notices:
                 print(notice)

@@ -5,6 +5,9 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
+VARIANTS = ("default", "looped", "tiled", "unsplit", "same_layout", "unfused")
+"""Settings of the compiler by name; `evolve.worker.compiler` says what each is."""
+
 
 class ArgumentKind(StrEnum):
     """Where an argument of compiled code comes from."""

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from evolve.core.compiled import Compiled
 from evolve.core.digest import canonical_json, framed_digest
 
 SIZES = ("tiny", "cpu", "gpu")
@@ -38,7 +39,8 @@ class Task:
 
     `source` is the text of a self-contained module with `Model`, `get_inputs` and
     `get_init_inputs`; only the worker executes it. `size` picks an entry of its optional `SIZES`.
-    `seeds` are sources of programs that a search may start from; they take no part in `revision`.
+    `seeds` are sources of programs that a search may start from, and `compiled` is what a compiler
+    made of the reference, to the same end; they take no part in `revision`.
     """
 
     name: str
@@ -48,6 +50,7 @@ class Task:
     accumulation: str = "ieee"
     cases: tuple[Case, ...] = ()
     seeds: tuple[str, ...] = ()
+    compiled: tuple[Compiled, ...] = ()
     category: str = ""
 
     @property
@@ -76,6 +79,7 @@ class Task:
         return self._judged() | {
             "name": self.name,
             "seeds": list(self.seeds),
+            "compiled": [each.to_json() for each in self.compiled],
             "category": self.category,
         }
 
@@ -84,4 +88,5 @@ class Task:
         fields = dict(data)
         fields["cases"] = tuple(Case(**case) for case in data["cases"])
         fields["seeds"] = tuple(data["seeds"])
+        fields["compiled"] = tuple(map(Compiled.from_json, data.get("compiled", ())))
         return cls(**fields)

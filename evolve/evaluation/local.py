@@ -268,4 +268,4 @@ def package_path_for(
 
 def _judged(task: Task) -> dict[str, Any]:
     """What the judge needs of a task: seeds are the search's, and can be long."""
-    return replace(task, seeds=()).to_json()
+    return replace(task, seeds=(), compiled=()).to_json()

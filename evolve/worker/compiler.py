@@ -21,7 +21,7 @@ from evolve.core.evaluation import Status
 from evolve.worker.faults import CandidateFault
 
 ANSWER = "compiled.json"  # in the folder that the runner may write to
-VARIANTS: Mapping[str, Mapping[str, Any]] = {
+SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "default": {},
     # Reductions that fit into a block are read twice instead of held: fewer registers.
     "looped": {"triton.persistent_reductions": False},
@@ -34,7 +34,7 @@ VARIANTS: Mapping[str, Mapping[str, Any]] = {
     # One kernel for each operation.
     "unfused": {"max_fusion_size": 1},
 }
-"""Settings of Inductor by the names that seeds carry; one that a version lacks is left out."""
+"""Of Inductor, by variant; one that a version of it lacks is left out."""
 
 _LARGEST_CONSTANT = 64  # elements; a program holds them as text
 
@@ -45,9 +45,9 @@ class _Written(BaseException):
 
 def settings(variant: str) -> dict[str, Any]:
     """Inductor's settings of a variant. Raises UsageError where there is none of that name."""
-    if variant not in VARIANTS:
-        raise UsageError(f"variant {variant!r}: choose of {', '.join(VARIANTS)}")
-    return dict(VARIANTS[variant])
+    if variant not in SETTINGS:
+        raise UsageError(f"variant {variant!r}: choose of {', '.join(SETTINGS)}")
+    return dict(SETTINGS[variant])
 
 
 def write(folder: str, model: nn.Module, inputs: Sequence[Any], variant: str) -> None:

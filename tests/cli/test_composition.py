@@ -80,7 +80,7 @@ def test_the_last_of_two_words_for_one_setting_wins():
 def test_an_operator_is_left_out_by_null_and_a_foreign_one_is_let_in():
     config = composed("operators.recombine=null", "+operators.mine._target_=operators.tune.Tune")
     operators = parts.build_operators(config)
-    assert set(operators) == {"seed", "tune", "mine"}
+    assert set(operators) == {"seed", "inductor", "tune", "mine"}
     assert operators["mine"].weight == 1.0
 
 

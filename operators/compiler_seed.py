@@ -1,0 +1,45 @@
+"""What PyTorch's compiler makes of the reference, as programs that a search starts from."""
+
+from collections.abc import Sequence
+
+from evolve.core.compiled import VARIANTS
+from evolve.core.errors import UsageError
+from evolve.core.program import Program
+from evolve.core.protocols import Context, Declined, Failed, Proposal
+from operators.inductor import NotConvertible, convert
+
+
+class CompilerSeed:
+    """Proposes each of the run's compiled references, once, as a program that stands alone.
+
+    The device's worker has the compiler; what it wrote is stored with the run (`Task.compiled`).
+
+    Args:
+        variants: settings of the compiler to ask for, of `VARIANTS`, in the order of trying.
+
+    Raises:
+        UsageError: there is no such variant.
+    """
+
+    parents = 0
+
+    def __init__(self, variants: Sequence[str] = VARIANTS) -> None:
+        unknown = [variant for variant in variants if variant not in VARIANTS]
+        if unknown:
+            raise UsageError(
+                f"operators.inductor.variants: {unknown[0]!r} is none; "
+                f"choose of {', '.join(VARIANTS)}"
+            )
+        self.variants = tuple(variants)
+
+    def propose(self, context: Context) -> Proposal | Declined | Failed:
+        """The next variant's program; a failure where it needs what only the compiler has."""
+        compiled, number = context.task.compiled, context.facts.proposals("inductor")
+        if number >= len(compiled):
+            return Declined("every compiled reference has been proposed")
+        chosen = compiled[number]
+        try:
+            source = convert(context.task.source, context.task.name, chosen)
+        except NotConvertible as error:
+            return Failed(f"variant {chosen.variant}: {error}")
+        return Proposal(program=Program(source), note=f"variant {chosen.variant}")

@@ -1,0 +1,74 @@
+"""Run as a script: converted programs against their references, under Triton's interpreter.
+
+Arguments are fixtures; a line of JSON for each says how far outputs are apart, relative to the
+largest value of the reference.
+"""
+
+import importlib.util
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+import torch
+import triton
+import triton.language as tl
+from triton.language.extra import libdevice
+
+from evolve.core.compiled import Compiled
+from operators.inductor import convert
+
+
+@triton.jit
+def tanh(x):
+    return 2 * tl.sigmoid(2 * x) - 1
+
+
+def main(names: list[str]) -> None:
+    libdevice.tanh = tanh  # NVIDIA's library is no part of the interpreter
+    for name in names:
+        print(json.dumps([Path(name).stem, difference(Path(name))]), flush=True)
+
+
+def difference(path: Path) -> float:
+    fixture = json.loads(path.read_text())
+    reference = {}
+    exec(fixture["task"], reference)
+    module = imported(convert(fixture["task"], path.stem, Compiled.from_json(fixture["compiled"])))
+    torch.manual_seed(0)
+    arguments = reference["get_init_inputs"]()
+    model = reference["Model"](*arguments).eval()
+    candidate = module.ModelNew(*arguments).eval()
+    candidate.load_state_dict(model.state_dict())
+    inputs = reference["get_inputs"]()
+    with torch.no_grad():
+        expected, found = flat(model(*inputs)), flat(candidate(*inputs))
+    assert len(expected) == len(found)
+    return max(apart(*pair) for pair in zip(expected, found, strict=True))
+
+
+def imported(source: str):
+    with tempfile.NamedTemporaryFile("w", suffix=".py", delete=False) as file:
+        file.write(source)
+    spec = importlib.util.spec_from_file_location("converted", file.name)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    Path(file.name).unlink()
+    return module
+
+
+def flat(output) -> list[torch.Tensor]:
+    if isinstance(output, dict):
+        return [output[key] for key in sorted(output)]
+    return list(output) if isinstance(output, tuple) else [output]
+
+
+def apart(expected: torch.Tensor, found: torch.Tensor) -> float:
+    assert expected.shape == found.shape
+    assert expected.dtype == found.dtype
+    span = expected.double().abs().max().item() or 1.0
+    return (expected.double() - found.double()).abs().max().item() / span
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

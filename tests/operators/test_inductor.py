@@ -1,0 +1,133 @@
+"""Programs from the compiler's output code.
+
+Invariants:
+- a program computes what its reference does, whatever its tunables are set to;
+- it stands alone: nothing of the compiler's own run time is imported or named;
+- it takes over the reference's constructor and weights;
+- what cannot be converted is refused with a reason, never written wrongly.
+
+The fixtures are output code of torch 2.13, written for Triton on the CPU at tiny sizes.
+"""
+
+import ast
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from evolve.core import tunables
+from evolve.core.compiled import Compiled
+from operators.inductor import NotConvertible, convert
+
+FOLDER = Path(__file__).parent / "inductor_fixtures"
+FIXTURES = sorted(FOLDER.glob("*.json"))
+ROOT = Path(__file__).parents[2]
+
+
+def read(path: Path) -> tuple[str, Compiled]:
+    data = json.loads(path.read_text())
+    return data["task"], Compiled.from_json(data["compiled"])
+
+
+def program(path: Path) -> str:
+    task, compiled = read(path)
+    return convert(task, path.stem, compiled)
+
+
+@pytest.fixture(scope="module")
+def differences():
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.operators.inductor_running", *map(str, FIXTURES)],
+        cwd=ROOT,
+        env={**os.environ, "TRITON_INTERPRET": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return dict(map(json.loads, done.stdout.splitlines()))
+
+
+@pytest.mark.parametrize("path", FIXTURES, ids=lambda path: path.stem)
+def test_a_converted_program_computes_what_its_reference_does(differences, path):
+    assert differences[path.stem] < 2e-6
+
+
+@pytest.mark.parametrize("path", FIXTURES, ids=lambda path: path.stem)
+def test_a_program_stands_alone(path):
+    source = program(path)
+    assert "inductor" not in source
+    imported = {
+        name.name if isinstance(node, ast.Import) else str(node.module)
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for name in node.names
+    }
+    assert imported <= {
+        *("torch", "torch.nn", "triton", "triton.language", "triton.language.extra", "math")
+    }
+
+
+@pytest.mark.parametrize("path", FIXTURES, ids=lambda path: path.stem)
+def test_every_kernel_has_open_tunables_that_the_program_declares_rightly(path):
+    source = program(path)
+    space = tunables.parse(source)
+    kernels = source.count("_kernel[grid](")
+    assert kernels >= 1
+    assert len(space.tunables) >= kernels
+    assert all(len(tunable.choices) > 1 for tunable in space.tunables)
+
+
+def test_a_program_keeps_the_helpers_that_the_constructor_needs_and_no_more():
+    source = program(FOLDER / "nested_arguments.json")
+    names = {
+        n.name for n in ast.parse(source).body if isinstance(n, ast.FunctionDef | ast.ClassDef)
+    }
+    assert {"narrow", "Head", "ModelNew"} <= names
+    assert not {"Model", "get_inputs", "get_init_inputs"} & names
+    assert "WIDTH = 40" in source
+    assert "super(ModelNew, self)" in source
+
+
+def test_a_kernel_without_a_mask_is_only_offered_blocks_that_divide_its_size():
+    task, compiled = read(FOLDER / "gelu_bias.json")
+    masked = tunables.parse(convert(task, "t", compiled))["XBLOCK"]
+    code = compiled.code.replace(
+        "xmask = xindex < xnumel", "xmask = tl.full([XBLOCK], True, tl.int1)[:]"
+    )
+    assert code != compiled.code
+    unmasked = convert(task, "t", replace(compiled, code=code))
+    assert "xnumel = 1920\n" in code
+    assert masked.choices == (128, 256, 512, 1024, 2048)
+    assert "\nXBLOCK = 128\n" in unmasked  # the one that divides 1920
+    assert "XBLOCK" not in {tunable.name for tunable in tunables.parse(unmasked)}
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (("async_compile.triton(", "async_compile.cpp_pybinding("), "cpp_pybinding"),
+        (("'grid_type': 'Grid1D'", "'grid_type': 'CooperativeReductionGrid'"), "grid"),
+        (("    xnumel = ", "    other = "), "run time"),
+        (("return (buf", "result = (buf"), "returns nothing"),
+        (("empty_strided_cpu(", "from_a_pool("), "from_a_pool"),
+        (("def call(", "def start("), "no function"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_cannot_be_converted_is_refused_with_a_reason(change, reason):
+    task, compiled = read(FOLDER / "layernorm_looped.json")
+    with pytest.raises(NotConvertible, match=reason):
+        convert(task, "t", replace(compiled, code=compiled.code.replace(*change)))
+
+
+def test_output_code_without_a_kernel_is_refused():
+    task, compiled = read(FOLDER / "softmax.json")
+    empty = "def call(args):\n    x, = args\n    args.clear()\n    return (x, )\n"
+    with pytest.raises(NotConvertible, match="no Triton kernel"):
+        convert(task, "t", replace(compiled, code=empty))
