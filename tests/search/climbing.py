@@ -8,7 +8,7 @@ from archives import Tree
 from evolve.core.protocols import Archive, SelectionPolicy
 from evolve.search.engine import Search
 from evolve.search.schedule import Scheduled
-from evolve.store import Store
+from evolve.store import RunRow, Store
 from evolve.testing.landscapes import Landscape
 from evolve.testing.landscapes_parts import LandscapeEvaluator, Mutate, climb
 from operators import Seed
@@ -25,25 +25,28 @@ def operators(landscape: Landscape, **others: Scheduled) -> dict[str, Scheduled]
     }
 
 
-def climbed(
-    store: Store,
-    landscape: Landscape,
-    selection: SelectionPolicy,
-    *,
-    seed: int,
-    evaluations: int,
-    archive: Callable[[], Archive] = Tree,
-    others: Mapping[str, Scheduled] | None = None,
-    unlucky: Mapping[str, float] | None = None,
-    **parts: Any,
-) -> Search:
-    """A search after so many evaluations, in a run of its own."""
-    run = store.create_run(
+def start(store: Store, landscape: Landscape, seed: int) -> RunRow:
+    """A run of its own."""
+    return store.create_run(
         name=f"run-{next(_numbers)}",
         task=landscape.task(),
         config={"baseline": "eager"},
         seed=seed,
     )
+
+
+def go_on(
+    store: Store,
+    run: RunRow,
+    landscape: Landscape,
+    selection: SelectionPolicy,
+    *,
+    evaluations: int,
+    archive: Callable[[], Archive] = Tree,
+    others: Mapping[str, Scheduled] | None = None,
+    **parts: Any,
+) -> Search:
+    """A search of the run, as if it were resumed, after so many further evaluations."""
     search = Search(
         store=store,
         run=run,
@@ -52,9 +55,22 @@ def climbed(
         operators=operators(landscape, **(others or {})),
         **parts,
     )
-    judge = LandscapeEvaluator(landscape=landscape, seed=seed, unlucky=unlucky or {})
-    climb(search, judge, evaluations)
+    climb(search, LandscapeEvaluator(landscape=landscape, seed=run.seed), evaluations)
     return search
+
+
+def climbed(
+    store: Store,
+    landscape: Landscape,
+    selection: SelectionPolicy,
+    *,
+    seed: int,
+    evaluations: int,
+    **parts: Any,
+) -> Search:
+    """A search after so many evaluations, in a run of its own."""
+    run = start(store, landscape, seed)
+    return go_on(store, run, landscape, selection, evaluations=evaluations, **parts)
 
 
 def progress(search: Search, landscape: Landscape) -> float:

@@ -14,23 +14,30 @@ from functools import partial
 
 import pytest
 
-from archives import Islands, Priority, TopK
+from archives import Islands, Priority, TopK, Tree
+from evolve.search.champion import champion
 from evolve.search.engine import Search
 from evolve.search.methods import Method
 from evolve.search.schedule import Bandit, Scheduled
 from evolve.search.selection import (
+    AdaptiveIslands,
+    Beam,
     Greedy,
     IslandRoundRobin,
     Polca,
+    Puct,
     Thompson,
     Tournament,
     Uct,
+    WeightedSigmoid,
 )
 from evolve.testing.landscapes import Landscape, Point, family, point_of
 from evolve.testing.landscapes_parts import LandscapeEvaluator, Mutate, climb
 from operators import Remeasure
-from tests.search.climbing import climbed, progress
+from tests.search.climbing import climbed, go_on, progress, start
+from tests.search.conftest import run_to_end
 
+ISLANDS = partial(Islands, of=TopK, capacity=40, count=4, most=4)
 NAMES = ["deceptive", "multi_modal", "noisy", "plateau", "needle"]
 
 
@@ -123,13 +130,37 @@ def test_on_the_plateau_many_changes_make_no_difference_and_far_from_the_needle_
     assert level[1] == 1
 
 
-@pytest.mark.parametrize("policy", [Tournament(), Uct(), Thompson()])
-def test_the_same_seed_takes_the_same_steps(store, policy):
+@pytest.mark.parametrize(
+    ("policy", "archive"),
+    [
+        (Tournament(), Tree),
+        (Uct(), Tree),
+        (Puct(), Tree),
+        (WeightedSigmoid(), Tree),
+        (AdaptiveIslands(), ISLANDS),
+    ],
+)
+def test_a_search_that_is_resumed_takes_the_steps_that_it_would_have_taken(store, policy, archive):
     landscape = family(1)["multi_modal"]
-    runs = [climbed(store, landscape, policy, seed=9, evaluations=30) for _ in range(2)]
-    first, second = ([step.program for step in store.steps(search.run.id)] for search in runs)
+    parts = {"archive": archive, "others": remeasure()}
+    whole = climbed(store, landscape, policy, seed=9, evaluations=24, **parts)
+    run = start(store, landscape, 9)
+    for evaluations in (1, 8, 15):
+        go_on(store, run, landscape, policy, evaluations=evaluations, **parts)
+    first, second = ([each.program for each in store.steps(one)] for one in (whole.run.id, run.id))
     assert first == second
-    assert len(set(first)) > 20
+    assert len(set(first)) > 12
+
+
+def test_the_pipeline_climbs_a_landscape_and_verifies_whom_it_crowns(store):
+    landscape = family(2)["noisy"]
+    run = start(store, landscape, 0)
+    search = go_on(store, run, landscape, Beam(), evaluations=0, others=remeasure())
+    outcome = run_to_end(search, LandscapeEvaluator(landscape=landscape), evaluations=40)
+    assert outcome.finished
+    crowned = champion(store, run)
+    assert crowned.verified
+    assert landscape.progress(store.source(crowned.program)) > 0.2
 
 
 def test_cheats_and_wrong_programs_are_facts_and_never_held(store):
@@ -242,9 +273,8 @@ def test_uct_beats_greedy_on_the_deceptive_landscape(store):
 def test_islands_with_migration_beat_one_island_on_the_multi_modal_landscape(store):
     landscapes = [family(seed)["multi_modal"] for seed in range(30)]
     one = mean_progress(store, landscapes, Tournament(), 200, archive=partial(TopK, capacity=40))
-    islands = partial(Islands, of=TopK, capacity=40, count=4, most=4)
     several = mean_progress(
-        store, landscapes, IslandRoundRobin(within=Tournament()), 200, archive=islands
+        store, landscapes, IslandRoundRobin(within=Tournament()), 200, archive=ISLANDS
     )
     assert several > one
 
