@@ -35,13 +35,12 @@ def test_an_option_says_all_settings_as_the_class_has_them(option):
 
 
 def test_policies_that_need_more_than_a_sequence_say_so():
-    needs = {
-        name: getattr(selection, name).needs
-        for name in selection.__all__
-        if hasattr(getattr(selection, name), "needs")
-    }
+    policies = {name: getattr(selection, name)() for name in selection.__all__}
+    needs = {name: policy.needs for name, policy in policies.items() if hasattr(policy, "needs")}
     assert needs == {
-        "AdaptiveIslands": frozenset({"islands"}),
-        "IslandRoundRobin": frozenset({"islands"}),
-        "Uct": frozenset({"tree"}),
+        "AdaptiveIslands": {"islands"},
+        "IslandRoundRobin": {"islands"},
+        "Uct": {"tree"},
     }
+    trees = selection.IslandRoundRobin(within=selection.Uct())
+    assert trees.needs == {"islands", "tree"}

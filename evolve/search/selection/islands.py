@@ -30,7 +30,11 @@ class IslandRoundRobin:
     """
 
     within: SelectionPolicy = field(default_factory=Tournament)
-    needs: ClassVar[frozenset[str]] = frozenset({"islands"})
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """Islands, and what the policy within needs of them."""
+        return frozenset({"islands", *getattr(self.within, "needs", ())})
 
     def select(self, population: Population, count: int, rng: random.Random) -> tuple[Elite, ...]:
         islands = list(population.islands.values())
