@@ -3,8 +3,12 @@
 Invariants:
 1. Every policy has an option `selection=NAME`, which spells out all its settings as the class has
    them, or is a variant of one that does.
-2. What an option needs of an archive is what `evolve.core.protocols.Archive` names.
+2. No setting without an effect.
+3. What an option needs of an archive is what `evolve.core.protocols.Archive` names.
 """
+
+import dataclasses
+import inspect
 
 import pytest
 
@@ -32,6 +36,16 @@ def test_an_option_says_all_settings_as_the_class_has_them(option):
     policy = getattr(selection, node.pop("_target_").rpartition(".")[2])()
     settings = {name: getattr(policy, name) for name in getattr(policy, "__slots__", ())}
     assert node == settings
+
+
+@pytest.mark.parametrize("name", selection.__all__)
+def test_every_setting_is_used_and_not_only_checked(name):
+    policy = getattr(selection, name)
+    source = inspect.getsource(policy)
+    if settings := dataclasses.fields(policy):
+        check = getattr(policy, "__post_init__", None)
+        source = source.replace(inspect.getsource(check), "") if check else source
+        assert all(f"self.{field.name}" in source for field in settings)
 
 
 def test_policies_that_need_more_than_a_sequence_say_so():
