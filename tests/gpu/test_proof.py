@@ -133,6 +133,10 @@ def test_a_triton_kernel_is_the_candidates_own_and_near_the_memory_rate(worker):
     assert row.bound == "memory"
     assert 0.5 < row.speed_of_light < 1.05
     assert "registers" in verdict.feedback
+    compiled = verdict.descriptors
+    assert (compiled["tensor_cores"], compiled["spill_bytes"]) == ("no", 0)
+    assert compiled["registers"] > 0
+    assert 0 < compiled["global_share"] < 1
 
 
 def test_an_extension_of_torch_is_custom_and_its_kernels_are_own(worker):
@@ -141,6 +145,8 @@ def test_an_extension_of_torch_is_custom_and_its_kernels_are_own(worker):
     assert verdict.status is Status.CORRECT, verdict.feedback
     assert verdict.custom
     assert verdict.descriptors["coverage"] > 0.95
+    assert verdict.descriptors["registers"] > 0
+    assert "tensor_cores" not in verdict.descriptors, "unknown, and not none"
 
 
 def test_the_arithmetic_of_an_own_product_is_said(worker):
@@ -148,6 +154,9 @@ def test_the_arithmetic_of_an_own_product_is_said(worker):
     print(verdict.labels, verdict.feedback)
     assert verdict.status is Status.CORRECT, verdict.feedback
     assert labels(verdict)["effective_precision"].endswith("in tf32")
+    assert verdict.descriptors["tensor_cores"] == "tf32"
+    assert verdict.descriptors["matrix_share"] > 0
+    assert verdict.descriptors["shared_bytes"] > 0
     (row,) = verdict.cases
     assert row.bound == "tf32 arithmetic"
     assert 0 < row.speed_of_light < 1
