@@ -53,7 +53,7 @@ def texts(connection: Connection, ids: Collection[int]) -> dict[int, str]:
     return {
         row.id: blobs.decode(row.codec, row.bytes)
         for part in in_parts(ids)
-        for row in connection.execute(_BLOBS, {"ids": part})
+        for row in connection.execute(_BLOBS, {"ids": part}).all()
     }
 
 
@@ -62,21 +62,30 @@ def verdicts(
 ) -> dict[int, Evaluation]:
     """Evaluations by id, without what is not asked for."""
     rows = [
-        row for part in in_parts(ids) for row in connection.execute(_EVALUATIONS, {"ids": part})
+        row
+        for part in in_parts(ids)
+        for row in connection.execute(_EVALUATIONS, {"ids": part}).all()
     ]
     wanted = {row.environment for row in rows}
     wanted |= {row.feedback for row in rows} if feedback else set()
     wanted |= {row.samples for row in rows} if samples else set()
     said = texts(connection, wanted - {None})
+    places = {row.environment for row in rows} - {None}
+    environments = {place: json.loads(said[place]) for place in places}  # a few, shared by many
     measured = {
         identity: ratios
         for part in in_parts([row.id for row in rows])
         for identity, ratios in evaluations.ratios(connection, part).items()
     }
-    return {row.id: _verdict(row, measured.get(row.id, {}), said) for row in rows}
+    return {
+        row.id: _verdict(row, measured.get(row.id, {}), said, environments.get(row.environment, {}))
+        for row in rows
+    }
 
 
-def _verdict(row: Row[Any], ratios: dict[str, Ratio], said: dict[int, str]) -> Evaluation:
+def _verdict(
+    row: Row[Any], ratios: dict[str, Ratio], said: dict[int, str], environment: dict[str, str]
+) -> Evaluation:
     """A row as an evaluation; texts that were not read are left empty."""
     return Evaluation.from_json(
         {
@@ -93,7 +102,7 @@ def _verdict(row: Row[Any], ratios: dict[str, Ratio], said: dict[int, str]) -> E
             "labels": json.loads(row.labels),
             "feedback": said.get(row.feedback, ""),
             "descriptors": json.loads(row.descriptors),
-            "environment": json.loads(said.get(row.environment, "{}")),
+            "environment": environment,
             "samples": json.loads(said.get(row.samples, "{}")),
             "durations_s": json.loads(row.durations_s),
             "device_time_s": row.device_time_s,

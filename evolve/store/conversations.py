@@ -107,7 +107,9 @@ class Conversations:
 
 
 def _all(connection: Connection, query: Any, ids: Collection[int]) -> list[Row[Any]]:
-    return [row for part in bulk.in_parts(ids) for row in connection.execute(query, {"ids": part})]
+    return [
+        row for part in bulk.in_parts(ids) for row in connection.execute(query, {"ids": part}).all()
+    ]
 
 
 def _request(row: Row[Any], messages: tuple[Message, ...]) -> ModelRequest:

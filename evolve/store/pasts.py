@@ -93,7 +93,7 @@ def pasts(
     found: dict[int, Past] = {}
     for part in bulk.in_parts(programs):
         key = {"run": run_id, "baseline": baseline, "ids": part}
-        rows: list[Any] = list(connection.execute(_MADE, key))
+        rows: list[Any] = list(connection.execute(_MADE, key).all())
         for row in rows:
             found.setdefault(row.program, Past()).add(row)
     return found

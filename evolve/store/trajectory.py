@@ -156,7 +156,7 @@ class Reader:
             rows = [
                 row
                 for part in bulk.in_parts(sequences)
-                for row in connection.execute(_AT, {"run": self._run.id, "ids": part})
+                for row in connection.execute(_AT, {"run": self._run.id, "ids": part}).all()
             ]
             return self._records(connection, rows)
 
@@ -223,7 +223,7 @@ def _parents(connection: Connection, rows: Sequence[Row[Any]]) -> dict[int, list
     role = {row.id: "selected" if row.instance is None else "used" for row in rows}
     found: dict[int, list[Row[Any]]] = {}
     for part in bulk.in_parts(role):
-        for row in connection.execute(_PARENTS, {"ids": part}):
+        for row in connection.execute(_PARENTS, {"ids": part}).all():
             if row.role == role[row.ticket]:
                 found.setdefault(row.ticket, []).append(row)
     return found

@@ -15,7 +15,7 @@ from evolve.store.champions import best_path, models_behind
 from evolve.store.trajectory import Reader, Record
 from evolve.trajectories.step import Known, Made, Step, speedup
 
-_NAMED = re.compile(r"^program ([0-9a-f]{8}):$", re.MULTILINE)
+_NAMED = re.compile(r"program ([0-9a-f]{8}):$", re.MULTILINE)
 _AT_ONCE = 100
 
 
@@ -45,7 +45,11 @@ def named_programs(prompt: str) -> Collection[str]:
 
     The prompts of our operators put a line with its name before each (operators/material.py).
     """
-    return set(_NAMED.findall(prompt))
+    return {
+        found[1]
+        for found in _NAMED.finditer(prompt)  # several times faster than with ^ before it
+        if found.start() == 0 or prompt[found.start() - 1] == "\n"
+    }
 
 
 class History:
