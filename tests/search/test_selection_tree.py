@@ -132,9 +132,9 @@ def test_the_leader_and_what_leads_to_it_are_no_dead_end():
     narrow = Uct(exploration=0, power=0, widening=1)
     assert main(narrow, grown(SEEN | {"fast": stale})) == "below"
     lead = child("lead", "slow", 2.0, 4)
-    above = replace(stale, best=2.0)
+    # Measured again, it became better than when it was counted.
+    above = replace(stale, best=1.9)
     assert main(narrow, grown(SEEN | {"slow": above}, extra=[lead])) == "lead"
-    assert main(narrow, grown(SEEN | {"slow": stale}, extra=[lead])) == "below"
 
 
 def test_the_mean_of_a_subtree_counts_failures_as_nothing():

@@ -20,8 +20,8 @@ class Uct:
     Q + exploration * sqrt(ln N / n). Against the best child stands an explicit arm that expands the
     program itself: the highest Q of its children + exploration * sqrt(ln N) / a, after a expansions
     (AdaExplore, arXiv 2604.16625, `agent/mcts.py`). It is open while a is below
-    widening * N ** power: progressive widening (Coulom 2007). Children that are dead ends, the
-    leader apart, are not entered as long as there is another way. KernelPro (arXiv 2606.26453)
+    widening * N ** power: progressive widening (Coulom 2007). Dead ends are not entered as long as
+    there is another way; what leads to the best program is none. KernelPro (arXiv 2606.26453)
     combines widening, the log of the speedup as reward, and dead ends; its constants are not
     published.
 
@@ -36,8 +36,8 @@ class Uct:
         widening: factor of the number of expansions that are allowed.
         power: their growth with the visits; 0.5 is common, 1 allows all.
         dead_failures: a program is a dead end when so many tickets, and all of it, have failed.
-        dead_stale: and a subtree, when its best has not risen for so many tickets and is behind the
-            leader; AVO (arXiv 2603.24517) takes 80 steps for a stall.
+        dead_stale: and a subtree, when its best has not risen for so many tickets; AVO (arXiv
+            2603.24517) takes 80 steps for a stall.
 
     Raises:
         UsageError: a setting is out of range.
@@ -64,15 +64,16 @@ class Uct:
             return ()
         roots = population.roots[-WINDOW:]
         total = sum(_seen(population.visits(root.program)) for root in roots)
-        children = self._alive(population, roots) or roots
+        line = _line_of_leader(population)
+        children = self._alive(population, roots, line) or roots
         node, _ = self._best(population, children, total)
-        while (child := self._descend(population, node)) is not None:
+        while (child := self._descend(population, node, line)) is not None:
             node = child
         return then_best([node], population, count)
 
-    def _descend(self, population: Population, node: Elite) -> Elite | None:
+    def _descend(self, population: Population, node: Elite, line: set[str]) -> Elite | None:
         """The child to go on with; None where the program itself is to be expanded."""
-        children = self._alive(population, population.children(node.program))
+        children = self._alive(population, population.children(node.program), line)
         visits = population.visits(node.program)
         seen = _seen(visits)
         if not children or not visits.asked:
@@ -107,18 +108,19 @@ class Uct:
         mixed = self.max_share * (best - low) + (1 - self.max_share) * mean
         return mixed / max(high - low, 1e-9)
 
-    def _alive(self, population: Population, elites: Sequence[Elite]) -> list[Elite]:
-        leader = population[0]
+    def _alive(
+        self, population: Population, elites: Sequence[Elite], line: set[str]
+    ) -> list[Elite]:
+        """Those that are no dead ends; `line` leads to the best program and never is one."""
         return [
             elite
             for elite in elites
-            if elite is leader or not self._dead(population.visits(elite.program), leader)
+            if elite.program in line or not self._dead(population.visits(elite.program))
         ]
 
-    def _dead(self, visits: Visits, leader: Elite) -> bool:
+    def _dead(self, visits: Visits) -> bool:
         barren = visits.failed >= self.dead_failures and visits.failed == visits.subtree
-        behind = visits.best is None or visits.best < leader.fitness.value
-        return barren or (behind and visits.stale >= self.dead_stale)
+        return barren or visits.stale >= self.dead_stale
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,6 +158,16 @@ class Puct:
         ]
         best = heapq.nlargest(count, range(size), key=scores.__getitem__)
         return tuple(elites[number] for number in best)
+
+
+def _line_of_leader(population: Population) -> set[str]:
+    """The best program and its ancestors along main parents, as far as they are held."""
+    line: set[str] = set()
+    elite: Elite | None = population[0]
+    while elite is not None and elite.program not in line:
+        line.add(elite.program)
+        elite = population.elite(elite.parents[0]) if elite.parents else None
+    return line
 
 
 def _seen(visits: Visits) -> int:
