@@ -11,7 +11,7 @@ def make_inner(of: Callable[..., Archive], capacity: int) -> Archive:
     """An empty archive of at most `capacity` programs, each of which it holds at one place.
 
     Args:
-        of: makes it; a `capacity` that is set for it already holds where it is the lower one.
+        of: makes it; a `capacity` that is set for it and not None holds where it is the lower one.
         capacity: the outer archive's share for it.
 
     Raises:
@@ -22,9 +22,9 @@ def make_inner(of: Callable[..., Archive], capacity: int) -> Archive:
             f"archive.of is {of!r}, a finished archive; set archive.of._partial_=true, for its "
             "capacity is decided later"
         )
-    set_for_it: Mapping[str, int] = getattr(of, "keywords", {})
-    own = checked_capacity(set_for_it.get("capacity", capacity))
-    archive = of(capacity=min(own, capacity))
+    set_for_it: Mapping[str, object] = getattr(of, "keywords", {})
+    own = set_for_it.get("capacity")
+    archive = of(capacity=capacity if own is None else min(checked_capacity(own), capacity))
     if "islands" in getattr(archive, "offers", ()):
         raise UsageError(
             "archive.of: islands hold a program at several places; put them outside, e.g. "

@@ -7,7 +7,12 @@ Invariants:
 """
 
 import json
+import os
+import re
 import struct
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -34,6 +39,25 @@ $L__BB0_1:
 	add.s32 %r1, %r1, 4;
 	ret;
 }
+"""
+
+
+COMPILE = """
+import triton
+import triton.language as tl
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+@triton.jit
+def product(a, b, c, B: tl.constexpr):
+    at = tl.arange(0, B)
+    left = tl.load(a + at[:, None] * B + at[None, :])
+    right = tl.load(b + at[:, None] * B + at[None, :])
+    tl.store(c + at[:, None] * B + at[None, :], tl.dot(left, right))
+
+types = {"a": "*fp16", "b": "*fp16", "c": "*fp32", "B": "constexpr"}
+source = ASTSource(fn=product, signature=types, constexprs={(3,): 128})
+triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": 1})
 """
 
 
@@ -110,3 +134,26 @@ def test_what_is_not_known_of_a_kernel_is_left_out(tmp_path):
     foreign = prove([Kernel("other", 5.0, registers=40)], OwnCode(str(tmp_path)))
     assert foreign is not None
     assert foreign.compiled == {}
+
+
+@pytest.mark.slow
+def test_what_triton_leaves_behind_is_read_as_the_vendors_own_tool_reads_it(tmp_path):
+    """Compiled for another device than is here; one warp for a large tile has to spill."""
+    import triton
+
+    tools = Path(triton.__file__).parent / "backends/nvidia/bin"
+    if not (tools / "cuobjdump").exists():
+        pytest.skip("this Triton brings no tools of NVIDIA's")
+    program = tmp_path / "compile.py"
+    program.write_text(COMPILE)
+    settings = os.environ | {"TRITON_CACHE_DIR": str(tmp_path / "triton"), "TRITON_INTERPRET": "0"}
+    subprocess.run([sys.executable, program], check=True, env=settings, capture_output=True)
+    found = OwnCode(str(tmp_path)).compiled("product")
+    (binary,) = tmp_path.rglob("product.cubin")
+    usage = subprocess.run(
+        [tools / "cuobjdump", "-res-usage", binary], check=True, capture_output=True, text=True
+    )
+    assert f"STACK:{found['spill_bytes']:.0f} " in usage.stdout
+    assert re.search(r"STACK:[1-9]", usage.stdout)
+    assert found["tensor_cores"] == "fp16"
+    assert 0 < found["matrix_share"] < found["global_share"] < 1
