@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from evolve.core.evaluation import Fidelity
 from evolve.core.model import CallStatus
 from evolve.core.normalise import normalised_digest
+from evolve.core.randomness import stream
 from evolve.trajectories.rewards.reward import Grade, grade
+from evolve.trajectories.rewards.shaping import keep_probability
 from evolve.trajectories.step import Made, Step
 
 Check = Callable[[Step], str]
@@ -135,6 +137,17 @@ def unique() -> Check:
     return check
 
 
+def covers(step: Step) -> str:
+    """Profiling-based rejection sampling; the draw is a function of the step's name."""
+    known = None if step.evaluation is None else step.evaluation.descriptors.get("coverage")
+    share = known if isinstance(known, float) else None
+    kept = keep_probability(share, correct=grade(step) is Grade.CORRECT)
+    if kept is None:
+        return "no profile of it"
+    drawn = stream(0, f"prs/{step.run}", step.sequence).random()
+    return "" if drawn < kept else "too small a share of device time in its own kernels"
+
+
 def pinned(
     name: str, check: Check, source: str = "evolve-kernels", *, reads_texts: bool = False
 ) -> Filter:
@@ -159,6 +172,7 @@ WHOLE_REPLY = pinned("whole_reply@1", whole_reply, reads_texts=True)
 
 ADDITIONAL = (
     pinned("verified@1", verified),
+    pinned("prs@1", covers, "Dr. Kernel, arXiv 2602.05885"),
     Filter(name="unique@1", source=_KERNEL_SMITH, start=unique, reads_texts=True),
     NOT_SHOWN,
     LARGE_GAIN,

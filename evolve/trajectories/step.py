@@ -1,5 +1,6 @@
 """The canonical record of one step of a search: what every view, reward and exporter reads."""
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -7,7 +8,7 @@ from typing import Any
 
 from evolve.core.evaluation import Evaluation, Fidelity, Status
 from evolve.core.lineage import OPPONENT, VERIFY
-from evolve.core.measurement import Ratio
+from evolve.core.measurement import Ratio, pooled
 from evolve.core.model import Exchange, Message, ModelReply, ReplyStatus, Sampling
 from evolve.core.program import Assignment, Language
 from evolve.core.protocols import AddStatus
@@ -169,14 +170,23 @@ class Step:
 
     @property
     def ratio(self) -> Ratio | None:
-        """Speedup over the baseline: of the newest verification where there is one, else its own.
+        """Speedup over the baseline, by all that is known by now; None unless correct and timed.
 
-        None unless `correct` and timed.
+        Of the newest verification where there is one. Else pooled over all evaluations of the
+        search, as fitness is: a lucky first measurement is not learned from.
         """
-        if not self.correct:
+        if not self.correct or self.evaluation is None:
             return None
         verified = [one for one in self.later if one.fidelity is Fidelity.VERIFY]
-        return speedup(self.baseline, *reversed(verified), self.evaluation)
+        if (found := speedup(self.baseline, *reversed(verified))) is not None:
+            return found
+        alike = (one for one in self.later if comparable(one, self.evaluation))
+        full = (one for one in (self.evaluation, *alike) if one.fidelity is Fidelity.SEARCH)
+        known = [fitness for one in full if (fitness := one.fitness(self.baseline)) is not None]
+        if len(known) < 2:
+            return speedup(self.baseline, self.evaluation)
+        mean = pooled(known)
+        return Ratio(math.exp(mean.value), math.exp(mean.low), math.exp(mean.high))
 
     @property
     def gain(self) -> Ratio | None:

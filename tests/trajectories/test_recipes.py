@@ -205,6 +205,22 @@ def test_filters_are_added_after_a_plus_sign(told: Searched) -> None:
     assert rows(told, "kernel_smith@1+verified@1", "supervised")[0] == []  # the tuned one was
 
 
+def test_lazy_kernels_are_rejected_by_their_share_of_device_time(search: Searched) -> None:
+    search.model("A", verdict(1.0, descriptors={"coverage": 0.9}))  # kept: above 0.4
+    search.model("B", verdict(1.0, descriptors={"coverage": 0.2}))  # never: below 0.3
+    search.model("C", verdict(1.0))
+    search.model("D", verdict(status=Status.COMPILE_ERROR))  # wrong turns are always kept
+    for number in range(40):  # half of them: (0.35 - 0.3) / 0.1
+        search.model(f"E{number}", verdict(1.0, descriptors={"coverage": 0.35}))
+    found, tally = rows(search, "kto@1+prs@1", "labelled")
+    assert numbers(found)[:2] == [0, 3]
+    assert 10 < len(found) - 2 < 30
+    small = removed(tally)["too small a share of device time in its own kernels"]
+    assert small == 1 + 40 - (len(found) - 2)
+    assert removed(tally)["no profile of it"] == 1
+    assert numbers(rows(search, "kto@1+prs@1", "labelled")[0]) == numbers(found)
+
+
 def test_unique_programs_are_unique_over_runs(store: Store) -> None:
     searches = [Searched(store, name) for name in ("one", "two")]
     for search in searches:

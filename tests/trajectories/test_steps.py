@@ -154,15 +154,33 @@ def test_a_refuted_program_has_no_ratio_and_leads_nowhere(search: Searched) -> N
     assert [step.sequence for step in read(search) if step.on_best_path] == [0]
 
 
+def test_a_lucky_measurement_is_pooled_with_those_that_follow(search: Searched) -> None:
+    search.built_in("A", verdict(3.0))
+    search.built_in("A", verdict(2.0), "A", operator="remeasure")
+    first, again = read(search)
+    assert first.made is Made.PROGRAM and again.made is Made.AGAIN
+    # equal weights on the log scale: sqrt(3 * 2)
+    assert first.ratio is not None and again.ratio is not None
+    assert first.ratio.value == pytest.approx(6**0.5, rel=1e-4)
+    assert first.ratio.low < 2.0 and first.ratio.high > 3.0  # they disagree beyond their error
+    assert again.ratio.value == 2.0
+
+
 def test_the_verified_ratio_takes_the_place_of_the_lucky_one(search: Searched) -> None:
     search.built_in("A", verdict(3.0))
-    search.verify("A", verdict(2.5))
-    assert read(search)[0].later[0].ratios["eager"].value == 2.5
-    assert read(search)[0].ratio == verdict(3.0).ratios["eager"]  # not at full rank
     search.verify("A", verdict(2.0, fidelity=Fidelity.VERIFY))
+    search.built_in("A", verdict(3.0), "A", operator="remeasure")
     ratio = read(search)[0].ratio
     assert ratio is not None
     assert ratio.value == 2.0
+
+
+def test_a_measurement_elsewhere_is_not_pooled(search: Searched) -> None:
+    search.built_in("A", verdict(3.0))
+    search.built_in("A", replace(verdict(1.0), device_class="other"), "A", operator="remeasure")
+    ratio = read(search)[0].ratio
+    assert ratio is not None
+    assert ratio.value == 3.0
 
 
 def test_our_own_fault_refutes_nothing(search: Searched) -> None:
@@ -239,6 +257,17 @@ def test_without_texts_all_else_is_the_same(search: Searched) -> None:
         assert (one.status, one.ratio, one.gain, one.made, one.models, one.reading) == (
             other.status, other.ratio, other.gain, other.made, other.models, other.reading,
         )  # fmt: skip
+
+
+def test_a_pruned_run_is_still_read(search: Searched) -> None:
+    story(search)
+    search.store.claim(search.run.id)
+    search.store.prune(search.run.id, keep=0)
+    found = read(search)
+    assert len(found) == 20
+    assert found[1].evaluation is not None
+    assert (found[1].evaluation.feedback, found[1].ratio) == ("", verdict(1.5).ratios["eager"])
+    assert found[1].source == source("B")
 
 
 def test_pages_end_where_the_run_does(store: Store) -> None:
