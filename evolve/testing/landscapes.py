@@ -134,8 +134,8 @@ def family(seed: int) -> Mapping[str, Landscape]:
     - `deceptive`: one structure climbs at once and ends at 0.6. Another reaches 1 behind a valley:
       it is slow but for 12 steps around its optimum, 9 steps beyond the top of the first.
     - `multi_modal`: eight structures, each a hill of its own; one of them reaches 1.
-    - `noisy`: one straight slope that begins at the start (behind it all is level, and luck may lead
-      there), and measurements with a deviation of 5 %.
+    - `noisy`: one slope from the start on, level behind it, and measurements that are 5 % off
+      (standard deviation).
     - `plateau`: one slope in four stairs, six steps apart, with nothing to feel in between.
     - `needle`: level but for a hill of 5 steps radius, 20 steps from the start.
     """
