@@ -2,6 +2,7 @@
 
 import argparse
 import csv
+import json
 import statistics
 import sys
 from collections.abc import Iterator, Sequence
@@ -11,6 +12,7 @@ from evolve.cli.text import speedup_text, table
 from evolve.core.errors import UsageError
 from evolve.core.measurement import Ratio
 from evolve.trajectories.agreement import Agreement, agreement
+from evolve.trajectories.flat import flat
 from evolve.trajectories.rescoring import Rescored, rescore
 from evolve.trajectories.rewards import pipeline, reward_names, shaping_names
 from evolve.trajectories.rewards.shaping import Scores
@@ -26,8 +28,8 @@ def main(words: Sequence[str]) -> int:
     with open_store(options.store) as store:
         run = store.run(options.run)
         found = rescore(store, run.id, plans)
-        if options.csv:
-            _write_csv(names, found)
+        if options.csv or options.jsonl:
+            (_write_csv if options.csv else _write_jsonl)(names, found)
             return 0
         print(f"run {run.name}: {len(found.sequences):,} steps that made something, or failed to")
         print(table(_SPREAD, [_spread(*one) for one in zip(names, found.scores, strict=True)]))
@@ -55,6 +57,9 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
         "--top", type=int, default=TOP, metavar="N", help="differences shown (default: %(default)s)"
     )
     arguments.add_argument("--csv", action="store_true", help="every step's scores, for machines")
+    arguments.add_argument(
+        "--jsonl", action="store_true", help="every step whole, with its texts and its scores"
+    )
     add_store(arguments)
     options = arguments.parse_args(words)
     if options.top < 0:
@@ -109,6 +114,13 @@ def _write_csv(names: Sequence[str], found: Rescored) -> None:
     writer.writerow(["step", *names])
     for row in zip(found.sequences, *found.scores, strict=True):
         writer.writerow("" if cell is None else cell for cell in row)
+
+
+def _write_jsonl(names: Sequence[str], found: Rescored) -> None:
+    scored = zip(*found.scores, strict=True)
+    for step, scores in zip(found.history.at(found.sequences), scored, strict=True):
+        row = flat(step) | {"rewards": dict(zip(names, scores, strict=True))}
+        print(json.dumps(row, ensure_ascii=False))
 
 
 def _number(value: float | None) -> str:

@@ -1,10 +1,8 @@
 """The canonical record of one step of a search: what every view, reward and exporter reads."""
 
 import math
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
 
 from evolve.core.evaluation import Evaluation, Fidelity, Status
 from evolve.core.lineage import OPPONENT, VERIFY
@@ -234,95 +232,3 @@ def comparable(one: Evaluation | None, other: Evaluation | None) -> bool:
 
 def _judged_by(evaluation: Evaluation) -> tuple[str, str, str]:
     return evaluation.task_revision, evaluation.device_class, evaluation.evaluator_version
-
-
-def to_json(step: Step) -> dict[str, Any]:
-    """The step as one flat row of plain data, its units in the names; texts as they are."""
-    return _origin(step) | _texts(step) | _outcome(step)
-
-
-def _origin(step: Step) -> dict[str, Any]:
-    reply, sampling = step.reply, step.sampling
-    return {
-        "step_id": step.id,
-        "run": step.run,
-        "sequence": step.sequence,
-        "created": step.created,
-        "task": step.task.name,
-        "task_revision": step.task.revision,
-        "category": step.task.category,
-        "island": step.island,
-        "generation": step.generation,
-        "operator": step.operator,
-        "made": step.made.value,
-        "parents": list(step.parents),
-        "program": step.program,
-        "language": None if step.language is None else step.language.value,
-        "model": step.model,
-        "models": sorted(step.models),
-        "temperature": None if sampling is None else sampling.temperature,
-        "top_p": None if sampling is None else sampling.top_p,
-        "prompt_tokens": reply.usage.prompt if reply and reply.usage else None,
-        "completion_tokens": reply.usage.completion if reply and reply.usage else None,
-        "cost_usd": _total(one.reply.cost_usd for one in step.exchanges),
-    }
-
-
-def _total(costs: Iterable[float | None]) -> float | None:
-    """The sum of the costs; None where there are none, or one is unknown."""
-    known = list(costs)
-    return None if not known or None in known else sum(cost or 0.0 for cost in known)
-
-
-def _texts(step: Step) -> dict[str, Any]:
-    reply, known = step.reply, None if step.parent is None else step.parent.evaluation
-    return {
-        "prompt": [{"role": one.role, "content": one.content} for one in step.prompt],
-        "completion": "" if reply is None else reply.text,
-        "reasoning": "" if reply is None else reply.reasoning,
-        "parent_code": "" if step.parent is None else step.parent.code,
-        "child_code": step.code,
-        "note": step.note,
-        "failure": step.failure,
-        "feedback_before": "" if known is None else known.feedback,
-        "feedback_after": "" if step.evaluation is None else step.evaluation.feedback,
-    }
-
-
-def _outcome(step: Step) -> dict[str, Any]:
-    known = None if step.parent is None else step.parent.evaluation
-    judged = step.evaluation
-    environment: Mapping[str, str] = {} if judged is None else judged.environment
-    return {
-        "parent_status": None if known is None else known.status.value,
-        "status": None if step.status is None else step.status.value,
-        "stage": None if judged is None else int(judged.stage),
-        "fidelity": step.fidelity.value,
-        "correct": step.correct,
-        "refuted": step.refuted,
-        "suite": None if judged is None else judged.suite,
-        "labels": list(step.labels),
-        "baseline": step.baseline,
-        **_ratio_json("ratio", step.ratio),
-        **_ratio_json("gain", step.gain),
-        **_ratio_json("best_before", step.best_before),
-        **_ratio_json("shown_best", step.shown_best),
-        "times_ms": _times(step.evaluation),
-        "parent_times_ms": _times(known),
-        "on_best_path": step.on_best_path,
-        "device_class": None if judged is None else judged.device_class,
-        "evaluator_version": None if judged is None else judged.evaluator_version,
-        "environment": dict(environment),
-    }
-
-
-def _ratio_json(name: str, ratio: Ratio | None) -> dict[str, float | None]:
-    bounds = (None, None, None) if ratio is None else ratio.to_json()
-    return dict(zip((name, f"{name}_low", f"{name}_high"), bounds, strict=True))
-
-
-def _times(evaluation: Evaluation | None) -> dict[str, list[float]]:
-    """The candidate's median times with their intervals, by case."""
-    cases = () if evaluation is None else evaluation.cases
-    times = {case.name: case.times_ms.get("candidate") for case in cases}
-    return {name: time.to_json() for name, time in times.items() if time is not None}

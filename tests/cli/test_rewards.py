@@ -6,6 +6,7 @@
 
 import csv
 import io
+import json
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,15 @@ def test_scores_as_csv_are_empty_where_they_are_not_known(database: str, capsys)
     assert by_step[14] == {"step": "14", "kevin@1": "", "kernel_smith@1": ""}
     assert by_step[12]["kernel_smith@1"] == ""  # its parent failed
     assert float(by_step[17]["kevin@1"]) == 0.0  # refuted
+
+
+def test_whole_steps_come_with_their_scores(database: str, capsys) -> None:
+    words = ("--reward", "kevin@1", "--vs", "autotriton@1", "--jsonl", "--store", database)
+    rows = [json.loads(line) for line in printed(capsys, *words).splitlines()]
+    assert [row["sequence"] for row in rows] == sorted(set(range(20)) - {11, 18, 19})
+    assert rows[1]["rewards"] == {"kevin@1": 1.8, "autotriton@1": 0.0}
+    assert rows[1]["completion"].startswith("Here is B.")
+    assert rows[4]["rewards"] == {"kevin@1": None, "autotriton@1": None}
 
 
 def test_two_rewards_are_compared_by_rank(database: str, capsys) -> None:

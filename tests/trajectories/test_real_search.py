@@ -24,10 +24,11 @@ from evolve.search.selection import Tournament
 from evolve.search.termination import from_config
 from evolve.store import Store
 from evolve.testing.synthetic import SyntheticEvaluator, synthetic_task
+from evolve.trajectories.flat import flat
 from evolve.trajectories.recipes import RECIPES
 from evolve.trajectories.rescoring import rescore
 from evolve.trajectories.rewards import pipeline, reward_names, shaping_names
-from evolve.trajectories.step import Made, Step, to_json
+from evolve.trajectories.step import Made, Step
 from evolve.trajectories.steps import named_programs, steps
 from evolve.trajectories.tally import Tally
 from operators import Crossover, Edit, Repair, RewriteFull, Seed, Tune
@@ -117,7 +118,7 @@ def test_steps_say_what_the_lineage_says(told: list[Step], searched: Search) -> 
             assert Program(step.source).digest == step.program
         if step.evaluation is not None:
             assert step.evaluation.ratios == known.ratios
-        assert to_json(step)["step_id"] == f"real:{step.sequence}"
+        assert flat(step)["step_id"] == f"real:{step.sequence}"
 
 
 def test_the_path_leads_to_the_champion_along_main_parents(

@@ -16,7 +16,8 @@ from evolve.core.measurement import Ratio
 from evolve.core.model import ReplyStatus
 from evolve.core.program import Language
 from evolve.store import Store
-from evolve.trajectories.step import Made, Step, to_json
+from evolve.trajectories.flat import flat
+from evolve.trajectories.step import Made, Step
 from evolve.trajectories.steps import History, named_programs, steps
 from tests.trajectories.searched import Searched, source, story, verdict
 
@@ -280,13 +281,13 @@ def test_pages_end_where_the_run_does(store: Store) -> None:
 
 
 def test_a_flat_row_says_unknown_and_carries_its_units(told: list[Step]) -> None:
-    row = to_json(told[8])
+    row = flat(told[8])
     assert row["step_id"] == "first:8"
     assert (row["status"], row["correct"], row["ratio"]) == ("correct", True, 2.0)
     assert row["times_ms"]["large"][0] == pytest.approx(3.0)
     assert row["parent_times_ms"]["large"][0] == pytest.approx(4.0)
     assert row["cost_usd"] == 0.01
-    failed = to_json(told[2])
+    failed = flat(told[2])
     assert (failed["ratio"], failed["gain"], failed["times_ms"]) == (None, None, {})
 
 
