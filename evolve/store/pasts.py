@@ -117,5 +117,5 @@ def _rank(row: Row[Any]) -> tuple[float, int]:
 
 def _finds_fault(row: Row[Any]) -> bool:
     if row.status == Status.CORRECT.value:
-        return not row.custom
+        return bool(row.custom == 0)  # NULL is not known
     return row.status not in _SAYS_NOTHING

@@ -9,7 +9,7 @@ from evolve.core.normalise import normalised_digest
 from evolve.core.randomness import stream
 from evolve.trajectories.rewards.reward import Grade, grade
 from evolve.trajectories.rewards.shaping import keep_probability
-from evolve.trajectories.step import Made, Step
+from evolve.trajectories.step import Known, Made, Step, fault_of
 
 Check = Callable[[Step], str]
 """Why a step is left out, as a phrase that is the same for all such steps; empty keeps it."""
@@ -110,11 +110,14 @@ def whole_reply(step: Step) -> str:
 
 def repairs(step: Step) -> str:
     """Made from a program that had failed."""
-    known = None if step.parent is None else step.parent.evaluation
-    if known is None:
+    if step.parent is None or step.parent.evaluation is None:
         return "no verdict on its parent"
-    failed = grade(Step(task=step.task, evaluation=known))
-    return "its parent had not failed" if failed in (None, Grade.CORRECT) else ""
+    return "" if has_failed(step.parent) else "its parent had not failed"
+
+
+def has_failed(known: Known) -> bool:
+    """Whether a verdict speaks against a program."""
+    return known.evaluation is not None and fault_of(known.evaluation) != ""
 
 
 def verified(step: Step) -> str:

@@ -1,12 +1,17 @@
 """A stored run scored again: no device, no model."""
 
+import bisect
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
+from evolve.core.digest import framed_digest
 from evolve.store import Store
 from evolve.trajectories.rewards import Pipeline, Tree
 from evolve.trajectories.rewards.shaping import Scores
-from evolve.trajectories.step import Made
+from evolve.trajectories.step import Made, Step
 from evolve.trajectories.steps import History
 
 
@@ -22,6 +27,32 @@ class Rescored:
     scores: Sequence[Scores]
 
 
+class _Places:
+    """How the steps that are scored hang together, in a few bytes for each."""
+
+    def __init__(self) -> None:
+        self.sequences = array("I")
+        self._parents = array("i")
+        self._prompts = array("Q")  # beginnings of digests
+
+    def add(self, step: Step) -> None:
+        """Take the next step."""
+        self._parents.append(-1 if step.parent_step is None else self._place(step.parent_step))
+        key = step.prompt_key or framed_digest("no prompt", str(step.sequence))
+        self._prompts.append(int(key[:16], 16))
+        self.sequences.append(step.sequence)
+
+    def _place(self, sequence: int) -> int:
+        place = bisect.bisect_left(self.sequences, sequence)
+        is_there = place < len(self.sequences) and self.sequences[place] == sequence
+        return place if is_there else -1
+
+    def tree(self) -> Tree:
+        """The steps so far."""
+        _, groups = np.unique(np.asarray(self._prompts), return_inverse=True)
+        return Tree(self._parents, groups.tolist())
+
+
 def rescore(store: Store, run_id: int, pipelines: Sequence[Pipeline]) -> Rescored:
     """Score every step of the search that made or failed to make something new.
 
@@ -30,20 +61,15 @@ def rescore(store: Store, run_id: int, pipelines: Sequence[Pipeline]) -> Rescore
     """
     samples = any(one.reward.needs_samples for one in pipelines)
     texts = any(one.reward.needs_texts for one in pipelines)
-    places: dict[int, int] = {}  # of steps, by number
-    parents: list[int] = []
-    groups: list[int] = []
-    prompts: dict[str, int] = {}
-    scores: list[list[float | None]] = [[] for _ in pipelines]
     history = History(store, run_id)
+    places = _Places()
+    scores: list[list[float | None]] = [[] for _ in pipelines]
     for step in history.steps(texts=texts, samples=samples):
         if not step.is_search or step.made is Made.AGAIN:
             continue
-        place = places[step.sequence] = len(places)
-        parents.append(places.get(-1 if step.parent_step is None else step.parent_step, -1))
-        groups.append(prompts.setdefault(step.prompt_key or f"step {place}", len(prompts)))
+        places.add(step)
         for one, given in zip(pipelines, scores, strict=True):
             given.append(one.reward.score(step))
-    tree = Tree(parents, groups)
+    tree = places.tree()
     shaped = [one.shape(given, tree) for one, given in zip(pipelines, scores, strict=True)]
-    return Rescored(history, list(places), shaped)
+    return Rescored(history, places.sequences, shaped)

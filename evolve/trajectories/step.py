@@ -207,14 +207,10 @@ class Step:
 
 
 def fault_of(evaluation: Evaluation) -> str:
-    """Why an evaluation speaks against its candidate; empty where it does not."""
-    if evaluation.status in _SAYS_NOTHING or evaluation.strict:
-        return ""
-    return (
-        str(evaluation.status)
-        if evaluation.status is not Status.CORRECT
-        else "not made by kernels of its own"
-    )
+    """Why an evaluation speaks against its candidate; empty where it does not, or cannot tell."""
+    if evaluation.status is Status.CORRECT:
+        return "not made by kernels of its own" if evaluation.custom is False else ""
+    return "" if evaluation.status in _SAYS_NOTHING else str(evaluation.status)
 
 
 def speedup(baseline: str, *evaluations: Evaluation | None) -> Ratio | None:

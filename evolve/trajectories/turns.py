@@ -4,6 +4,7 @@ import itertools
 
 from evolve.core.evaluation import Evaluation, Status
 from evolve.core.model import Message
+from evolve.trajectories.filters import has_failed
 from evolve.trajectories.rewards.reward import Grade, grade
 from evolve.trajectories.rows import Conversation, Example, PromptOnly
 from evolve.trajectories.step import Step
@@ -61,7 +62,7 @@ def gain_of(step: Step) -> float | None:
 
 
 def wanted(step: Step) -> bool | None:
-    """True for a first program that is correct, or one that is faster than its parent.
+    """True for a correct program that is the first, a repair, or faster than its parent.
 
     False for one that failed or is slower; None in between, where the intervals do not tell, and
     where there is no verdict that says anything.
@@ -69,7 +70,7 @@ def wanted(step: Step) -> bool | None:
     found = grade(step)
     if found is not Grade.CORRECT:
         return None if found is None else False
-    if step.parent is None:
+    if step.parent is None or has_failed(step.parent):
         return True
     if step.gain is None or not step.gain.excludes(1.0):
         return None

@@ -188,6 +188,7 @@ def test_our_own_fault_refutes_nothing(search: Searched) -> None:
     search.built_in("A", verdict(3.0))
     search.verify("A", verdict(status=Status.INFRA))
     search.verify("A", verdict(status=Status.TIMING_UNBOUNDED))
+    search.verify("A", verdict(2.0, custom=None))  # nobody could say whose kernels it was
     assert read(search)[0].refuted == ""
 
 
