@@ -2,10 +2,9 @@
 
 1. Rows are conversational for TRL, and its chat templating keeps prompt and answer apart.
 2. SFT, DPO, KTO and GRPO trainers make a training step on the loaded folder, without a map in
-   between; GRPO hands `ground_truth` to the reward function.
+   between; GRPO hands the reward function what the reward server takes.
 """
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +25,8 @@ from trl import (
 )
 from trl.data_utils import apply_chat_template, is_conversational
 
-from evolve.core.task import Task
 from tests.trainers.conftest import Exported
+from tests.trajectories.searched import TASK
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -121,14 +120,14 @@ def test_kto_takes_a_step(exported: Exported, model: Any, tokenizer: Any, tmp_pa
     assert manifest.rows["labelled"]["train"] == len(rows)
 
 
-def test_grpo_takes_a_step_and_passes_the_ground_truth_on(
+def test_grpo_takes_a_step_and_tells_the_reward_what_it_is_for(
     exported: Exported, model: Any, tokenizer: Any, tmp_path: Path
 ) -> None:
     folder, _ = exported("trl-grpo", "kernel_smith@1")
-    seen: list[Task] = []
+    seen: list[str] = []
 
-    def reward(completions: list[Any], ground_truth: list[str], **_: Any) -> list[float]:
-        seen.extend(Task.from_json(json.loads(truth)["definition"]) for truth in ground_truth)
+    def reward(completions: list[Any], reference: list[str], **_: Any) -> list[float]:
+        seen.extend(reference)
         return [float(len(one[0]["content"])) for one in completions]
 
     trainer = GRPOTrainer(
@@ -141,4 +140,4 @@ def test_grpo_takes_a_step_and_passes_the_ground_truth_on(
         processing_class=tokenizer,
     )
     trainer.train()
-    assert {task.name for task in seen} == {"rows"}
+    assert set(seen) == {TASK.source}

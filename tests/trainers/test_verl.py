@@ -15,9 +15,9 @@ from omegaconf import OmegaConf
 from verl.utils.dataset.multiturn_sft_dataset import MultiTurnSFTDataset
 from verl.utils.dataset.rl_dataset import RLHFDataset, collate_fn
 
-from evolve.core.task import Task
 from evolve.trajectories.loading import load_dataset
 from tests.trainers.conftest import Exported
+from tests.trajectories.searched import TASK
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -32,7 +32,7 @@ def test_rl_prompts_are_read(exported: Exported, tokenizer: Any, tmp_path: Any) 
     assert list(batch["data_source"]) == ["evolve", "evolve"]
     assert [one["role"] for one in batch["raw_prompt"][0]] == ["system", "user"]
     truth = json.loads(batch["reward_model"][0]["ground_truth"])
-    assert Task.from_json(truth["definition"]).name == "rows"
+    assert truth["reference"] == TASK.source
     assert list(batch["index"]) == [0, 1]
 
 

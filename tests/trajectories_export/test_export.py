@@ -119,11 +119,18 @@ def test_a_recipe_that_does_not_fit_is_refused(told: Searched, tmp_path: Path):
     assert not list(tmp_path.glob("out*"))
 
 
-def test_rewards_get_the_whole_task(told: Searched, tmp_path: Path):
-    exported(told, tmp_path / "out", "trl-grpo")
-    truth = json.loads(next(load_dataset(tmp_path / "out", "prompt"))["ground_truth"])
-    assert Task.from_json(truth["definition"]).revision == told.task.revision
-    assert truth["baseline"] == "eager"
+def test_rewards_get_what_the_reward_server_takes(told: Searched, tmp_path: Path):
+    messages = pytest.importorskip("evolve.serve.messages")
+    exported(told, tmp_path / "trl", "trl-grpo")
+    row = next(load_dataset(tmp_path / "trl", "prompt"))
+    assert row.pop("step_id") == "first:1"
+    del row["prompt"]
+    asked = messages.Submission(**row, completion="a reply")
+    assert (asked.reference, asked.size) == (told.task.source, told.task.size)
+    exported(told, tmp_path / "verl", "verl-rl")
+    row = next(load_dataset(tmp_path / "verl", "prompt"))
+    truth = json.loads(row["reward_model"]["ground_truth"])
+    assert messages.Submission(**truth, completion="a reply") == asked
 
 
 def test_turns_that_are_not_wanted_are_not_trained_on(told: Searched, tmp_path: Path):

@@ -85,9 +85,9 @@ def test_every_file_is_counted_once(folder: Path, tmp_path: Path, capsys: pytest
 def test_prompts_are_those_of_a_search_without_a_program(folder: Path, tmp_path: Path):
     tasks_import.main([str(folder), "-o", str(tmp_path / "out"), "--language", "cpp"])
     rows = list(load_dataset(tmp_path / "out", "prompts"))
-    assert [row["task"] for row in rows] == ["sum", "softmax"]
-    task = Task.from_json(json.loads(rows[1]["ground_truth"])["definition"])
-    assert task.source == SOFTMAX
+    assert [row["step_id"] for row in rows] == ["set:0", "set:1"]
+    assert rows[1]["reference"] == SOFTMAX
+    task = Task(name="softmax", source=SOFTMAX, size="gpu")
     asked = [{"role": one.role, "content": one.content} for one in first_prompt(task, "cpp")]
     assert rows[1]["prompt"] == asked
     assert "torch.softmax(x, dim=-1)" in rows[1]["prompt"][1]["content"]
@@ -98,7 +98,8 @@ def test_tasks_that_are_held_out_are_no_prompts(folder: Path, tmp_path: Path):
     words = [str(folder), "-o", str(tmp_path / "out"), "--held-out", str(held_out)]
     tasks_import.main(words)
     assert outcomes(tmp_path / "out")["b/softmax.py"] == "held out"
-    assert [row["task"] for row in load_dataset(tmp_path / "out", "prompts")] == ["sum"]
+    [row] = load_dataset(tmp_path / "out", "prompts")
+    assert "x.sum(dim=-1)" in row["reference"]
 
 
 def test_nothing_is_executed_without_an_audit(folder: Path, tmp_path: Path):

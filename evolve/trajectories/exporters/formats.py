@@ -7,13 +7,14 @@ slime (`slime/utils/data.py`), LLaMA-Factory (`data/README.md`), Axolotl (`docs/
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from evolve.core.digest import canonical_json
 from evolve.core.errors import UsageError
 from evolve.core.model import Message
+from evolve.core.protocols import BASELINES
 from evolve.trajectories.exporters.columns import (
     FLAG,
     MESSAGE,
@@ -113,10 +114,16 @@ def _answer(text: str) -> dict[str, str]:
     return {"role": "assistant", "content": text}
 
 
-def ground_truth(row: PromptOnly) -> str:
-    """What a reward needs to judge an answer, as JSON: facts, and the task's definition."""
-    definition = replace(row.step.task, seeds=()).to_json()
-    return canonical_json({**row.facts, "definition": definition})
+def aim(row: PromptOnly) -> dict[str, str]:
+    """What answers to a prompt are for, in the words of `POST /v1/jobs` of `evolve serve`."""
+    task, baseline = row.step.task, row.step.baseline
+    return {
+        "reference": task.source,
+        "size": task.size,
+        "precision": task.precision,
+        "accumulation": task.accumulation,
+        "baseline": baseline if baseline in BASELINES else "eager",  # a file is known here only
+    }
 
 
 def _shape(columns: Columns, fill: Callable[[Any, Place], Mapping[str, Any]]) -> Shape:
@@ -170,7 +177,7 @@ def _verl_prompt(row: PromptOnly, place: Place) -> dict[str, Any]:
         "data_source": SOURCE,
         "prompt": messages_of(row.prompt),
         "ability": "kernel",
-        "reward_model": {"style": "rule", "ground_truth": ground_truth(row)},
+        "reward_model": {"style": "rule", "ground_truth": canonical_json(aim(row))},
         "extra_info": {
             "split": place.split,
             "index": place.index,
@@ -196,9 +203,17 @@ _LABELLED = _shape(
     {"prompt": MESSAGES, "completion": MESSAGES, "score": NUMBER, "label": FLAG},
     lambda row, place: {**_example(row, place), "label": row.label},
 )
-_PROMPT = _shape(
-    {"prompt": MESSAGES, "ground_truth": TEXT},
-    lambda row, _: {"prompt": messages_of(row.prompt), "ground_truth": ground_truth(row)},
+_PROMPT = Shape(  # every column but the prompt is an argument of the reward function
+    {
+        "prompt": MESSAGES,
+        "reference": TEXT,
+        "size": TEXT,
+        "precision": TEXT,
+        "accumulation": TEXT,
+        "baseline": TEXT,
+        "step_id": TEXT,
+    },
+    lambda row, _: {"prompt": messages_of(row.prompt), **aim(row), "step_id": row.step.id},
 )
 _ONE_MESSAGE_PAIR = _shape(
     {"messages": MESSAGES, "chosen": MESSAGE, "rejected": MESSAGE},
@@ -227,7 +242,7 @@ _OPENRLHF = {
         {"input": MESSAGES, "label": TEXT, "datasource": TEXT},
         lambda row, _: {
             "input": messages_of(row.prompt),
-            "label": ground_truth(row),
+            "label": canonical_json(aim(row)),
             "datasource": SOURCE,
         },
     ),
@@ -236,7 +251,7 @@ _SLIME_PROMPT = Shape(
     {"input": MESSAGES, "label": TEXT, "metadata": _ORIGIN},
     lambda row, _: {
         "input": messages_of(row.prompt),
-        "label": ground_truth(row),
+        "label": canonical_json(aim(row)),
         "metadata": _origin(row),
     },
 )
