@@ -1,0 +1,62 @@
+"""Archives as they are configured.
+
+Invariants:
+1. Any archive can be what islands or novelty are made of, but for those that hold copies.
+2. A capacity that is typed for the whole bounds the parts; one typed for a part bounds it further.
+"""
+
+import pytest
+
+from evolve.cli import parts
+from evolve.cli.config.compose import compose, to_plain
+from evolve.core.errors import UsageError
+from evolve.core.protocols import Archive
+from evolve.testing.parts import make_elite
+
+PARTS = ("topk", "map_elites", "compiled", "priority", "tree", "pareto", "novelty")
+
+
+def built(*words: str) -> Archive:
+    return parts.build_archive(to_plain(compose(["task=softmax", *words])))
+
+
+def held(archive: Archive, count: int = 100) -> int:
+    for number in range(count):
+        archive.offer(make_elite(f"p{number}", speedup=1 + number, sequence=number))
+    return len(archive.slots())
+
+
+@pytest.mark.parametrize("whole", ["islands", "novelty"])
+@pytest.mark.parametrize("part", PARTS)
+def test_any_archive_can_be_part_of_another(whole, part):
+    archive = built(f"archive={whole}", f"archive@archive.of={part}")
+    assert held(archive)
+    assert getattr(archive, "offers", None) is not None
+
+
+def test_parts_of_parts_can_be_chosen():
+    archive = built(
+        "archive=islands", "archive@archive.of=novelty", "archive@archive.of.of=map_elites"
+    )
+    assert archive.offers == {"islands", "slots"}
+
+
+@pytest.mark.parametrize("whole", ["islands", "novelty"])
+def test_islands_are_no_part_of_another_archive(whole):
+    with pytest.raises(UsageError, match="put them outside"):
+        built(f"archive={whole}", "archive@archive.of=islands")
+
+
+def test_the_capacity_of_the_whole_bounds_the_parts():
+    words = ["archive=islands", "archive@archive.of=topk", "archive.count=2", "archive.most=2"]
+    assert held(built(*words, "archive.capacity=20")) == 20
+    assert held(built(*words, "archive.capacity=20", "archive.of.capacity=3")) == 6
+    assert held(built(*words, "archive.capacity=20", "archive.of.capacity=50")) == 20
+    assert held(built("archive=novelty", "archive.capacity=20")) == 20
+
+
+def test_a_wrong_setting_of_a_part_is_refused():
+    with pytest.raises(UsageError, match=r"archive\.depth"):
+        built("archive=islands", "archive.of.depth=0")
+    with pytest.raises(UsageError, match="dept"):
+        built("archive=islands", "+archive.of.dept=1")
