@@ -82,7 +82,8 @@ def test_autotriton_wants_a_correct_program_in_triton() -> None:
     assert score("autotriton@1", verdict(), language=Language.TRITON) == 1.0  # needs no time
     assert score("autotriton@1", verdict(9.0), language=Language.CPP) == 0.0
     assert score("autotriton@1", WRONG, language=Language.TRITON) == 0.0
-    assert score("autotriton@1", verdict(1.0)) is None
+    assert score("autotriton@1", verdict(1.0)) is None  # neither its language nor its text
+    assert score("autotriton@1", verdict(1.0), source="@triton.jit\ndef f(): ...") == 1.0
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from evolve.core.program import Language
+from evolve.core.program import Language, detect_language
 from evolve.trajectories.rewards.reward import Grade, Reward, grade, worth
 from evolve.trajectories.step import Step
 
@@ -55,7 +55,9 @@ def autotriton(step: Step) -> float | None:
     found = grade(step)
     if found is not Grade.CORRECT:
         return None if found is None else 0.0
-    return None if step.language is None else float(step.language is Language.TRITON)
+    if step.language is None and not step.source:
+        return None
+    return float((step.language or detect_language(step.source)) is Language.TRITON)
 
 
 def cuda_agent(step: Step) -> float | None:
