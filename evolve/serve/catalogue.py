@@ -41,6 +41,7 @@ class Catalogue:
     def __init__(self, added: Sequence[str], *, size: str, any_reference: bool = False) -> None:
         self.any_reference = any_reference
         self._size = size
+        self._found: dict[tuple[str, Setup], Task] = {}
         self._specs = {name: name for name in shipped_names()}
         for spec in _unfolded(added):
             name = find_task(spec).name
@@ -56,7 +57,7 @@ class Catalogue:
         return sorted(self._specs)
 
     def find(self, name: str, setup: Setup) -> Task:
-        """A task by its name.
+        """A task by its name, as its file was when it was first asked for.
 
         Raises:
             UsageError: there is none, or it has no such size.
@@ -66,13 +67,15 @@ class Catalogue:
             raise UsageError(
                 f"task {name!r}: this server has no task of that name; GET /v1/tasks lists them"
             )
-        found = find_task(
-            spec,
-            size=setup.size or self._size,
-            precision=setup.precision,
-            accumulation=setup.accumulation,
-        )
-        return replace(found, name=name, seeds=())
+        if (name, setup) not in self._found:
+            found = find_task(
+                spec,
+                size=setup.size or self._size,
+                precision=setup.precision,
+                accumulation=setup.accumulation,
+            )
+            self._found[name, setup] = replace(found, name=name, seeds=())
+        return self._found[name, setup]
 
     def by_text(self, text: str, setup: Setup) -> Task:
         """The task whose reference says the same as a text, layout and comments apart.

@@ -12,6 +12,7 @@ from evolve.serve.guard import App
 from evolve.serve.service import Service
 
 BACKLOG = 2048
+KEEP_ALIVE_S = 75  # a client that pauses between steps finds its connection again
 LAST_ANSWERS_S = 5  # for requests under way when the server is stopped
 
 
@@ -49,6 +50,7 @@ async def run(app: App, listener: socket.socket, service: Service) -> None:
         log_level="warning",
         access_log=False,  # nothing that a client sends is written anywhere but into the jobs
         lifespan="off",
+        timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=LAST_ANSWERS_S,
     )
     server = _Server(config)

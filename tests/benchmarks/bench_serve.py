@@ -21,7 +21,7 @@ from evolve.core.evaluation import Fidelity
 from evolve.core.protocols import EvaluationRequest
 from evolve.core.task import Task
 from evolve.evaluation import LocalEvaluator
-from tests.benchmarks.conditions import conditions
+from tests.benchmarks.conditions import print_conditions
 from tests.serve.serving import candidate, serving, submission
 
 WORKER = Path(__file__).parents[1] / "serve" / "stub_worker.py"
@@ -89,7 +89,7 @@ def main() -> None:
     arguments.add_argument("--jobs", type=int, default=2000)
     arguments.add_argument("--clients", type=int, default=64)
     options = arguments.parse_args()
-    print(conditions())
+    print_conditions()
     with tempfile.TemporaryDirectory() as folder, serving(Path(folder)) as server:
         timed("one client", over_http(server.url, options.jobs // 10, 1))
         timed(f"{options.clients} clients", over_http(server.url, options.jobs, options.clients))

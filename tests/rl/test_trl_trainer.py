@@ -3,7 +3,6 @@
 Invariants: the trainer takes the function as it is, and leaves a row that is worth None out.
 """
 
-
 import pytest
 
 pytest.importorskip("trl")

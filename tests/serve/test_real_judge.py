@@ -78,6 +78,8 @@ def test_a_kernel_is_judged_at_the_fidelity_of_training_through_every_door(tmp_p
             "reference_code": (library_folder() / "rmsnorm" / "task.py").read_text(),
             "kernel_code": seed(),
         }
-        result = http.post("/kernelgym/evaluate", json=gym).json()
+        http.post("/kernelgym/evaluate", json=gym).raise_for_status()
+        http.get("/v1/jobs/gym?wait_s=60").raise_for_status()
+        result = http.get("/kernelgym/results/gym").json()
         assert (result["status"], result["correctness"]) == ("completed", True)
         assert result["kernel_runtime"] > 0
