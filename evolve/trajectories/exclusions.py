@@ -7,9 +7,9 @@ from fnmatch import fnmatchcase
 
 from evolve.core.evaluation import Status
 from evolve.core.task import Task
-from evolve.llm.secrets import scrub
 from evolve.trajectories.graphs import Tracer
 from evolve.trajectories.holdout import HeldOut
+from evolve.trajectories.keys import environment_keys, holds_key
 from evolve.trajectories.licences import allows_training, licence_of
 from evolve.trajectories.step import Step
 
@@ -39,11 +39,13 @@ class Rules:
         held_out: tasks that nothing is trained on.
         models: names or patterns that are allowed; empty for all.
         licences: SPDX identifiers or patterns that are allowed; empty for all that do not forbid.
+        keys: that no row may hold, besides what looks like one.
     """
 
     held_out: HeldOut = field(default_factory=HeldOut)
     models: tuple[str, ...] = ()
     licences: tuple[str, ...] = ()
+    keys: tuple[str, ...] = field(default_factory=environment_keys)
 
     def of_task(self, task: Task, tracer: Tracer | None = None) -> Reason | None:
         """Why every step on a task is left out; None where it is not."""
@@ -61,7 +63,7 @@ class Rules:
             return Reason.MODEL
         if self.held_out.shown_in(message.content for message in step.prompt):
             return Reason.SHOWS_HELD_OUT
-        if any(scrub(text) != text for text in _texts(step)):
+        if any(holds_key(text, self.keys) for text in _texts(step)):
             return Reason.KEY
         return None
 

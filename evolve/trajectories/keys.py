@@ -1,0 +1,35 @@
+"""Whether a text holds a key: what `evolve.llm.secrets.scrub` says, asked only where it may matter.
+
+Scrubbing looks at every position of a text in many ways, which costs more than everything else that
+an export does with it. Here a text is first searched for the few marks that keys begin with.
+"""
+
+import os
+import re
+
+from evolve.llm.secrets import scrub
+
+_SHORTEST = 8
+_PREFIXES = ("sk", "pk", "rk", "gsk", "xai", "hf", "r8", "nvapi", "dapi")
+_MARKS = ("AIza", "AKIA", "ASIA", "eyJ", "earer ")
+# Each begins with letters that are looked for as a whole; that no word goes on before is seen last.
+_BEGINNINGS = [re.compile(rf"{prefix}[-_](?<!\w{prefix}[-_])") for prefix in _PREFIXES]
+_PASSWORD = re.compile(r"://[^\s/@'\"]+:[^\s/@'\"]+@")
+
+
+def environment_keys() -> tuple[str, ...]:
+    """The values of this process's environment that scrubbing takes out of texts."""
+    values = {value for value in os.environ.values() if len(value) >= _SHORTEST}
+    return tuple(sorted(value for value in values if scrub(value) != value))
+
+
+def holds_key(text: str, known: tuple[str, ...]) -> bool:
+    """Whether scrubbing would change the text; `known` is what `environment_keys` gave."""
+    if any(value in text for value in known):
+        return True
+    suspicious = (
+        any(mark in text for mark in _MARKS)
+        or any(beginning.search(text) for beginning in _BEGINNINGS)
+        or _PASSWORD.search(text) is not None
+    )
+    return suspicious and scrub(text) != text
