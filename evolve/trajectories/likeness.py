@@ -13,7 +13,7 @@ _SHINGLE = 3  # neighbouring tokens of a tree that are compared as one
 _SHOWN = 0.8  # share of a reference's windows that a text has if it shows the reference
 _MAKERS = ("get_inputs", "get_init_inputs", "get_input_groups")
 _FRAME = re.compile(r"class|def|super\(|import|from|@|pass$|try:|else:")
-_DOCSTRING = re.compile(r""""{3}[\s\S]*?"{3}|'{3}[\s\S]*?'{3}""")
+_DOCSTRINGS = (re.compile(r'"""[\s\S]*?"""'), re.compile(r"'''[\s\S]*?'''"))
 _BLANKS = str.maketrans("", "", " \t\r")
 
 
@@ -45,7 +45,13 @@ def shape_of(source: str) -> Shape:
     shingles = frozenset(
         hash(tuple(tokens[at : at + _SHINGLE])) for at in range(len(tokens) - _SHINGLE + 1)
     )
-    return Shape(normalised_digest(model), shingles, _telling_windows(_DOCSTRING.sub("", model)))
+    return Shape(normalised_digest(model), shingles, _telling_windows(_without_docstrings(model)))
+
+
+def _without_docstrings(text: str) -> str:
+    for docstring in _DOCSTRINGS:
+        text = docstring.sub("", text)
+    return text
 
 
 def windows(text: str) -> frozenset[int]:
@@ -124,7 +130,7 @@ class Likeness:
 
     def shown_in(self, text: str) -> str | None:
         """The reference whose model a text shows nearly whole; None where it shows none."""
-        found = self._showing.keys() & (windows(text) | windows(_DOCSTRING.sub("", text)))
+        found = self._showing.keys() & (windows(text) | windows(_without_docstrings(text)))
         weights: defaultdict[str, float] = defaultdict(float)
         for window in found:
             for name in self._showing[window]:
