@@ -2,7 +2,6 @@
 
 import fcntl
 import os
-import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -43,8 +42,3 @@ def publish(partial: Path, folder: Path, made: Manifest, extras: Mapping[str, st
     if folder.is_dir():
         folder.rmdir()  # empty, as `building` has seen
     partial.replace(folder)
-
-
-def discard(folder: Path) -> None:
-    """Remove what a stopped export left beside its folder."""
-    shutil.rmtree(folder.with_name(folder.name + ".partial"), ignore_errors=True)

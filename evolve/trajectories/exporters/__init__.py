@@ -1,0 +1,1 @@
+"""Rows of views in the formats of trainers, and the folders that hold them."""
