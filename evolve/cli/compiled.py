@@ -6,39 +6,73 @@ from typing import Any
 
 from evolve.cli.config.build import build
 from evolve.cli.device import kind_of
+from evolve.cli.models import has_model
 from evolve.core.compiled import Compiled
+from evolve.core.errors import UsageError
 from evolve.core.protocols import Evaluator
 from evolve.core.task import Task
 from evolve.evaluation import LocalEvaluator
 from evolve.report.text import count_text
+from operators.inductor import NotConvertible, convert
 
 OPERATOR = "inductor"
+_ON_CPU = ("default", "unfused")  # the others are settings of Triton's code
 
 
-def variants(config: Mapping[str, Any]) -> tuple[str, ...]:
+def variants(task: Task, config: Mapping[str, Any]) -> tuple[str, ...]:
     """What the compiler is to be asked for.
 
-    Nothing on the CPU, where it writes C++ against headers of its own.
+    On the CPU, where one C++ program costs as much to judge as a search may last, only where there
+    is nothing else to start from.
     """
     node = config["operators"].get(OPERATOR)
-    if node is None or kind_of(config) != "cuda":
+    kind = kind_of(config)
+    if node is None or kind not in ("cpu", "cuda"):
         return ()
     settings = {key: value for key, value in node.items() if key != "weight"}
-    found: tuple[str, ...] = build(settings, f"operators.{OPERATOR}").variants
-    return found
+    wanted: tuple[str, ...] = build(settings, f"operators.{OPERATOR}").variants
+    if kind == "cuda":
+        return wanted
+    has_start = bool(task.seeds) or has_model(config)
+    return () if has_start else tuple(name for name in wanted if name in _ON_CPU)
 
 
 async def with_compiled(task: Task, config: Mapping[str, Any], evaluator: Evaluator) -> Task:
     """The task with what the compiler makes of it; equal code of two variants is kept once."""
-    wanted = variants(config)
-    if not wanted or not isinstance(evaluator, LocalEvaluator):
-        return task
-    print(f"compiling the reference, {count_text(len(wanted), 'variant')} ...", flush=True)
-    found: dict[str, Compiled] = {}
-    for variant in wanted:
-        answer = await evaluator.compiled(task, variant)
-        if isinstance(answer, str):
-            print(f"variant {variant}: {answer}")
-        else:
-            found.setdefault(answer.code, answer)
-    return replace(task, compiled=tuple(found.values()))
+    found: dict[tuple[str, ...], Compiled] = {}
+    reasons: list[str] = []
+    wanted = variants(task, config)
+    if wanted and isinstance(evaluator, LocalEvaluator):
+        print(f"compiling the reference, {count_text(len(wanted), 'variant')} ...", flush=True)
+        for variant in wanted:
+            answer = await evaluator.compiled(task, variant)
+            reason = answer if isinstance(answer, str) else _refusal(task, answer)
+            if isinstance(answer, Compiled) and not reason:
+                found.setdefault(tuple(case.code for case in answer.cases), answer)
+            else:
+                reasons.append(f"{variant}: {reason}")
+                print(f"variant {reasons[-1]}")
+    task = replace(task, compiled=tuple(found.values()))
+    why = f", and the compiler makes none of it ({'; '.join(reasons)})" if reasons else ""
+    require_start(task, config, why)
+    return task
+
+
+def _refusal(task: Task, compiled: Compiled) -> str:
+    """Why no program can be made of it; empty where one can."""
+    try:
+        convert(task.source, task.name, compiled)
+    except NotConvertible as error:
+        return str(error)
+    return ""
+
+
+def require_start(task: Task, config: Mapping[str, Any], why: str = "") -> None:
+    """Raise UsageError where a run would have nothing to start from; `why` is said of it."""
+    if task.seeds or task.compiled or has_model(config):
+        return
+    raise UsageError(
+        f"task {task.name} has no program to start from on device={kind_of(config)}{why}: give one "
+        "of yours, initial=[mine.py] (any ModelNew that is correct), put some into seeds/ beside "
+        "the task file, or name a language model that writes the first one, llm.model=provider/NAME"
+    )

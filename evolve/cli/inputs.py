@@ -5,10 +5,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from evolve.cli.compiled import variants
+from evolve.cli.compiled import require_start, variants
 from evolve.cli.device import LANGUAGES, kind_of, require_language
 from evolve.cli.flags import open_store, read_candidate
-from evolve.cli.models import has_model
 from evolve.cli.parts import build_archive
 from evolve.core.errors import UsageError
 from evolve.core.normalise import normalised_digest
@@ -53,13 +52,10 @@ def with_seeds(task: Task, config: Mapping[str, Any]) -> Task:
     initial = [_read_program(path, "initial", kind) for path in config["initial"]]
     warm = _elites_of(config, task)
     seeds = _without_twins((*initial, *warm, *task.seeds))
-    if not seeds and not has_model(config) and not variants(config):
-        raise UsageError(
-            f"task {task.name} has no program to start from on device={kind}: give one of yours, "
-            "initial=[mine.py] (any ModelNew that is correct), put some into seeds/ beside the "
-            "task file, or name a language model that writes the first one, llm.model=provider/NAME"
-        )
-    return replace(task, seeds=seeds)
+    task = replace(task, seeds=seeds)
+    if not variants(task, config):
+        require_start(task, config)
+    return task
 
 
 def _without_twins(sources: Sequence[str]) -> tuple[str, ...]:

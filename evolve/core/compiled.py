@@ -33,24 +33,33 @@ class Argument:
 
 
 @dataclass(frozen=True, slots=True)
-class Compiled:
-    """A reference as compiled under a variant.
+class CompiledCase:
+    """A reference as compiled for one case of its task.
 
     Attributes:
-        variant: which settings of the compiler.
+        name: the case's.
+        timed: whether its time counts.
         code: the output code.
         arguments: of the code, in order.
         mutated: names of buffers that the first outputs are the new values of.
         outcome: an expression of what forward returns, over `output[0]`, the first after those, ...
-        torch: the compiler's version.
     """
 
-    variant: str
+    name: str
+    timed: bool
     code: str
     arguments: tuple[Argument, ...]
     mutated: tuple[str, ...]
     outcome: str
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """A reference as compiled under a variant, for every case; `torch` is the version of it."""
+
+    variant: str
     torch: str
+    cases: tuple[CompiledCase, ...]
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -60,12 +69,20 @@ class Compiled:
         """The inverse of `to_json`. Raises KeyError, TypeError or ValueError where it is none."""
         return cls(
             variant=str(data["variant"]),
-            code=str(data["code"]),
-            arguments=tuple(_argument(item) for item in data["arguments"]),
-            mutated=tuple(map(str, data["mutated"])),
-            outcome=str(data["outcome"]),
             torch=str(data["torch"]),
+            cases=tuple(_case(item) for item in data["cases"]),
         )
+
+
+def _case(data: Mapping[str, Any]) -> CompiledCase:
+    return CompiledCase(
+        name=str(data["name"]),
+        timed=bool(data["timed"]),
+        code=str(data["code"]),
+        arguments=tuple(_argument(item) for item in data["arguments"]),
+        mutated=tuple(map(str, data["mutated"])),
+        outcome=str(data["outcome"]),
+    )
 
 
 def _argument(data: Mapping[str, Any]) -> Argument:

@@ -8,6 +8,7 @@ for the reference is the user's code.
 import inspect
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -15,12 +16,13 @@ from unittest import mock
 import torch
 from torch import nn
 
-from evolve.core.compiled import Argument, ArgumentKind, Compiled
+from evolve.core.compiled import Argument, ArgumentKind, Compiled, CompiledCase
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import Status
 from evolve.worker.faults import CandidateFault
+from evolve.worker.taskfile import LoadedCase
 
-ANSWER = "compiled.json"  # in the folder that the runner may write to
+ANSWER = "case{}.json"  # in the folder that the runner may write to
 SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "default": {},
     # Reductions that fit into a block are read twice instead of held: fewer registers.
@@ -50,30 +52,38 @@ def settings(variant: str) -> dict[str, Any]:
     return dict(SETTINGS[variant])
 
 
-def write(folder: str, model: nn.Module, inputs: Sequence[Any], variant: str) -> None:
-    """In a runner: leave the answer in its folder."""
-    compiled = compile_model(model, inputs, variant, settings(variant))
-    (Path(folder) / ANSWER).write_text(json.dumps(compiled.to_json()))
+def write(folder: str, case: int, model: nn.Module, inputs: Sequence[Any], variant: str) -> None:
+    """In a runner: leave what comes of a case in its folder."""
+    compiled = compile_model(model, inputs, settings(variant))
+    (Path(folder) / ANSWER.format(case)).write_text(json.dumps(asdict(compiled)))
 
 
-def read(folder: str) -> Compiled:
-    """In the referee: the answer. Raises CandidateFault where there is none that can be read."""
+def read(folder: str, cases: Mapping[int, LoadedCase], variant: str) -> Compiled:
+    """In the referee: what came of the cases, by their numbers.
+
+    Raises:
+        CandidateFault: there is nothing, or nothing that can be read.
+    """
     try:
-        text = (Path(folder) / ANSWER).read_text(encoding="utf-8")
-        return Compiled.from_json(json.loads(text))
+        found = [
+            json.loads((Path(folder) / ANSWER.format(number)).read_text(encoding="utf-8"))
+            | {"name": case.name, "timed": case.timed}
+            for number, case in cases.items()
+        ]
+        version = torch.__version__.partition("+")[0]
+        return Compiled.from_json({"variant": variant, "torch": version, "cases": found})
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise CandidateFault(Status.CONTRACT, f"the compiler left no answer: {error}") from error
 
 
 def compile_model(
-    model: nn.Module, inputs: Sequence[Any], variant: str, options: Mapping[str, Any]
-) -> Compiled:
+    model: nn.Module, inputs: Sequence[Any], options: Mapping[str, Any]
+) -> CompiledCase:
     """Export a model and have Inductor write its code.
 
     Args:
         model: in eval mode.
         inputs: of one call of forward.
-        variant: what to call the result.
         options: settings of Inductor.
 
     Raises:
@@ -84,13 +94,13 @@ def compile_model(
         arguments = tuple(_arguments(exported, model, inputs))
         code = _lowered(exported.graph_module, options)
     mutated, outcome = _outcome(exported)
-    return Compiled(
-        variant=variant,
+    return CompiledCase(
+        name="",
+        timed=True,
         code=code,
         arguments=arguments,
         mutated=mutated,
         outcome=outcome,
-        torch=torch.__version__.partition("+")[0],
     )
 
 

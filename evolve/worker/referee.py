@@ -150,7 +150,7 @@ class Referee:
         return {name: self._baseline(task, name) for name in names}
 
     def compiled(self, task: Task, variant: str) -> dict[str, Any]:
-        """What the compiler makes of the reference under a variant (`compiler.VARIANTS`).
+        """What the compiler makes of the reference under a variant (of `VARIANTS`).
 
         Returns:
             `Compiled` as JSON under "compiled", or why there is none under "reason".

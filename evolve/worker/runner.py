@@ -181,7 +181,7 @@ class Runner:
         fd: int,
     ) -> None:
         inputs = slab.unpack(tree, self._access.open(fd, size))
-        compiler.write(folder, self._models[case], inputs, variant)
+        compiler.write(folder, case, self._models[case], inputs, variant)
         wire.send_ack(channel)
 
     def _stage(

@@ -166,7 +166,7 @@ class Workshop:
         return runner
 
     def written(self, task: WarmTask, variant: str) -> Compiled:
-        """What the compiler makes of the reference's first timed case; kept like a build.
+        """What the compiler makes of the reference, for every case; kept like a build.
 
         Raises:
             CandidateFault: the reference cannot be compiled so; the message says why.
@@ -181,15 +181,15 @@ class Workshop:
                 done = self.builds.commit(key, folder)
             finally:
                 self.builds.discard(folder)
-        return compiler.read(done)
+        return compiler.read(done, {case.index: case.case for case in task.cases}, variant)
 
     def _write(self, task: WarmTask, variant: str, folder: str) -> None:
-        case = task.timed[0]
         with self.launcher.start(Language.TORCH, (folder,)) as runner:
             runner.load("reference", json.dumps(task.task.to_json()), SETUP_S)
-            runner.construct(case.index, case.model_seed, None, SETUP_S)
-            with self.device.share(case.block(-1, 1)) as inputs:
-                runner.write(case.index, inputs, variant, folder, BUILD_S)
+            for case in task.cases:
+                runner.construct(case.index, case.model_seed, None, SETUP_S)
+                with self.device.share(case.block(-1, 1)) as inputs:
+                    runner.write(case.index, inputs, variant, folder, BUILD_S)
 
     def outcome(
         self, runner: RunnerProcess, case: WarmCase, hidden: Check, trap: bool = False

@@ -31,6 +31,19 @@ def launches(code: OutputCode) -> Iterator[Launch]:
             yield found
 
 
+def cpp_calls(code: OutputCode) -> Iterator[tuple[str, tuple[ast.expr, ...]]]:
+    """C++ kernels that are called once, with their arguments."""
+    found: dict[str, list[tuple[ast.expr, ...]]] = {}
+    for statement in code.statements:
+        match statement.node:
+            case ast.Expr(value=ast.Call(func=ast.Name(id=name), args=arguments)):
+                if name in code.cpp:
+                    found.setdefault(name, []).append(tuple(arguments))
+    for name, calls in found.items():
+        if len(calls) == 1:
+            yield name, calls[0]
+
+
 def _launch(node: ast.stmt) -> Launch | None:
     match node:
         case ast.Expr(
@@ -45,14 +58,20 @@ class Body:
 
     Args:
         kernels: by their Inductor names.
+        functions: what stands for each C++ kernel, by its Inductor name.
         expressions: what stands for each argument of the output code, e.g. `self.weight`.
         device: an expression for where buffers are made.
     """
 
     def __init__(
-        self, kernels: Mapping[str, Kernel], expressions: Mapping[str, str], device: str
+        self,
+        kernels: Mapping[str, Kernel],
+        functions: Mapping[str, str],
+        expressions: Mapping[str, str],
+        device: str,
     ) -> None:
         self._kernels = kernels
+        self._functions = functions
         self._rewriter = _Expressions(expressions, device)
         self._inputs = frozenset(expressions)
 
@@ -79,6 +98,12 @@ class Body:
             yield self._launched(launch)
             return
         match node:
+            case ast.Expr(value=ast.Call(func=ast.Name(id=name), args=values)) if (
+                name in self._functions
+            ):
+                passed = [ast.unparse(self._rewriter.visit(value)) for value in values]
+                yield _wrapped(f"{self._functions[name]}(", passed)
+                return
             case ast.Expr(value=ast.Call(func=function)) if ast.unparse(function) in _DROPPED:
                 return
             case ast.Assign(value=ast.Call(func=function)) if ast.unparse(function) in _STREAMS:

@@ -3,7 +3,7 @@
 import ast
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from operators.inductor.blocks import Blocks, choose
 from operators.inductor.reading import NotConvertible, RawKernel
@@ -49,6 +49,14 @@ class Kernel:
     blocks: dict[str, Blocks]
     operations: tuple[str, ...] = ()
     launch: dict[str, str] = field(default_factory=dict)  # module constants by parameter
+
+    def without_prefix(self) -> "Kernel":
+        """The same with tunables of plain names."""
+        plain = {constant: parameter.upper() for parameter, constant in self.launch.items()}
+        grid = re.sub(r"\w+", lambda match: plain.get(match[0], match[0]), self.grid)
+        blocks = {plain[name]: found for name, found in self.blocks.items()}
+        launch = {parameter: plain[name] for parameter, name in self.launch.items()}
+        return replace(self, grid=grid, blocks=blocks, launch=launch)
 
 
 def short_name(name: str) -> str:

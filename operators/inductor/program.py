@@ -5,18 +5,43 @@ import builtins
 import importlib.resources
 import re
 import textwrap
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
-from evolve.core.compiled import Argument, ArgumentKind, Compiled
-from operators.inductor.blocks import Blocks
-from operators.inductor.forward import Body, contiguous, launches
+from evolve.core.compiled import Argument, ArgumentKind, Compiled, CompiledCase
+from operators.inductor import cpp
+from operators.inductor.forward import Body, contiguous, cpp_calls, launches
 from operators.inductor.kernels import Kernel, convert_kernel, short_name
-from operators.inductor.reading import NotConvertible, OutputCode, read
+from operators.inductor.reading import NotConvertible, OutputCode, RawCpp, read
 from operators.inductor.reference import Reference, read_reference
 
 _IMPORTS = ("import torch", "import triton", "import triton.language as tl")
+_CPP_IMPORTS = ("from pathlib import Path", "import torch", "import tvm_ffi.cpp")
 _LIBDEVICE = "from triton.language.extra import libdevice"
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One case: its kernels under their new names, by those that Inductor gave them."""
+
+    case: CompiledCase
+    code: OutputCode
+    kernels: dict[str, Kernel]
+    functions: dict[str, str]  # of C++
+
+    @property
+    def raw(self) -> dict[str, RawCpp]:
+        return {function: self.code.cpp[name] for name, function in self.functions.items()}
+
+    @property
+    def parameters(self) -> dict[str, dict[int, str]]:
+        """Names for the parameters of C++ functions."""
+        calls = dict(cpp_calls(self.code))
+        return {
+            function: _pointers(calls[name], self.case.arguments, "")
+            for name, function in self.functions.items()
+            if name in calls
+        }
 
 
 def convert(task: str, name: str, compiled: Compiled) -> str:
@@ -30,76 +55,92 @@ def convert(task: str, name: str, compiled: Compiled) -> str:
     Raises:
         NotConvertible: the program would need what only Inductor's run time has.
     """
-    code = read(compiled.code)
-    if not code.kernels:
-        raise NotConvertible("the compiler wrote no Triton kernel; vendors' libraries do it all")
     reference = read_reference(task)
-    kernels = _kernels(code, compiled)
-    parts = [
-        _heading(name, compiled, kernels.values()),
-        _imports(reference, kernels.values()),
-        _tunables(kernels.values()),
-        *_definitions(kernels.values()),
+    parts = _parts(compiled)
+    kernels = [kernel for part in parts for kernel in part.kernels.values()]
+    raw = {function: kernel for part in parts for function, kernel in part.raw.items()}
+    if kernels and raw:
+        raise NotConvertible("the compiler wrote Triton and C++ kernels")
+    names = {function: found for part in parts for function, found in part.parameters.items()}
+    pieces = [
+        _heading(
+            name, compiled, [*((k.name, k.operations) for k in kernels), *((f, ()) for f in raw)]
+        ),
+        _imports(reference, kernels, is_cpp=bool(raw)),
+        cpp.TUNABLE if raw else _tunables(parts),
+        *([cpp.library(_identifier(name), raw, names)] if raw else []),
+        *_definitions(kernels),
         "\n".join(text for text in reference.definitions if not _is_block(text)),
         *(text for text in reference.definitions if _is_block(text)),
-        _module(reference, code, compiled, kernels),
+        _module(reference, parts),
     ]
-    source = "\n\n\n".join(part for part in parts if part) + "\n"
+    source = "\n\n\n".join(piece for piece in pieces if piece) + "\n"
     _require_known_names(source)
     return source
 
 
-def _heading(name: str, compiled: Compiled, kernels: Iterable[Kernel]) -> str:
-    lines = [f"  {k.name}: {', '.join(k.operations) or 'moves data'}" for k in kernels]
-    return "\n".join(
-        [
-            f'"""{name}: what PyTorch {compiled.torch} compiles it to ({compiled.variant}).',
-            "",
-            *lines,
-            '"""',
-        ]
-    )
+def _parts(compiled: Compiled) -> list[_Part]:
+    """The cases, those that are timed first; of those that are alike, one."""
+    taken: set[str] = set()
+    found: dict[object, _Part] = {}
+    for case in sorted(compiled.cases, key=lambda case: not case.timed):
+        known = found.get(_shapes(case))
+        if known is None:
+            found[_shapes(case)] = _part(case, taken)
+        elif known.case.code != case.code:
+            raise NotConvertible(
+                f"cases {known.case.name} and {case.name} differ, but not in shape"
+            )
+    alone = sum(len(part.kernels) for part in found.values()) == 1
+    return [_with_kernels(part, alone) for part in found.values()]
 
 
-def _is_block(text: str) -> bool:
-    return text.startswith(("class ", "def ", "@"))
+def _shapes(case: CompiledCase) -> tuple[tuple[int, ...], ...]:
+    return tuple(a.shape for a in case.arguments if a.kind is ArgumentKind.INPUT)
 
 
-def _imports(reference: Reference, kernels: Iterable[Kernel]) -> str:
-    lines = [*_IMPORTS, *([_LIBDEVICE] if any(k.uses_libdevice for k in kernels) else [])]
-    return "\n".join(sorted(dict.fromkeys([*lines, *reference.imports])))
+def _part(case: CompiledCase, taken: set[str]) -> _Part:
+    code = read(case.code)
+    if not code.kernels and not code.cpp:
+        raise NotConvertible("the compiler wrote no kernel; vendors' libraries do it all")
+    functions = {name: _free(cpp.function_name(name), taken) for name in code.cpp}
+    return _Part(case, code, _kernels(code, case, taken), functions)
 
 
-def _kernels(code: OutputCode, compiled: Compiled) -> dict[str, Kernel]:
-    """Those that are launched, with names of their own, by their Inductor names."""
+def _free(wanted: str, taken: set[str]) -> str:
+    """`sum_2` for the second `sum`."""
+    number, name = 1, wanted
+    while name in taken:
+        number += 1
+        name = f"{wanted}_{number}"
+    taken.add(name)
+    return name
+
+
+def _kernels(code: OutputCode, case: CompiledCase, taken: set[str]) -> dict[str, Kernel]:
+    """Those that are launched, by their Inductor names."""
     calls: dict[str, list[tuple[ast.expr, ...]]] = {}
     for launch in launches(code):
         calls.setdefault(launch.kernel, []).append(launch.arguments)
-    names = _unique({name: short_name(name) for name in calls})
-    alone = len(calls) == 1
     found = {}
     for name, uses in calls.items():
-        pointers = _pointers(uses[0], compiled.arguments) if len(uses) == 1 else {}
-        prefix = "" if alone else f"{names[name].upper()}_"
-        kernel = convert_kernel(code.kernels[name], f"{names[name]}_kernel", pointers, prefix)
-        found[name] = _with_own_helpers(kernel, names[name])
+        own = _free(short_name(name), taken)
+        pointers = _pointers(uses[0], case.arguments) if len(uses) == 1 else {}
+        kernel = convert_kernel(code.kernels[name], f"{own}_kernel", pointers, f"{own.upper()}_")
+        found[name] = _with_own_helpers(kernel, own)
     return found
 
 
-def _unique(wanted: Mapping[str, str]) -> dict[str, str]:
-    taken: set[str] = set()
-    found = {}
-    for name, short in wanted.items():
-        number, free = 1, short
-        while free in taken:
-            number += 1
-            free = f"{short}_{number}"
-        taken.add(free)
-        found[name] = free
-    return found
+def _with_kernels(part: _Part, alone: bool) -> _Part:
+    """A program's only kernel needs no prefix for its tunables."""
+    if not alone:
+        return part
+    return replace(part, kernels={name: k.without_prefix() for name, k in part.kernels.items()})
 
 
-def _pointers(values: tuple[ast.expr, ...], arguments: Iterable[Argument]) -> dict[int, str]:
+def _pointers(
+    values: tuple[ast.expr, ...], arguments: Iterable[Argument], suffix: str = "_ptr"
+) -> dict[int, str]:
     """Names for parameters by what is passed: `x_ptr`, `weight_ptr`, `buf3_ptr`."""
     known = {a.name: _local(a) for a in arguments if not _is_constant(a)}
     found: dict[int, str] = {}
@@ -107,7 +148,7 @@ def _pointers(values: tuple[ast.expr, ...], arguments: Iterable[Argument]) -> di
         names = [node.id for node in ast.walk(value) if isinstance(node, ast.Name)]
         names = [name for name in names if name != "reinterpret_tensor"]
         if len(names) == 1:
-            name = f"{known.get(names[0], names[0])}_ptr"
+            name = f"{known.get(names[0], names[0])}{suffix}"
             if name not in found.values():
                 found[at] = name
     return found
@@ -125,17 +166,43 @@ def _with_own_helpers(kernel: Kernel, name: str) -> Kernel:
     return replace(kernel, definitions=definitions)
 
 
-def _tunables(kernels: Iterable[Kernel]) -> str:
-    blocks: dict[str, Blocks] = {}
-    for kernel in kernels:
-        blocks |= kernel.blocks
-    lines = [f"{name} = {found.first}" for name, found in blocks.items()]
-    open_ones = {name: found.choices for name, found in blocks.items() if len(found.choices) > 1}
-    choices = [f'    "{name}": {values},' for name, values in open_ones.items()]
+# --- what stands above the module -----------------------------------------------------------------
+
+
+def _identifier(name: str) -> str:
+    return "compiled_" + re.sub(r"\W+", "_", name)
+
+
+def _heading(name: str, compiled: Compiled, kernels: Iterable[tuple[str, tuple[str, ...]]]) -> str:
+    lines = [f"  {kernel}{': ' if done else ''}{', '.join(done)}" for kernel, done in kernels]
+    title = f'"""{name}: what PyTorch {compiled.torch} compiles it to ({compiled.variant}).'
+    return "\n".join([title, "", *lines, '"""'])
+
+
+def _imports(reference: Reference, kernels: Iterable[Kernel], is_cpp: bool) -> str:
+    lines = [*_IMPORTS, *([_LIBDEVICE] if any(k.uses_libdevice for k in kernels) else [])]
+    if is_cpp:
+        lines = list(_CPP_IMPORTS)
+    return "\n".join(sorted(dict.fromkeys([*lines, *reference.imports])))
+
+
+def _is_block(text: str) -> bool:
+    return text.startswith(("class ", "def ", "@"))
+
+
+def _tunables(parts: Iterable[_Part]) -> str:
+    """Constants of all kernels; those of cases that are timed are open."""
+    lines, choices = [], []
+    for part in parts:
+        for kernel in part.kernels.values():
+            for name, blocks in kernel.blocks.items():
+                lines.append(f"{name} = {blocks.first}")
+                if part.case.timed and len(blocks.choices) > 1:
+                    choices.append(f'    "{name}": {blocks.choices},')
     return "\n".join([*lines, "TUNABLE = {", *choices, "}"])
 
 
-def _definitions(kernels: Iterable[Kernel]) -> list[str]:
+def _definitions(kernels: Sequence[Kernel]) -> list[str]:
     """Device functions that are needed, then kernels with their own helpers."""
     library = _library()
     wanted: set[str] = set()
@@ -168,40 +235,70 @@ def _names(text: str) -> set[str]:
     return {node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
 
 
-def _module(
-    reference: Reference, code: OutputCode, compiled: Compiled, kernels: Mapping[str, Kernel]
-) -> str:
-    constants = {a.name: f"self._{a.name}" for a in compiled.arguments if _is_constant(a)}
-    sources = {a.name: _source(a) for a in compiled.arguments} | constants
-    tensors = [sources[a.name] for a in compiled.arguments if not _is_constant(a)]
-    if not tensors:
-        raise NotConvertible("the reference takes no tensor and has no state")
-    inputs = [a for a in compiled.arguments if a.kind is ArgumentKind.INPUT]
-    prepared = {a.name: _local(a) for a in inputs}
-    first = prepared[inputs[0].name] if inputs else tensors[0]
-    body = Body(kernels, sources | prepared, f"{first}.device")
-    lines, outputs = body.lines(code.statements)
-    updates = [
-        f"{_attribute(name)}.copy_({value})"
-        for name, value in zip(compiled.mutated, outputs, strict=False)
-    ]
-    returned = outputs[len(compiled.mutated) :]
-    outcome = re.sub(r"output\[(\d+)\]", lambda m: returned[int(m[1])], compiled.outcome)
-    text = [
-        *[line for argument in inputs for line in _received(argument)],
-        *lines,
-        *updates,
-        f"return {outcome}",
-    ]
-    forward = textwrap.indent("\n".join(text), " " * 8)
+# --- the module -----------------------------------------------------------------------------------
+
+
+def _module(reference: Reference, parts: Sequence[_Part]) -> str:
+    constants = {a.name: a for part in parts for a in part.case.arguments if _is_constant(a)}
     registered = "".join(
         f"\n        {reference.itself}.register_buffer({f'_{a.name}'!r}, "
         f"torch.tensor({a.source}, dtype={a.dtype}), persistent=False)"
-        for a in compiled.arguments
-        if _is_constant(a)
+        for a in constants.values()
     )
-    head = f"{reference.constructor}{registered}\n\n    def forward({reference.parameters}):"
-    return f"{head}\n{forward}"
+    methods = [reference.constructor + registered]
+    if len(parts) == 1:
+        methods.append(_method("forward", reference, _lines(parts[0])))
+    else:
+        methods.append(_method("forward", reference, _dispatch(reference, parts)))
+        methods += [_method(_method_name(part), reference, _lines(part)) for part in parts]
+    return "\n\n".join(methods)
+
+
+def _method(name: str, reference: Reference, lines: Sequence[str]) -> str:
+    body = textwrap.indent("\n".join(lines), " " * 8)
+    return f"    def {name}({reference.parameters}):\n{body}"
+
+
+def _method_name(part: _Part) -> str:
+    return f"_forward_{re.sub(r'[^0-9a-zA-Z]+', '_', part.case.name)}"
+
+
+def _dispatch(reference: Reference, parts: Sequence[_Part]) -> list[str]:
+    """Kernels know shapes by heart, so each case has its own."""
+    inputs = [a.source for a in parts[0].case.arguments if a.kind is ArgumentKind.INPUT]
+    if any(
+        [a.source for a in part.case.arguments if a.kind is ArgumentKind.INPUT] != inputs
+        for part in parts
+    ):
+        raise NotConvertible("the cases take tensors in different places")
+    given = ", ".join(reference.names)
+    lines = [f"shapes = ({', '.join(f'tuple({source}.shape)' for source in inputs)},)"]
+    for part in parts:
+        lines.append(f"if shapes == {_shapes(part.case)}:")
+        lines.append(f"    return self.{_method_name(part)}({given})")
+    return [*lines, 'raise ValueError(f"not compiled for {shapes}")']
+
+
+def _lines(part: _Part) -> list[str]:
+    """What computes one case."""
+    case = part.case
+    inputs = [a for a in case.arguments if a.kind is ArgumentKind.INPUT]
+    sources = {a.name: _source(a) for a in case.arguments}
+    prepared = {a.name: _local(a) for a in inputs}
+    tensors = [*prepared.values(), *sources.values()]
+    if not tensors:
+        raise NotConvertible("the reference takes no tensor and has no state")
+    called = {name: f"kernels.{function}" for name, function in part.functions.items()}
+    body = Body(part.kernels, called, sources | prepared, f"{tensors[0]}.device")
+    lines, outputs = body.lines(part.code.statements)
+    updates = [
+        f"{_attribute(name)}.copy_({value})"
+        for name, value in zip(case.mutated, outputs, strict=False)
+    ]
+    returned = outputs[len(case.mutated) :]
+    outcome = re.sub(r"output\[(\d+)\]", lambda m: returned[int(m[1])], case.outcome)
+    received = [line for argument in inputs for line in _received(argument)]
+    return [*received, *lines, *updates, f"return {outcome}"]
 
 
 def _is_constant(argument: Argument) -> bool:
@@ -209,6 +306,8 @@ def _is_constant(argument: Argument) -> bool:
 
 
 def _source(argument: Argument) -> str:
+    if _is_constant(argument):
+        return f"self._{argument.name}"
     return argument.source if argument.kind is ArgumentKind.INPUT else _attribute(argument.source)
 
 

@@ -33,6 +33,14 @@ class RawKernel:
 
 
 @dataclass(frozen=True, slots=True)
+class RawCpp:
+    """A C++ kernel as Inductor wrote it: a function `kernel` behind torch's prefix."""
+
+    code: str
+    operations: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Statement:
     """A statement of the function that launches, with the operations it is for."""
 
@@ -45,6 +53,7 @@ class OutputCode:
     """Output code, read."""
 
     kernels: dict[str, RawKernel] = field(default_factory=dict)
+    cpp: dict[str, RawCpp] = field(default_factory=dict)
     arguments: tuple[str, ...] = ()
     statements: tuple[Statement, ...] = ()
 
@@ -60,7 +69,9 @@ def read(code: str) -> OutputCode:
     except SyntaxError as error:
         raise NotConvertible(f"the output code is not Python: {error}") from error
     comments = _operations_by_line(code)
-    kernels = dict(_kernels(module, comments))
+    found = dict(_kernels(module, comments))
+    kernels = {name: raw for name, raw in found.items() if isinstance(raw, RawKernel)}
+    cpp = {name: raw for name, raw in found.items() if isinstance(raw, RawCpp)}
     call = next(
         (n for n in ast.walk(module) if isinstance(n, ast.FunctionDef) and n.name == "call"), None
     )
@@ -68,7 +79,7 @@ def read(code: str) -> OutputCode:
         raise NotConvertible("the output code has no function `call`")
     arguments, body = _arguments(call)
     statements = tuple(_flattened(body, comments))
-    return OutputCode(kernels, arguments, statements)
+    return OutputCode(kernels, cpp, arguments, statements)
 
 
 def _operations_by_line(code: str) -> dict[int, tuple[str, ...]]:
@@ -88,17 +99,22 @@ def _operations_by_line(code: str) -> dict[int, tuple[str, ...]]:
 
 def _kernels(
     module: ast.Module, comments: dict[int, tuple[str, ...]]
-) -> Iterator[tuple[str, RawKernel]]:
+) -> Iterator[tuple[str, RawKernel | RawCpp]]:
     for node in module.body:
         if not (isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)):
             continue
         called = ast.unparse(node.value.func)
         if not called.startswith("async_compile."):
             continue
-        if called != "async_compile.triton":
+        operations = comments.get(node.lineno, ())
+        name = ast.unparse(node.targets[0])
+        text = ast.literal_eval(node.value.args[1])
+        if called == "async_compile.triton":
+            yield name, _kernel(name, text, operations)
+        elif called == "async_compile.cpp_pybinding":
+            yield name, RawCpp(text, operations)
+        else:
             raise NotConvertible(f"kernels of {called.removeprefix('async_compile.')}")
-        name, text = (ast.literal_eval(argument) for argument in node.value.args[:2])
-        yield name, _kernel(name, text, comments.get(node.lineno, ()))
 
 
 def _kernel(name: str, text: str, operations: tuple[str, ...]) -> RawKernel:

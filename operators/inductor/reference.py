@@ -21,6 +21,7 @@ class Reference:
         constructor: `class ModelNew` without its `forward`.
         itself: what the constructor calls the module, `self` as a rule.
         parameters: those of `forward`, `self` first.
+        names: of what `forward` takes.
     """
 
     imports: tuple[str, ...]
@@ -28,6 +29,7 @@ class Reference:
     constructor: str
     itself: str
     parameters: str
+    names: tuple[str, ...]
 
 
 def read_reference(task: str) -> Reference:
@@ -55,6 +57,7 @@ def read_reference(task: str) -> Reference:
         constructor=constructor,
         itself=_first(methods["__init__"]) if "__init__" in methods else "self",
         parameters=_with_self(methods["forward"]),
+        names=tuple(argument.arg for argument in methods["forward"].args.args[1:]),
     )
 
 

@@ -19,7 +19,8 @@ from operators.compiler_seed import CompilerSeed
 
 FIXTURE = json.loads((Path(__file__).parent / "inductor_fixtures" / "softmax.json").read_text())
 COMPILED = Compiled.from_json(FIXTURE["compiled"])
-BROKEN = replace(COMPILED, variant="looped", code="def call(args):\n    return ()\n")
+EMPTY = replace(COMPILED.cases[0], code="def call(args):\n    return ()\n")
+BROKEN = replace(COMPILED, variant="looped", cases=(EMPTY,))
 TASK = Task(name="softmax", source=FIXTURE["task"], compiled=(COMPILED, BROKEN))
 
 

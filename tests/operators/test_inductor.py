@@ -33,6 +33,11 @@ def read(path: Path) -> tuple[str, Compiled]:
     return data["task"], Compiled.from_json(data["compiled"])
 
 
+def with_code(compiled: Compiled, code: str) -> Compiled:
+    (case,) = compiled.cases
+    return replace(compiled, cases=(replace(case, code=code),))
+
+
 def program(path: Path) -> str:
     task, compiled = read(path)
     return convert(task, path.stem, compiled)
@@ -97,11 +102,10 @@ def test_a_program_keeps_the_helpers_that_the_constructor_needs_and_no_more():
 def test_a_kernel_without_a_mask_is_only_offered_blocks_that_divide_its_size():
     task, compiled = read(FOLDER / "gelu_bias.json")
     masked = tunables.parse(convert(task, "t", compiled))["XBLOCK"]
-    code = compiled.code.replace(
-        "xmask = xindex < xnumel", "xmask = tl.full([XBLOCK], True, tl.int1)[:]"
-    )
-    assert code != compiled.code
-    unmasked = convert(task, "t", replace(compiled, code=code))
+    written = compiled.cases[0].code
+    code = written.replace("xmask = xindex < xnumel", "xmask = tl.full([XBLOCK], True, tl.int1)[:]")
+    assert code != written
+    unmasked = convert(task, "t", with_code(compiled, code))
     assert "xnumel = 1920\n" in code
     assert masked.choices == (128, 256, 512, 1024, 2048)
     assert "\nXBLOCK = 128\n" in unmasked  # the one that divides 1920
@@ -111,7 +115,7 @@ def test_a_kernel_without_a_mask_is_only_offered_blocks_that_divide_its_size():
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (("async_compile.triton(", "async_compile.cpp_pybinding("), "cpp_pybinding"),
+        (("async_compile.triton(", "async_compile.halide("), "halide"),
         (("'grid_type': 'Grid1D'", "'grid_type': 'CooperativeReductionGrid'"), "grid"),
         (("    xnumel = ", "    other = "), "run time"),
         (("return (buf", "result = (buf"), "returns nothing"),
@@ -123,11 +127,11 @@ def test_a_kernel_without_a_mask_is_only_offered_blocks_that_divide_its_size():
 def test_what_cannot_be_converted_is_refused_with_a_reason(change, reason):
     task, compiled = read(FOLDER / "layernorm_looped.json")
     with pytest.raises(NotConvertible, match=reason):
-        convert(task, "t", replace(compiled, code=compiled.code.replace(*change)))
+        convert(task, "t", with_code(compiled, compiled.cases[0].code.replace(*change)))
 
 
 def test_output_code_without_a_kernel_is_refused():
     task, compiled = read(FOLDER / "softmax.json")
     empty = "def call(args):\n    x, = args\n    args.clear()\n    return (x, )\n"
-    with pytest.raises(NotConvertible, match="no Triton kernel"):
-        convert(task, "t", replace(compiled, code=empty))
+    with pytest.raises(NotConvertible, match="no kernel"):
+        convert(task, "t", with_code(compiled, empty))

@@ -1,0 +1,72 @@
+"""A task that has nothing to start from starts from what PyTorch's compiler makes of it.
+
+Invariants: with neither a seed nor a model a run finds a correct program of its own; what was
+compiled is stored with the run; where the compiler makes nothing of the reference the run is
+refused before it begins, with the reason and the remedies.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from evolve.store import Store
+
+ROOT = Path(__file__).parents[2]
+TASK = """
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(width))
+
+    def forward(self, x):
+        return torch.relu(x) * self.scale
+
+def get_inputs():
+    return [torch.randn(64, 96)]
+
+def get_init_inputs():
+    return [96]
+"""
+PRODUCT = TASK.replace("torch.relu(x) * self.scale", "x @ x.T")
+
+
+def run(folder: Path, task: str) -> "subprocess.CompletedProcess[str]":
+    (folder / "mine.py").write_text(task)
+    return subprocess.run(
+        [
+            *(sys.executable, "-m", "evolve.cli.main", "run", "task=./mine.py", "name=mine"),
+            *("termination.evaluations=1", "operators.tune=null", "operators.recombine=null"),
+        ],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+
+
+@pytest.mark.slow
+def test_a_task_of_one_file_is_searched_without_a_seed_and_without_a_model(tmp_path):
+    done = run(tmp_path, TASK)
+    assert done.returncode == 0, done.stderr
+    with Store.open(tmp_path / "runs" / "evolve.db", read_only=True) as store:
+        stored = store.run("mine")
+        (ticket, *_) = store.steps(stored.id)
+        assert ticket.operator == "inductor"
+        assert stored.task.compiled[0].variant == "default"
+        assert store.progress(stored.id).best is not None
+
+
+def test_a_reference_that_is_one_call_of_a_library_is_refused_with_the_remedies(tmp_path):
+    done = run(tmp_path, PRODUCT)
+    assert done.returncode == 2
+    assert "the compiler wrote no kernel" in done.stderr
+    assert "initial=[mine.py]" in done.stderr
+    assert not (tmp_path / "runs").exists()
