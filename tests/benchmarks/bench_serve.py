@@ -78,10 +78,18 @@ def report(what: str, took: list[float], wall_s: float) -> None:
     )
 
 
-def timed(what: str, coroutine) -> None:
-    began = time.perf_counter()
+def timed(what: str, coroutine, pid: int | None = None) -> None:
+    """Run and report; with the processor time of a process, which load does not change."""
+    began, used_s = time.perf_counter(), cpu_s(pid) if pid else 0.0
     took = asyncio.run(coroutine)
     report(what, took, time.perf_counter() - began)
+    if pid:
+        print(f"{'':<28}server: {1e3 * (cpu_s(pid) - used_s) / len(took):.2f} ms of processor each")
+
+
+def cpu_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def main() -> None:
@@ -91,10 +99,13 @@ def main() -> None:
     options = arguments.parse_args()
     print_conditions()
     with tempfile.TemporaryDirectory() as folder, serving(Path(folder)) as server:
-        timed("one client", over_http(server.url, options.jobs // 10, 1))
-        timed(f"{options.clients} clients", over_http(server.url, options.jobs, options.clients))
+        pid = server.process.pid
+        timed("one client", over_http(server.url, options.jobs // 10, 1), pid)
+        timed(
+            f"{options.clients} clients", over_http(server.url, options.jobs, options.clients), pid
+        )
         again = over_http(server.url, options.jobs, options.clients)
-        timed(f"{options.clients} clients, all known", again)
+        timed(f"{options.clients} clients, all known", again, pid)
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
         timed("direct, one caller", directly(options.jobs // 10, 1))
