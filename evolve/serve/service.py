@@ -23,7 +23,7 @@ from evolve.trajectories.rewards import Reward
 from evolve.trajectories.step import Known
 
 IDLE_S = 1.0  # how often a runner looks for jobs whose time has come
-SWEEP_S = 5.0
+SWEEP_S = 1.0
 
 Findings = list[dict[str, str]]
 
@@ -80,6 +80,7 @@ class Service:
         self._arrived = asyncio.Event()
         self._watching: dict[str, set[asyncio.Event]] = {}
         self._auditing: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._broken: dict[str, str] = {}  # tasks that could not be audited, and why
 
     async def start(self) -> None:
         """Bring the judge up, and queue again what an earlier server left under way.
@@ -224,13 +225,24 @@ class Service:
                 self._end(job, self._lease, evaluation)
 
     async def _audit(self, task: Task, evaluator: Evaluator) -> None:
-        """Audit a task that this judge has not audited yet."""
+        """Audit a task that this judge has not audited yet.
+
+        One that cannot be audited is not tried again before the next start: that can take minutes
+        each time.
+        """
         if not isinstance(evaluator, LocalEvaluator):
             return
-        async with self._auditing[task.revision]:
-            if self.jobs.audit(task.revision, _name(evaluator)) is None:
-                findings = await evaluator.audit(task)
-                self.jobs.keep_audit(task.revision, _name(evaluator), findings)
+        name, revision = _name(evaluator), task.revision
+        async with self._auditing[revision]:
+            if revision in self._broken:
+                raise UsageError(self._broken[revision])
+            if self.jobs.audit(revision, name) is None:
+                try:
+                    findings = await evaluator.audit(task)
+                except UsageError as error:
+                    self._broken[revision] = str(error)
+                    raise
+                self.jobs.keep_audit(revision, name, findings)
 
     def _retry(self, job: Job, why: str) -> None:
         """Queue a job again, or say that it is our fault where that has been tried enough."""

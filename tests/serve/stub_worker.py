@@ -2,7 +2,8 @@
 
 `# speedup 2.5`, `# wrong`, `# compile_error`, `# die` (the worker ends), `# die_once` (only the
 first time), `# fail` (it says that it cannot), `# slow 0.5` (seconds). Every evaluation that is
-answered adds its marker to the file `judged`, every start a line to `starts`.
+answered adds its marker to the file `judged`, every audit the task's name to `audited`, every start
+a line to `starts`.
 """
 
 import json
@@ -80,6 +81,8 @@ def evaluate(number: int, params: dict) -> None:
 
 
 def audit(number: int, params: dict) -> None:
+    with Path("audited").open("a") as file:
+        file.write(f"{params['task']['name']}\n")
     weak = "WEAK" in params["task"]["source"]
     if "BROKEN" in params["task"]["source"]:
         say(number, error={"kind": "usage", "message": "the task has no Model"})

@@ -91,6 +91,14 @@ def test_a_task_that_cannot_be_judged_is_said_to_be(server):
     assert (answer["fault"], answer["message"]) == ("task", "the task has no Model")
 
 
+def test_a_task_is_audited_once_sound_or_not(server):
+    for n in range(3):
+        server.submit(f"again {n}", task="broken")
+        server.submit(f"again {n}", task="weak")
+    audited = (server.folder / "audited").read_text().split()
+    assert (audited.count("broken"), audited.count("weak")) == (1, 1)
+
+
 def test_being_correct_is_worth_nothing_known_where_a_task_is_weak(server):
     answer = server.submit("speedup 2.0", task="weak", rewards=["kevin@1"])
     assert answer["task"]["weak"] == [{"candidate": "zeros", "case": "only"}]
