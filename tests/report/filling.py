@@ -268,7 +268,7 @@ class Filling:
         return f"vector_width={self._rng.choice((1, 4, 8))}|tiling={2**level}..{2 ** (level + 1)}"
 
     def _elite(self, ticket: Ticket, verdict: Evaluation) -> Elite | None:
-        fitness = verdict.fitness("eager")
+        fitness = verdict.fitness(self.run.baseline)
         if fitness is None or verdict.fidelity is not Fidelity.SEARCH or ticket.proposal is None:
             return None
         return Elite(
