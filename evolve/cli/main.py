@@ -62,6 +62,7 @@ LONG = {  # work that does not depend on who reads what it prints; what a stop c
     "resume": "the run went on",
     "compare": "the first run began",
     "eval": "there was a verdict",
+    "export": "the export was complete; the same command goes on with it",
 }
 
 DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES)  # full, or not to be written
