@@ -271,12 +271,12 @@ def test_uct_beats_greedy_on_the_deceptive_landscape(store):
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_islands_with_migration_beat_one_island_on_the_multi_modal_landscape(store):
+    """At the interval of OpenEvolve, and given time: with the default (8), after 200, they tie."""
     landscapes = [family(seed)["multi_modal"] for seed in range(30)]
-    one = mean_progress(store, landscapes, Tournament(), 200, archive=partial(TopK, capacity=40))
-    several = mean_progress(
-        store, landscapes, IslandRoundRobin(within=Tournament()), 200, archive=ISLANDS
-    )
-    assert several > one
+    one = mean_progress(store, landscapes, Tournament(), 500, archive=partial(TopK, capacity=40))
+    islands = partial(ISLANDS, interval=50)
+    policy = IslandRoundRobin(within=Tournament())
+    assert mean_progress(store, landscapes, policy, 500, archive=islands) > one
 
 
 @pytest.mark.slow
