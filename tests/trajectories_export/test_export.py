@@ -133,6 +133,19 @@ def test_rewards_get_what_the_reward_server_takes(told: Searched, tmp_path: Path
     assert messages.Submission(**truth, completion="a reply") == asked
 
 
+def test_openrlhf_and_slime_find_what_they_add_up_or_pass_on(told: Searched, tmp_path: Path):
+    exported(told, tmp_path / "rlhf", "openrlhf")
+    row = next(load_dataset(tmp_path / "rlhf", "supervised"))
+    roles = [one["role"] for one in row["input"] + row["output"]]
+    assert roles == ["system", "user", "assistant"]
+    label = next(load_dataset(tmp_path / "rlhf", "prompt"))["label"]
+    assert json.loads(label)["reference"] == told.task.source
+    exported(told, tmp_path / "slime", "slime")
+    row = next(load_dataset(tmp_path / "slime", "prompt"))
+    assert row["label"] == label
+    assert row["metadata"] == {"step_id": "first:1", "task": "rows"}
+
+
 def test_turns_that_are_not_wanted_are_not_trained_on(told: Searched, tmp_path: Path):
     exported(told, tmp_path / "out", "messages", "multi_turn@1")
     [row] = load_dataset(tmp_path / "out", "conversation")
