@@ -43,7 +43,7 @@ def names_in(target: type) -> set[str]:
 def test_a_piece_adds_its_operator_to_the_defaults(piece):
     config = composed(f"operators=[default,{piece}]")
     built = parts.build_operators(config)
-    assert {*built} == {"seed", "tune", "recombine", piece}
+    assert {*built} == {"seed", "inductor", "tune", "recombine", piece}
     operator = built[piece].operator
     used = names_in(type(operator))
     for setting in {*config["operators"][piece]} - {"_target_", "weight"}:
