@@ -7,6 +7,7 @@ Invariants:
 """
 
 import base64
+import inspect
 import json
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import sys
 import httpx
 import pytest
 
+from evolve.cli import device, serve
 from evolve.cli.serve import TOKEN_VARIABLE, compose, read_token, require_token
 from evolve.core.errors import UsageError
 from evolve.serve.app import OPEN_PATHS
@@ -150,3 +152,10 @@ def test_help_lists_every_setting():
     )
     for name in compose([]):
         assert f"{name}:" in done.stdout
+
+
+def test_no_setting_is_without_an_effect():
+    """Every key is asked for by its name; `device` and `sandbox` by what starts the judge."""
+    text = "".join(map(inspect.getsource, (serve, device)))
+    for name in compose([]):
+        assert f'config["{name}"]' in text, name
