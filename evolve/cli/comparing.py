@@ -148,7 +148,7 @@ async def search_all(entries: Sequence[Entry], evaluator: Evaluator | None = Non
     config = entries[0].config
     judge = evaluator or await start_evaluator(config)
     try:
-        found = None if evaluator is None else []
+        found: Any = None if evaluator is None else []
         with Store.open(config["store"]["path"], create=True) as store:
             for number, entry in enumerate(entries, start=1):
                 if found is None:

@@ -209,7 +209,6 @@ def test_no_provider_has_retries_of_its_own(serve, provider, monkeypatch):
         ("anthropic/claude-x", "the key is missing or refused.*as ANTHROPIC_API_KEY"),
         ("gemini/gemini-x", "the key is missing or refused.*as GEMINI_API_KEY"),
         ("azure/x", "the key is missing or refused.*as AZURE_API_KEY"),
-        ("nobody/x", "no such model there.*llm.model"),
     ],
 )
 def test_what_is_missing_here_is_said_before_anything_is_sent(model, words, monkeypatch):

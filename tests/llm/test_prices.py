@@ -45,7 +45,7 @@ def test_models_of_the_large_providers_are_listed_with_price_and_size(model):
     assert found.output_tokens > 4_000
 
 
-@pytest.mark.parametrize("model", ["openai/my-own", "nobody/gpt-4o-mini", "ollama/unheard-of"])
+@pytest.mark.parametrize("model", ["openai/my-own", "groq/gpt-4o-mini", "ollama/unheard-of"])
 def test_an_unknown_model_has_no_price(model):
     assert listed(model) is None
     assert ModelSettings(model=model).ceiling is None
