@@ -198,8 +198,9 @@ class _Handler(BaseHTTPRequestHandler):
                 self._wait(reply.delay_s)
                 if streamed:
                     self._stream(request, reply)
-                    self._chunk(b"data: [DONE]\n\n")
-                    self._chunk(b"")
+                    # In one write, as servers do: a client that stops at DONE has then seen the
+                    # end of the response too, and can use the connection again.
+                    self._chunk(b"data: [DONE]\n\n", is_last=True)
                 else:
                     self._wait(reply.spread_s)
                     self._send(200, json.dumps(completion(request, reply)).encode())
@@ -267,8 +268,8 @@ class _Handler(BaseHTTPRequestHandler):
         if how is not Broken.TRUNCATED:
             self._chunk(b"")
 
-    def _chunk(self, data: bytes) -> None:
-        self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
+    def _chunk(self, data: bytes, is_last: bool = False) -> None:
+        self.wfile.write(b"%x\r\n%s\r\n%s" % (len(data), data, b"0\r\n\r\n" if is_last else b""))
 
     def _wait(self, seconds: float) -> None:
         """Sleep, but no longer than there is somebody to answer."""

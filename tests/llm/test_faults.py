@@ -56,13 +56,15 @@ def test_retry_after_is_waited_for(serve):
 @pytest.mark.parametrize(
     ("written", "least", "most"),
     [
-        (format_datetime(datetime.now(UTC) + timedelta(hours=2), usegmt=True), 3600, 3601),
-        (format_datetime(datetime.now(UTC) + timedelta(minutes=30), usegmt=True), 1500, 1800),
+        (timedelta(hours=2), 3600, 3601),
+        (timedelta(minutes=30), 1500, 1800),
         ("1e999", 3600, 3601),
         ("86400", 3600, 3601),
     ],
 )
 def test_retry_after_may_be_a_date_and_has_an_end(serve, written, least, most):
+    if isinstance(written, timedelta):
+        written = format_datetime(datetime.now(UTC) + written, usegmt=True)
     with pytest.raises(ModelUnavailable) as caught:
         ask(endpoint(serve(Refusal(429, retry_after=written))))
     assert least <= caught.value.retry_after_s <= most
@@ -307,7 +309,7 @@ def test_an_endpoint_that_nobody_listens_at_is_down_and_says_so():
 
     async def twice():
         for _ in range(2):
-            with pytest.raises(ModelUnavailable, match="scripted is down: 5 faults in a row") as e:
+            with pytest.raises(ModelUnavailable, match="scripted at .* is down: 5 faults in a") as e:
                 await model.complete(request(), 0)
         return e.value.retry_after_s
 
