@@ -87,8 +87,8 @@ def _requests(
         expected = replace(progress, evaluations=progress.evaluations + ahead)
         if spent := rule.check(expected):
             reason = (
-                f"{spent}; a new run with warm_start={search.run.name} and limits of its own begins "
-                "with the best programs of this one"
+                f"{spent}; a new run with warm_start={search.run.name} and limits of its own "
+                "begins with the best programs of this one"
             )
             break
         ticket = search.ask(operators=operators)

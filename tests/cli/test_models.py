@@ -141,7 +141,7 @@ def test_a_refused_key_costs_nothing_however_many_calls_were_under_way(folder):
         return Refusal(401)
 
     with ModelServer(refusing) as server:
-        with pytest.raises(UsageError, match="key is missing or refused.*evolve resume"):
+        with pytest.raises(UsageError, match=r"key is missing or refused.*evolve resume"):
             record(server, "deterministic=false", "termination.evaluations=50")
         assert len(server.log.requests) > 1
     with Store.open("runs/evolve.db", read_only=True) as store:
