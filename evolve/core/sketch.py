@@ -22,6 +22,9 @@ BINS = 128
 
 _SHINGLE = 4  # tokens
 _BIN_BITS = BINS.bit_length() - 1
+_WORD = (1 << 64) - 1
+# Odd numbers of 64 bits without a pattern: the fractions of the square roots of 2, 3, 5 and 7.
+_A, _B, _C, _D = 0x6A09E667F3BCC909, 0xBB67AE8584CAA73B, 0x3C6EF372FE94F82B, 0xA54FF53A5F1D36F1
 _BORROWED = 0x9E  # added for every bin that a value was carried over, so that it does not match
 _TOKEN = re.compile(r"\\.|:\s?:|[A-Za-z_]\w*|\d[\w.]*|\S")
 _QUALIFIES = (".", "::", ": :")
@@ -42,14 +45,16 @@ def sketch(source: str) -> str:
     occurs. Names count where they are called, qualified, keywords or common types: renaming a
     variable changes nothing.
     """
-    words = _tokens(normalised_text(source))
+    words = [_number(token) for token in _tokens(normalised_text(source))]
+    words += [0] * (_SHINGLE - len(words))
     lowest: dict[int, int] = {}
-    seen: Counter[str] = Counter()
-    for start in range(max(1, len(words) - _SHINGLE + 1)):
-        shingle = " ".join(words[start : start + _SHINGLE])
+    seen: Counter[int] = Counter()
+    for a, b, c, d in zip(words, words[1:], words[2:], words[3:], strict=False):
+        shingle = (a * _A + b * _B + c * _C + d * _D) & _WORD
         seen[shingle] += 1
-        digest = blake2b(f"{shingle} {seen[shingle]}".encode(), digest_size=8).digest()
-        value = int.from_bytes(digest, "big")
+        value = (shingle + seen[shingle] * _A) & _WORD
+        value = (value ^ value >> 32) * _B & _WORD  # or the low bits would depend on low bits only
+        value ^= value >> 29
         place = value & (BINS - 1)
         lowest[place] = min(value >> _BIN_BITS, lowest.get(place, value))
     return base64.b64encode(bytes(_filled(lowest, place) for place in range(BINS))).decode()
@@ -86,6 +91,11 @@ def _tokens(text: str) -> list[str]:
         token if _counts(token, left, right) else "name"
         for token, left, right in zip(found, before, after, strict=False)
     ]
+
+
+@lru_cache(maxsize=4096)
+def _number(token: str) -> int:
+    return int.from_bytes(blake2b(token.encode(), digest_size=8).digest(), "big")
 
 
 def _counts(token: str, left: str, right: str) -> bool:
