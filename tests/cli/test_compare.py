@@ -173,12 +173,13 @@ def test_runs_of_the_same_names_with_other_settings_are_refused():
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_the_command_compares_on_this_machine(evolve):
     done = evolve(
         "compare",
         *("--search", "greedy", "--search", "default", "--seeds", "1"),
         *("task=rmsnorm", "device=cpu", "task_config.size=tiny", "termination.evaluations=2"),
-        timeout=600,
+        timeout=880,
     )
     assert done.returncode == 0, done.stderr
     assert "came out highest" in done.stdout
