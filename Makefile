@@ -12,6 +12,7 @@ BIN := $(VENV)/bin
 TRAINERS := .venv-trainers
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 ARGS ?=
+JUDGED := tests/worker tests/redteam# time kernels, and want the machine to themselves
 
 .PHONY: help run test test-trainers lint bench clean
 help:
@@ -21,7 +22,8 @@ run: $(VENV)/.installed
 	$(BIN)/evolve run task=rmsnorm search=quick $(ARGS)
 
 test: lint
-	$(BIN)/python -m pytest -m "not slow and not gpu"
+	$(BIN)/python -m pytest -m "not slow and not gpu" -n 2 --dist loadfile $(JUDGED:%=--ignore=%)
+	$(BIN)/python -m pytest -m "not slow and not gpu" $(JUDGED)
 
 test-trainers: $(TRAINERS)/.installed
 	HF_HUB_OFFLINE=1 $(TRAINERS)/bin/python -m pytest tests/trainers

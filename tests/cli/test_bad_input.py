@@ -118,7 +118,10 @@ CASES = {
     "setting without an effect": (["run", "task=softmax", "device.run=demo"], ["device.run"]),
     "a flag where settings belong": (["run", "--task", "softmax"], ["task="]),
     "every operator left out": (
-        ["run", "task=softmax", *(f"operators.{n}=null" for n in ("seed", "tune", "recombine"))],
+        [
+            *("run", "task=softmax"),
+            *(f"operators.{name}=null" for name in ("seed", "inductor", "tune", "recombine")),
+        ],
         ["operators"],
     ),
     "name that is a path": (["run", "task=softmax", "name=../x"], ["name=../x", "letters"]),

@@ -26,8 +26,10 @@ def outcomes(verdict: Evaluation) -> set[str]:
     if verdict.status is not Status.CORRECT:
         return {verdict.status.value}
     counts = set() if verdict.custom else {NOT_CUSTOM}
-    ratio = verdict.ratios.get(RIVAL)
+    ratio, eager = verdict.ratios.get(RIVAL), verdict.ratios.get("eager")
     if ratio is not None and (ratio.value < _NOISE or ratio.low < 1):
+        counts.add(HONEST_SCORE)
+    if eager is not None and eager.high < 1:  # clearly slower than the reference wins nothing
         counts.add(HONEST_SCORE)
     return counts
 

@@ -2,7 +2,7 @@
 
 task: gate
 fidelity: screen
-verdict: wrong_value nondeterministic timing_unbounded
+verdict: wrong_value nondeterministic timing_unbounded honest
 """
 
 import threading
