@@ -158,7 +158,7 @@ class Client:
 
     def _require_worth_waiting(self, response: "httpx.Response") -> None:
         """Raise for an answer that would be the same again."""
-        said = f"{self._url} says {response.status_code}: {response.text[:2000]}"
+        said = f"{_without_user(self._url)} says {response.status_code}: {response.text[:2000]}"
         if response.status_code == 409:
             raise PinMismatch(said)
         if response.status_code in (401, 403):
@@ -176,6 +176,12 @@ class Client:
             timeout=httpx.Timeout(30.0, read=WAIT_S + 40.0),
             verify=self._tls,
         )
+
+
+def _without_user(url: str) -> str:
+    """An address may hold a token (`http://any:TOKEN@host`), and what is said ends in logs."""
+    scheme, mark, rest = url.partition("://")
+    return scheme + mark + rest.rpartition("@")[2]
 
 
 def _take(answers: Mapping[str, Any], outcomes: dict[str, Outcome]) -> None:

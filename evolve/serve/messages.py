@@ -13,7 +13,8 @@ MAX_BATCH = 256
 
 Id = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.:-]{1,100}$")]
 Text = Annotated[str, StringConstraints(min_length=1, max_length=MAX_TEXT)]
-RewardName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9_]{1,60}@[0-9]{1,6}$")]
+# One of those that the server offers; a user's own is called `mine.py:worth@1a2b3c4d`.
+RewardName = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 
 
 class Message(BaseModel):

@@ -82,9 +82,13 @@ class Order:
         return framed_digest("order", self.task.revision, canonical_json(self.kept()))
 
     def key(self, evaluator: Evaluator) -> str:
-        """Equal for orders on which a judge says the same."""
+        """Equal for orders on which a judge says the same.
+
+        A reply that could not be read is one thing, the program in it sent by itself another.
+        """
         return framed_digest(
             "verdict",
+            self.reading.value,
             instance_digest(Program(self.source).digest, {}),
             self.task.revision,
             self.baseline,

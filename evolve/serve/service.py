@@ -276,7 +276,11 @@ class Service:
         readable = job.request["reading"] == ReplyStatus.PROGRAM
         task = Task.from_json(self.jobs.task(job.revision))
         judged = evaluation if readable else None
-        return scores(asked, step_of(task, job.request, judged, self._parent(job)))
+        try:
+            return scores(asked, step_of(task, job.request, judged, self._parent(job)))
+        except UsageError as error:  # a reward of the operator's own: unknown, and the rest goes on
+            self._say(str(error))
+            return dict.fromkeys(asked)
 
     def _parent(self, job: Job) -> Known | None:
         """What the candidate was made from, where the client says so and it has a verdict."""

@@ -8,6 +8,7 @@ Invariants:
 - no request makes the server open a path, or take more than it can bear.
 """
 
+import functools
 import time
 
 import httpx
@@ -76,6 +77,24 @@ def test_a_reply_without_a_program_is_a_failure_of_its_own_and_costs_the_judge_n
     assert (answer["state"], answer["verdict"]["status"]) == ("done", "contract")
     assert answer["rewards"] == {"kevin@1": 0.0}
     assert len(server.judged()) == before
+
+
+def test_the_program_of_a_reply_that_was_not_read_is_judged_when_it_is_sent_by_itself(server):
+    program = candidate("speedup 2.5", marker="alone").replace("pass", "wide = max(1, 2)")
+    reply = f"```python\n{program}```\nand\n```python\nmax = 3\n```\n"
+    ask = functools.partial(server.ask.post, "/v1/jobs?wait_s=30")
+    unread = ask(json={"task": "rmsnorm", "completion": reply}).json()
+    alone = ask(json={"task": "rmsnorm", "source": program}).json()
+    assert unread["verdict"]["status"] == "contract"
+    assert alone["verdict"]["status"] == "correct"
+
+
+def test_a_users_own_reward_can_be_asked_for_by_the_name_that_the_server_gives_it(server):
+    offered = server.ask.get("/v1/service").json()["rewards"]
+    (own,) = [name for name in offered if name.startswith("own.py:worth@")]
+    assert server.submit("speedup 2.0", rewards=[own])["rewards"] == {own: 7.0}
+    failing = server.submit("wrong_value", rewards=[own])  # where that function divides by zero
+    assert (failing["state"], failing["rewards"]) == ("done", {own: None})
 
 
 def test_a_judge_that_fails_again_and_again_is_no_verdict_and_no_reward(server):

@@ -101,7 +101,10 @@ def _module(path: str, name: str) -> ModuleType:
 
 def _checked(name: str, function: Callable[[Step], Any]) -> Callable[[Step], float | None]:
     def score(step: Step) -> float | None:
-        given = function(step)
+        try:
+            given = function(step)
+        except Exception as error:  # noqa: BLE001 - the user's own code
+            raise UsageError(f"reward {name}: step {step.id} makes it fail: {error!r}") from error
         if given is None:
             return None
         if not isinstance(given, (int, float)) or not math.isfinite(given):
