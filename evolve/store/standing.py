@@ -103,7 +103,8 @@ def of_program(connection: Connection, run_id: int, told: Ticket) -> Elite | Non
         program=digest,
         assignment=programs.decode_assignment(first.assignment),
         fitness=fitness[best],
-        descriptors=_descriptors(verdicts, proposal.program.source, first.baseline),
+        descriptors=_descriptors(verdicts, proposal.program.source, first.baseline)
+        | {"log_speedup": fitness[best].value},
         sequence=first.sequence,
         operator=first.operator,
         parents=_parents(connection, run_id, digest),
@@ -114,14 +115,15 @@ def of_program(connection: Connection, run_id: int, told: Ticket) -> Elite | Non
 def _descriptors(
     verdicts: Sequence[Evaluation | None], source: str, baseline: str
 ) -> dict[str, float | str]:
-    """Those of the first verdict, for builds are kept; what was measured of a case, on average."""
+    """Those of the first verdict, for builds are kept; what was measured of cases, on average."""
     known = [behaviour(each, source, baseline) for each in verdicts if each is not None]
     cases = {
         name: statistics.fmean(float(each[name]) for each in known if name in each)
         for name in known[0]
         if name.startswith(CASE)
     }
-    return known[0] | cases
+    worst = {"worst_case": min(cases.values())} if cases else {}
+    return known[0] | cases | worst
 
 
 def _parents(connection: Connection, run_id: int, digest: str) -> tuple[str, ...]:

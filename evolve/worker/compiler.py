@@ -120,7 +120,9 @@ def _lowered(graph: Any, options: Mapping[str, Any]) -> str:
     from torch._inductor.compile_fx import compile_fx_inner
     from torch._inductor.graph import GraphLowering
 
-    known = {name: value for name, value in options.items() if _has(config, name)}
+    # A graph found in a cache would be written by nobody.
+    wanted = {**options, "fx_graph_cache": False, "fx_graph_remote_cache": False}
+    known = {name: value for name, value in wanted.items() if _has(config, name)}
     fakes = [node.meta["val"] for node in graph.graph.nodes if node.op == "placeholder"]
     written: list[str] = []
     codegen = GraphLowering.codegen
@@ -195,6 +197,9 @@ def _outcome(exported: Any) -> tuple[tuple[str, ...], str]:
     from torch.utils._pytree import tree_unflatten
 
     specs = exported.graph_signature.output_specs
+    others = {s.kind for s in specs} - {OutputKind.BUFFER_MUTATION, OutputKind.USER_OUTPUT}
+    if others:
+        raise UsageError("the reference writes to its inputs or parameters")
     mutated = tuple(s.target for s in specs if s.kind is OutputKind.BUFFER_MUTATION)
     count = sum(s.kind is OutputKind.USER_OUTPUT for s in specs)
     tree = tree_unflatten([_Place(at) for at in range(count)], exported.call_spec.out_spec)

@@ -97,7 +97,7 @@ def _function(name: str, raw: RawCpp, renamed: Mapping[int, str]) -> str:
         for kind, pointer, parameter in parameters
     )
     given = "".join(
-        f"  auto* __restrict__ {parameter}_data = static_cast<{kind}*>({parameter}.data_ptr());\n"
+        f"  auto* {parameter}_data = static_cast<{kind}*>({parameter}.data_ptr());\n"
         for kind, pointer, parameter in parameters
         if pointer
     )
@@ -123,12 +123,16 @@ def _parameter(text: str) -> tuple[str, bool, str]:
 def _tidy(body: str) -> str:
     """Fewer casts and braces; parallel loops in chunks that can be tuned."""
     body = _DROPPED.sub("", body)
-    body = re.sub(r"static_cast<int64_t>\((-?\d+)L?\)", r"\1", body)
     body = re.sub(r"\[static_cast<int64_t>\(([^()]*)\)\]", r"[\1]", body)
-    body = re.sub(r"\b(\d+)L\b", r"\1", body)
+    body = re.sub(r"^\s*for\(int64_t .*$", _plain_bounds, body, flags=re.M)
     body = re.sub(r"(#pragma omp for)(?! *schedule)", rf"\1 schedule(static, {CHUNK})", body)
     lines = [line.rstrip() for line in body.splitlines() if line.strip()]
     return "\n".join(_indented(_unnested(lines))) + "\n"
+
+
+def _plain_bounds(header: "re.Match[str]") -> str:
+    """The head of a loop over int64 with plain numbers; elsewhere a cast can decide on a type."""
+    return re.sub(r"static_cast<int64_t>\((-?\d+)L?\)", r"\1", header[0])
 
 
 def _unnested(lines: list[str]) -> list[str]:

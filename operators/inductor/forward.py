@@ -94,7 +94,6 @@ class Body:
 
     def _written(self, node: ast.stmt) -> Iterator[str]:
         if (launch := _launch(node)) is not None:
-            yield f"grid = {self._kernels[launch.kernel].grid}"
             yield self._launched(launch)
             return
         match node:
@@ -129,7 +128,7 @@ class Body:
             ast.unparse(self._rewriter.visit(launch.arguments[at])) for at in kernel.positions
         ]
         options = [f"{name}={constant}" for name, constant in kernel.launch.items()]
-        return _wrapped(f"{kernel.name}[grid](", [*arguments, *options])
+        return _wrapped(f"{kernel.name}[{kernel.grid}](", [*arguments, *options])
 
     def _returned(self, node: ast.Return) -> list[str]:
         if not isinstance(node.value, ast.Tuple):

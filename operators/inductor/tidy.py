@@ -108,8 +108,7 @@ def _with_literals(body: list[ast.stmt]) -> list[ast.stmt]:
                 ) if stores[name] == 1 and _is_one(shape) and _is_number(value):
                     values[name] = value
     uses = _Literals(values)
-    for statement in body:
-        uses.count(statement)
+    uses.count(body)
     return [uses.visit(statement) for statement in body] if uses.fitting else body
 
 
@@ -130,17 +129,16 @@ class _Literals(ast.NodeTransformer):
         self._values = values
         self.fitting: set[str] = set()
 
-    def count(self, statement: ast.stmt) -> None:
-        """Take note of every place where a constant is read."""
+    def count(self, body: Iterable[ast.stmt]) -> None:
+        """Take note of the constants that every place which reads them can take as a literal."""
         good = Counter[str]()
-        for node in ast.walk(statement):
+        for node in (node for statement in body for node in ast.walk(statement)):
             operands = _operands(node)
             names = [n.id for n in operands if isinstance(n, ast.Name) and n.id in self._values]
             if len(names) == 1 and len(operands) > 1:
                 good[names[0]] += 1
-        for name, times in _loads([statement]).items():
-            if name in self._values and good[name] == times:
-                self.fitting.add(name)
+        loads = _loads(body)
+        self.fitting |= {name for name in self._values if good[name] == loads[name] > 0}
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
         if isinstance(node.ctx, ast.Load) and node.id in self.fitting:

@@ -22,6 +22,9 @@ import pytest
 from evolve.core import tunables
 from evolve.core.compiled import Compiled
 from operators.inductor import NotConvertible, convert
+from operators.inductor.cpp import library
+from operators.inductor.reading import RawCpp
+from operators.inductor.tidy import tidy
 
 FOLDER = Path(__file__).parent / "inductor_fixtures"
 FIXTURES = sorted(FOLDER.glob("*.json"))
@@ -82,7 +85,7 @@ def test_a_program_stands_alone(path):
 def test_every_kernel_has_open_tunables_that_the_program_declares_rightly(path):
     source = program(path)
     space = tunables.parse(source)
-    kernels = source.count("_kernel[grid](")
+    kernels = source.count("_kernel[(triton.cdiv(")
     assert kernels >= 1
     assert len(space.tunables) >= kernels
     assert all(len(tunable.choices) > 1 for tunable in space.tunables)
@@ -135,3 +138,33 @@ def test_output_code_without_a_kernel_is_refused():
     empty = "def call(args):\n    x, = args\n    args.clear()\n    return (x, )\n"
     with pytest.raises(NotConvertible, match="no kernel"):
         convert(task, "t", with_code(compiled, empty))
+
+
+def test_a_constant_that_a_function_reads_too_keeps_its_name():
+    body = ast.parse(
+        "half = tl.full([1, 1], 0.5, tl.float32)\n"
+        "scaled = x * half\n"
+        "wide = tl.broadcast_to(half, [XBLOCK, R0_BLOCK])\n"
+        "tl.store(out_ptr, scaled + wide, None)\n"
+    ).body
+    text = "\n".join(map(ast.unparse, tidy(body)))
+    assert "tl.broadcast_to(half" in text
+    assert "broadcast_to(0.5" not in text
+
+
+def test_casts_that_decide_on_a_type_stay_and_those_of_loops_go():
+    code = (
+        "#include <torch/csrc/inductor/cpp_prefix.h>\n"
+        'extern "C" void kernel(const int64_t* in_ptr0, int64_t* out_ptr0)\n{\n'
+        "for(int64_t x0=static_cast<int64_t>(0L); x0<static_cast<int64_t>(9L); "
+        "x0+=static_cast<int64_t>(1L))\n{\n"
+        "auto tmp0 = in_ptr0[static_cast<int64_t>(x0)];\n"
+        "auto tmp1 = static_cast<int64_t>(1);\n"
+        "out_ptr0[static_cast<int64_t>(x0)] = "
+        "c10::div_floor_integer(static_cast<int64_t>(tmp0), static_cast<int64_t>(3L));\n}\n}\n"
+    )
+    text = library("t", {"f": RawCpp(code, ())}, {})
+    assert "for(int64_t x0=0; x0<9; x0+=1)" in text
+    assert "in_ptr0_data[x0]" in text
+    assert "auto tmp1 = static_cast<int64_t>(1);" in text
+    assert "div_floor_integer(static_cast<int64_t>(tmp0), static_cast<int64_t>(3L))" in text

@@ -103,7 +103,7 @@ def _checked(name: str, function: Callable[[Step], Any]) -> Callable[[Step], flo
     def score(step: Step) -> float | None:
         try:
             given = function(step)
-        except Exception as error:  # noqa: BLE001 - the user's own code
+        except Exception as error:
             raise UsageError(f"reward {name}: step {step.id} makes it fail: {error!r}") from error
         if given is None:
             return None
