@@ -34,13 +34,29 @@ _SETTINGS = re.compile(
     r"api[_-]?key|secret|password|credential|authorization|(^|[_-])token$", re.IGNORECASE
 )
 _SHORTEST = 8  # a shorter value is no key, and would be found all over the text
-_PATTERNS = re.compile(
-    r"\b(?:sk|pk|rk|gsk|xai|hf|r8|nvapi|dapi)[-_][\w*.\-]{6,}"  # also as providers mask them
-    r"|\bAIza[\w-]{20,}"
-    r"|\b(?:AKIA|ASIA)[0-9A-Z]{12,}"
-    r"|\beyJ[\w-]{8,}\.[\w-]+\.[\w-]*"
-    r"|(?<=earer )[^\s'\",;]{6,}"
-    r"|(?<=://)[^\s/@'\"]+:[^\s/@'\"]+(?=@)"
+# What keys look like, each by a mark that is looked for first: most texts hold none, and searching
+# them for shapes takes a hundred times as long. Variables of kernels (`pk_stride_m`, `sk-offset`)
+# are none: without a provider's own beginning, only a long run with a digit in it is a key.
+_SHAPES = tuple(
+    (mark, re.compile(shape))
+    for mark, shape in (
+        ("k-", r"\b[spr]k-(?:ant|lf|or|proj|svcacct)-[\w-]{6,}"),
+        ("k-", r"\b[spr]k-(?=[A-Za-z]{0,40}\d)[A-Za-z0-9]{10,}[\w-]*"),
+        ("**", r"\b(?:[spr]k|gsk|hf|nvapi|xai)[-_][\w-]{0,40}\*{3,}[\w*-]*"),  # as they are shown
+        ("k_", r"\b[spr]k_(?:live|test)_[A-Za-z0-9]{10,}"),
+        ("gsk_", r"\bgsk_[A-Za-z0-9]{20,}"),
+        ("hf_", r"\bhf_[A-Za-z0-9]{20,}"),
+        ("r8_", r"\br8_[A-Za-z0-9]{20,}"),
+        ("xai-", r"\bxai-[\w-]{20,}"),
+        ("nvapi-", r"\bnvapi-[\w-]{20,}"),
+        ("dapi", r"\bdapi[0-9a-f]{32}(?:-\d)?\b"),
+        ("AIza", r"\bAIza[\w-]{20,}"),
+        ("AKIA", r"\bAKIA[0-9A-Z]{12,}"),
+        ("ASIA", r"\bASIA[0-9A-Z]{12,}"),
+        ("eyJ", r"\beyJ[\w-]{8,1000}\.[\w-]+\.[\w-]*"),
+        ("earer ", r"(?<=earer )[^\s'\",;]{6,}"),
+        ("://", r"(?<=://)[^\s/@:'\"]*:[^\s/@'\"]+(?=@)"),
+    )
 )
 
 
@@ -48,7 +64,15 @@ def scrub(text: str) -> str:
     """The text without the keys of this process's environment, nor what looks like one."""
     for value in sorted(_values(), key=len, reverse=True):  # one may contain another
         text = text.replace(value, HIDDEN)
-    return _PATTERNS.sub(HIDDEN, text)
+    for mark, shape in _SHAPES:
+        if mark in text:
+            text = shape.sub(HIDDEN, text)
+    return text
+
+
+def looks_like_key(text: str) -> bool:
+    """Whether some part of the text has the shape of a key; the environment is not asked."""
+    return any(mark in text and shape.search(text) for mark, shape in _SHAPES)
 
 
 def secret_setting(settings: Mapping[str, Any]) -> str | None:

@@ -6,6 +6,7 @@ exception, traceback, log record, representation or output of ours holds it.
 
 import json
 import logging
+import time
 import traceback
 
 import pytest
@@ -92,16 +93,61 @@ def test_scrubbing_takes_the_key_out_of_any_text(before, after):
 
 @pytest.mark.parametrize(
     "text",
-    ["Bearer abc.def-123", "sk-proj-abcdefghij", "sk-ab***************xyz", "AIza" + "b" * 35],
+    [
+        "Bearer abc.def-123",
+        "sk-proj-abcdefghij",
+        "sk-ant-api03-" + "A1b2-_" * 12,
+        "sk-or-v1-" + "0a1b2c3d" * 8,
+        "sk-" + "0a1b2c3d" * 4,
+        "sk-ab***************xyz",
+        "gsk_" + "aB3" * 17,
+        "hf_" + "aBcDeFg" * 5,
+        "r8_" + "aB3" * 12,
+        "xai-" + "aB3" * 26,
+        "nvapi-" + "aB-3_" * 12,
+        "dapi" + "0a1b2c3d" * 4,
+        "sk_live_" + "aB3" * 8,
+        "AIza" + "b" * 35,
+        "AKIA" + "A1" * 8,
+        "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.abc-def_1",
+        "https://me:word@host/v1",
+        "redis://:word@host/0",
+    ],
 )
 def test_scrubbing_knows_what_keys_look_like(text):
     assert HIDDEN in scrub(f"said: {text}, and more")
     assert scrub(f"said: {text}, and more").endswith(", and more")
 
 
-def test_scrubbing_leaves_words_alone():
-    text = "the task-oriented risk-free skeleton asks for max_tokens=4 at http://127.0.0.1:80/v1"
+@pytest.mark.parametrize(
+    "text",
+    [
+        "the task-oriented risk-free skeleton asks for max_tokens=4 at http://127.0.0.1:80/v1",
+        "ptr = base + pk_stride_m * offs_m + sk_block_size_n16 * hf_half_width_2",
+        "x = sk-stride_m-pk-offset_block + rk-0.5*scale*1.44269 - qk-BLOCK_SIZE_K2",
+        "r8_accumulator_0 = xai-eps; gsk_m = gsk_n**2  # sk-learn, hf_hub_download",
+        "eyJ is no token, nor is AKIA, ASIA, AIza, dapi_call, nvapi-x or a bearer of news",
+        "see https://docs.host/a:b and file://c:/d",
+    ],
+)
+def test_scrubbing_leaves_words_and_variables_of_kernels_alone(text):
     assert scrub(text) == text
+
+
+@given(st.lists(st.sampled_from(["sk-", "eyJ", "-a1", "**", "://", ":", "@", "Bearer ", "x" * 9])))
+def test_what_was_scrubbed_stays_as_it_is(pieces):
+    once = scrub("".join(pieces))
+    assert scrub(once) == once
+
+
+@pytest.mark.parametrize(
+    "piece", ["sk-", "sk-a", "eyJabcdefgh-", "a1-**", "://a:", "hf_" + "a_" * 9]
+)
+def test_scrubbing_takes_no_longer_than_the_text_is_long(piece):
+    text = piece * (400_000 // len(piece))
+    start = time.process_time()
+    scrub(text)
+    assert time.process_time() - start < 1.0
 
 
 def test_an_answer_is_stored_as_it_came(serve):
