@@ -76,7 +76,7 @@ def forecast_lines(
         calls: what models took; None without models.
         devices: how many evaluate at once, each of them as fast as the one that was measured.
     """
-    each_s = noise["seconds_per_evaluation"]
+    each_s, timed_s = noise["seconds_per_evaluation"], noise["device_seconds_per_evaluation"]
     yield f"reference   {interval_text(Interval(*noise['reference_ms']))} per call, all timed cases"
     yield (
         f"noise       ± {100 * noise['half_width']:.1f} %: the reference timed against itself; "
@@ -84,31 +84,31 @@ def forecast_lines(
     )
     at_once = f", on {devices} devices at once" if devices > 1 else ""
     yield (
-        f"evaluation  about {duration_text(each_s)} each, the check of a correct program included"
-        f"{at_once}"
+        f"evaluation  about {duration_text(each_s)} each, the check of a correct program included, "
+        f"{duration_text(timed_s)} of it device time{at_once}"
     )
     call = None
     if calls is not None:
         yield from call_lines(calls[0])
         call = forecast(*calls)
     pace_s = _candidate_s(each_s, call, devices)
-    ends = dict(limits_s(termination, each_s, pace_s, call))
+    ends = dict(limits_s(termination, timed_s, pace_s, call))
     for name, seconds in ends.items():
         limit = termination[name]
         if isinstance(limit, Mapping):
             limit = " and ".join(f"{part}={limit[part]}" for part in limit if limit[part])
-        yield f"limit       {name}={limit}: {_bought(seconds, seconds / pace_s, each_s, call)}"
+        yield f"limit       {name}={limit}: {_bought(seconds, seconds / pace_s, timed_s, call)}"
     if ends:
         yield f"first       {min(ends, key=lambda name: ends[name])} comes first"
 
 
-def _bought(seconds: float, candidates: float, each_s: float, call: CallForecast | None) -> str:
+def _bought(seconds: float, candidates: float, timed_s: float, call: CallForecast | None) -> str:
     """What so much time brings, if every call gives a program that is judged in full."""
     text = f"about {duration_text(seconds)}, {count_text(int(candidates), 'evaluation')}"
     if call is None:
         return text
     usd = "at an unknown cost" if call.usd is None else f"{candidates * call.usd:.2f} USD"
-    device = duration_text(candidates * each_s)
+    device = duration_text(candidates * timed_s)
     return f"{text}, {device} of device time, {candidates * call.tokens:,.0f} tokens, {usd}"
 
 
@@ -119,9 +119,12 @@ def _candidate_s(each_s: float, call: CallForecast | None, devices: int) -> floa
 
 
 def limits_s(
-    termination: Mapping[str, Any], each_s: float, pace_s: float, call: CallForecast | None = None
+    termination: Mapping[str, Any], timed_s: float, pace_s: float, call: CallForecast | None = None
 ) -> Iterator[tuple[str, float]]:
-    """Seconds until each limit that can be foreseen, with a candidate every `pace_s`."""
+    """Seconds until each limit that can be foreseen.
+
+    A candidate comes every `pace_s` and takes `timed_s` of device time.
+    """
     for name, limit in termination.items():
         if limit is None:
             continue
@@ -130,12 +133,12 @@ def limits_s(
         elif name == "wall_time":
             yield name, parse_duration(limit)
         elif name == "device_time":
-            yield name, parse_duration(limit) * pace_s / each_s
+            yield name, parse_duration(limit) * pace_s / timed_s
         elif name == "usd" and call and call.usd:
             yield name, limit / call.usd * pace_s
         elif name == "tokens" and call and call.tokens:
             yield name, limit / call.tokens * pace_s
         elif isinstance(limit, Mapping):
-            ahead = dict(limits_s(limit, each_s, pace_s, call))
+            ahead = dict(limits_s(limit, timed_s, pace_s, call))
             if ahead and len(ahead) == sum(part is not None for part in limit.values()):
                 yield name, max(ahead.values())

@@ -133,6 +133,7 @@ class Referee:
             "ratio": timing.ratios["eager"].to_json(),
             "half_width": timing.ratios["eager"].half_width,
             "seconds_per_evaluation": time.monotonic() - start,
+            "device_seconds_per_evaluation": timing.device_time_s,
         }
 
     def baselines(self, task: Task, names: Sequence[str]) -> dict[str, Any]:

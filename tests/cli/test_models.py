@@ -28,7 +28,12 @@ from tests.cli.recording import settings
 
 KEY = "sk-very-secret-0123456789abcdef"
 PRICE = ("llm.price.prompt=1", "llm.price.completion=2")
-NOISE = {"seconds_per_evaluation": 2.0, "reference_ms": [1.0, 0.9, 1.1], "half_width": 0.01}
+NOISE = {
+    "seconds_per_evaluation": 2.0,
+    "device_seconds_per_evaluation": 0.5,
+    "reference_ms": [1.0, 0.9, 1.1],
+    "half_width": 0.01,
+}
 
 
 def script(request: Request) -> str | Answer:
@@ -222,7 +227,7 @@ def limits_with(devices: int, **limits) -> dict[str, str]:
 
 
 def test_several_gpus_judge_at_once_and_use_up_device_time_sooner():
-    limits = {"evaluations": 60, "wall_time": "1m", "device_time": "2m"}
+    limits = {"evaluations": 60, "wall_time": "1m", "device_time": "30s"}
     assert limits_with(1, **limits) == {
         "evaluations": "about 2 min 0 s, 60 evaluations",
         "wall_time": "about 1 min 0 s, 30 evaluations",
