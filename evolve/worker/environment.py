@@ -10,8 +10,8 @@ import subprocess
 from evolve.core.digest import framed_digest
 from evolve.worker.device import Device
 
-JUDGE_VERSION = "4"
-"""Counts what changes verdicts or times: budgets, families, stages, the clock."""
+JUDGE_VERSION = "5"
+"""Counts what changes verdicts or times: budgets, families, stages, the clock, descriptors."""
 
 
 @functools.lru_cache
