@@ -10,6 +10,7 @@ from evolve.store import RunRow
 # Nothing here changes what the run is: budgets, who answers (each ticket says which model), where
 # and behind which walls it is judged, and who else is told.
 MAY_DIFFER = ("termination", "llm", "device", "sandbox", "store", "trackers")
+KEPT = ("termination", "llm", "trackers")  # of these, what a resume changes holds from then on
 APART = ("name", "on_exists", "audit")  # which run it is, and what was found when it began
 
 

@@ -12,7 +12,8 @@ HELP = """\
 usage: evolve resume [RUN] [key=value ...]
 
 Continue a run of the database (default: the newest) after any end, kill -9 included.
-Without RUN and words it goes on as it was; these settings may differ from the stored ones:
+Without RUN and words it goes on as it was; these settings may differ from the stored ones, and
+what is said of termination, llm and trackers holds from then on:
 
   termination.*   more or less budget:  termination.wall_time=2h  termination=overnight
   llm.*           who answers operators:  llm.model=provider/name

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from evolve.cli import parts
+from evolve.cli.differences import KEPT
 from evolve.cli.display import LiveDisplay, PlainDisplay, Tally, open_display
 from evolve.cli.main import INTERRUPTED, OK, RESUMABLE
 from evolve.cli.models import WHY_IDLE, idle_limits
@@ -57,6 +58,7 @@ async def search(store: Store, run: RunRow, config: Mapping[str, Any], evaluator
     )
     try:
         with display, feed:
+            _keep(store, run, config)
             outcome = await _run_until_stopped(pipeline, store, run, display)
     except EvaluatorUnavailable as error:  # the pipeline has left the run fit to be resumed
         print(f"evolve: {one_line(str(error))}", file=sys.stderr)
@@ -66,6 +68,14 @@ async def search(store: Store, run: RunRow, config: Mapping[str, Any], evaluator
             await engine.model.close()
     _print_end(store, run, outcome)
     return OK if outcome.finished else RESUMABLE
+
+
+def _keep(store: Store, run: RunRow, config: Mapping[str, Any]) -> None:
+    """What this sitting changes of the run holds from now on, for all that looks at it later."""
+    kept = dict(run.config) | {group: config[group] for group in KEPT}
+    if kept != run.config:
+        store.claim(run.id)
+        store.reconfigure(run.id, kept)
 
 
 async def _run_until_stopped(

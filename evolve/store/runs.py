@@ -127,6 +127,12 @@ def set_state(connection: Connection, run_id: int, state: str, reason: str) -> N
     connection.execute(update(run).where(run.c.id == run_id).values(state=state, reason=reason))
 
 
+def reconfigure(connection: Connection, run_id: int, config: Mapping[str, Any]) -> None:
+    """Replace the configuration of a run."""
+    text = canonical_json(dict(config))
+    connection.execute(update(run).where(run.c.id == run_id).values(config=text))
+
+
 def record_audit(
     connection: Connection, run_id: int, findings: Sequence[Mapping[str, str]]
 ) -> None:

@@ -121,6 +121,12 @@ class Store:
             runs.set_state(connection, run, state, reason)
             lease.give_up(connection, run, self._owner)
 
+    def reconfigure(self, run: int, config: Mapping[str, Any]) -> None:
+        """Describe a claimed run by another configuration from now on."""
+        with self._database.write() as connection:
+            lease.beat(connection, run, self._owner)
+            runs.reconfigure(connection, run, config)
+
     def record_audit(self, run: int, findings: Sequence[Mapping[str, str]]) -> None:
         """Keep what an audit of the task found, in a run that was created without one."""
         with self._database.write() as connection:

@@ -1,9 +1,12 @@
-"""Runs that an older version stored.
+"""Configurations of runs that go on: older ones, and those that a resume changes.
 
-Invariant: settings that have come since are at their defaults, and a limit that was not there is
-none.
+Invariants:
+1. Settings that have come since are at their defaults, and a limit that was not there is none.
+2. Budgets, models and trackers that a resume names are the run's from then on; where it is judged
+   is of that sitting alone.
 """
 
+import asyncio
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
@@ -14,8 +17,14 @@ from evolve.cli import parts
 from evolve.cli.config.complete import complete, completed
 from evolve.cli.device import as_judged
 from evolve.cli.differences import differences, flatten
+from evolve.cli.resume import overridden
+from evolve.cli.session import search
+from evolve.core.errors import UsageError
 from evolve.core.protocols import Progress
-from evolve.store import Store
+from evolve.report.accounts import budget_lines
+from evolve.report.facts import gather
+from evolve.store import RunRow, Store
+from evolve.testing.synthetic import SyntheticEvaluator
 from tests.cli.recording import settings
 
 LATER = ("device.ids", "llm.trace", "termination.speed_of_light", "store.reuse", "deterministic")
@@ -59,3 +68,36 @@ def test_a_run_from_before_several_gpus_is_continued(recorded: Path):
         known = completed(replace(run, config=old))
         assert as_judged(known.config, store, known)["device"]["ids"] is None
         assert differences(complete(old), run.config) == {}
+
+
+def sit(path: Path, *words: str) -> RunRow:
+    """Continue the recorded run as `evolve resume demo WORDS` does; the run as stored then."""
+    with Store.open(path) as store:
+        run = completed(store.run("demo"))
+        config = overridden(run.config, words)
+        assert asyncio.run(search(store, run, config, SyntheticEvaluator())) == 0
+        return store.run("demo")
+
+
+def test_a_budget_that_a_resume_gives_is_the_runs_from_then_on(recorded: Path):
+    more = sit(recorded, "termination.evaluations=16")
+    assert more.config["termination"]["evaluations"] == 16
+    with Store.open(recorded, read_only=True) as store:
+        assert "16" in [line.limit for line in budget_lines(gather(store, "demo"))]
+    assert sit(recorded).config == more.config
+
+
+def test_a_device_that_a_resume_names_is_of_that_sitting(recorded: Path):
+    run = sit(recorded, "device.slots=2", "sandbox.require=uid")
+    assert run.config["device"]["slots"] is None
+    assert run.config["sandbox"]["require"] == "none"
+
+
+def test_whoever_does_not_hold_the_run_changes_nothing_of_it(recorded: Path):
+    with Store.open(recorded) as holder, Store.open(recorded) as other:
+        run = completed(holder.run("demo"))
+        holder.claim(run.id)
+        config = overridden(run.config, ["termination.evaluations=99"])
+        with pytest.raises(UsageError, match="continued by another process"):
+            asyncio.run(search(other, run, config, SyntheticEvaluator()))
+        assert holder.run("demo").config["termination"]["evaluations"] == 12
