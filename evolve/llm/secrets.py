@@ -42,8 +42,8 @@ _SHAPES = tuple(
     for mark, shape in (
         ("k-", r"\b[spr]k-(?:ant|lf|or|proj|svcacct)-[\w-]{6,}"),
         ("k-", r"\b[spr]k-(?=[A-Za-z]{0,40}\d)[A-Za-z0-9]{10,}[\w-]*"),
-        ("**", r"\b(?:[spr]k|gsk|hf|nvapi|xai)[-_][\w-]{0,40}\*{3,}[\w*-]*"),  # as they are shown
-        ("k_", r"\b[spr]k_(?:live|test)_[A-Za-z0-9]{10,}"),
+        ("***", r"\b(?:[spr]k|gsk|hf|nvapi|xai)[-_][\w-]{0,40}\*{3,}[\w*-]*"),  # as they are shown
+        ("k_live_", r"\b[spr]k_live_[A-Za-z0-9]{10,}"),
         ("gsk_", r"\bgsk_[A-Za-z0-9]{20,}"),
         ("hf_", r"\bhf_[A-Za-z0-9]{20,}"),
         ("r8_", r"\br8_[A-Za-z0-9]{20,}"),

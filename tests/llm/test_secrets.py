@@ -134,14 +134,14 @@ def test_scrubbing_leaves_words_and_variables_of_kernels_alone(text):
     assert scrub(text) == text
 
 
-@given(st.lists(st.sampled_from(["sk-", "eyJ", "-a1", "**", "://", ":", "@", "Bearer ", "x" * 9])))
+@given(st.lists(st.sampled_from(["sk-", "eyJ", "-a1", "***", "://", ":", "@", "Bearer ", "x" * 9])))
 def test_what_was_scrubbed_stays_as_it_is(pieces):
     once = scrub("".join(pieces))
     assert scrub(once) == once
 
 
 @pytest.mark.parametrize(
-    "piece", ["sk-", "sk-a", "eyJabcdefgh-", "a1-**", "://a:", "hf_" + "a_" * 9]
+    "piece", ["sk-", "sk-a", "eyJabcdefgh-", "sk-a***-", "://a:", "hf_" + "a_" * 9]
 )
 def test_scrubbing_takes_no_longer_than_the_text_is_long(piece):
     text = piece * (400_000 // len(piece))
