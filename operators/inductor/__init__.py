@@ -5,7 +5,7 @@ names and open tunables, and a `ModelNew` that has the reference's constructor a
 text in, text out: whoever has the device compiles (`evolve.core.compiled`).
 """
 
-from operators.inductor.program import convert
+from operators.inductor.program import Substitute, convert
 from operators.inductor.reading import NotConvertible
 
-__all__ = ["NotConvertible", "convert"]
+__all__ = ["NotConvertible", "Substitute", "convert"]

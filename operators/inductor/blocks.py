@@ -17,8 +17,8 @@ _ELEMENTS_PER_WARP = 512
 class Blocks:
     """Choices for one tunable, rising, and the one that the program is written with."""
 
-    choices: tuple[int, ...]
-    first: int
+    choices: tuple[int | str, ...]
+    first: int | str
 
 
 def choose(
@@ -45,7 +45,7 @@ def choose(
         found[block] = Blocks(tuple(fitting), min(fitting, key=lambda c: abs(c - first)))
     elements = _persistent_elements(raw, sizes)
     for blocks in found.values():
-        elements *= blocks.first
+        elements *= int(blocks.first)
     warps = [1, 2, 4, 8, 16]
     usual = min(warps, key=lambda count: abs(count * _ELEMENTS_PER_WARP - elements))
     found[WARPS] = Blocks(tuple(w for w in warps if usual / 4 <= w <= usual * 4), usual)

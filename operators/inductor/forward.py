@@ -103,6 +103,11 @@ class Body:
                 passed = [ast.unparse(self._rewriter.visit(value)) for value in values]
                 yield _wrapped(f"{self._functions[name]}(", passed)
                 return
+            case ast.Expr(value=ast.Call(func=ast.Subscript() as launched) as call):
+                passed = [ast.unparse(self._rewriter.visit(value)) for value in call.args]
+                options = [ast.unparse(option) for option in call.keywords]
+                yield _wrapped(f"{ast.unparse(launched)}(", [*passed, *options])
+                return
             case ast.Expr(value=ast.Call(func=function)) if ast.unparse(function) in _DROPPED:
                 return
             case ast.Assign(value=ast.Call(func=function)) if ast.unparse(function) in _STREAMS:

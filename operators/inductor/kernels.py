@@ -54,7 +54,7 @@ class Kernel:
         """The same with tunables of plain names."""
         plain = {constant: parameter.upper() for parameter, constant in self.launch.items()}
         grid = re.sub(r"\w+", lambda match: plain.get(match[0], match[0]), self.grid)
-        blocks = {plain[name]: found for name, found in self.blocks.items()}
+        blocks = {plain.get(name, name): found for name, found in self.blocks.items()}
         launch = {parameter: plain[name] for parameter, name in self.launch.items()}
         return replace(self, grid=grid, blocks=blocks, launch=launch)
 

@@ -5,7 +5,7 @@ import builtins
 import importlib.resources
 import re
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from evolve.core.compiled import Argument, ArgumentKind, Compiled, CompiledCase
@@ -18,6 +18,14 @@ from operators.inductor.reference import Reference, read_reference
 _IMPORTS = ("import torch", "import triton", "import triton.language as tl")
 _CPP_IMPORTS = ("from pathlib import Path", "import torch", "import tvm_ffi.cpp")
 _LIBDEVICE = "from triton.language.extra import libdevice"
+
+
+Substitute = Callable[[CompiledCase, OutputCode, set[str]], tuple[OutputCode, dict[str, Kernel]]]
+"""Puts launches of kernels of ours in the place of calls of vendors' libraries.
+
+It is given a case, its code and the names that are taken, to which it adds; the kernels that it
+answers, by names of their own, have no `launch`: the statements say all.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,19 +52,20 @@ class _Part:
         }
 
 
-def convert(task: str, name: str, compiled: Compiled) -> str:
+def convert(task: str, name: str, compiled: Compiled, substitute: Substitute | None = None) -> str:
     """The source of a program.
 
     Args:
         task: the text of the task's file.
         name: the task's, for the heading.
         compiled: its reference as compiled.
+        substitute: for calls of vendors' libraries; None leaves them.
 
     Raises:
         NotConvertible: the program would need what only Inductor's run time has.
     """
     reference = read_reference(task)
-    parts = _parts(compiled)
+    parts = _parts(compiled, substitute)
     kernels = [kernel for part in parts for kernel in part.kernels.values()]
     raw = {function: kernel for part in parts for function, kernel in part.raw.items()}
     if kernels and raw:
@@ -79,14 +88,14 @@ def convert(task: str, name: str, compiled: Compiled) -> str:
     return source
 
 
-def _parts(compiled: Compiled) -> list[_Part]:
+def _parts(compiled: Compiled, substitute: Substitute | None) -> list[_Part]:
     """The cases, those that are timed first; of those that are alike, one."""
     taken: set[str] = set()
     found: dict[object, _Part] = {}
     for case in sorted(compiled.cases, key=lambda case: not case.timed):
         known = found.get(_shapes(case))
         if known is None:
-            found[_shapes(case)] = _part(case, taken)
+            found[_shapes(case)] = _part(case, taken, substitute)
         elif known.case.code != case.code:
             raise NotConvertible(
                 f"cases {known.case.name} and {case.name} differ, but not in shape"
@@ -99,12 +108,15 @@ def _shapes(case: CompiledCase) -> tuple[tuple[int, ...], ...]:
     return tuple(a.shape for a in case.arguments if a.kind is ArgumentKind.INPUT)
 
 
-def _part(case: CompiledCase, taken: set[str]) -> _Part:
+def _part(case: CompiledCase, taken: set[str], substitute: Substitute | None) -> _Part:
     code = read(case.code)
-    if not code.kernels and not code.cpp:
+    own: dict[str, Kernel] = {}
+    if substitute:
+        code, own = substitute(case, code, taken)
+    if not code.kernels and not code.cpp and not own:
         raise NotConvertible("the compiler wrote no kernel; vendors' libraries do it all")
     functions = {name: _free(cpp.function_name(name), taken) for name in code.cpp}
-    return _Part(case, code, _kernels(code, case, taken), functions)
+    return _Part(case, code, own | _kernels(code, case, taken), functions)
 
 
 def _free(wanted: str, taken: set[str]) -> str:
@@ -174,7 +186,8 @@ def _identifier(name: str) -> str:
 
 
 def _heading(name: str, compiled: Compiled, kernels: Iterable[tuple[str, tuple[str, ...]]]) -> str:
-    lines = [f"  {kernel}{': ' if done else ''}{', '.join(done)}" for kernel, done in kernels]
+    named = dict.fromkeys(kernels)  # a kernel may be launched for several calls
+    lines = [f"  {kernel}{': ' if done else ''}{', '.join(done)}" for kernel, done in named]
     title = f'"""{name}: what PyTorch {compiled.torch} compiles it to ({compiled.variant}).'
     return "\n".join([title, "", *lines, '"""'])
 
@@ -196,7 +209,7 @@ def _tunables(parts: Iterable[_Part]) -> str:
     for part in parts:
         for kernel in part.kernels.values():
             for name, blocks in kernel.blocks.items():
-                lines.append(f"{name} = {blocks.first}")
+                lines.append(f"{name} = {blocks.first!r}")
                 if part.case.timed and len(blocks.choices) > 1:
                     choices.append(f'    "{name}": {blocks.choices},')
     return "\n".join([*lines, "TUNABLE = {", *choices, "}"])
@@ -217,7 +230,7 @@ def _definitions(kernels: Sequence[Kernel]) -> list[str]:
         comment = f"# {', '.join(kernel.operations)}\n" if kernel.operations else ""
         *helpers, own = kernel.definitions.values()
         found += [*helpers, comment + own]
-    return found
+    return list(dict.fromkeys(found))
 
 
 def _library() -> dict[str, str]:
