@@ -8,7 +8,7 @@ from typing import Any
 from evolve.cli.compiled import require_start, with_compiled
 from evolve.cli.device import start_evaluator
 from evolve.cli.dry_run import audit_lines
-from evolve.cli.models import key_notes
+from evolve.cli.models import haste_notes, key_notes
 from evolve.cli.request import read_request
 from evolve.cli.session import search
 from evolve.core.protocols import Evaluator
@@ -26,7 +26,7 @@ async def launch(config: Mapping[str, Any]) -> int:
     """
     request = read_request(config)
     existing, task, recorded = request.existing, request.task, dict(request.recorded)
-    for note in key_notes(config):
+    for note in (*key_notes(config), *haste_notes(config)):
         print(note)
     evaluator = await start_evaluator(config)
     try:

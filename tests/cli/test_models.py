@@ -16,7 +16,7 @@ import pytest
 from evolve.cli import parts
 from evolve.cli.dry_run import forecast_lines
 from evolve.cli.launch import launch
-from evolve.cli.models import build_model, key_notes
+from evolve.cli.models import build_model, haste_notes, key_notes
 from evolve.cli.request import read_request
 from evolve.cli.sample_call import call_lines, forecast, sample_calls
 from evolve.core.errors import UsageError
@@ -252,6 +252,15 @@ def test_a_key_that_is_missing_is_said_before_anything_is_judged(monkeypatch):
         [*key_notes(named)]
     monkeypatch.setenv("MINE", KEY)
     assert not [*key_notes(named)]
+
+
+def test_a_run_too_short_for_a_model_is_said_to_be_so():
+    [note] = haste_notes(settings("search=quick", "llm.model=openai/gpt-4o"))
+    assert note.startswith("termination.wall_time=80s: ")
+    longer = settings("search=quick", "llm.model=openai/gpt-4o", "termination.wall_time=10m")
+    unlimited = settings("llm.model=openai/gpt-4o", "termination.wall_time=null")
+    without = settings("search=quick")
+    assert not [note for config in (longer, unlimited, without) for note in haste_notes(config)]
 
 
 def test_a_dry_run_with_a_model_that_is_down_says_so(folder):
