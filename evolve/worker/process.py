@@ -25,6 +25,9 @@ from evolve.worker.zygote import Zygote
 
 START_S = 20.0
 _FATE_S = 10.0
+_STANDS_S = 0.5  # until a stopped process stands; longer only where a thread is deep in the kernel
+_STANDS_POLL_S = 0.0002
+_STANDING = "TtZX"  # states of threads: stopped, traced, ended
 _CREDENTIALS = struct.Struct("iii")
 
 
@@ -140,8 +143,24 @@ class RunnerProcess:
             raise self._ended() from error
 
     def pause(self) -> None:
-        """Stop the process where it is; those that it has started go on."""
+        """Stop the process where it is, and wait until it stands; those it has started go on."""
         self._signal(signal.SIGSTOP)
+        deadline = time.monotonic() + _STANDS_S
+        while self._moves() and time.monotonic() < deadline:
+            time.sleep(_STANDS_POLL_S)
+
+    def _moves(self) -> bool:
+        """Whether a thread has yet to notice that it is stopped."""
+        try:
+            threads = list(Path(f"/proc/{self.pid}/task").iterdir())
+        except OSError:
+            return False  # it has ended: whoever asks it next learns how
+        for thread in threads:
+            with contextlib.suppress(OSError):
+                state = (thread / "stat").read_text().rpartition(")")[2].split()[0]
+                if state not in _STANDING:
+                    return True
+        return False
 
     def resume(self) -> None:
         """Let it go on."""

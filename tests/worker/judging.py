@@ -88,5 +88,10 @@ def rounded_to_tf32(x: Tensor) -> Tensor:
     return ((x.view(torch.int32) + 0x1000) & ~0x1FFF).view(torch.float32)
 
 
+def cut_to_tf32(x: Tensor) -> Tensor:
+    """As tensor cores read fp32 operands."""
+    return (x.view(torch.int32) & ~0x1FFF).view(torch.float32)
+
+
 def norm_of(model: nn.Module) -> tuple[Tensor, Tensor]:
     return model.norm.weight, model.norm.bias

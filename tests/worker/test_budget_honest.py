@@ -12,6 +12,7 @@ from torch.nn import functional
 
 from evolve.core.evaluation import Status
 from tests.worker.judging import (
+    cut_to_tf32,
     judged,
     loaded_case,
     norm_of,
@@ -289,8 +290,8 @@ def test_a_kernel_that_computes_less_fails_in_some_family(case, candidate):
 
 RULES = {
     "ieee": {"fp32"},
-    "tf32": {"fp32", "tf32", "fp16"},
-    "half": {"fp32", "tf32", "fp16", "bf16"},
+    "tf32": {"fp32", "tf32", "cut tf32", "fp16"},
+    "half": {"fp32", "tf32", "cut tf32", "fp16", "bf16"},
 }
 
 
@@ -305,6 +306,7 @@ def test_a_task_allows_just_the_arithmetic_that_it_names(accumulation):
     roundings = {
         "fp32": lambda x: x,
         "tf32": rounded_to_tf32,
+        "cut tf32": cut_to_tf32,
         "fp16": lambda x: x.half().float(),
         "bf16": lambda x: x.bfloat16().float(),
         "fp8": lambda x: x.to(torch.float8_e4m3fn).float(),
@@ -315,6 +317,18 @@ def test_a_task_allows_just_the_arithmetic_that_it_names(accumulation):
         if judged(case, lambda model, x, y, r=rounding: r(x) @ r(y)).status is Status.CORRECT
     }
     assert passed == RULES[accumulation]
+
+
+@pytest.mark.parametrize("terms", [1024, 2048])
+def test_operands_as_tensor_cores_read_them_pass_in_every_family_where_tf32_is_allowed(terms):
+    case = task(
+        "x @ y",
+        f"[torch.randn(64, {terms}), torch.randn({terms}, 64)]",
+        arguments="x, y",
+        accumulation="tf32",
+    )
+    found = verdicts(case, lambda model, x, y: cut_to_tf32(x) @ cut_to_tf32(y))
+    assert set(found.values()) == {Status.CORRECT}, found
 
 
 @pytest.mark.parametrize("precision", ["fp16", "bf16"])
