@@ -190,7 +190,6 @@ def _write(
             row = PromptOnly(
                 steps=(step,),
                 prompt=first_prompt(one.task, options.language),
-                facts={"revision": one.task.revision},
             )
             shards.write(VIEW, split, shape.fill(row, Place(split, shards.rows(VIEW, split))))
         shards.commit("tasks", {})

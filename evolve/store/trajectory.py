@@ -67,7 +67,8 @@ class Record:
     """A told ticket with what earlier steps of the run had found.
 
     `maker` and `parent_makers` are the steps that made its program and its parents first, `first`
-    the one with its instance. `shown` is the best ratio of a program whose text the prompt shows.
+    the one with its instance. `shown` is the best ratio of a program whose text the prompt shows,
+    `shown_makers` are the steps that made those programs first.
     """
 
     sequence: int
@@ -91,6 +92,7 @@ class Record:
     parent_makers: tuple[int | None, ...]
     parent: Instance | None
     shown: Ratio | None
+    shown_makers: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +113,7 @@ class Reader:
         store: the database.
         run: the run.
         texts: with sources, prompts, replies and feedback.
-        samples: with the raw paired times of each record's own evaluation.
+        samples: with the raw paired times of each record's own and later evaluations.
         mentions: beginnings of the digests of the programs that a prompt shows the text of.
     """
 
@@ -133,7 +135,7 @@ class Reader:
         own = partial(bulk.verdicts, feedback=texts, samples=samples)
         known = partial(bulk.verdicts, feedback=texts, samples=False)
         self._own, self._known = bulk.Recent(own), bulk.Recent(known)
-        self._later = bulk.Recent(partial(bulk.verdicts, feedback=False, samples=False))
+        self._later = bulk.Recent(partial(bulk.verdicts, feedback=False, samples=samples))
         self._begins: dict[str, tuple[int, ...]] = {}
 
     def pages(self) -> Iterator[list[Record]]:
@@ -257,11 +259,8 @@ def _record(
 ) -> Record:
     past = page.pasts.get(row.program)
     parents = page.parents.get(row.id, ())
-    shown = (
-        pasts.ratio_of(page.pasts[one].best_before(row.sequence))
-        for one in page.shown[row.id]
-        if one in page.pasts
-    )
+    held = [page.pasts[one] for one in page.shown[row.id] if one in page.pasts]
+    shown = (pasts.ratio_of(one.best_before(row.sequence)) for one in held)
     return Record(
         sequence=row.sequence,
         operator=row.operator,
@@ -286,4 +285,5 @@ def _record(
         ),
         parent=parent,
         shown=max((one for one in shown if one), key=lambda one: one.value, default=None),
+        shown_makers=tuple(one.maker for one in held),
     )

@@ -1,5 +1,6 @@
 """What did not work from a program: a summary of the directions that failed or brought nothing."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from evolve.core.model import Message
@@ -30,21 +31,37 @@ nothing, and what came of each?
 
 
 class Dead:
-    """Collects, for every parent, the numbers of its children that were no gain."""
+    """Collects, for every parent, the numbers of its children that were no gain.
+
+    Attributes:
+        untold: by reason, how many of them are in no family.
+    """
 
     def __init__(self) -> None:
         self._children: dict[str, list[int]] = {}
+        self.untold: Counter[str] = Counter()
 
-    def add(self, step: Step) -> None:
-        """Take a step with a parent and a note; what is a gain, or not known, is passed over."""
-        if step.parent is not None and step.note and came_to_nothing(step):
-            newest = self._children.setdefault(step.parent.program, [])
-            newest.append(step.sequence)
-            del newest[:-MOST]
+    def add(self, step: Step) -> str:
+        """Take a step; returns why it is none of them, as a phrase, empty where it is one."""
+        if step.parent is None:
+            return "a first step"
+        if not step.note:
+            return "does not say what was tried"
+        if not came_to_nothing(step):
+            return "a gain, or not known to be none"
+        newest = self._children.setdefault(step.parent.program, [])
+        newest.append(step.sequence)
+        self.untold["newer ones are told of"] += len(newest[:-MOST])
+        del newest[:-MOST]
+        return ""
 
     def families(self) -> Iterator[list[int]]:
         """The newest such children of every parent that has enough of them."""
-        return (children for children in self._children.values() if len(children) >= LEAST)
+        for children in self._children.values():
+            if len(children) >= LEAST:
+                yield children
+            else:
+                self.untold[f"fewer than {LEAST} from its parent"] += len(children)
 
 
 def came_to_nothing(step: Step) -> str:

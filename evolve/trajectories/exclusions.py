@@ -53,6 +53,8 @@ class Rules:
             return Reason.HELD_OUT
         if not allows_training(licence_of(task.source), self.licences):
             return Reason.LICENCE
+        if holds_key(task.source, self.keys):
+            return Reason.KEY
         return None
 
     def of_step(self, step: Step) -> Reason | None:
@@ -84,6 +86,10 @@ def _texts(step: Step) -> Iterator[str]:
     for exchange in step.exchanges:
         yield from (message.content for message in exchange.request.messages)
         yield exchange.reply.text
-    yield step.source
-    if step.evaluation is not None:
-        yield step.evaluation.feedback
+    yield from (step.note, step.source)
+    known = step.parent
+    if known is not None:
+        yield known.source
+    for judged in (step.evaluation, None if known is None else known.evaluation):
+        if judged is not None:
+            yield judged.feedback

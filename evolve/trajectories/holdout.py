@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+from evolve.core.digest import framed_digest
 from evolve.core.errors import UsageError
 from evolve.core.task import Task
 from evolve.tasks.kernelbench import PREFIX, VARIABLE
@@ -41,6 +42,12 @@ class HeldOut:
     sources: Mapping[str, str] = field(default_factory=dict)
     signatures: Mapping[str, Sequence[str]] = field(default_factory=dict)
     notices: tuple[str, ...] = ()
+
+    @property
+    def digest(self) -> str:
+        """Of names and texts: what lies under a path may be another task today."""
+        texts = (part for pair in sorted(self.sources.items()) for part in pair)
+        return framed_digest("held out", *self.asked, *texts)
 
     @cached_property
     def likeness(self) -> Likeness:

@@ -6,6 +6,7 @@ an export does with it. Here a text is first searched for the few marks that key
 
 import os
 import re
+from functools import lru_cache
 
 from evolve.llm.secrets import scrub
 
@@ -23,6 +24,7 @@ def environment_keys() -> tuple[str, ...]:
     return tuple(sorted(value for value in values if scrub(value) != value))
 
 
+@lru_cache(maxsize=512)  # parents and prompts come again with every child
 def holds_key(text: str, known: tuple[str, ...]) -> bool:
     """Whether scrubbing would change the text; `known` is what `environment_keys` gave."""
     if any(value in text for value in known):

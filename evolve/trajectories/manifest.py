@@ -36,12 +36,16 @@ class Manifest:
         format: name of the trainer's format.
         recipe: name and version.
         sources: what the rows were made of.
-        models: that made the steps, with how many each.
+        models: rows by the models that answered in them; a row of several counts for each.
+        devices: rows by the devices that judged them, likewise.
         excluded: steps by the reason for which they were left out.
         removed: by view, rows or steps that the recipe left out, by filter.
         rows: by view and split.
-        splits: families of the test split.
-        held_out: what was asked to be held out, and the near misses that were kept.
+        columns: of every view.
+        test_families: of the test split.
+        held_out: what was asked to be held out.
+        near_misses: tasks that were kept although they are close to a held-out one.
+        notices: what a person should know.
         shards: the files, with digests.
         version: of this file's layout.
     """

@@ -43,10 +43,11 @@ class Sieve:
     tally: Tally
     checks: Sequence[tuple[Filter, Check]]
     admit: Admit
+    follow_shown: bool
 
     def light(self) -> Iterator[Step]:
-        """Steps without texts that pass the filters which need none."""
-        for step in self.history.steps(texts=False):
+        """Steps that pass the filters which need no texts; they may come without."""
+        for step in self.history.steps(texts=self.follow_shown):
             self.tally.steps += 1
             if self._passes(step, reads_texts=False):
                 yield step
@@ -106,6 +107,7 @@ class Recipe:
         *,
         tally: Tally,
         admit: Admit = lambda _: None,
+        follow_shown: bool = False,
     ) -> Iterator[Row]:
         """The rows of one kind, run by run, always in the same order for the same runs.
 
@@ -116,6 +118,8 @@ class Recipe:
             tally: counts what was looked at, left out and made, while rows are drawn.
             admit: what no recipe may override: held-out tasks, licences, models. Asked last, with
                 texts.
+            follow_shown: whether `Step.models` has to name those behind all programs that a prompt
+                shows, not those of parents only; every prompt is read then.
 
         Raises:
             UsageError: the recipe makes no rows of this kind.
@@ -129,7 +133,7 @@ class Recipe:
         view = self.views[kind]
         checks = [(one, one.start()) for one in view.filters]
         for run_id in run_ids:
-            sieve = Sieve(History(store, run_id), tally, checks, admit)
+            sieve = Sieve(History(store, run_id), tally, checks, admit, follow_shown)
             for row in view.make(sieve):
                 tally.rows += 1
                 yield row
@@ -199,13 +203,16 @@ def _conversation(sieve: Sieve) -> Iterator[Row]:
 def _directions(sieve: Sieve) -> Iterator[Row]:
     dead = Dead()
     for step in sieve.light():
-        dead.add(step)
+        if reason := dead.add(step):
+            sieve.tally.remove("dead_end", reason)
     for children in dead.families():
         steps = [step for step in sieve.whole(children) if step is not None]
         if len(steps) == len(children):
             yield summary(steps)
         else:
             sieve.tally.remove("whole_summary", "another direction was left out", len(steps))
+    for reason, count in dead.untold.items():
+        sieve.tally.remove("dead_end", reason, count)
 
 
 def _parts(items: Iterable[Item]) -> Iterator[list[Item]]:

@@ -4,8 +4,7 @@ Every row names the steps that it was made from, so that an exporter can say whe
 and split by task. Messages are as they were sent; `completion` is the model's reply as it came.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from evolve.core.model import Message
 from evolve.trajectories.step import Step
@@ -37,14 +36,9 @@ class Example(Row):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptOnly(Row):
-    """A prompt whose answers a reward judges while training.
-
-    `facts` is what the reward function needs again: task, revision, baseline, the parent's ratio.
-    """
+    """A prompt whose answers a reward judges while training, by the task and parent of its step."""
 
     prompt: tuple[Message, ...]
-    facts: Mapping[str, str | float | None] = field(default_factory=dict)
-    score: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

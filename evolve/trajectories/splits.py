@@ -1,23 +1,30 @@
 """Splits by task family: no test row differs from a training row by a size only."""
 
 from collections.abc import Collection
+from functools import lru_cache
 
 from evolve.core.digest import framed_digest
 from evolve.core.errors import UsageError
-from evolve.core.normalise import normalised_digest
 from evolve.core.task import Task
+from evolve.trajectories.likeness import shape_of
 
 TRAIN, TEST = "train", "test"
 
 
 def family_of(task: Task) -> str:
-    """What a task is kept together with: its declared `CATEGORY`, else tasks of the same text.
+    """What a task is kept together with: its declared `CATEGORY`, else tasks of the same model.
 
-    The categories of a suite (`level1`) say how hard a task is, not what it is, and are no family.
+    Layout, comments and sizes make no other model. The categories of a suite (`level1`) say how
+    hard a task is, not what it is, and are no family.
     """
     if task.category and ":" not in task.name:
         return task.category
-    return f"source-{normalised_digest(task.source)[:12]}"
+    return f"source-{_model_digest(task.source)[:12]}"
+
+
+@lru_cache(maxsize=256)  # it is asked for every row
+def _model_digest(source: str) -> str:
+    return shape_of(source).digest
 
 
 def test_families(

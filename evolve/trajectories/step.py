@@ -1,6 +1,5 @@
 """The canonical record of one step of a search: what every view, reward and exporter reads."""
 
-import math
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -12,6 +11,9 @@ from evolve.core.program import Assignment, Language
 from evolve.core.protocols import AddStatus
 from evolve.core.task import Task
 from evolve.core.tunables import render
+
+PARENT = "parent"
+"""What an evaluation calls the main parent where both were timed side by side."""
 
 _SAYS_NOTHING = (Status.INFRA, Status.TIMING_UNBOUNDED)
 
@@ -59,7 +61,8 @@ class Step:
         baseline: what `ratio` is measured against.
         operator: how the child was made.
         model: who was asked to; empty where no model was.
-        models: of this step and of all that led to it (what may be trained on follows from them).
+        models: of this step and of all that led to it (what may be trained on follows from them);
+            of other programs that a prompt shows where steps were gone through with their texts.
         generation: steps along main parents since one that had none, which has 0.
         made: what came of it.
         note: what the step was meant to be, in the operator's or the model's words.
@@ -78,7 +81,7 @@ class Step:
         fidelity: how far up the ladder it was judged.
         evaluation: the judge's verdict on it; None where there is none (yet).
         later: further evaluations of the same instance in this run, oldest first, without
-            feedback and samples.
+            feedback.
         best_before: the run's highest ratio before this step, screens left out.
         offer: the archive's answer; None where nothing was offered.
         slot: the place taken in the archive.
@@ -168,30 +171,42 @@ class Step:
 
     @property
     def ratio(self) -> Ratio | None:
-        """Speedup over the baseline, by all that is known by now; None unless correct and timed.
+        """Speedup over the baseline, by all that is known by now; None unless correct and timed."""
+        return self.ratio_to(self.baseline)
 
-        Of the newest verification where there is one. Else pooled over all evaluations of the
-        search, as fitness is: a lucky first measurement is not learned from.
+    def ratio_to(self, baseline: str) -> Ratio | None:
+        """`ratio`, to another baseline."""
+        found = [one.ratios[baseline] for one in self.timings(baseline)]
+        if len(found) > 1:
+            return Ratio.exp(pooled([ratio.log() for ratio in found]))
+        return found[0] if found else None
+
+    def timings(self, baseline: str) -> tuple[Evaluation, ...]:
+        """The evaluations that say how fast the child is beside a baseline; none unless correct.
+
+        The newest verification where there is one. Else all evaluations of the search, as fitness
+        has them: a lucky first measurement is not learned from.
         """
-        if not self.correct or self.evaluation is None:
-            return None
-        verified = [one for one in self.later if one.fidelity is Fidelity.VERIFY]
-        if (found := speedup(self.baseline, *reversed(verified))) is not None:
-            return found
-        alike = (one for one in self.later if comparable(one, self.evaluation))
-        full = (one for one in (self.evaluation, *alike) if one.fidelity is Fidelity.SEARCH)
-        known = [fitness for one in full if (fitness := one.fitness(self.baseline)) is not None]
-        if len(known) < 2:
-            return speedup(self.baseline, self.evaluation)
-        mean = pooled(known)
-        return Ratio(math.exp(mean.value), math.exp(mean.low), math.exp(mean.high))
+        first = self.evaluation
+        if first is None or not self.correct:
+            return ()
+        has_time = [one for one in (first, *self.later) if speedup(baseline, one) is not None]
+        verified = [one for one in has_time if one.fidelity is Fidelity.VERIFY and one is not first]
+        if verified:
+            return (verified[-1],)
+        full = [one for one in has_time if one.fidelity is Fidelity.SEARCH]
+        alike = tuple(one for one in full if comparable(one, first))
+        return alike or tuple(one for one in has_time if one is first)
 
     @property
     def gain(self) -> Ratio | None:
-        """Speedup over the main parent, indirect: the quotient of both ratios to the baseline.
+        """Speedup over the main parent.
 
-        None where either is missing, or was judged on another device or by another judge.
+        Direct where both were timed side by side; else the quotient of both ratios to the baseline,
+        and None where either is missing, or was judged on another device or by another judge.
         """
+        if self.evaluation is not None and PARENT in self.evaluation.ratios:
+            return self.ratio_to(PARENT)
         known = None if self.parent is None else self.parent.evaluation
         own = self.ratio
         if known is None or own is None or not comparable(known, self.evaluation):

@@ -31,7 +31,7 @@ def steps(
         run_ids: of the runs (`RunRow.id`).
         texts: with sources, prompts, replies and feedback, which are most of the work. Without
             them `shown_best` counts parents only.
-        samples: with the raw paired times of each step's own evaluation.
+        samples: with the raw paired times of each step's own and later evaluations.
 
     Raises:
         UsageError: a run is not there.
@@ -115,6 +115,7 @@ class History:
         if earlier:
             is_held = earlier[0] == record.maker
             self._generations[record.sequence] = self._generations[earlier[0]] + (not is_held)
+        earlier += (shown for shown in record.shown_makers if shown < record.sequence)
         self._families[record.sequence] = self._family(record, earlier)
 
     def _family(self, record: Record, sources: Sequence[int]) -> int:

@@ -30,6 +30,7 @@ class Outcome(StrEnum):
     DUPLICATE = "duplicate"
     HELD_OUT = "held out"
     LICENCE = "licence forbids training"
+    KEY = "holds a key"
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +186,11 @@ def by_rules(
     candidates: Iterable[Candidate], rules: Rules, tracer: Tracer | None
 ) -> Iterator[Finding]:
     """The tasks that may not be trained on."""
-    outcomes = {Reason.HELD_OUT: Outcome.HELD_OUT, Reason.LICENCE: Outcome.LICENCE}
+    outcomes = {
+        Reason.HELD_OUT: Outcome.HELD_OUT,
+        Reason.LICENCE: Outcome.LICENCE,
+        Reason.KEY: Outcome.KEY,
+    }
     for candidate in candidates:
         reason = rules.of_task(candidate.task, tracer)
         if reason is not None:

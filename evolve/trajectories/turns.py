@@ -34,21 +34,8 @@ def labelled(step: Step) -> Example | None:
 
 
 def prompt_only(step: Step) -> PromptOnly:
-    """The prompt, with what a reward needs to judge an answer to it; `score` is what it brought."""
-    parent = step.parent
-    known = None if parent is None or parent.evaluation is None else parent.evaluation
-    ratio = None if known is None else known.ratios.get(step.baseline)
-    facts = {
-        "step_id": step.id,
-        "task": step.task.name,
-        "task_revision": step.task.revision,
-        "baseline": step.baseline,
-        "parent": None if parent is None else parent.program,
-        "parent_ratio": None if ratio is None else ratio.value,
-        "device_class": None if known is None else known.device_class,
-        "evaluator_version": None if known is None else known.evaluator_version,
-    }
-    return PromptOnly(steps=(step,), prompt=step.prompt, facts=facts, score=gain_of(step))
+    """The prompt alone, whose answers are judged while training."""
+    return PromptOnly(steps=(step,), prompt=step.prompt)
 
 
 def completion(step: Step) -> str:

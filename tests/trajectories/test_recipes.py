@@ -82,9 +82,9 @@ def test_kernel_smith_prompts_are_the_best_steps_that_showed_nothing_faster(
     assert removed(tally)["its prompt showed a faster program"] == 1  # 8
     row = found[1]
     assert isinstance(row, PromptOnly)
-    assert row.facts["parent_ratio"] == 2.0
-    assert row.facts["task_revision"] == TASK.revision
-    assert row.score == pytest.approx(2.0)
+    assert row.step.parent is not None
+    assert row.step.parent.program == told.digest("H")
+    assert row.prompt == row.step.prompt
 
 
 def test_a_first_step_and_a_small_gain_are_no_prompts(search: Searched) -> None:
@@ -175,6 +175,26 @@ def test_failed_directions_are_told_with_what_came_of_them(told: Searched) -> No
         "- try F: it fails (not made by kernels of its own)."
     )
     assert 'name = "A"' in row.prompt[0].content
+
+
+def test_directions_that_are_not_told_of_are_counted(search: Searched) -> None:
+    failed = verdict(status=Status.WRONG_VALUE)
+    search.built_in("A", verdict(1.0))
+    for number in range(10):  # two more than are told of
+        search.model(f"B{number}", failed, "A")
+    search.model("C", verdict(2.0), "A")
+    search.model("D", failed, "C")
+    search.model("E", failed)
+    found, tally = rows(search, "failed_directions@1", "supervised")
+    assert [len(row.steps) for row in found] == [8]
+    assert removed(tally) == {
+        "no model made it": 1,
+        "a first step": 1,
+        "a gain, or not known to be none": 1,
+        "newer ones are told of": 2,
+        "fewer than 3 from its parent": 1,
+    }
+    assert sum(removed(tally).values()) + 8 == tally.steps
 
 
 def test_what_may_not_be_trained_on_is_in_no_row_of_any_recipe(told: Searched) -> None:

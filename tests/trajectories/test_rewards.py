@@ -14,14 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evolve.core.errors import UsageError
-from evolve.core.evaluation import CaseResult, Evaluation, Stage, Status
+from evolve.core.evaluation import CaseResult, Evaluation, Fidelity, Stage, Status
 from evolve.core.measurement import Ratio
 from evolve.core.model import ReplyStatus
 from evolve.core.program import Language
 from evolve.trajectories.rewards import Grade, grade, pipeline, reward, reward_names, worth
 from evolve.trajectories.rewards.turns import towards_one
 from evolve.trajectories.step import Known, Made, Step
-from tests.trajectories.searched import TASK, verdict
+from tests.trajectories.searched import TASK, ratio, verdict
 
 PARENT = Known(program="a" * 64, evaluation=verdict(1.6))
 
@@ -48,6 +48,15 @@ def test_kernel_smith_is_the_time_of_the_parent_over_that_of_the_child() -> None
     assert score("kernel_smith@1", verdict(2.4)) == pytest.approx(1.5)
     # slower counts as it is: 2.4 ms-equivalent 0.8 / 1.6 = 0.5
     assert score("kernel_smith@1", verdict(0.8)) == pytest.approx(0.5)
+
+
+def test_a_parent_that_was_timed_beside_its_child_needs_no_verdict_of_its_own() -> None:
+    beside = replace(verdict(2.4), ratios={"eager": ratio(2.4), "parent": ratio(1.25)})
+    unjudged = Known(program="b" * 64)
+    assert score("kernel_smith@1", beside, unjudged) == pytest.approx(1.25)
+    assert score("mtmc@1", beside, unjudged) == pytest.approx(1.6)
+    as_fast = replace(beside, ratios={"eager": ratio(2.4), "parent": Ratio(1.1, 0.9, 1.3)})
+    assert score("kernel_smith@1", as_fast, unjudged) == 1.0
 
 
 def test_kernel_smith_without_a_timed_parent_is_unknown() -> None:
@@ -105,6 +114,15 @@ def test_milestones_of_cuda_agent(judged: Evaluation, value: float | None) -> No
     assert score("cuda_agent@1", judged) == value
 
 
+def test_milestones_are_of_the_verification_and_not_of_the_lucky_first_time() -> None:
+    lucky = verdict(2.0, compiled=1.5)
+    verified = verdict(2.0, compiled=1.0, fidelity=Fidelity.VERIFY)
+    assert score("cuda_agent@1", lucky) == 3.0
+    assert score("cuda_agent@1", lucky, later=(verified,)) == 2.0
+    # without a verification the mean of the logs: sqrt(1.5 * 0.9) = 1.16, and the interval holds 1
+    assert score("cuda_agent@1", lucky, later=(verdict(2.0, compiled=0.9),)) == 2.0
+
+
 @pytest.mark.parametrize(
     ("judged", "value"),
     [
@@ -134,6 +152,18 @@ def test_cuda_l1_is_the_median_of_bucket_means_rounded_towards_one() -> None:
     assert score("cuda_l1@1", verdict(2.2, samples=samples)) == 2.49
     assert score("cuda_l1@1", verdict(2.2)) is None  # no samples were kept
     assert score("cuda_l1@1", WRONG) == 0.0
+
+
+def test_cuda_l1_takes_the_buckets_of_every_evaluation_that_counts() -> None:
+    def judged(*means: float, **others) -> Evaluation:
+        pairs = [([mean], [1.0]) for mean in means]
+        return verdict(2.2, samples={"large": blocks(*pairs)}, **others)
+
+    assert score("cuda_l1@1", judged(3.0, 3.2)) == 3.1
+    # the median of 2, 2, 2, 3, 3.2
+    assert score("cuda_l1@1", judged(3.0, 3.2), later=(judged(2.0, 2.0, 2.0),)) == 2.0
+    verified = judged(1.5, fidelity=Fidelity.VERIFY)
+    assert score("cuda_l1@1", judged(3.0, 3.2), later=(verified,)) == 1.5
 
 
 def test_cuda_l1_weighs_cases_by_a_geometric_mean() -> None:

@@ -135,6 +135,19 @@ def test_a_program_that_was_measured_only_later_was_not_shown_as_fast(search: Se
     assert shown.value == 1.0
 
 
+def test_models_behind_programs_that_a_prompt_shows_are_counted_where_texts_are_read(
+    search: Searched,
+) -> None:
+    search.model("A", verdict(1.0), asked="open")
+    search.model("B", verdict(2.0), "A", asked="closed")
+    search.model("C", verdict(1.5), "A", shows="AB", asked="open")
+    search.model("D", verdict(1.6), "C", shows="C", asked="open")
+    models = [step.models for step in read(search)]
+    assert models[2] == models[3] == {"open", "closed"}
+    light = list(steps(search.store, [search.run.id], texts=False))
+    assert light[2].models == {"open"}
+
+
 def test_the_best_path_leads_to_the_verified_winner(told: list[Step]) -> None:
     assert [step.sequence for step in told if step.on_best_path] == [0, 1, 8, 9]
 

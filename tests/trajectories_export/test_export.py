@@ -31,7 +31,7 @@ from evolve.trajectories.holdout import hold_out
 from evolve.trajectories.loading import load_dataset
 from evolve.trajectories.manifest import Manifest
 from evolve.trajectories.recipes import RECIPES, find_recipe
-from tests.trajectories.searched import Searched, story, verdict
+from tests.trajectories.searched import Searched, source, story, verdict
 
 ROOT = Path(__file__).parents[2]
 SOFTMAX = """
@@ -127,6 +127,7 @@ def test_rewards_get_what_the_reward_server_takes(told: Searched, tmp_path: Path
     del row["prompt"]
     asked = messages.Submission(**row, completion="a reply")
     assert (asked.reference, asked.size) == (told.task.source, told.task.size)
+    assert asked.parent_source == source("A")
     exported(told, tmp_path / "verl", "verl-rl")
     row = next(load_dataset(tmp_path / "verl", "prompt"))
     truth = json.loads(row["reward_model"]["ground_truth"])
@@ -237,6 +238,32 @@ def test_a_model_that_is_not_allowed_takes_its_descendants_out(search: Searched,
     assert made.removed["supervised"] == {left_out: 2}
 
 
+def test_a_model_whose_program_a_prompt_shows_takes_the_step_out(search: Searched, tmp_path: Path):
+    search.model("A", verdict(1.5), asked="open/one")
+    search.model("B", verdict(2.0), "A", asked="closed/two")
+    search.model("C", verdict(3.0), "A", shows="AB", asked="open/one")
+    exported(search, tmp_path / "out", rules=Rules(models=("open/*",)))
+    assert steps(tmp_path / "out") == [0]
+
+
+def test_a_task_that_holds_a_key_is_left_out(store: Store, tmp_path: Path):
+    key = "sk-proj-0123456789abcdefghij"
+    search = run_on(store, "leaky", f"KEY = {key!r}\nclass Model: ...")
+    made = exported(search, tmp_path / "out", rules=Rules())
+    assert made.excluded == {"text holds what looks like a key": 1}
+    assert made.rows == {}
+
+
+@pytest.mark.parametrize("place", ["note", "parent"])
+def test_a_key_in_a_note_or_in_a_parent_is_seen(place: str, search: Searched, tmp_path: Path):
+    key = "sk-proj-0123456789abcdefghij"
+    parent = key if place == "parent" else "A"
+    search.built_in(parent, verdict(1.0))
+    search.model("B", verdict(2.0), [parent], note=key if place == "note" else "")
+    made = exported(search, tmp_path / "out")
+    assert made.removed["supervised"]["allowed: text holds what looks like a key"] == 1
+
+
 def test_a_row_holds_no_key(search: Searched, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("SOME_API_KEY", "0123456789-secret")
     search.model("A", verdict(1.5), reply="my key is 0123456789-secret")
@@ -284,6 +311,44 @@ def test_a_stopped_export_goes_on_where_it_was(told: Searched, tmp_path: Path):
     assert set(seen) == {"supervised: second"}
     assert files(tmp_path / "cut") == files(tmp_path / "whole")
     assert not (tmp_path / "cut.partial").exists()
+
+
+def test_a_stopped_export_begins_anew_where_other_tasks_are_held_out(
+    told: Searched, tmp_path: Path
+):
+    """The path is the same, and what lies there is not."""
+
+    class Stopped(Exception):
+        pass
+
+    def stop(unit: str, *_: int) -> None:
+        if unit == "supervised: second":
+            raise Stopped
+
+    def plan() -> Plan:
+        return Plan(
+            format=find_format("trl-sft"),
+            recipe=find_recipe("kernel_smith@1"),
+            rules=Rules(held_out=hold_out([str(held_out)])),
+        )
+
+    held_out = tmp_path / "held.py"
+    held_out.write_text(SOFTMAX)
+    runs = [told.run, (second := Searched(told.store, "second")).run]
+    story(second)
+    with pytest.raises(Stopped):
+        export(told.store, runs, tmp_path / "out", plan(), stop)
+    held_out.write_text(SOFTMAX.replace("softmax", "log_softmax"))
+    seen: set[str] = set()
+    export(told.store, runs, tmp_path / "out", plan(), lambda unit, *_: seen.add(unit))
+    assert seen == {"supervised: first", "supervised: second"}
+
+
+def test_the_card_counts_rows(told: Searched, tmp_path: Path):
+    made = exported(told, tmp_path / "out", "trl-dpo", "siblings@1")
+    assert made.rows == {"preference": {"train": 1}}
+    assert made.models == {"m": 1}  # of a pair, both of whose answers are its
+    assert made.devices == {"cpu-test": 1}
 
 
 def test_filters_that_remember_see_all_runs(told: Searched, tmp_path: Path):

@@ -54,6 +54,16 @@ def test_a_family_is_the_declared_category_and_never_a_level_of_a_suite():
     assert family_of(first) == family_of(same) != family_of(other)
 
 
+def test_tasks_that_differ_in_sizes_only_are_one_family():
+    """Else the test split has the tasks of the training split, a little larger."""
+    module = "{}{}\ndef get_inputs():\n    return [ROWS]\n"
+    small, large = (
+        Task(name=name, source=module.format(MODEL, size))
+        for name, size in (("small", "ROWS = 8"), ("large", "# larger\nROWS = 8192"))
+    )
+    assert family_of(small) == family_of(large)
+
+
 def test_the_same_families_are_split_the_same_way_again():
     families = [f"family{number}" for number in range(20)]
     chosen = split(families, 0.1)

@@ -87,11 +87,10 @@ class Counts:
         return {"tallies": tallies, "models": self.models, "devices": self.devices}
 
     def add(self, row: Row) -> None:
-        """Take up a row that is written."""
-        for step in row.steps:
-            self.models[step.model] += 1
-            if step.evaluation is not None:
-                self.devices[step.evaluation.device_class] += 1
+        """Take up a row that is written: each of its models and devices once."""
+        judged = (step.evaluation for step in row.steps)
+        self.models.update({step.model for step in row.steps})
+        self.devices.update({one.device_class for one in judged if one is not None})
 
 
 Progress = Callable[[str, int, int], None]
@@ -162,6 +161,7 @@ class _Work:
             kind,
             tally=tally,
             admit=self._plan.rules.of_step,
+            follow_shown=bool(self._plan.rules.models),
         )
         for row in rows:
             split = TEST if family_of(row.step.task) in self.tested else TRAIN
@@ -202,7 +202,7 @@ def _identity(runs: Sequence[RunRow], sources: Sequence[Source], plan: Plan) -> 
         "recipe": plan.recipe.name,
         "models": plan.rules.models,
         "licences": plan.rules.licences,
-        "held out": plan.rules.held_out.asked,
+        "held out": plan.rules.held_out.digest,
         "test": [plan.test_share, *plan.test_families],
         "parquet": plan.parquet,
         "shard": plan.shard_bytes,

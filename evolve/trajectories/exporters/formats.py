@@ -115,15 +115,23 @@ def _answer(text: str) -> dict[str, str]:
 
 
 def aim(row: PromptOnly) -> dict[str, str]:
-    """What answers to a prompt are for, in the words of `POST /v1/jobs` of `evolve serve`."""
-    task, baseline = row.step.task, row.step.baseline
+    """What answers to a prompt are for, in the words of `POST /v1/jobs` of `evolve serve`.
+
+    `parent_source` is empty where the prompt goes on from no program.
+    """
+    task, baseline, parent = row.step.task, row.step.baseline, row.step.parent
     return {
         "reference": task.source,
         "size": task.size,
         "precision": task.precision,
         "accumulation": task.accumulation,
         "baseline": baseline if baseline in BASELINES else "eager",  # a file is known here only
+        "parent_source": "" if parent is None else parent.code,
     }
+
+
+def _aim_json(row: PromptOnly) -> str:
+    return canonical_json({name: value for name, value in aim(row).items() if value})
 
 
 def _shape(columns: Columns, fill: Callable[[Any, Place], Mapping[str, Any]]) -> Shape:
@@ -177,7 +185,7 @@ def _verl_prompt(row: PromptOnly, place: Place) -> dict[str, Any]:
         "data_source": SOURCE,
         "prompt": messages_of(row.prompt),
         "ability": "kernel",
-        "reward_model": {"style": "rule", "ground_truth": canonical_json(aim(row))},
+        "reward_model": {"style": "rule", "ground_truth": _aim_json(row)},
         "extra_info": {
             "split": place.split,
             "index": place.index,
@@ -211,6 +219,7 @@ _PROMPT = Shape(  # every column but the prompt is an argument of the reward fun
         "precision": TEXT,
         "accumulation": TEXT,
         "baseline": TEXT,
+        "parent_source": TEXT,
         "step_id": TEXT,
     },
     lambda row, _: {"prompt": messages_of(row.prompt), **aim(row), "step_id": row.step.id},
@@ -242,7 +251,7 @@ _OPENRLHF = {
         {"input": MESSAGES, "label": TEXT, "datasource": TEXT},
         lambda row, _: {
             "input": messages_of(row.prompt),
-            "label": canonical_json(aim(row)),
+            "label": _aim_json(row),
             "datasource": SOURCE,
         },
     ),
@@ -251,7 +260,7 @@ _SLIME_PROMPT = Shape(
     {"input": MESSAGES, "label": TEXT, "metadata": _ORIGIN},
     lambda row, _: {
         "input": messages_of(row.prompt),
-        "label": canonical_json(aim(row)),
+        "label": _aim_json(row),
         "metadata": _origin(row),
     },
 )

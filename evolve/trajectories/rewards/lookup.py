@@ -1,12 +1,9 @@
 """Rewards by name: those that ship, a user's own function, and shapings on top of them."""
 
 import importlib.util
-import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 from evolve.core.digest import framed_digest
 from evolve.core.errors import UsageError
@@ -14,7 +11,6 @@ from evolve.trajectories.names import find
 from evolve.trajectories.rewards.reward import Reward
 from evolve.trajectories.rewards.shaping import SHAPINGS, Scores, Shaping, Tree
 from evolve.trajectories.rewards.turns import TURN_REWARDS
-from evolve.trajectories.step import Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +77,7 @@ def _own(name: str) -> Reward:
     return Reward(
         name=f"{Path(path).name}:{function}@{digest}",
         source=path,
-        score=_checked(name, found),
+        compute=found,
         needs_samples=True,
         needs_texts=True,
     )
@@ -97,19 +93,3 @@ def _module(path: str, name: str) -> ModuleType:
     except (SyntaxError, ImportError) as error:
         raise UsageError(f"reward {name}: {path} cannot be imported: {error}") from error
     return module
-
-
-def _checked(name: str, function: Callable[[Step], Any]) -> Callable[[Step], float | None]:
-    def score(step: Step) -> float | None:
-        try:
-            given = function(step)
-        except Exception as error:
-            raise UsageError(f"reward {name}: step {step.id} makes it fail: {error!r}") from error
-        if given is None:
-            return None
-        if not isinstance(given, (int, float)) or not math.isfinite(given):
-            raise UsageError(f"reward {name}: it gave {given!r} for step {step.id}; give a finite "
-                             "number, or None where it cannot be known")  # fmt: skip
-        return float(given)
-
-    return score

@@ -1,9 +1,11 @@
 """What a reward is, and what all of them go by."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
 
+from evolve.core.errors import UsageError
 from evolve.core.evaluation import Stage, Status
 from evolve.core.measurement import Ratio
 from evolve.core.model import ReplyStatus
@@ -20,16 +22,39 @@ class Reward:
     Attributes:
         name: with a version that changes with every value it gives: `dr_kernel@1`.
         source: the paper or project that defines it.
-        score: the number; None where an input is missing, and never because of our own fault.
+        compute: the number; None where an input is missing, and where the fault is our own.
+        baseline: what it reads a speedup over besides `eager` and the step's own baseline.
         needs_samples: whether it reads raw paired times (`Evaluation.samples`).
         needs_texts: whether it reads sources, prompts, replies or feedback.
     """
 
     name: str
     source: str
-    score: Callable[[Step], float | None]
+    compute: Callable[[Step], float | None]
+    baseline: str = ""
     needs_samples: bool = False
     needs_texts: bool = False
+
+    def score(self, step: Step) -> float | None:
+        """What the step is worth; None where that is not known.
+
+        Raises:
+            UsageError: the function fails, or gives what is no finite number.
+        """
+        try:
+            given = self.compute(step)
+        except Exception as error:
+            raise UsageError(
+                f"reward {self.name}: step {step.id} makes it fail: {error!r}"
+            ) from error
+        if given is None:
+            return None
+        if not isinstance(given, (int, float)) or not math.isfinite(given):
+            raise UsageError(
+                f"reward {self.name}: it gave {given!r} for step {step.id}; give a finite number, "
+                "or None where it cannot be known"
+            )
+        return float(given)
 
 
 class Grade(IntEnum):

@@ -7,7 +7,6 @@ also where a paper's own checker would have let it pass. Every speedup enters as
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from evolve.core.program import Language, detect_language
 from evolve.trajectories.rewards.reward import Grade, Reward, grade, worth
@@ -66,10 +65,9 @@ def cuda_agent(step: Step) -> float | None:
     None for a program that is faster than eager where `compile` was not measured.
     """
     found = grade(step)
-    if found is not Grade.CORRECT or step.evaluation is None:
+    if found is not Grade.CORRECT:
         return None if found is None else -1.0
-    ratios = step.evaluation.ratios
-    eager, compiled = worth(ratios.get(_EAGER)), worth(ratios.get(_COMPILE))
+    eager, compiled = worth(step.ratio_to(_EAGER)), worth(step.ratio_to(_COMPILE))
     if eager is None:
         return None
     if eager <= _FASTER:
@@ -82,8 +80,9 @@ def cuda_agent(step: Step) -> float | None:
 def mtmc(step: Step) -> float | None:
     """A ladder: builds or not (0.1, -1), runs right or not (0.5, -0.5), is faster (1).
 
-    Faster than the main parent, or than the baseline where there is none. The decay with the
-    number of the step, whose factor is not published, is left out.
+    What is earned on the way up is added: no program ends at "builds", so that its 0.1 would else
+    be nobody's. Faster than the main parent, or than the baseline where there is none. The decay
+    with the number of the step, whose factor is not published, is left out.
     """
     found = grade(step)
     if found is None:
@@ -101,23 +100,22 @@ def mtmc(step: Step) -> float | None:
 def cuda_l1(step: Step) -> float | None:
     """Speedup as the median of bucket means, rounded towards 1.00; 0 for a failure.
 
-    A bucket is a pair of processes whose blocks were timed in turns. Several cases count by their
-    weights, as a geometric mean. `smoothed` then takes out the spikes.
+    A bucket is a pair of processes whose blocks were timed in turns, of any evaluation that says
+    how fast the program is. Several cases count by their weights, as a geometric mean. `smoothed`
+    then takes out the spikes.
     """
     found = grade(step)
-    if found is not Grade.CORRECT or step.evaluation is None:
+    if found is not Grade.CORRECT:
         return None if found is None else 0.0
-    speedup = worth(step.evaluation.ratios.get(step.baseline))
+    speedup = worth(step.ratio)
     if speedup is None or speedup == 1.0:
         return speedup
-    samples, weight_of = step.evaluation.samples, _weights(step)
-    medians = {case: _median_of_buckets(one, step.baseline) for case, one in samples.items()}
-    known = {case: one for case, one in medians.items() if one is not None and case in weight_of}
-    if not known or len(known) < len(weight_of):
+    weight_of = _weights(step)
+    means = {case: _bucket_means(step, case) for case in weight_of}
+    if not means or not all(means.values()):
         return None
-    total = sum(weight_of.values())
-    log = sum(weight_of[case] * math.log(one) for case, one in known.items()) / total
-    return towards_one(math.exp(log))
+    logs = (weight_of[case] * math.log(statistics.median(one)) for case, one in means.items())
+    return towards_one(math.exp(math.fsum(logs) / sum(weight_of.values())))
 
 
 def towards_one(ratio: float) -> float:
@@ -135,25 +133,34 @@ def _weights(step: Step) -> dict[str, float]:
     return {case.name: case.weight for case in cases if case.timed}
 
 
-def _median_of_buckets(sample: Mapping[str, Any], baseline: str) -> float | None:
-    """Of one case: the median over process pairs of the mean ratio of their blocks."""
-    times: Mapping[str, Sequence[Sequence[float]]] = sample.get("ms", {})
-    if baseline not in times or _CANDIDATE not in times:
-        return None
-    pairs = zip(times[baseline], times[_CANDIDATE], strict=True)
-    means = [
-        statistics.fmean(theirs / own for theirs, own in zip(reference, candidate, strict=True))
-        for reference, candidate in pairs
-    ]
-    return statistics.median(means) if means else None
+def _bucket_means(step: Step, case: str) -> list[float]:
+    """Of one case: for every pair of processes the mean ratio of their blocks."""
+    means = []
+    for judged in step.timings(step.baseline):
+        times: Mapping[str, Sequence[Sequence[float]]] = judged.samples.get(case, {}).get("ms", {})
+        if step.baseline not in times or _CANDIDATE not in times:
+            continue
+        pairs = zip(times[step.baseline], times[_CANDIDATE], strict=True)
+        means += [
+            statistics.fmean(theirs / own for theirs, own in zip(reference, candidate, strict=True))
+            for reference, candidate in pairs
+        ]
+    return means
 
 
 TURN_REWARDS = (
-    Reward(name="kernel_smith@1", source="Kernel-Smith, arXiv 2603.28342", score=kernel_smith),
-    Reward(name="dr_kernel@1", source="Dr. Kernel, arXiv 2602.05885", score=dr_kernel),
-    Reward(name="kevin@1", source="Kevin, arXiv 2507.11948, section 3.2", score=kevin),
-    Reward(name="autotriton@1", source="AutoTriton, arXiv 2507.05687", score=autotriton),
-    Reward(name="cuda_agent@1", source="CUDA Agent, arXiv 2602.24286", score=cuda_agent),
-    Reward(name="mtmc@1", source="QiMeng-Kernel, arXiv 2511.20100", score=mtmc),
-    Reward(name="cuda_l1@1", source="CUDA-L1, arXiv 2507.14111", score=cuda_l1, needs_samples=True),
+    Reward(name="kernel_smith@1", source="Kernel-Smith, arXiv 2603.28342", compute=kernel_smith),
+    Reward(name="dr_kernel@1", source="Dr. Kernel, arXiv 2602.05885", compute=dr_kernel),
+    Reward(name="kevin@1", source="Kevin, arXiv 2507.11948, section 3.2", compute=kevin),
+    Reward(name="autotriton@1", source="AutoTriton, arXiv 2507.05687", compute=autotriton),
+    Reward(
+        name="cuda_agent@1",
+        source="CUDA Agent, arXiv 2602.24286",
+        compute=cuda_agent,
+        baseline=_COMPILE,
+    ),
+    Reward(name="mtmc@1", source="QiMeng-Kernel, arXiv 2511.20100", compute=mtmc),
+    Reward(
+        name="cuda_l1@1", source="CUDA-L1, arXiv 2507.14111", compute=cuda_l1, needs_samples=True
+    ),
 )
