@@ -9,7 +9,7 @@ libraries (a kernel's mangled name is there as text, for the CUDA runtime to reg
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -97,13 +97,15 @@ def observe(call: Callable[[], object], finish: Callable[[], None]) -> str:
             finish()
     path = Path.cwd() / "profile.json"
     seen.export_chrome_trace(str(path))
-    return json.dumps(summarise(json.loads(path.read_text())))
+    names = {event.name for event in seen.events()}
+    return json.dumps(summarise(json.loads(path.read_text()), names))
 
 
-def summarise(trace: dict[str, Any]) -> list[dict[str, Any]]:
+def summarise(trace: dict[str, Any], names: Collection[str]) -> list[dict[str, Any]]:
     """Kernels, copies and fills of a trace in Chrome's format, as the profiler of torch writes it.
 
-    Times are in microseconds. What is left out in the end is counted in a last entry.
+    Times are in microseconds. What is left out in the end is counted in a last entry. `names` are
+    those of the profiler's own events: in the trace a kernel called `kernel` is `Kernel`.
     """
     found: dict[str, dict[str, Any]] = {}
     for event in trace["traceEvents"]:
@@ -111,6 +113,8 @@ def summarise(trace: dict[str, Any]) -> list[dict[str, Any]]:
             continue
         facts = event.get("args", {})
         name = event["name"][:_LONGEST_NAME]
+        if name not in names and name.lower() in names:
+            name = name.lower()
         kernel = found.setdefault(name, {"name": name, "us": 0.0})
         kernel["us"] += event["dur"]
         kernel["registers"] = facts.get("registers per thread")

@@ -39,6 +39,9 @@ def environment(extra: dict[str, str]) -> dict[str, str]:
         "OMP_NUM_THREADS": cores,
         "OMP_WAIT_POLICY": "passive",
         "OPENBLAS_NUM_THREADS": "1",
+        # Importing tvm_ffi would ask the driver for its devices, which starts threads. What it
+        # adds to old versions of torch, those that we support have.
+        "TVM_FFI_DISABLE_TORCH_C_DLPACK": "1",
         **kept,
         **extra,
     }
@@ -87,17 +90,16 @@ class Zygote:
             fds = (runner_end.fileno(), guard_end.fileno())
             try:
                 wire.send_command(self._socket, ("fork", confinement), fds)
-                self._confirm()
+                (answer,), _ = wire.receive_command(self._socket)
             except (wire.ChannelClosed, wire.DeadlineExceeded, EOFError, OSError) as error:
-                channel.close()
-                control.close()
-                raise ConnectionError("the zygote has died or hangs") from error
-        return channel, control
-
-    def _confirm(self) -> None:
-        (answer,), _ = wire.receive_command(self._socket)
+                answer, cause = "the zygote has died or hangs", error
+            else:
+                cause = None
         if answer != "forked":
-            raise ConnectionError(answer)
+            channel.close()
+            control.close()
+            raise ConnectionError(answer) from cause
+        return channel, control
 
     def close(self) -> None:
         self._socket.close()

@@ -114,14 +114,22 @@ def test_a_trace_becomes_a_row_per_kernel_with_its_launches_together():
             {"ph": "M", "name": "process_name"},
         ]
     }
-    gate, fill = read_kernels(json.dumps(summarise(trace)))
+    gate, fill = read_kernels(json.dumps(summarise(trace, {"gate"})))
     assert (gate.name, gate.us, gate.registers, gate.occupancy) == ("gate", 5.0, 32, 0.5)
     assert (fill.us, fill.registers) == (1.0, None)
 
 
 def test_what_is_left_out_of_a_profile_still_counts():
-    rows = summarise({"traceEvents": [event(f"k{i}", 1.0) for i in range(40)]})
+    rows = summarise({"traceEvents": [event(f"k{i}", 1.0) for i in range(40)]}, set())
     assert sum(kernel.us for kernel in read_kernels(json.dumps(rows))) == pytest.approx(40)
+
+
+def test_a_kernel_called_kernel_has_its_name():
+    """The profiler of torch 2.11 writes it to the trace as `Kernel`."""
+    (seen,) = summarise({"traceEvents": [event("Kernel", 1.0)]}, {"kernel", "cuLaunchKernelEx"})
+    assert seen["name"] == "kernel"
+    (seen,) = summarise({"traceEvents": [event("Kernel", 1.0)]}, {"Kernel", "cuLaunchKernelEx"})
+    assert seen["name"] == "Kernel"
 
 
 def test_an_empty_profile_proves_nothing():

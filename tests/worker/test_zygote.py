@@ -6,6 +6,9 @@ Invariants:
 - its environment is an allow-list.
 """
 
+import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -50,6 +53,26 @@ def test_its_environment_is_an_allow_list(monkeypatch):
     assert given["HOME"] != "/home/somebody"
     assert given["OMP_WAIT_POLICY"] == "passive"
     assert given["TRITON_INTERPRET"] == "1"
+
+
+def test_nothing_that_it_imports_asks_for_devices(tmp_path):
+    """The driver starts threads in who asks it, and a process with threads cannot fork."""
+    code = (
+        "import torch\n"
+        "def asked(): raise SystemExit('the driver was asked for devices')\n"
+        "torch.cuda.is_available = torch.cuda.device_count = torch.cuda.init = asked\n"
+        "from evolve.worker.zygote import _import_everything\n"
+        "_import_everything()\n"
+    )
+    root = str(Path(__file__).parents[2])
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**environment({}), "PYTHONPATH": root, "TMPDIR": os.fspath(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_runner_starts_in_less_than_a_third_of_a_second(launcher):
