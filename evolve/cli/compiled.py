@@ -1,7 +1,8 @@
 """A new run's compiler seeds: asked of the judge, which has the compiler, and kept with the run."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from evolve.cli.config.build import build
@@ -37,13 +38,18 @@ def variants(task: Task, config: Mapping[str, Any]) -> tuple[str, ...]:
     return () if has_start else tuple(name for name in wanted if name in _ON_CPU)
 
 
-async def with_compiled(task: Task, config: Mapping[str, Any], evaluator: Evaluator) -> Task:
+async def with_compiled(
+    task: Task,
+    config: Mapping[str, Any],
+    evaluator: Evaluator,
+    say: Callable[[str], None] = partial(print, flush=True),
+) -> Task:
     """The task with what the compiler makes of it; equal code of two variants is kept once."""
     found: dict[tuple[str, ...], Compiled] = {}
     reasons: list[str] = []
     wanted = variants(task, config)
     if wanted and isinstance(evaluator, LocalEvaluator):
-        print(f"compiling the reference, {count_text(len(wanted), 'variant')} ...", flush=True)
+        say(f"compiling the reference, {count_text(len(wanted), 'variant')} ...")
         for variant in wanted:
             answer = await evaluator.compiled(task, variant)
             reason = answer if isinstance(answer, str) else _refusal(task, answer)
@@ -51,7 +57,7 @@ async def with_compiled(task: Task, config: Mapping[str, Any], evaluator: Evalua
                 found.setdefault(tuple(case.code for case in answer.cases), answer)
             else:
                 reasons.append(f"{variant}: {reason}")
-                print(f"variant {reasons[-1]}")
+                say(f"variant {reasons[-1]}")
     task = replace(task, compiled=tuple(found.values()))
     why = f", and the compiler makes none of it ({'; '.join(reasons)})" if reasons else ""
     require_start(task, config, why)

@@ -58,7 +58,7 @@ async def search(store: Store, run: RunRow, config: Mapping[str, Any], evaluator
     )
     try:
         with display, feed:
-            _keep(store, run, config)
+            keep(store, run, config)
             outcome = await _run_until_stopped(pipeline, store, run, display)
     except EvaluatorUnavailable as error:  # the pipeline has left the run fit to be resumed
         print(f"evolve: {one_line(str(error))}", file=sys.stderr)
@@ -70,7 +70,7 @@ async def search(store: Store, run: RunRow, config: Mapping[str, Any], evaluator
     return OK if outcome.finished else RESUMABLE
 
 
-def _keep(store: Store, run: RunRow, config: Mapping[str, Any]) -> None:
+def keep(store: Store, run: RunRow, config: Mapping[str, Any]) -> None:
     """What this sitting changes of the run holds from now on, for all that looks at it later."""
     kept = dict(run.config) | {group: config[group] for group in KEPT}
     if kept != run.config:

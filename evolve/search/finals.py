@@ -1,0 +1,158 @@
+"""What a search came to, measured again beside every baseline: the finals of a suite.
+
+Fitness is against one baseline, so a search pays for no other. A final does, once for the winner,
+after it has won. There can be two finalists: the best program whose work custom kernels do, and,
+where it is faster, the best that leaves part of it to vendors' libraries (`is_mixed`).
+"""
+
+import asyncio
+import time
+from collections.abc import Sequence
+
+from evolve.core.evaluation import Evaluation, Fidelity, Status
+from evolve.core.lineage import VERIFY, Step
+from evolve.core.program import instance_digest
+from evolve.core.protocols import Elite, Evaluator
+from evolve.search.engine import Search
+from evolve.search.judging import Judging
+from evolve.search.pace import Pace
+from evolve.search.verification import MAX_CONTENDERS
+from evolve.store import Store, Ticket
+
+EAGER = "eager"
+FAILED = "opponent_failed"  # the judge's label, whose evidence begins with the opponent's name
+_NOT_ITS_OWN = frozenset(("decoy_kernel", "evaluator_access", "foreign_library"))
+_BEAT_S = 1.0
+
+
+def is_mixed(step: Step) -> bool:
+    """Whether a correct program has kernels of its own that matter, beside vendors' calls."""
+    is_correct = step.status is Status.CORRECT and step.custom is False
+    return is_correct and not _NOT_ITS_OWN & {*step.labels}
+
+
+def finalists(search: Search) -> list[Elite]:
+    """Whom to measure: the best custom program, and a mixed one that is faster, if there is one."""
+    custom = search.contenders()[:1]
+    mixed = _best_mixed(search)
+    if mixed is None or (custom and mixed.fitness.value <= custom[0].fitness.value):
+        return custom
+    return [*custom, mixed]
+
+
+def _best_mixed(search: Search) -> Elite | None:
+    """The archive holds custom programs only, so the steps are asked."""
+    steps = list(search.store.steps(search.run.id))
+    fallen = {
+        _instance(step) for step in steps if step.operator == VERIFY and has_fallen(step.status)
+    }
+    best: Elite | None = None
+    for step in steps:
+        ratio = step.ratios.get(search.baseline)
+        if step.program is None or ratio is None or not is_mixed(step):
+            continue
+        if step.operator == VERIFY or _instance(step) in fallen:
+            continue
+        if best is None or ratio.log().value > best.fitness.value:
+            best = Elite(
+                program=step.program,
+                assignment=step.assignment,
+                fitness=ratio.log(),
+                descriptors={},
+                sequence=step.sequence,
+                operator=step.operator,
+            )
+    return best
+
+
+def has_fallen(status: Status | None) -> bool:
+    """Whether a final's verdict speaks against the program."""
+    return status not in (None, Status.CORRECT, Status.INFRA)
+
+
+def _instance(step: Step) -> str:
+    return instance_digest(step.program or "", step.assignment)
+
+
+def lacking(store: Store, run: int, elite: Elite, baselines: Sequence[str]) -> list[str]:
+    """The baselines that no final of a program says anything of, `eager` among them."""
+    said: set[str] = set()
+    instance = instance_digest(elite.program, elite.assignment)
+    for sequence in store.made_by(run, VERIFY):
+        evaluation = store.evaluation(run, sequence)
+        if evaluation is not None and _instance(store.step(run, sequence)) == instance:
+            said |= _spoken_of(evaluation, baselines)
+    return [name for name in (EAGER, *baselines) if name not in said]
+
+
+def _spoken_of(evaluation: Evaluation, baselines: Sequence[str]) -> set[str]:
+    """Baselines that were timed, or failed themselves; all where the program gave no time."""
+    if evaluation.status is not Status.CORRECT:
+        return {EAGER, *baselines}
+    failed = {
+        label.evidence.partition(":")[0] for label in evaluation.labels if label.name == FAILED
+    }
+    return {*evaluation.ratios} | failed
+
+
+async def play_finals(
+    search: Search,
+    evaluator: Evaluator,
+    baselines: Sequence[str],
+    fidelity: Fidelity,
+    stop: asyncio.Event,
+) -> None:
+    """Measure the finalists beside all baselines, unless they have been; the next where one falls.
+
+    The run is claimed meanwhile, and counts as finished afterwards.
+
+    Args:
+        search: of a run whose search has ended.
+        evaluator: the judge.
+        baselines: names of `BASELINES`; `eager` always takes part.
+        fidelity: how thoroughly.
+        stop: ends it early; a final that is under way then is repeated.
+    """
+    store, run = search.store, search.run
+    reason = store.run(run.name).reason
+    store.claim(run.id)
+    final = _Final(search, evaluator, stop)
+    try:
+        for ticket in search.open_tickets():
+            await final.measure(ticket, baselines)
+        for _ in range(MAX_CONTENDERS):
+            for elite in finalists(search):
+                if missing := lacking(store, run.id, elite, baselines):
+                    ticket = search.again(elite, operator=VERIFY, fidelity=fidelity)
+                    await final.measure(ticket, missing)
+    finally:
+        await final.abandon()
+        store.release(run.id, "finished", reason)
+
+
+class _Final:
+    """Evaluates one ticket at a time, and keeps the run's lease."""
+
+    def __init__(self, search: Search, evaluator: Evaluator, stop: asyncio.Event) -> None:
+        self._search = search
+        self._judging = Judging(search, evaluator, Pace(0, 1))
+        self._stop = stop
+
+    async def measure(self, ticket: Ticket, baselines: Sequence[str]) -> None:
+        """Until its verdict is told, or a stop is asked."""
+        if self._stop.is_set():
+            return
+        self._judging.start(ticket, {name: "" for name in baselines if name != EAGER})
+        clock = time.monotonic()
+        while (tasks := list(self._judging.tasks)) and not self._stop.is_set():
+            await asyncio.wait(tasks, timeout=_BEAT_S)
+            now = time.monotonic()
+            self._search.store.heartbeat(self._search.run.id, now - clock)
+            clock = now
+            _, failures = self._judging.collect()
+            if failures:
+                raise failures[0]
+
+    async def abandon(self) -> None:
+        """Give up what is under way; it is measured by the next call."""
+        await self._judging.abandon()
