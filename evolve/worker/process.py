@@ -115,6 +115,11 @@ class RunnerProcess:
         command = ("observe", case, inputs.size, inputs.trees[0])
         return str(self._parse(wire.parse_text, self._ask(command, Reply.TEXT, seconds, inputs.fd)))
 
+    def events(self, case: int, inputs: Shared, trials: int, seconds: float) -> str:
+        """How long its forwards take, by the process's own account (`events.read`)."""
+        command = ("events", case, inputs.size, inputs.trees[0], trials)
+        return str(self._parse(wire.parse_text, self._ask(command, Reply.TEXT, seconds, inputs.fd)))
+
     def write(self, case: int, inputs: Shared, variant: str, folder: str, seconds: float) -> None:
         """Have what a compiler makes of the reference written into a folder (`compiler`)."""
         command = ("write", case, inputs.size, inputs.trees[0], variant, folder)

@@ -1,5 +1,6 @@
 """The referee: holds inputs, references, comparator and clock, and makes evaluations of it all."""
 
+import contextlib
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,6 +22,8 @@ from evolve.worker.buildcache import BuildCache
 from evolve.worker.descriptors import describe
 from evolve.worker.device import Device
 from evolve.worker.environment import environment, evaluator_version
+from evolve.worker.events import KERNELBENCH_TRIALS
+from evolve.worker.events import read as read_events
 from evolve.worker.faults import CandidateFault, InfraFault
 from evolve.worker.feedback import KernelFacts, compile_error
 from evolve.worker.labels import static_labels
@@ -135,6 +138,26 @@ class Referee:
             "seconds_per_evaluation": time.monotonic() - start,
             "device_seconds_per_evaluation": timing.device_time_s,
         }
+
+    def events(self, task: Task) -> dict[str, dict[str, float]]:
+        """Times of the reference by CUDA events, by timed case: see `evolve.worker.events.read`.
+
+        Raises:
+            UsageError: the device has no such events, or the task is bad.
+        """
+        if not self.device.has_profiler:
+            raise UsageError("timing=kernelbench needs CUDA events, so a GPU: take device=cuda")
+        warm, call_s = self.warm(task), self.workshop.call_s
+        found = {}
+        with contextlib.ExitStack() as stack:
+            with self._lock.shared():
+                runner = stack.enter_context(self.workshop.reference(warm))
+            with self._lock.exclusive(), torch.no_grad():
+                for case in warm.timed:
+                    with self.device.share(case.block(-1, 1)) as inputs:
+                        text = runner.events(case.index, inputs, KERNELBENCH_TRIALS, call_s)
+                    found[case.case.name] = read_events(text)
+        return found
 
     def baselines(self, task: Task, names: Sequence[str]) -> dict[str, Any]:
         """How many times as fast as eager each baseline is, measured once in a session.

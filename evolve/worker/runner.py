@@ -12,6 +12,7 @@ Commands (tuples, the first item names them) and what is answered:
     construct   build the model of a case: `("construct", case, seed, size, tree)` -> ACK
     call        one forward: `("call", case, size, tree, trap)` -> OUTPUT
     observe     a forward under a profiler: `("observe", case, size, tree)` -> TEXT
+    events      time forwards by events: `("events", case, size, tree, trials)` -> TEXT
     write       have a compiler write down the reference, into a folder:
                 `("write", case, size, tree, variant, folder)` -> ACK
     stage       prepare for the inputs of a timed block: `("stage", size, trees)` -> ACK; on the CPU
@@ -38,7 +39,17 @@ import torch
 
 from evolve.core.protocols import BASELINES
 from evolve.core.task import Task
-from evolve.worker import access, baselines, buildcache, compiler, probes, proof, slab, wire
+from evolve.worker import (
+    access,
+    baselines,
+    buildcache,
+    compiler,
+    events,
+    probes,
+    proof,
+    slab,
+    wire,
+)
 from evolve.worker.access_cuda import CudaAccess
 from evolve.worker.sandbox import Report
 from evolve.worker.taskfile import load_task
@@ -169,6 +180,14 @@ class Runner:
         model = self._models[case]
         with torch.no_grad():
             wire.send_text(channel, proof.observe(lambda: model(*inputs), self._access.finish))
+
+    def _events(
+        self, channel: socket.socket, case: int, size: int, tree: bytes, trials: int, fd: int
+    ) -> None:
+        inputs = slab.unpack(tree, self._access.open(fd, size))
+        model = self._models[case]
+        with torch.no_grad():
+            wire.send_text(channel, events.observe(lambda: model(*inputs), trials))
 
     def _write(
         self,

@@ -33,6 +33,7 @@ class Server:
             "hello": self._hello,
             "audit": self._audit,
             "noise": self._noise,
+            "events": self._events,
             "baselines": self._baselines,
             "compiled": self._compiled,
             "evaluate": self._evaluate,
@@ -81,6 +82,9 @@ class Server:
 
     def _noise(self, task: dict[str, Any]) -> Any:
         return self._referee.noise(_task(task))
+
+    def _events(self, task: dict[str, Any]) -> Any:
+        return self._referee.events(_task(task))
 
     def _baselines(self, task: dict[str, Any], names: list[str]) -> Any:
         return self._referee.baselines(_task(task), names)

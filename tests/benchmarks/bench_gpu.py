@@ -4,6 +4,7 @@
     python -m tests.benchmarks.bench_gpu seeds
     python -m tests.benchmarks.bench_gpu burst --candidates 256
     python -m tests.benchmarks.bench_gpu faults --injections 100
+    python -m tests.benchmarks.bench_gpu kernelbench --part 1 --parts 2
 
 Needs torch, triton, numpy and pyyaml on a host with a CUDA device. Tasks are the shipped ones at
 size gpu and, with `--problems 1/19,1/40` and KERNELBENCH_PATH set, problems of a KernelBench
@@ -24,6 +25,7 @@ from evolve.core.task import Task
 from evolve.tasks import find_task
 from evolve.tasks.shipped import shipped_names
 from tests.benchmarks.conditions import print_conditions
+from tests.benchmarks.gpu_kernelbench import compare
 from tests.gpu.programs import RIGHT, SMALL, TASK, torch_program, triton_program
 from tests.worker.serving import Worker
 
@@ -32,19 +34,28 @@ STAGES = ("compile", "smoke", "correctness", "labels", "timing")
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("part", choices=("aa", "seeds", "burst", "faults"))
+    parser.add_argument("what", choices=(*PARTS, "kernelbench"))
+    parser.add_argument("--device", default="cuda", help="cpu, to try this program out")
     parser.add_argument("--runs", type=int, default=10, help="of aa, for each task")
     parser.add_argument("--candidates", type=int, default=256, help="of burst")
     parser.add_argument("--injections", type=int, default=100, help="of faults")
     parser.add_argument("--tasks", default="", help="names, by comma; all shipped ones otherwise")
     parser.add_argument("--problems", default="", help="of KernelBench: LEVEL/ID, by comma")
+    parser.add_argument("--part", type=int, default=1, help="of kernelbench: which, from 1 on")
+    parser.add_argument("--parts", type=int, default=1, help="and of how many")
+    parser.add_argument("--fidelity", default="search", help="of kernelbench")
+    parser.add_argument("--our-seconds", type=float, default=500, help="to wait for a verdict")
+    parser.add_argument("--kernelbench-seconds", type=float, default=900, help="no start after")
     options = parser.parse_args()
     print_conditions()
     with tempfile.TemporaryDirectory() as folder:
-        worker = Worker(Path(folder), "--device", "cuda", "--call-timeout", "8")
+        if options.what == "kernelbench":
+            compare(Path(folder), options)
+            return
+        worker = Worker(Path(folder), "--device", options.device, "--call-timeout", "8")
         try:
             print(worker.ask("hello"))
-            PARTS[options.part](worker, options)
+            PARTS[options.what](worker, options)
         finally:
             worker.close()
 

@@ -1,0 +1,82 @@
+"""Times that a process takes of its own calls on a GPU: by CUDA events, and on its host.
+
+Whoever runs the calls holds this clock. Of a candidate they are diagnostics, which rank nothing; of
+the reference, whose process is ours, they are what other evaluators publish: `kernelbench_ms` is
+taken as KernelBench does (Ouyang et al., 2025; `time_execution_with_cuda_event` of its timing.py:
+three calls first, the cache overwritten before each trial, the mean of the trials).
+"""
+
+import json
+import math
+import statistics
+import time
+from collections.abc import Callable
+
+import torch
+
+KERNELBENCH_TRIALS = 100
+_WARM_CALLS = 3
+_FLUSH_SHAPE = (32, 1024, 1024)  # of 64-bit integers: 256 MiB
+_NAMES = ("kernelbench_ms", "cold_ms", "warm_ms", "end_to_end_ms")
+
+
+def observe(call: Callable[[], object], trials: int) -> str:
+    """JSON of `read`'s times, each over so many trials after one that does not count."""
+    for _ in range(_WARM_CALLS):
+        call()
+        torch.cuda.synchronize()
+    torch.cuda.empty_cache()
+    cold = [_between_events(call, is_cold=True) for _ in range(trials + 1)][1:]
+    warm = [_between_events(call, is_cold=False) for _ in range(trials + 1)][1:]
+    host = [_on_host(call) for _ in range(trials + 1)][1:]
+    times = (statistics.fmean(cold), *map(statistics.median, (cold, warm, host)))
+    return json.dumps(dict(zip(_NAMES, times, strict=True)))
+
+
+def _between_events(call: Callable[[], object], is_cold: bool) -> float:
+    torch.cuda.synchronize()
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    if is_cold:
+        _flush()
+    start.record()
+    output = call()
+    end.record()
+    torch.cuda.synchronize()
+    del output
+    return float(start.elapsed_time(end))
+
+
+def _on_host(call: Callable[[], object]) -> float:
+    _flush()
+    torch.cuda.synchronize()
+    start = time.perf_counter()
+    output = call()
+    torch.cuda.synchronize()
+    seconds = time.perf_counter() - start
+    del output
+    return 1e3 * seconds
+
+
+def _flush() -> None:
+    torch.empty(_FLUSH_SHAPE, dtype=torch.int64, device="cuda").fill_(42)
+
+
+def read(text: str) -> dict[str, float]:
+    """What a process says of itself; nothing where it does not read as that.
+
+    Milliseconds of a call: `cold_ms` and `warm_ms` (median between events, with the second-level
+    cache overwritten before or not), `end_to_end_ms` (median on the host's clock, from a cold cache
+    to the last kernel's end), `kernelbench_ms` (see the module).
+    """
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    if not isinstance(found, dict) or not all(_is_time(found.get(name)) for name in _NAMES):
+        return {}
+    return {name: float(found[name]) for name in _NAMES}
+
+
+def _is_time(value: object) -> bool:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_number and 0 <= value < math.inf
