@@ -1,7 +1,7 @@
 # Two commands on a fresh machine (python3 3.11 to 3.13 with venv, g++, make):
 #   make run     evolve a kernel on what this machine has, within about two minutes
 #   make test    everything that CI checks
-#   make test-trainers   exports through the trainers' own readers, in a .venv-trainers
+#   make test-trainers   exports and rewards through the trainers themselves, in a .venv-trainers
 #   make bench   the figures of the scale guide: minutes, on a quiet machine
 # `make run ARGS="task=softmax termination.wall_time=10m"` passes configuration on;
 # `make PYTHON=python3.12 run` uses another interpreter for a fresh .venv.
@@ -26,7 +26,7 @@ test: lint
 	$(BIN)/python -m pytest -m "not slow and not gpu" $(JUDGED)
 
 test-trainers: $(TRAINERS)/.installed
-	HF_HUB_OFFLINE=1 $(TRAINERS)/bin/python -m pytest tests/trainers
+	HF_HUB_OFFLINE=1 $(TRAINERS)/bin/python -m pytest tests/trainers tests/rl
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
@@ -60,7 +60,8 @@ $(TRAINERS)/.installed: pyproject.toml constraints.txt
 	@echo "installing into $(TRAINERS) what trainers read with (a few minutes)"
 	@$(PYTHON) -m venv $(TRAINERS)
 	$(TRAINERS)/bin/python -m pip install --quiet $$(grep ^torch== constraints.txt)
-	$(TRAINERS)/bin/python -m pip install --quiet -e '.[data]' pytest pytest-timeout \
+	$(TRAINERS)/bin/python -m pip install --quiet -e '.[data,serve,rl]' \
+	  pytest pytest-timeout hypothesis \
 	  trl==1.16.0 datasets==5.2.0 'transformers>=5.5.3,<5.11' pandas pillow \
 	  ray 'tensordict<=0.10' codetiming
 	$(TRAINERS)/bin/python -m pip install --quiet --no-deps verl==0.9.1

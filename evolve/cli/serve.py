@@ -74,30 +74,11 @@ def compose(words: Sequence[str]) -> dict[str, Any]:
     Raises:
         UsageError: a word, a key or a value that cannot be.
     """
-    import hydra
-    from hydra.core.config_store import ConfigStore
-    from hydra.core.global_hydra import GlobalHydra
-    from hydra.errors import HydraException
-    from omegaconf import OmegaConf
-    from omegaconf.errors import OmegaConfBaseException
-
-    from evolve.cli.config.locate import config_dir
+    from evolve.cli.config.compose import compose_other
 
     if odd := [word for word in words if "=" not in word or word.startswith("-")]:
         raise UsageError(f"'{odd[0]}' is not key=value; `evolve serve --help` lists the keys")
-    ConfigStore.instance().store(name="serve_schema", node=ServeConfig)
-    GlobalHydra.instance().clear()
-    try:
-        with hydra.initialize_config_dir(str(config_dir()), version_base="1.3"):
-            composed = hydra.compose("serve", overrides=list(words))
-        plain = OmegaConf.to_container(
-            composed, resolve=True, enum_to_str=True, throw_on_missing=True
-        )
-    except (HydraException, OmegaConfBaseException) as error:
-        what = str(error.__cause__ or error).partition("\n")[0]
-        raise UsageError(f"{what}; `evolve serve --help` lists the keys") from error
-    assert isinstance(plain, dict)
-    return {str(key): value for key, value in plain.items()}
+    return compose_other("serve", ServeConfig, words)
 
 
 def read_token(path: str | None, environment: Mapping[str, str]) -> str | None:

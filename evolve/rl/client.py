@@ -1,10 +1,11 @@
 """A plain client of `evolve serve`: candidates in, outcomes out, whatever happens between."""
 
 import asyncio
+import json
 import os
 import ssl
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,9 @@ if TYPE_CHECKING:
     import httpx
 
 TOKEN_VARIABLE = "EVOLVE_SERVE_TOKEN"
-MOST_AT_ONCE = 64  # submissions in one request; with their texts far below the server's limit
+MOST_AT_ONCE = 64  # submissions in one request
+MOST_BYTES = 8 << 20  # of one request; the server takes twice as much
+LONGEST_TEXT = 400_000  # characters of a program or a reply; a longer one is not read
 WAIT_S = 20.0  # that the server holds a question
 LONGEST_PAUSE_S = 30.0
 _WORTH_REPEATING = ("infra", "expired")
@@ -24,6 +27,9 @@ _WORTH_REPEATING = ("infra", "expired")
 
 class Client:
     """Asks one server; safe to use from many coroutines, and cheap to make.
+
+    A text that is empty or too long to be read is sent as a reply without a program: a failure of
+    the model's, and no reason to stop.
 
     What is sent again after a lost answer is not judged again. Where the server cannot be reached,
     is full or restarts, the client waits; only after `patience_s` it says so in the outcome.
@@ -33,6 +39,7 @@ class Client:
         token: that it asks for; None for the content of EVOLVE_SERVE_TOKEN.
         token_file: a file whose first line is the token instead.
         rewards: what to compute for every candidate, pinned: `kevin@1`.
+        baseline: what speedups are over, whatever a submission says; None to leave it to them.
         pins: whose verdicts are wanted, by `evaluator` and `device_class`; see `GET /v1/service`.
         patience_s: how long to wait for the outcome of a call.
         again: how often to submit a candidate anew that the server has given up for its own fault.
@@ -48,6 +55,7 @@ class Client:
         token: str | None = None,
         token_file: str | None = None,
         rewards: Sequence[str] = (),
+        baseline: str | None = None,
         pins: Mapping[str, str] | None = None,
         patience_s: float = 3600.0,
         again: int = 1,
@@ -56,6 +64,7 @@ class Client:
         self._url = url.rstrip("/")
         self._token = _read_token(token_file) if token_file else token
         self._pins = dict(pins or {})
+        self._baseline = {"baseline": baseline} if baseline else {}
         self._patience_s = patience_s
         self._again = again
         self._tls = ssl.create_default_context()  # once: it takes longer than a request
@@ -94,8 +103,7 @@ class Client:
         outcomes = {order["id"]: Outcome(job=order["id"], fault=UNREACHABLE) for order in orders}
         try:
             async with self._connected() as http, asyncio.timeout(self._patience_s):
-                for start in range(0, len(orders), MOST_AT_ONCE):
-                    await self._submit(http, orders[start : start + MOST_AT_ONCE], outcomes)
+                await self._submit(http, orders, outcomes)
                 await self._collect(http, orders, outcomes)
         except TimeoutError:
             why = f"no outcome within {self._patience_s:g} s"
@@ -107,7 +115,7 @@ class Client:
 
     def _completed(self, submission: Mapping[str, Any]) -> dict[str, Any]:
         fixed = {"id": uuid.uuid4().hex, "rewards": list(self.rewards), "pins": self._pins}
-        return {**fixed, **submission}
+        return _readable({**fixed, **submission, **self._baseline})
 
     async def _submit(
         self,
@@ -115,8 +123,8 @@ class Client:
         orders: Sequence[Mapping[str, Any]],
         outcomes: dict[str, Outcome],
     ) -> None:
-        answers = await self._ask(http, "POST", "/v1/batches", {"jobs": list(orders)})
-        _take(answers, outcomes)
+        for body in _bodies(orders):
+            _take(await self._ask(http, "POST", "/v1/batches", body), outcomes)
 
     async def _collect(
         self,
@@ -128,14 +136,14 @@ class Client:
         while waiting := [o for o in orders if outcomes[o["id"]].fault == UNREACHABLE]:
             some = waiting[:MOST_AT_ONCE]
             wanted = {"ids": [order["id"] for order in some], "wait_s": WAIT_S}
-            answers = await self._ask(http, "POST", "/v1/wait", wanted)
+            answers = await self._ask(http, "POST", "/v1/wait", json.dumps(wanted).encode())
             if answers is None:  # a server that does not know them: its file was replaced
                 await self._submit(http, some, outcomes)
             else:
                 _take(answers, outcomes)
 
     async def _ask(
-        self, http: "httpx.AsyncClient", method: str, path: str, body: Any = None
+        self, http: "httpx.AsyncClient", method: str, path: str, body: bytes | None = None
     ) -> Any:
         """The answer to a request, as often as it takes; None where what it names is not there."""
         import httpx
@@ -144,7 +152,7 @@ class Client:
         while True:
             wait_s = pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
             try:
-                response = await http.request(method, path, json=body)
+                response = await http.request(method, path, content=body)
             except httpx.TransportError:
                 await asyncio.sleep(wait_s)
                 continue
@@ -172,7 +180,8 @@ class Client:
         token = self._token or os.environ.get(TOKEN_VARIABLE)
         return httpx.AsyncClient(
             base_url=self._url,
-            headers={"Authorization": f"Bearer {token}"} if token else {},
+            headers={"Content-Type": "application/json"}
+            | ({"Authorization": f"Bearer {token}"} if token else {}),
             timeout=httpx.Timeout(30.0, read=WAIT_S + 40.0),
             verify=self._tls,
         )
@@ -182,6 +191,30 @@ def _without_user(url: str) -> str:
     """An address may hold a token (`http://any:TOKEN@host`), and what is said ends in logs."""
     scheme, mark, rest = url.partition("://")
     return scheme + mark + rest.rpartition("@")[2]
+
+
+def _readable(order: dict[str, Any]) -> dict[str, Any]:
+    """The order; with a text that no server reads as the beginning of a reply that is none."""
+    name = "completion" if order.get("completion") is not None else "source"
+    text = order.get(name)
+    if not isinstance(text, str) or 0 < len(text) <= LONGEST_TEXT:
+        return order
+    rest = {key: value for key, value in order.items() if key != name}
+    return {**rest, "completion": text[: LONGEST_TEXT + 1] or " "}
+
+
+def _bodies(orders: Sequence[Mapping[str, Any]]) -> Iterator[bytes]:
+    """The orders as bodies of requests that a server takes."""
+    texts: list[bytes] = []
+    for order in orders:
+        text = json.dumps(order, ensure_ascii=False).encode(errors="replace")
+        size = sum(map(len, texts)) + len(text)
+        if texts and (len(texts) == MOST_AT_ONCE or size > MOST_BYTES):
+            yield b'{"jobs": [%s]}' % b",".join(texts)
+            texts = []
+        texts.append(text)
+    if texts:
+        yield b'{"jobs": [%s]}' % b",".join(texts)
 
 
 def _take(answers: Mapping[str, Any], outcomes: dict[str, Outcome]) -> None:

@@ -1,27 +1,21 @@
 """Group-relative advantages that leave masked rows out. Needs torch and nothing else."""
 
+import math
 from collections.abc import Hashable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from evolve.rl.masking import MOST, MaskedRows
+from evolve.rl.masking import MOST, MOST_UNSCORED, MaskedRows
+
+NO_VERDICT = math.nan
+"""Score of a row that our own side failed to judge."""
+
+NO_SCORE = math.inf
+"""Score of a row whose verdict does not say what it is worth."""
 
 _EPSILON = 1e-6
-
-
-def masked_rows(scores: Tensor, response_mask: Tensor) -> Tensor:
-    """Which rows have no score: NaN, or none of whose tokens is trained on.
-
-    Args:
-        scores: one for each row, [rows].
-        response_mask: 1 for trained tokens, [rows, tokens].
-
-    Returns:
-        Booleans, [rows].
-    """
-    return scores.isnan() | (response_mask.sum(dim=-1) == 0)
 
 
 def masked_grpo(
@@ -33,26 +27,34 @@ def masked_grpo(
 ) -> tuple[Tensor, Tensor]:
     """GRPO's advantages (arXiv 2402.03300), with groups as if masked rows had not been sampled.
 
-    Masked rows get the advantage 0, and both tensors are cleared of them in place, so that no later
-    step of the trainer meets a NaN or trains on them. The signature is that of verl's estimators.
+    Masked are rows with the score `NO_VERDICT` or `NO_SCORE`, and those none of whose tokens is
+    trained on. They get the advantage 0, and both tensors are cleared of them in place, so that no
+    later step of the trainer meets a NaN or trains on them. The signature is that of verl's
+    estimators.
 
     Args:
         token_level_rewards: a row's score is their sum, [rows, tokens].
         response_mask: 1 for trained tokens, [rows, tokens].
         index: of the prompt that each row answers.
-        config: `norm_adv_by_std_in_grpo` as in verl (default: true), and `most_masked`.
+        config: `norm_adv_by_std_in_grpo` as in verl (default: true), `most_masked` and
+            `most_unscored`.
 
     Returns:
         Advantages and returns, which are the same, [rows, tokens].
 
     Raises:
-        TooManyMasked: more of the batch is masked than `most_masked`, by default 1 %.
+        TooManyMasked: more rows of the batch have no verdict than `most_masked`, by default 1 %,
+            or no score than `most_unscored`, by default half of them.
     """
     options = config if config is not None else {}
     with torch.no_grad():
         scores = token_level_rewards.sum(dim=-1)
-        masked = masked_rows(scores, response_mask)
-        MaskedRows(options.get("most_masked", MOST)).count(int(masked.sum()), len(scores))
+        failed = scores.isnan()
+        masked = ~scores.isfinite() | (response_mask.sum(dim=-1) == 0)
+        limits = options.get("most_masked", MOST), options.get("most_unscored", MOST_UNSCORED)
+        MaskedRows(*limits).count(
+            len(scores), infra_masked=int(failed.sum()), unscored=int((masked & ~failed).sum())
+        )
         token_level_rewards[masked] = 0.0
         response_mask[masked] = 0
         advantages = torch.zeros_like(scores)

@@ -1,6 +1,6 @@
 """What came of one candidate, as a trainer needs it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -65,3 +65,38 @@ def read_answer(answer: Mapping[str, Any]) -> Outcome:
         next_turn=verdict.get("next_turn", ""),
         evaluator_version=answer["evaluator_version"],
     )
+
+
+def fault_in(outcomes: Sequence[Outcome]) -> Outcome | None:
+    """The first turn of an episode that has no verdict; None where all have one."""
+    return next((outcome for outcome in outcomes if outcome.is_masked), None)
+
+
+def worth_of(outcomes: Sequence[Outcome], reward: str, *, best: bool = True) -> float | None:
+    """What an episode is worth: its best turn, or its last one.
+
+    Args:
+        outcomes: of its turns, at least one.
+        reward: which of their rewards.
+        best: whether the best turn counts instead of the last one.
+
+    Returns:
+        None where that is not known: a turn has no verdict, so that what followed was not the
+        model's own, or a turn that counts has no score and may have been the best.
+    """
+    if fault_in(outcomes) is not None:
+        return None
+    counted = [outcome.rewards.get(reward) for outcome in (outcomes if best else outcomes[-1:])]
+    scores = [score for score in counted if score is not None]
+    return max(scores) if len(scores) == len(counted) else None
+
+
+def parent_of(origin: Mapping[str, Any], outcomes: Sequence[Outcome]) -> dict[str, str]:
+    """What says in a submission which program the next one of an episode is made from.
+
+    The program of the prompt, where the row has one: all turns are then worth their gain over the
+    same program. Else that of the turn before.
+    """
+    if "parent_source" in origin or not outcomes:
+        return {}
+    return {"parent": outcomes[-1].job}

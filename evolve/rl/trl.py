@@ -1,7 +1,9 @@
 """TRL: an asynchronous reward function, and an environment for several turns.
 
-A row whose verdict is missing through no fault of its own is worth None, which TRL leaves out of
-its group's mean and of the loss from 1.6 on; older ones count it as 0, and are refused.
+A row of which nobody knows what it is worth gets None, which TRL leaves out of its group's mean and
+of the loss from 1.6 on; older ones count it as 0, and are refused. How many those are is logged as
+`infra_masked` (no verdict) and `unscored` (a verdict, but no score). A step is what one process of
+the trainer has of it.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -10,14 +12,18 @@ from typing import Any, Protocol
 
 from evolve.core.errors import UsageError
 from evolve.rl.client import Client
-from evolve.rl.masking import MOST, MaskedRows
-from evolve.rl.outcome import Outcome
+from evolve.rl.masking import MOST, MOST_UNSCORED, MaskedRows
+from evolve.rl.outcome import Outcome, fault_in, parent_of, worth_of
 
 MASKS_SINCE = (1, 6)
-COLUMNS = ("task", "reference", "size", "precision", "accumulation", "baseline", "parent")
+COLUMNS = (
+    *("task", "reference", "size", "precision", "accumulation", "baseline"),
+    *("parent", "parent_source"),
+)
 """Columns of the data set that go into the submission; one of the first two is needed."""
 
 RewardFunction = Callable[..., Awaitable[list[float | None]]]
+LogMetric = Callable[[str, float], None]
 
 
 class Environment(Protocol):
@@ -38,33 +44,40 @@ class Environment(Protocol):
     def submit(self, code: str) -> str: ...
 
 
-def reward_function(client: Client, *, most_masked: float = MOST) -> RewardFunction:
-    """A function for `GRPOTrainer(reward_funcs=...)`, called once for all completions of a step.
+def reward_function(
+    client: Client,
+    *,
+    most_masked: float = MOST,
+    most_unscored: float = MOST_UNSCORED,
+    step_rows: int = 0,
+) -> RewardFunction:
+    """A function for `GRPOTrainer(reward_funcs=...)`, called for all completions of a batch.
 
     Args:
         client: with exactly one reward.
         most_masked: share of a step's rows that may have no verdict; more stop the training.
+        most_unscored: share of them that may have a verdict and no score; more stop it, too.
+        step_rows: completions of a step where the trainer asks for them in several calls.
 
     Raises:
         UsageError: a TRL that counts None as 0, or another number of rewards.
     """
     _require_trl()
-    name, masked = _only_reward(client), MaskedRows(most_masked)
+    name, masked = _only_reward(client), MaskedRows(most_masked, most_unscored, step_rows)
 
     async def evolve_reward(
         completions: Sequence[Any],
-        log_metric: Callable[[str, float], None] | None = None,
+        log_metric: LogMetric | None = None,
+        trainer_state: Any = None,
         **columns: Any,
     ) -> list[float | None]:
         submissions = [
-            _submission(columns, n) | {"completion": _text(completion) or " "}
+            _submission(columns, n) | {"completion": _text(completion)}
             for n, completion in enumerate(completions)
         ]
         outcomes = await client.judge_async(submissions)
-        share = _count(masked, [one for one in outcomes if one.is_masked], len(outcomes))
-        if log_metric is not None:
-            log_metric("infra_masked", share)
-        return [outcome.rewards.get(name) for outcome in outcomes]
+        episodes = [[outcome] for outcome in outcomes]
+        return _rewards(episodes, name, masked, trainer_state, log_metric)
 
     return evolve_reward
 
@@ -96,7 +109,7 @@ def environment(client: Client, *, turns: int = 3) -> type[Environment]:
             return self._origin
 
         def reset(self, **columns: Any) -> str | None:
-            self._origin = {key: columns[key] for key in COLUMNS if columns.get(key) is not None}
+            self._origin = {key: columns[key] for key in COLUMNS if columns.get(key)}
             self._outcomes = []
             return None
 
@@ -111,8 +124,8 @@ def environment(client: Client, *, turns: int = 3) -> type[Environment]:
             """
             if len(self._outcomes) >= turns:
                 raise ValueError(f"all {turns} programs of this episode have been submitted")
-            before = {"parent": self._outcomes[-1].job} if self._outcomes else {}
-            (outcome,) = client.judge([{**self._origin, **before, "source": code or " "}])
+            before = parent_of(self._origin, self._outcomes)
+            (outcome,) = client.judge([{**self._origin, **before, "source": code}])
             self._outcomes.append(outcome)
             return outcome.next_turn or "There is no verdict on this program; submit it again."
 
@@ -120,7 +133,12 @@ def environment(client: Client, *, turns: int = 3) -> type[Environment]:
 
 
 def environment_reward(
-    client: Client, *, best: bool = True, most_masked: float = MOST
+    client: Client,
+    *,
+    best: bool = True,
+    most_masked: float = MOST,
+    most_unscored: float = MOST_UNSCORED,
+    step_rows: int = 0,
 ) -> RewardFunction:
     """A function for `GRPOTrainer(reward_funcs=...)` beside `environment`.
 
@@ -128,53 +146,59 @@ def environment_reward(
         client: the environment's.
         best: an episode is worth its best turn; else its last one.
         most_masked: share of a step's episodes that may have no verdict; more stop the training.
+        most_unscored: share of them that may have verdicts and no score; more stop it, too.
+        step_rows: episodes of a step where the trainer asks for them in several calls.
 
     Raises:
         UsageError: a TRL that counts None as 0, or another number of rewards.
     """
     _require_trl()
-    name, masked = _only_reward(client), MaskedRows(most_masked)
+    name, masked = _only_reward(client), MaskedRows(most_masked, most_unscored, step_rows)
 
     async def evolve_reward(
         environments: Sequence[Environment],
-        log_metric: Callable[[str, float], None] | None = None,
+        log_metric: LogMetric | None = None,
+        trainer_state: Any = None,
         **_: Any,
     ) -> list[float | None]:
         silent = [one for one in environments if not one.outcomes]
-        nothing = await client.judge_async([{**e.origin, "completion": " "} for e in silent])
+        nothing = await client.judge_async([{**e.origin, "completion": ""} for e in silent])
         said = dict(zip(map(id, silent), nothing, strict=True))
         episodes = [list(one.outcomes) or [said[id(one)]] for one in environments]
-        rewards = [_worth(outcomes, name, best=best) for outcomes in episodes]
-        unknown = [
-            next((outcome for outcome in outcomes if outcome.is_masked), None)
-            for outcomes, reward in zip(episodes, rewards, strict=True)
-            if reward is None
-        ]
-        share = _count(masked, [outcome for outcome in unknown if outcome], len(episodes))
-        if log_metric is not None:
-            log_metric("infra_masked", share)
-        return rewards
+        return _rewards(episodes, name, masked, trainer_state, log_metric, best=best)
 
     return evolve_reward
 
 
-def _worth(outcomes: Sequence[Outcome], name: str, *, best: bool) -> float | None:
-    """What an episode is worth; None where that is not known."""
-    known = [outcome.rewards.get(name) for outcome in outcomes]
-    if not best:
-        return known[-1]
-    return max((reward for reward in known if reward is not None), default=None)
-
-
-def _count(masked: MaskedRows, faults: Sequence[Outcome], rows: int) -> float:
-    why = f"{faults[0].fault}: {faults[0].message}" if faults else ""
-    return masked.count(len(faults), rows, why)
+def _rewards(
+    episodes: Sequence[Sequence[Outcome]],
+    name: str,
+    masked: MaskedRows,
+    trainer_state: Any,
+    log_metric: LogMetric | None,
+    *,
+    best: bool = True,
+) -> list[float | None]:
+    """What every episode is worth, once those of which nobody knows it are counted."""
+    rewards = [worth_of(outcomes, name, best=best) for outcomes in episodes]
+    faults = [fault for outcomes in episodes if (fault := fault_in(outcomes)) is not None]
+    shares = masked.count(
+        len(episodes),
+        infra_masked=len(faults),
+        unscored=rewards.count(None) - len(faults),
+        step=getattr(trainer_state, "global_step", None),
+        why=f"{faults[0].fault}: {faults[0].message}" if faults else "",
+    )
+    for metric, share in shares.items():
+        if log_metric is not None:
+            log_metric(metric, share)
+    return rewards
 
 
 def _submission(columns: Mapping[str, Any], row: int) -> dict[str, Any]:
     """The columns of one row that say what it is for."""
     found = {name: columns[name][row] for name in COLUMNS if columns.get(name) is not None}
-    return {name: value for name, value in found.items() if value is not None}
+    return {name: value for name, value in found.items() if value}
 
 
 def _text(completion: Any) -> str:

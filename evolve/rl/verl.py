@@ -5,14 +5,15 @@ registers the advantage estimator `evolve_grpo` and the reward manager `evolve`.
 
 A row's `reward_model.ground_truth` is a JSON object with what `POST /v1/jobs` takes to name a task:
 `{"task": "rmsnorm", "baseline": "eager"}`. The server is `EVOLVE_SERVE_URL`, with the token in
-`EVOLVE_SERVE_TOKEN` and the reward in `EVOLVE_REWARD`, unless the configuration says otherwise.
+`EVOLVE_SERVE_TOKEN` and the reward in `EVOLVE_REWARD`, unless the configuration says otherwise;
+`EVOLVE_BASELINE` is what speedups are over, whatever a row says.
 """
 
 import functools
 import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
@@ -25,8 +26,8 @@ from verl.utils.profiler import simple_timer
 
 from evolve.core.errors import UsageError
 from evolve.rl.client import Client
-from evolve.rl.estimator import masked_grpo
-from evolve.rl.outcome import Outcome
+from evolve.rl.estimator import NO_SCORE, NO_VERDICT, masked_grpo
+from evolve.rl.outcome import Outcome, fault_in, parent_of, worth_of
 
 ESTIMATOR = "evolve_grpo"
 
@@ -44,7 +45,7 @@ def client_of(url: str | None = None, reward: str | None = None) -> Client:
     wanted = reward or os.environ.get("EVOLVE_REWARD")
     if not server or not wanted:
         raise UsageError("EVOLVE_SERVE_URL and EVOLVE_REWARD: set both, e.g. to kevin@1")
-    return Client(server, rewards=[wanted])
+    return Client(server, rewards=[wanted], baseline=os.environ.get("EVOLVE_BASELINE"))
 
 
 def origin_of(ground_truth: Any) -> dict[str, Any]:
@@ -66,14 +67,14 @@ def _require_estimator(config: Any) -> None:
     found = config.algorithm.adv_estimator
     if found != ESTIMATOR:
         raise UsageError(
-            f"algorithm.adv_estimator={found}: it would take a row without a verdict for one of "
-            f"score NaN; set algorithm.adv_estimator={ESTIMATOR}"
+            f"algorithm.adv_estimator={found}: it would count a row of which nobody knows what it "
+            f"is worth; set algorithm.adv_estimator={ESTIMATOR}"
         )
 
 
 @register("evolve")
 class EvolveRewardManager(RewardManagerBase):
-    """Scores a finished rollout; one without a verdict gets NaN, which `evolve_grpo` masks.
+    """Scores a finished rollout; `evolve_grpo` masks one without a verdict or without a score.
 
     For rollouts of one turn that another agent loop made.
     """
@@ -90,12 +91,9 @@ class EvolveRewardManager(RewardManagerBase):
         length = int(item.batch["attention_mask"][-responses.shape[-1] :].sum())
         text = self.tokenizer.decode(responses[:length], skip_special_tokens=True)
         origin = origin_of(item.non_tensor_batch["reward_model"]["ground_truth"])
-        (outcome,) = await self._client.judge_async([{**origin, "completion": text or " "}])
-        reward = outcome.rewards.get(self._client.rewards[0])
-        return {
-            "reward_score": math.nan if reward is None else reward,
-            "reward_extra_info": _extra(outcome),
-        }
+        outcomes = await self._client.judge_async([{**origin, "completion": text}])
+        score, extra = _scored(outcomes, self._client.rewards[0], best=True)
+        return {"reward_score": score, "reward_extra_info": extra}
 
 
 class KernelAgentLoop(AgentLoopBase):
@@ -107,8 +105,9 @@ class KernelAgentLoop(AgentLoopBase):
           _target_: evolve.rl.verl.KernelAgentLoop
           turns: 3
 
-    A rollout whose verdict is missing is not trained on: its response mask is all 0, which every
-    loss of verl leaves out, and `evolve_grpo` leaves its score out of the group as well.
+    A rollout of which a verdict or the score is missing is not trained on: its response mask is all
+    0, which every loss of verl leaves out, and `evolve_grpo` leaves its score out of the group as
+    well.
 
     Args:
         turns: programs in one rollout.
@@ -127,6 +126,7 @@ class KernelAgentLoop(AgentLoopBase):
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
+        _require_estimator(self.config)
         self._turns = turns
         self._best = best
         self._client = client_of(url, reward)
@@ -141,10 +141,10 @@ class KernelAgentLoop(AgentLoopBase):
         origin = origin_of(row["reward_model"]["ground_truth"])
         for turn in range(self._turns):
             text = await self._generate(rollout, sampling_params, int(priority))
-            before = {"parent": rollout.outcomes[-1].job} if rollout.outcomes else {}
+            before = parent_of(origin, rollout.outcomes)
             with simple_timer("tool_calls", rollout.metrics):
                 (outcome,) = await self._client.judge_async(
-                    [{**origin, **before, "completion": text or " "}]
+                    [{**origin, **before, "completion": text}]
                 )
             rollout.outcomes.append(outcome)
             full = len(rollout.mask) >= self._length
@@ -195,24 +195,22 @@ class KernelAgentLoop(AgentLoopBase):
 
     def _output(self, rollout: "_Rollout") -> AgentLoopOutput:
         name, outcomes = self._client.rewards[0], rollout.outcomes
-        known = [outcome.rewards.get(name) for outcome in outcomes]
-        scored = [reward for reward in known if reward is not None]
-        reward = max(scored, default=None) if self._best else known[-1]
+        score, extra = _scored(outcomes, name, best=self._best)
         prompt = len(rollout.tokens) - len(rollout.mask)
         mask = rollout.mask[: self._length]
         return AgentLoopOutput(
             prompt_ids=rollout.tokens[:prompt],
             response_ids=rollout.tokens[prompt:][: self._length],
-            response_mask=[0] * len(mask) if reward is None else mask,
+            response_mask=mask if math.isfinite(score) else [0] * len(mask),
             response_logprobs=rollout.log_probs[: self._length] or None,
-            reward_score=reward or 0.0,
+            reward_score=score,
             num_turns=2 * len(outcomes),
             metrics=rollout.metrics,
             extra_fields={
                 **rollout.extra,
-                "turn_scores": known,
+                "turn_scores": [outcome.rewards.get(name) for outcome in outcomes],
                 "tool_rewards": [],
-                "reward_extra_info": _extra(outcomes[-1]) | {"infra_masked": float(reward is None)},
+                "reward_extra_info": extra,
             },
         )
 
@@ -231,10 +229,21 @@ class _Rollout:
     request_id: str = field(default_factory=lambda: uuid4().hex)
 
 
-def _extra(outcome: Outcome) -> dict[str, float]:
-    """What verl logs beside the score; the same names for every row."""
-    return {
-        "infra_masked": float(outcome.is_masked),
-        "correct": float(outcome.correct),
-        "speedup": outcome.speedup[0] if outcome.speedup else 0.0,
+def _scored(
+    outcomes: Sequence[Outcome], name: str, *, best: bool
+) -> tuple[float, dict[str, float]]:
+    """The score of a rollout as `evolve_grpo` takes it, and what verl logs beside it.
+
+    The logged names are the same for every row.
+    """
+    worth, failed = worth_of(outcomes, name, best=best), fault_in(outcomes) is not None
+    last = outcomes[-1]
+    extra = {
+        "infra_masked": float(failed),
+        "unscored": float(worth is None and not failed),
+        "correct": float(last.correct),
+        "speedup": last.speedup[0] if last.speedup else 0.0,
     }
+    if worth is None:
+        return NO_VERDICT if failed else NO_SCORE, extra
+    return worth, extra

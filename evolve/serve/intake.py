@@ -32,6 +32,7 @@ def order_of(submission: Submission, catalogue: Catalogue) -> Order:
         fidelity=submission.fidelity,
         rewards=tuple(dict.fromkeys(submission.rewards)),
         parent=submission.parent,
+        parent_source=submission.parent_source or "",
         pins=submission.pins.model_dump(exclude_none=True),
         queue_s=submission.queue_s,
         fresh=submission.fresh,

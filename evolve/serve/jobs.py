@@ -21,7 +21,7 @@ from typing import Any
 from evolve.core.digest import canonical_json
 from evolve.core.errors import StoreError, UsageError
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 BUSY_TIMEOUT_S = 30.0
 
 SCHEMA = """
@@ -149,13 +149,19 @@ class Jobs:
         """All of the block or nothing."""
         try:
             self._db.execute("BEGIN IMMEDIATE")
-            try:
-                yield self._db
-            except BaseException:
-                self._db.execute("ROLLBACK")
-                raise
+            yield self._db
             self._db.execute("COMMIT")
-        except sqlite3.OperationalError as error:
+        except sqlite3.DatabaseError as error:
+            raise StoreError(f"{self.path}: {error}") from error
+        finally:
+            if self._db.in_transaction:
+                with suppress(sqlite3.Error):  # of a disk that fails; the next BEGIN would say so
+                    self._db.execute("ROLLBACK")
+
+    def _read(self, sql: str, values: Sequence[Any] = ()) -> list[Any]:
+        try:
+            return self._db.execute(sql, values).fetchall()
+        except sqlite3.DatabaseError as error:
             raise StoreError(f"{self.path}: {error}") from error
 
     def add(self, jobs: Sequence[NewJob], tasks: Mapping[str, Mapping[str, Any]]) -> None:
@@ -186,33 +192,31 @@ class Jobs:
     def get(self, ids: Sequence[str]) -> dict[str, Job]:
         """The jobs of these ids that there are."""
         marks = ",".join("?" * len(ids))
-        rows = self._db.execute(f"SELECT {_COLUMNS} FROM jobs WHERE id IN ({marks})", tuple(ids))
+        rows = self._read(f"SELECT {_COLUMNS} FROM jobs WHERE id IN ({marks})", tuple(ids))
         return {job.id: job for job in map(_job, rows)}
 
     def are_open(self, ids: Sequence[str]) -> bool:
         """Whether there are jobs of all these ids, and none of them is over."""
         marks = ",".join("?" * len(ids))
-        row = self._db.execute(
+        [(count,)] = self._read(
             f"SELECT count(*) FROM jobs WHERE finished IS NULL AND id IN ({marks})", tuple(ids)
-        ).fetchone()
-        return int(row[0]) == len({*ids})
+        )
+        return bool(count == len({*ids}))
 
     def task(self, revision: str) -> dict[str, Any]:
         """A task as plain data."""
-        (blob,) = self._db.execute(
-            "SELECT task FROM tasks WHERE revision = ?", (revision,)
-        ).fetchone()
+        [(blob,)] = self._read("SELECT task FROM tasks WHERE revision = ?", (revision,))
         task: dict[str, Any] = _unpack(blob)
         return task
 
     def known(self, key: str) -> Mapping[str, Any] | None:
         """The verdict of a finished job with the same key, newest first."""
-        row = self._db.execute(
+        rows = self._read(
             "SELECT verdict FROM jobs WHERE state = 'done' AND key = ?"
             " ORDER BY number DESC LIMIT 1",
             (key,),
-        ).fetchone()
-        return None if row is None else _unpack(row[0])
+        )
+        return _unpack(rows[0][0]) if rows else None
 
     def claim(self, lease: str) -> Job | None:
         """Take the oldest job that may be started; None where there is none."""
@@ -240,6 +244,17 @@ class Jobs:
                 "UPDATE jobs SET state = 'queued', lease = NULL, not_before = ?, expires = expires"
                 " + ? - started WHERE number = ? AND lease = ?",
                 (time.time() + wait_s, time.time(), job.number, lease),
+            )
+
+    def release(self, lease: str) -> None:
+        """Queue again what runs under a lease whose server stops: no attempt was made of it."""
+        now = time.time()
+        with self._write() as db:
+            db.execute(
+                "UPDATE jobs SET state = 'queued', lease = NULL, not_before = 0, attempts ="
+                " attempts - 1, expires = expires + ? - started"
+                " WHERE state = 'running' AND lease = ?",
+                (now, lease),
             )
 
     def finish(
@@ -324,21 +339,19 @@ class Jobs:
         sql = "SELECT count(*) FROM jobs WHERE state = 'queued'"
         if state is State.RUNNING:  # spelled out, so that the partial indices serve
             sql = "SELECT count(*) FROM jobs WHERE state = 'running'"
-        return int(self._db.execute(sql).fetchone()[0])
+        return int(self._read(sql)[0][0])
 
     def ahead(self, job: Job) -> int:
         """How many jobs wait before this one."""
-        row = self._db.execute(
-            "SELECT count(*) FROM jobs WHERE state = 'queued' AND number < ?", (job.number,)
-        ).fetchone()
-        return int(row[0])
+        sql = "SELECT count(*) FROM jobs WHERE state = 'queued' AND number < ?"
+        return int(self._read(sql, (job.number,))[0][0])
 
     def audit(self, revision: str, judge: str) -> Any | None:
         """What an audit of the task found, where there was one."""
-        row = self._db.execute(
+        rows = self._read(
             "SELECT findings FROM audits WHERE revision = ? AND judge = ?", (revision, judge)
-        ).fetchone()
-        return None if row is None else json.loads(row[0])
+        )
+        return json.loads(rows[0][0]) if rows else None
 
     def keep_audit(self, revision: str, judge: str, findings: Any) -> None:
         with self._write() as db:

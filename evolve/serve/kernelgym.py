@@ -137,7 +137,7 @@ class GymApi:
     async def evaluate(self, request: GymRequest) -> GymResult:
         """Judge a kernel; answered when it is over, or after a minute with where it stands."""
         (job,) = self._service.submit([order_of(_submission(request), self._catalogue)])
-        return _result((await self._service.wait([job.id], LONGEST_WAIT_S))[job.id])
+        return self._result((await self._service.wait([job.id], LONGEST_WAIT_S))[job.id])
 
     async def evaluate_batch(self, batch: GymBatch) -> GymBatchResult:
         """Judge several; answered when all are over."""
@@ -148,7 +148,7 @@ class GymApi:
             found = await self._service.wait(sorted(open_ids), LONGEST_WAIT_S)
             jobs |= {id_: job for id_, job in found.items() if job.is_over}
             open_ids -= jobs.keys()
-        results = [_result(jobs[order.id]) for order in orders]
+        results = [self._result(jobs[order.id]) for order in orders]
         failed = sum(result.status == "failed" for result in results)
         return GymBatchResult(
             batch_id=batch.batch_id,
@@ -162,7 +162,7 @@ class GymApi:
     async def status(self, task_id: Id) -> GymStatus:
         """Where a kernel stands."""
         job = self._find(task_id)
-        result = _result(job)
+        result = self._result(job)
         waiting = job.state is State.QUEUED
         return GymStatus(
             task_id=task_id,
@@ -176,7 +176,7 @@ class GymApi:
         job = self._find(task_id)
         if not job.is_over:
             raise HTTPException(404, f"Task {task_id} has no result yet")
-        return _result(job)
+        return self._result(job)
 
     async def health(self) -> GymHealth:
         """Whether kernels are being judged."""
@@ -192,6 +192,9 @@ class GymApi:
             total_processed=sum(self._service.counters.verdicts.values()),
             uptime=round(time.monotonic() - self._began, 1),
         )
+
+    def _result(self, job: Job) -> GymResult:
+        return _result(job, is_weak=bool(self._service.findings(job.revision)))
 
     def _find(self, task_id: str) -> Job:
         job = self._service.jobs.get([task_id]).get(task_id)
@@ -215,8 +218,11 @@ def _submission(request: GymRequest) -> Submission:
     )
 
 
-def _result(job: Job) -> GymResult:
-    """Where a job stands, in its terms; what does not compile has `failed` there."""
+def _result(job: Job, *, is_weak: bool) -> GymResult:
+    """Where a job stands, in its terms; what does not compile has `failed` there.
+
+    So has everything on a weak task: where being correct means nothing, all get the same.
+    """
     base = GymResult(
         task_id=job.id,
         status=_STATUS.get(job.state, "failed"),
@@ -231,6 +237,11 @@ def _result(job: Job) -> GymResult:
         base.metadata = {"fault": job.fault.value}
         return base
     if job.verdict is None:
+        return base
+    if is_weak:
+        base.status, base.error_code = "failed", "SYSTEM_ERROR"
+        base.error_message = "weak_task: what computes nothing passes its check; leave it out"
+        base.metadata = {"fault": "weak_task"}
         return base
     verdict = Evaluation.from_json(job.verdict)
     return base.model_copy(update=_fields(verdict, job.request["baseline"]))

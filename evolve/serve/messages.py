@@ -7,8 +7,9 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_vali
 from evolve.core.evaluation import Fidelity
 from evolve.core.protocols import BASELINES
 from evolve.serve.jobs import Fault, State
+from operators.replies import MAX_REPLY_CHARS
 
-MAX_TEXT = 200_000  # characters of a source, a reference or a completion
+MAX_TEXT = MAX_REPLY_CHARS  # characters of a module; a reply may be longer, but is not read then
 MAX_BATCH = 256
 
 Id = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.:-]{1,100}$")]
@@ -48,7 +49,7 @@ class Submission(Message):
         default=None, description="A KernelBench-style module with `Model`"
     )
     source: Text | None = Field(default=None, description="A module with `ModelNew`")
-    completion: Text | None = Field(
+    completion: Annotated[str, StringConstraints(min_length=1)] | None = Field(
         default=None, description="A reply with such a module in a fence"
     )
     size: Literal["tiny", "cpu", "gpu"] | None = None
@@ -60,6 +61,10 @@ class Submission(Message):
     parent: Id | None = Field(
         default=None,
         description="The job whose candidate this one was made from, for rewards of a gain",
+    )
+    parent_source: Text | None = Field(
+        default=None,
+        description="That candidate's module instead, which is then timed beside this one",
     )
     pins: Pins = Pins()
     queue_s: float | None = Field(
@@ -73,6 +78,8 @@ class Submission(Message):
             raise ValueError("give either task or reference")
         if (self.source is None) == (self.completion is None):
             raise ValueError("give either source or completion")
+        if self.parent is not None and self.parent_source is not None:
+            raise ValueError("give either parent or parent_source")
         return self
 
 
@@ -161,9 +168,9 @@ class TasksAnswer(BaseModel):
 
 
 class HealthAnswer(BaseModel):
-    """`healthy`, or what is the matter."""
+    """Whether candidates are being judged."""
 
-    status: Literal["healthy", "starting", "unavailable"]
+    status: Literal["healthy", "unavailable"]
     message: str
     queued: int
     running: int

@@ -11,6 +11,7 @@ from evolve.core.program import Program, instance_digest
 from evolve.core.protocols import EvaluationRequest, Evaluator
 from evolve.core.task import Task
 from evolve.serve.jobs import Job, NewJob
+from evolve.trajectories.step import PARENT
 
 
 class QueueFull(Exception):
@@ -41,6 +42,7 @@ class Order:
         fidelity: how far up the ladder it goes.
         rewards: names of what is to be computed.
         parent: id of the job whose candidate it was made from.
+        parent_source: that candidate's text instead; empty for none.
         pins: whose verdict is wanted, by `evaluator` and `device_class`.
         queue_s: seconds that it may wait; None for as long as the server lets it.
         fresh: whether it is judged where the verdict is known, too.
@@ -55,6 +57,7 @@ class Order:
     fidelity: Fidelity = Fidelity.REWARD
     rewards: tuple[str, ...] = ()
     parent: str | None = None
+    parent_source: str = ""
     pins: Mapping[str, str] = field(default_factory=dict)
     queue_s: float | None = None
     fresh: bool = False
@@ -70,6 +73,7 @@ class Order:
             "fidelity": self.fidelity.value,
             "rewards": list(self.rewards),
             "parent": self.parent,
+            "parent_source": self.parent_source,
             "pins": dict(self.pins),
             "fresh": self.fresh,
             "reading": self.reading.value,
@@ -92,6 +96,7 @@ class Order:
             instance_digest(Program(self.source).digest, {}),
             self.task.revision,
             self.baseline,
+            self.parent_source,
             self.fidelity,
             evaluator.device_class,
             evaluator.evaluator_version,
@@ -111,12 +116,15 @@ class Order:
 def request_of(task: Task, job: Job) -> EvaluationRequest:
     """What the judge is asked; a baseline other than eager is an opponent without a text."""
     source, baseline = job.request["source"], job.request["baseline"]
+    opponents = {} if baseline == "eager" else {baseline: ""}
+    if parent := job.request["parent_source"]:
+        opponents[PARENT] = parent
     return EvaluationRequest(
         task=task,
         instance=instance_digest(Program(source).digest, {}),
         source=source,
         fidelity=Fidelity(job.request["fidelity"]),
-        opponents={} if baseline == "eager" else {baseline: ""},
+        opponents=opponents,
     )
 
 

@@ -7,13 +7,7 @@ from evolve.core.evaluation import Evaluation, Fidelity
 from evolve.core.model import ReplyStatus
 from evolve.core.program import Program
 from evolve.core.task import Task
-from evolve.trajectories.rewards import Reward
 from evolve.trajectories.step import Known, Made, Step
-
-
-def scores(rewards: Mapping[str, Reward], step: Step) -> dict[str, float | None]:
-    """Every reward of a step by its name; None where an input of it is not known."""
-    return {name: reward.score(step) for name, reward in rewards.items()}
 
 
 def step_of(
@@ -44,6 +38,12 @@ def step_of(
         fidelity=Fidelity(request["fidelity"]),
         evaluation=evaluation,
     )
+
+
+def parent_of(request: Mapping[str, Any]) -> Known | None:
+    """The candidate that a job's was made from, where its text came along; it has no verdict."""
+    source = request["parent_source"]
+    return Known(program=Program(source).digest, source=source) if source else None
 
 
 def known_of(request: Mapping[str, Any], verdict: Mapping[str, Any]) -> Known:

@@ -7,8 +7,11 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
 
-from evolve.core.errors import EvaluatorUnavailable, UsageError
+from evolve.core.digest import canonical_json
+from evolve.core.errors import EvaluatorUnavailable, StoreError, UsageError
 from evolve.core.evaluation import Evaluation, Fidelity, Stage, Status
 from evolve.core.model import ReplyStatus
 from evolve.core.protocols import Evaluator
@@ -18,12 +21,15 @@ from evolve.serve.counters import Counters
 from evolve.serve.jobs import Fault, Job, Jobs, State
 from evolve.serve.judge import Judge, Start
 from evolve.serve.orders import Order, PinMismatch, QueueFull, SameId, request_of, wrong_pin
-from evolve.serve.scoring import known_of, scores, step_of
+from evolve.serve.scoring import known_of, parent_of, step_of
 from evolve.trajectories.rewards import Reward
-from evolve.trajectories.step import Known
+from evolve.trajectories.step import Known, Step
 
 IDLE_S = 1.0  # how often a runner looks for jobs whose time has come
 SWEEP_S = 1.0
+STORE_S = 1.0  # how often it is tried again to read and write jobs on a disk that fails
+
+Kept = TypeVar("Kept")
 
 Findings = list[dict[str, str]]
 
@@ -60,6 +66,7 @@ class Service:
     Attributes:
         counters: what was done so far.
         judge: who does it.
+        trouble: why jobs cannot be read or written at present; empty while they can.
     """
 
     def __init__(
@@ -75,6 +82,7 @@ class Service:
         self.settings = settings
         self.counters = Counters()
         self.judge = Judge(start, say)
+        self.trouble = ""
         self._say = say
         self._lease = uuid.uuid4().hex
         self._arrived = asyncio.Event()
@@ -95,10 +103,15 @@ class Service:
 
     async def run(self) -> None:
         """Judge jobs until cancelled; those under way then are the next server's."""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._sweep())
-            for _ in range(self.judge.known.slots):
-                group.create_task(self._run())
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._sweep())
+                for _ in range(self.judge.known.slots):
+                    group.create_task(self._run())
+        except asyncio.CancelledError:
+            with suppress(StoreError):  # the next server finds them as after a crash
+                self.jobs.release(self._lease)
+            raise
 
     async def close(self) -> None:
         """End the judge, and let go of the file."""
@@ -130,7 +143,7 @@ class Service:
                 raise SameId(f"id {order.id!r} stands for another submission; take a new one")
         new = [order for order in orders if order.id not in held]
         for order in new:
-            self._check_pins(order, evaluator)
+            self._check(order, evaluator)
         self._require_room(len(new))
         self.jobs.add(
             [order.job(evaluator, self.settings.queue_s) for order in new],
@@ -138,7 +151,7 @@ class Service:
         )
         self.counters.submitted += len(new)
         for job in self.jobs.get([order.id for order in new]).values():
-            self._answer_at_once(job)
+            self._answer_at_once(job, None)
         self._arrived.set()
         found = self.jobs.get(ids)
         return [found[id_] for id_ in ids]
@@ -167,12 +180,19 @@ class Service:
         found: Findings | None = self.jobs.audit(revision, _name(self.judge.known))
         return found
 
-    def _check_pins(self, order: Order, evaluator: Evaluator) -> None:
+    def _check(self, order: Order, evaluator: Evaluator) -> None:
         if missing := [name for name in order.rewards if name not in self.rewards]:
             there = ", ".join(self.rewards)
             raise PinMismatch(f"rewards: {', '.join(missing)} is not here; there are {there}")
         if wrong := wrong_pin(order.pins, evaluator):
             raise PinMismatch(wrong)
+        for name in order.rewards:
+            needed = self.rewards[name].baseline
+            if needed and order.baseline != needed:
+                raise UsageError(
+                    f"rewards: {name} reads the speedup over {needed}, and baseline is "
+                    f"{order.baseline}; send baseline={needed}, which is measured beside eager"
+                )
 
     def _require_room(self, count: int) -> None:
         if count > self.settings.queue:
@@ -185,44 +205,66 @@ class Service:
             wait_s = over * self.counters.judged_s / self.judge.known.slots
             raise QueueFull(max(1, min(60, round(wait_s))))
 
-    def _answer_at_once(self, job: Job) -> None:
+    def _answer_at_once(self, job: Job, lease: str | None) -> bool:
         """End a job that needs no judge: there is no program, or its verdict is known."""
         if job.request["reading"] != ReplyStatus.PROGRAM:
-            self._end(job, None, _unreadable(job, self.judge.known))
+            self._end(job, lease, _unreadable(job, self.judge.known))
         elif not job.request["fresh"] and (known := self.jobs.known(job.key)):
-            self._end(job, None, Evaluation.from_json(known), cached=True)
+            self._end(job, lease, Evaluation.from_json(known), cached=True)
+        else:
+            return False
+        return True
 
     async def _run(self) -> None:
         """Judge one job after the other."""
         while True:
             evaluator = await self.judge.ready()
             self._arrived.clear()
-            job = self.jobs.claim(self._lease)
-            if job is not None:
-                await self._judge(job, evaluator)
-                continue
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._arrived.wait(), IDLE_S)
+            job = await self._kept(partial(self.jobs.claim, self._lease))
+            if job is None:
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._arrived.wait(), IDLE_S)
+            elif not await self._kept(partial(self._answer_at_once, job, self._lease)):
+                ending = await self._judge(job, evaluator)
+                await self._kept(ending)
 
-    async def _judge(self, job: Job, evaluator: Evaluator) -> None:
+    async def _kept(self, work: Callable[[], Kept]) -> Kept:
+        """The outcome of work on the jobs, which waits for a disk that fails."""
+        while True:
+            try:
+                done = work()
+            except StoreError as error:
+                self.trouble = str(error)
+                self._say(f"{error}; trying again in {STORE_S:g} s")
+                await asyncio.sleep(STORE_S)
+            else:
+                self.trouble = ""
+                return done
+
+    async def _judge(self, job: Job, evaluator: Evaluator) -> Callable[[], None]:
+        """Have a job judged; returns what is left to be written of it."""
         if wrong := wrong_pin(job.request["pins"], evaluator):
-            self._fail(job, Fault.PIN, wrong)
-            return
-        task, began = Task.from_json(self.jobs.task(job.revision)), time.monotonic()
+            return partial(self._fail, job, Fault.PIN, wrong)
+        task = await self._kept(partial(self._task, job))
+        began = time.monotonic()
         try:
             await self._audit(task, evaluator)
             evaluation = await evaluator.evaluate(request_of(task, job))
+            canonical_json(evaluation.to_json())  # a verdict that holds a NaN cannot be kept
         except UsageError as error:
-            self._fail(job, Fault.TASK, str(error))
+            return partial(self._fail, job, Fault.TASK, str(error))
         except EvaluatorUnavailable as error:
-            self._retry(job, str(error))
             await self.judge.give_up(evaluator, str(error))
-        else:
-            self.counters.judged(time.monotonic() - began)
-            if evaluation.status is Status.INFRA:
-                self._retry(job, evaluation.feedback)
-            else:
-                self._end(job, self._lease, evaluation)
+            return partial(self._retry, job, str(error))
+        except (KeyError, TypeError, ValueError) as error:
+            return partial(self._retry, job, f"the judge's answer is no verdict: {error!r}")
+        self.counters.judged(time.monotonic() - began)
+        if evaluation.status is Status.INFRA:
+            return partial(self._retry, job, evaluation.feedback)
+        return partial(self._end, job, self._lease, evaluation)
+
+    def _task(self, job: Job) -> Task:
+        return Task.from_json(self.jobs.task(job.revision))
 
     async def _audit(self, task: Task, evaluator: Evaluator) -> None:
         """Audit a task that this judge has not audited yet.
@@ -236,13 +278,13 @@ class Service:
         async with self._auditing[revision]:
             if revision in self._broken:
                 raise UsageError(self._broken[revision])
-            if self.jobs.audit(revision, name) is None:
+            if await self._kept(partial(self.jobs.audit, revision, name)) is None:
                 try:
                     findings = await evaluator.audit(task)
                 except UsageError as error:
                     self._broken[revision] = str(error)
                     raise
-                self.jobs.keep_audit(revision, name, findings)
+                await self._kept(partial(self.jobs.keep_audit, revision, name, findings))
 
     def _retry(self, job: Job, why: str) -> None:
         """Queue a job again, or say that it is our fault where that has been tried enough."""
@@ -270,24 +312,28 @@ class Service:
 
     def _score(self, job: Job, evaluation: Evaluation) -> dict[str, float | None]:
         """The rewards asked for; unknown where being correct means little."""
-        asked = {name: self.rewards[name] for name in job.request["rewards"]}
+        asked = job.request["rewards"]
         if not asked or self.findings(job.revision):
             return dict.fromkeys(asked)
         readable = job.request["reading"] == ReplyStatus.PROGRAM
-        task = Task.from_json(self.jobs.task(job.revision))
         judged = evaluation if readable else None
+        step = step_of(self._task(job), job.request, judged, self._parent(job))
+        return {name: self._worth(name, step) for name in asked}
+
+    def _worth(self, name: str, step: Step) -> float | None:
+        """One reward; one that fails is unknown, and the rest goes on."""
         try:
-            return scores(asked, step_of(task, job.request, judged, self._parent(job)))
-        except UsageError as error:  # a reward of the operator's own: unknown, and the rest goes on
+            return self.rewards[name].score(step)
+        except UsageError as error:
             self._say(str(error))
-            return dict.fromkeys(asked)
+            return None
 
     def _parent(self, job: Job) -> Known | None:
         """What the candidate was made from, where the client says so and it has a verdict."""
         name = job.request["parent"]
         parent = self.jobs.get([name]).get(name) if name else None
         if parent is None or parent.verdict is None or parent.revision != job.revision:
-            return None
+            return parent_of(job.request)
         return known_of(parent.request, parent.verdict)
 
     def _tell(self, id_: str) -> None:
@@ -296,10 +342,10 @@ class Service:
 
     async def _sweep(self) -> None:
         while True:
-            for id_ in self.jobs.expire():
+            for id_ in await self._kept(self.jobs.expire):
                 self.counters.faults[Fault.EXPIRED] += 1
                 self._tell(id_)
-            self.jobs.forget(self.settings.keep_s)
+            await self._kept(partial(self.jobs.forget, self.settings.keep_s))
             await asyncio.sleep(SWEEP_S)
 
 

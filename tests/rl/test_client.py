@@ -13,7 +13,10 @@ import time
 import pytest
 
 from evolve.core.errors import UsageError
-from evolve.rl import Client, MaskedRows, PinMismatch, TooManyMasked
+from evolve.rl import Client, MaskedRows, Outcome, PinMismatch, TooManyMasked
+from evolve.rl import client as rl_client
+from evolve.rl.outcome import worth_of
+from evolve.serve import guard, messages
 from tests.serve.serving import candidate, serving, submission
 
 TOKEN = "correct-horse-battery-staple"
@@ -139,12 +142,89 @@ def test_a_full_queue_only_takes_time(tmp_path):
         assert {outcome.status for outcome in outcomes} == {"correct"}
 
 
+def test_a_program_that_is_too_long_to_be_read_has_failed_and_stops_nothing(client):
+    words = {"task": "rmsnorm"}
+    outcomes = client.judge(
+        [
+            {**words, "source": candidate("speedup 2.0") + "#" * 400_000},
+            {**words, "completion": f"```python\n{candidate()}```\n" + "so be it " * 2_000_000},
+            {**words, "source": ""},
+            {**words, "completion": ""},
+            {**words, "source": candidate("speedup 2.0")},
+        ]
+    )
+    assert [outcome.rewards["kevin@1"] for outcome in outcomes] == pytest.approx(
+        [0.0, 0.0, 0.0, 0.0, 2.3]
+    )
+    assert not any(outcome.is_masked for outcome in outcomes)
+
+
+def test_candidates_that_do_not_fit_into_one_body_go_in_several(client):
+    padding = "#" * 390_000 + "\N{SNOWMAN}\n"
+    bodies = [{"task": "rmsnorm", "source": f"# {n}\n{padding}{candidate()}"} for n in range(50)]
+    assert sum(len(body["source"]) for body in bodies) > guard.MAX_BODY
+    assert {outcome.status for outcome in client.judge(bodies)} == {"correct"}
+
+
+def test_half_of_a_character_is_no_reason_to_stop(client):
+    (outcome,) = client.judge([submission("speedup 2.0", marker="\ud83d")])
+    assert outcome.correct
+
+
+def test_the_client_keeps_to_what_the_server_takes():
+    assert rl_client.LONGEST_TEXT == messages.MAX_TEXT
+    assert rl_client.MOST_AT_ONCE <= messages.MAX_BATCH
+    # one submission has three texts at most, of up to six bytes a character
+    assert max(rl_client.MOST_BYTES, 3 * 6 * rl_client.LONGEST_TEXT) < guard.MAX_BODY
+
+
+def test_a_baseline_of_the_client_is_that_of_every_row(server):
+    client = Client(server.url, token=TOKEN, rewards=["cuda_agent@1"], baseline="compile")
+    (outcome,) = client.judge([submission("speedup 2.0", baseline="eager")])
+    assert outcome.rewards == {"cuda_agent@1": 3.0}
+
+
+def outcome(worth: float | None = None, fault: str = "") -> Outcome:
+    rewards = {} if fault else {"kevin@1": worth}
+    return Outcome(job="j", fault=fault, rewards=rewards)
+
+
+@pytest.mark.parametrize(
+    ("turns", "best", "worth"),
+    [
+        ([outcome(1.0), outcome(3.0), outcome(2.0)], True, 3.0),
+        ([outcome(1.0), outcome(3.0), outcome(2.0)], False, 2.0),
+        ([outcome(3.0), outcome(fault="infra")], True, None),  # it may have been the best
+        ([outcome(fault="infra"), outcome(2.0)], False, None),  # and it took a turn away
+        ([outcome(3.0), outcome(None)], True, None),
+        ([outcome(None), outcome(2.0)], False, 2.0),
+    ],
+)
+def test_an_episode_is_worth_what_is_known_of_it(turns, best, worth):
+    assert worth_of(turns, "kevin@1", best=best) == worth
+
+
 def test_masked_rows_stop_training_above_one_in_a_hundred():
     rows = MaskedRows()
-    assert rows.count(1, 100) == 0.01
+    assert rows.count(100, infra_masked=1, unscored=0)["infra_masked"] == 0.01
     with pytest.raises(TooManyMasked, match="3 of 200 rows"):
-        rows.count(3, 200)
-    assert (rows.masked, rows.rows) == (4, 300)
+        rows.count(200, infra_masked=3, unscored=0)
+
+
+def test_rows_without_a_score_are_counted_apart_and_stop_training_above_a_half():
+    rows = MaskedRows()
+    assert rows.count(10, infra_masked=0, unscored=5) == {"infra_masked": 0.0, "unscored": 0.5}
+    with pytest.raises(TooManyMasked, match=r"unscored: 6 of 10 rows.*take another reward"):
+        rows.count(10, infra_masked=0, unscored=6)
+
+
+def test_a_step_may_come_in_several_calls():
+    rows = MaskedRows(step_rows=200)
+    for step in range(3):
+        for masked in (1, 0, 1, 0):
+            rows.count(50, infra_masked=masked, unscored=0, step=step)
+    with pytest.raises(TooManyMasked, match="3 of 200 rows"):
+        rows.count(50, infra_masked=3, unscored=0, step=3)
 
 
 def test_candidates_that_differ_only_in_their_text_are_judged_apart(client):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from evolve.rl import TooManyMasked
 from evolve.rl.estimator import masked_grpo
 
-ANY = {"most_masked": 1.0}
+ANY = {"most_masked": 1.0, "most_unscored": 1.0}
 
 
 def rows(scores: list[float], tokens: int = 3) -> tuple[torch.Tensor, torch.Tensor]:
@@ -56,6 +56,14 @@ def test_no_nan_is_left_and_masked_rows_are_not_trained_on():
     masked_grpo(rewards, mask, ["p", "p"], ANY)
     assert not rewards.isnan().any()
     assert mask.sum(dim=-1).tolist() == [3, 0]
+
+
+def test_rows_without_a_score_are_masked_and_not_taken_for_our_own_fault():
+    scores = [math.inf] * 40 + [1.0] * 60
+    spread, _ = masked_grpo(*rows(scores), ["p"] * 100)
+    assert not spread.any()  # all that are left are alike
+    with pytest.raises(TooManyMasked, match="unscored: 51 of 100"):
+        masked_grpo(*rows([math.inf] * 51 + [1.0] * 49), ["p"] * 100)
 
 
 def test_more_than_one_row_in_a_hundred_stops_the_training():

@@ -8,6 +8,7 @@ Invariants:
 
 import asyncio
 import inspect
+from types import SimpleNamespace
 
 import pytest
 
@@ -18,9 +19,14 @@ from tests.serve.serving import candidate, serving
 
 
 @pytest.fixture(scope="module")
-def client(tmp_path_factory):
-    with serving(tmp_path_factory.mktemp("trl"), attempts=1, retry_s=0.05) as server:
-        yield Client(server.url, rewards=["kevin@1"], again=0)
+def server(tmp_path_factory):
+    with serving(tmp_path_factory.mktemp("trl"), attempts=1, retry_s=0.05) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def client(server):
+    return Client(server.url, rewards=["kevin@1"], again=0)
 
 
 def reply(*words: str) -> str:
@@ -46,7 +52,7 @@ def test_completions_are_scored_in_order(client):
         log_metric=metrics.__setitem__,
     )
     assert rewards == pytest.approx([2.3, 0.0, 0.0])
-    assert metrics == {"infra_masked": 0.0}
+    assert metrics == {"infra_masked": 0.0, "unscored": 0.0}
 
 
 def test_a_conversation_is_worth_its_last_reply(client):
@@ -69,6 +75,65 @@ def test_a_step_with_too_many_of_them_stops_the_training(client):
     completions = [reply("fail"), *[reply(f"speedup 1.{n}") for n in range(10, 60)]]
     with pytest.raises(TooManyMasked, match=r"1 of 51 rows.*infra: .*the stub fails"):
         call(reward_function(client), completions=completions, task=["rmsnorm"] * 51)
+
+
+def test_a_row_with_a_verdict_and_no_score_is_counted_and_none(server):
+    client = Client(server.url, rewards=["dr_kernel@1"])
+    metrics = {}
+    completions = [reply("speedup 2.0"), reply("speedup 2.0", "unprofiled")]
+    rewards = call(
+        reward_function(client),
+        completions=completions,
+        task=["rmsnorm"] * 2,
+        log_metric=metrics.__setitem__,
+    )
+    assert rewards == [pytest.approx(3.5), None]
+    assert metrics == {"infra_masked": 0.0, "unscored": 0.5}
+    with pytest.raises(TooManyMasked, match="unscored: 2 of 2 rows"):
+        call(reward_function(client), completions=completions[1:] * 2, task=["rmsnorm"] * 2)
+
+
+def test_the_calls_of_one_step_are_counted_together(client):
+    function = reward_function(client, step_rows=100)
+
+    def ask(completion: str, step: int) -> list[float | None]:
+        state = SimpleNamespace(global_step=step)
+        return call(function, completions=[completion], task=["rmsnorm"], trainer_state=state)
+
+    assert ask(reply("fail", "1"), 0) == [None]  # one of a hundred
+    assert ask(reply("fail", "2"), 1) == [None]
+    with pytest.raises(TooManyMasked, match="2 of 100 rows"):
+        ask(reply("fail", "3"), 1)
+
+
+def test_a_rows_parent_is_what_a_gain_is_over_in_every_turn(server):
+    client = Client(server.url, rewards=["kernel_smith@1"])
+    parents = [candidate("speedup 2.0"), ""]  # one row goes on from no program
+    rewards = call(
+        reward_function(client, most_unscored=1.0),
+        completions=[reply("speedup 3.0")] * 2,
+        task=["rmsnorm"] * 2,
+        parent_source=parents,
+    )
+    assert rewards == [pytest.approx(1.5), None]
+    episode = environment(client)()
+    episode.reset(task="rmsnorm", parent_source=parents[0])
+    episode.submit(candidate("speedup 4.0"))
+    episode.submit(candidate("speedup 3.0"))
+    assert call(environment_reward(client), environments=[episode]) == pytest.approx([2.0])
+    assert call(environment_reward(client, best=False), environments=[episode]) == pytest.approx(
+        [1.5]
+    )
+
+
+def test_an_episode_with_a_fault_in_any_turn_is_masked(client):
+    episode = environment(client)()
+    episode.reset(task="rmsnorm")
+    episode.submit(candidate("speedup 3.0"))
+    assert "There is no verdict" in episode.submit(candidate("fail"))
+    assert call(environment_reward(client, most_masked=1.0), environments=[episode]) == [None]
+    with pytest.raises(TooManyMasked, match="1 of 1 rows"):
+        call(environment_reward(client), environments=[episode])
 
 
 def test_an_empty_completion_is_a_failure_of_the_models(client):

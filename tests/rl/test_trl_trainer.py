@@ -56,7 +56,7 @@ def train(folder, client, tasks: list[str], most_masked: float) -> dict[str, flo
 @pytest.mark.timeout(300)
 def test_a_step_is_scored_by_the_server(tmp_path):
     with serving(tmp_path) as server:
-        client = Client(server.url, rewards=["cuda_agent@1"])
+        client = Client(server.url, rewards=["cuda_agent@1"], baseline="compile")
         logged = train(tmp_path, client, ["rmsnorm", "softmax"], most_masked=0.01)
         assert logged["reward"] == -1.0  # random tokens hold no program
         assert logged["infra_masked"] == 0.0

@@ -79,8 +79,10 @@ def reply(*words: str) -> str:
 
 def roll_out(server, tokenizer, *replies: str, response_length: int = 100_000, **options):
     """The output of the agent loop, and what the model was sent."""
+    truth = options.pop("truth", {})
     rollout = {"prompt_length": 10_000, "response_length": response_length}
-    config = OmegaConf.create({"actor_rollout_ref": {"rollout": rollout}})
+    algorithm = {"adv_estimator": options.pop("estimator", ours.ESTIMATOR)}
+    config = OmegaConf.create({"actor_rollout_ref": {"rollout": rollout}, "algorithm": algorithm})
     model = ScriptedModel(tokenizer, *replies)
 
     async def run():
@@ -92,13 +94,12 @@ def roll_out(server, tokenizer, *replies: str, response_length: int = 100_000, *
             dataset_cls=None,
             data_config=DictConfigWrap(OmegaConf.create({})),
             url=server.url,
-            reward="kevin@1",
-            **options,
+            **{"reward": "kevin@1", **options},
         )
         return await loop.run(
             {"logprobs": True},
             raw_prompt=[{"role": "user", "content": "Make it fast."}],
-            reward_model={"ground_truth": json.dumps({"task": "rmsnorm"})},
+            reward_model={"ground_truth": json.dumps({"task": "rmsnorm", **truth})},
             uid="1",
         )
 
@@ -138,13 +139,36 @@ def test_a_rollout_ends_where_the_response_is_full(server, tokenizer):
 def test_nothing_of_a_rollout_without_a_verdict_is_trained_on(server, tokenizer):
     output, _ = roll_out(server, tokenizer, reply("fail"))
     assert set(output.response_mask) == {0}
-    assert output.extra_fields["reward_extra_info"]["infra_masked"] == 1.0
+    assert math.isnan(output.reward_score)
+    assert counted(output) == {"infra_masked": 1.0, "unscored": 0.0}
 
 
-def test_a_rollout_that_was_worth_something_before_a_fault_keeps_it(server, tokenizer):
+def counted(output) -> dict[str, float]:
+    extra = output.extra_fields["reward_extra_info"]
+    return {name: extra[name] for name in ("infra_masked", "unscored")}
+
+
+def test_a_fault_in_a_later_turn_masks_the_rollout(server, tokenizer):
+    """That turn may have been the best one."""
     output, _ = roll_out(server, tokenizer, reply("speedup 2.0"), reply("fail"))
-    assert output.reward_score == pytest.approx(2.3)
-    assert set(output.response_mask) == {0, 1}
+    assert set(output.response_mask) == {0}
+    assert counted(output) == {"infra_masked": 1.0, "unscored": 0.0}
+
+
+def test_a_rollout_without_a_score_is_masked_and_counted_apart(server, tokenizer):
+    output, _ = roll_out(
+        server, tokenizer, reply("speedup 2.0", "unprofiled"), turns=1, reward="dr_kernel@1"
+    )
+    assert set(output.response_mask) == {0}
+    assert math.isinf(output.reward_score)
+    assert counted(output) == {"infra_masked": 0.0, "unscored": 1.0}
+
+
+def test_every_turn_is_worth_its_gain_over_the_parent_of_the_row(server, tokenizer):
+    replies = [reply("speedup 4.0"), reply("speedup 3.0")]
+    truth = {"parent_source": candidate("speedup 2.0")}
+    output, _ = roll_out(server, tokenizer, *replies, turns=2, reward="kernel_smith@1", truth=truth)
+    assert output.extra_fields["turn_scores"] == pytest.approx([2.0, 1.5])
 
 
 def data(tokenizer, text: str) -> DataProto:
@@ -189,6 +213,8 @@ def test_an_estimator_that_would_count_masked_rows_is_refused(server, tokenizer,
 
     with pytest.raises(UsageError, match="adv_estimator=evolve_grpo"):
         asyncio.run(run())
+    with pytest.raises(UsageError, match="adv_estimator=evolve_grpo"):
+        roll_out(server, tokenizer, reply(), estimator="grpo")
 
 
 def test_the_estimator_is_verls_by_its_name():

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -58,6 +59,11 @@ class Server:
         """End it as a crash does, its workers with it."""
         self.process.kill()
         self.process.wait()
+
+    def stop(self) -> None:
+        """End it in order."""
+        self.process.send_signal(signal.SIGINT)
+        self.process.wait(30)
 
     def judged(self) -> list[str]:
         """Markers of the candidates that the stub judge has answered on."""

@@ -1,9 +1,10 @@
 """A judge without a device: speaks the worker's protocol and does what a candidate's text says.
 
 `# speedup 2.5`, `# wrong`, `# compile_error`, `# die` (the worker ends), `# die_once` (only the
-first time), `# fail` (it says that it cannot), `# slow 0.5` (seconds). Every evaluation that is
-answered adds its marker to the file `judged`, every audit the task's name to `audited`, every start
-a line to `starts`.
+first time), `# fail` (it says that it cannot), `# slow 0.5` (seconds), `# nan` (a verdict with
+one), `# unprofiled`. An opponent with a speedup of its own is that much faster. Every evaluation
+that is answered adds its marker to the file `judged`, every audit the task's name to `audited`,
+every start a line to `starts`.
 """
 
 import json
@@ -33,13 +34,11 @@ def say(number: int | None, **fields: object) -> None:
 def verdict(params: dict) -> dict:
     source = params["source"]
     status = next((word for word in ("wrong_value", "compile_error") if f"# {word}" in source), "")
-    found = re.search(r"# speedup ([\d.]+)", source)
-    speedup = float(found[1]) if found else 1.5
-    ratio = [speedup, 0.99 * speedup, 1.01 * speedup]
-    sides = ["eager", *params["opponents"]]
-    time_ms = [1 / speedup, 0.99 / speedup, 1.01 / speedup]
-    times_ms = {"candidate": time_ms} | {side: [1.0, 0.99, 1.01] for side in sides}
-    ratios = {} if status else dict.fromkeys(sides, ratio)
+    speedup = speedup_of(source)
+    sides = {"eager": 1.0} | {name: speedup_of(text) for name, text in params["opponents"].items()}
+    times_ms = {side: around(1 / faster) for side, faster in sides.items()}
+    times_ms["candidate"] = around(1 / speedup)
+    ratios = {} if status else {side: around(speedup / faster) for side, faster in sides.items()}
     case = {"name": "only", "weight": 1.0, "timed": True, "passed": not status}
     case |= {"times_ms": {} if status else times_ms, "ratios": ratios}
     return {
@@ -54,8 +53,19 @@ def verdict(params: dict) -> dict:
         "custom": None if status else True,
         "labels": [],
         "feedback": f"stub: {status}" if status else "",
-        "descriptors": {} if status else {"coverage": 0.5},
+        "descriptors": {"coverage": float("nan") if "# nan" in source else 0.5}
+        if not status and "# unprofiled" not in source
+        else {},
     }
+
+
+def speedup_of(source: str) -> float:
+    found = re.search(r"# speedup ([\d.]+)", source)
+    return float(found[1]) if found else 1.5 if source else 1.0
+
+
+def around(value: float) -> list[float]:
+    return [value, 0.99 * value, 1.01 * value]
 
 
 def evaluate(number: int, params: dict) -> None:

@@ -98,6 +98,17 @@ def test_our_own_fault_is_told_from_the_kernels(server):
     assert result["correctness"] is None
 
 
+def test_on_a_weak_task_right_and_wrong_get_the_same(server):
+    """Its client has no way to leave a row out, but equal rows of a group teach nothing."""
+    weak = f"WEAK = True\n{REFERENCE}"
+    for number, words in enumerate(("speedup 2.0", "wrong_value")):
+        kernel, task_id = candidate(words), f"weak{number}"
+        result = submit_and_poll(server, kernel, task_id, reference_code=weak)
+        assert result["status"] == "failed"
+        found = server.ask.get(f"/kernelgym/results/{task_id}").json()
+        assert (found["metadata"], found["correctness"]) == ({"fault": "weak_task"}, None)
+
+
 def test_classes_may_be_called_after_an_entry_point(server):
     kernel = candidate("speedup 2.0").replace("ModelNew", "SoftmaxNew")
     reference = REFERENCE.replace("Model(", "Softmax(")

@@ -9,11 +9,16 @@ Invariants:
 """
 
 import functools
+import resource
 import time
 
 import httpx
 import pytest
 
+from evolve.core.model import ReplyStatus
+from evolve.serve.jobs import Jobs, NewJob
+from evolve.serve.orders import Order
+from evolve.tasks import find_task
 from tests.serve.serving import candidate, serving, submission
 
 REWARDS = ["kevin@1", "kernel_smith@1"]
@@ -48,6 +53,26 @@ def test_a_gain_over_the_parent_is_the_quotient_of_their_speedups(server):
     assert child["rewards"]["kernel_smith@1"] == pytest.approx(1.5)
 
 
+def test_a_parent_that_comes_as_text_is_timed_beside_its_child(server):
+    parent = candidate("speedup 2.0")
+    child = server.submit("speedup 3.0", parent_source=parent, rewards=["kernel_smith@1"])
+    assert child["rewards"]["kernel_smith@1"] == pytest.approx(1.5)
+    assert child["verdict"]["times_ms"]["only"]["parent"][0] == pytest.approx(0.5)
+    faster = candidate("speedup 4.0")
+    again = server.submit("speedup 3.0", parent_source=faster, rewards=["kernel_smith@1"])
+    assert again["rewards"]["kernel_smith@1"] == pytest.approx(0.75)
+    both = submission(parent="one", parent_source=parent)
+    assert "either parent or parent_source" in server.ask.post("/v1/jobs", json=both).text
+
+
+def test_a_reward_that_reads_another_baseline_says_so_at_the_door(server):
+    response = server.ask.post("/v1/jobs", json=submission(rewards=["cuda_agent@1"]))
+    assert response.status_code == 422
+    assert "send baseline=compile" in response.json()["detail"]
+    found = server.submit("speedup 2.0", rewards=["cuda_agent@1"], baseline="compile")
+    assert found["rewards"] == {"cuda_agent@1": 3.0}
+
+
 def test_a_wrong_candidate_is_told_what_the_search_tells_a_model(server):
     verdict = server.submit("wrong_value")["verdict"]
     assert (verdict["status"], verdict["strict"], verdict["speedup"]) == (
@@ -79,6 +104,15 @@ def test_a_reply_without_a_program_is_a_failure_of_its_own_and_costs_the_judge_n
     assert len(server.judged()) == before
 
 
+def test_a_reply_that_is_too_long_to_be_read_is_a_failure_and_no_mistake_of_the_client(server):
+    reply = "so be it " * 60_000
+    answer = server.ask.post(
+        "/v1/jobs", json={"task": "rmsnorm", "completion": reply, "rewards": ["kevin@1"]}
+    ).json()
+    assert answer["rewards"] == {"kevin@1": 0.0}
+    assert "540000 characters is not read" in answer["verdict"]["feedback"]
+
+
 def test_the_program_of_a_reply_that_was_not_read_is_judged_when_it_is_sent_by_itself(server):
     program = candidate("speedup 2.5", marker="alone").replace("pass", "wide = max(1, 2)")
     reply = f"```python\n{program}```\nand\n```python\nmax = 3\n```\n"
@@ -93,8 +127,15 @@ def test_a_users_own_reward_can_be_asked_for_by_the_name_that_the_server_gives_i
     offered = server.ask.get("/v1/service").json()["rewards"]
     (own,) = [name for name in offered if name.startswith("own.py:worth@")]
     assert server.submit("speedup 2.0", rewards=[own])["rewards"] == {own: 7.0}
-    failing = server.submit("wrong_value", rewards=[own])  # where that function divides by zero
-    assert (failing["state"], failing["rewards"]) == ("done", {own: None})
+    rewards = [own, "kevin@1"]
+    failing = server.submit("wrong_value", rewards=rewards)  # where that function divides by zero
+    assert (failing["state"], failing["rewards"]) == ("done", {own: None, "kevin@1": 0.0})
+
+
+def test_a_verdict_that_cannot_be_kept_is_our_own_fault(server):
+    answer = server.submit("nan", rewards=["kevin@1"])
+    assert (answer["fault"], answer["rewards"]) == ("infra", {})
+    assert server.ask.get("/health").status_code == 200
 
 
 def test_a_judge_that_fails_again_and_again_is_no_verdict_and_no_reward(server):
@@ -313,6 +354,64 @@ def test_a_candidate_that_ends_every_server_is_given_up(tmp_path):
     with serving(tmp_path, attempts=2) as server:
         answer = server.ask.get("/v1/jobs/killer?wait_s=5").json()
         assert (answer["state"], answer["fault"]) == ("failed", "infra")
+
+
+def test_a_clean_stop_is_no_attempt(tmp_path):
+    for _ in range(3):
+        with serving(tmp_path, attempts=2) as server:
+            server.ask.post("/v1/jobs", json=submission("slow 30", id="patient"))
+            _wait_until(lambda: server.ask.get("/health").json()["running"])
+            server.stop()
+    with serving(tmp_path, attempts=2) as server:
+        _wait_until(lambda: server.ask.get("/health").json()["running"])
+        answer = server.ask.get("/v1/jobs/patient").json()
+        assert (answer["state"], answer["attempts"]) == ("running", 1)
+
+
+def _wait_until(holds) -> None:
+    for _ in range(200):
+        if holds():
+            return
+        time.sleep(0.05)
+    raise AssertionError("it never came to that")
+
+
+def test_a_disk_that_fails_is_waited_for(tmp_path):
+    """The verdict is not lost, nobody else is turned away for good, and health tells no secrets."""
+    with serving(tmp_path, slots=2) as server:
+        server.ask.post("/v1/jobs", json=submission("slow 0.5", id="waiting", marker="waiting"))
+        _wait_until(lambda: server.ask.get("/health").json()["running"])
+        limits = resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (0, limits[1]))
+        _wait_until(lambda: server.ask.get("/health").status_code == 503)
+        assert str(tmp_path) not in server.ask.get("/health").text
+        assert server.ask.post("/v1/jobs", json=submission("refused")).status_code == 503
+        assert server.process.poll() is None
+        resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, limits)
+        assert server.ask.get("/v1/jobs/waiting?wait_s=20").json()["state"] == "done"
+        assert server.judged() == ["waiting"]
+        assert server.submit("afterwards")["state"] == "done"
+
+
+def test_a_reply_without_a_program_is_never_judged_also_where_a_server_was_killed_before(tmp_path):
+    """Between taking the submission and answering it at once."""
+    task = find_task("rmsnorm", size="tiny")
+    order = Order(id="unread", task=task, source="", reading=ReplyStatus.NO_CODE, note="no code")
+    jobs = Jobs(tmp_path / "serve.db")
+    new = NewJob(
+        id="unread",
+        digest=order.digest,
+        key="any",
+        revision=task.revision,
+        request=order.kept(),
+        queue_s=60,
+    )
+    jobs.add([new], {task.revision: task.to_json()})
+    jobs.close()
+    with serving(tmp_path) as server:
+        answer = server.ask.get("/v1/jobs/unread?wait_s=20").json()
+        assert (answer["state"], answer["verdict"]["status"]) == ("done", "contract")
+        assert server.judged() == []
 
 
 def test_a_body_that_is_too_long_is_not_read_to_its_end(server):

@@ -20,7 +20,7 @@ from evolve.trajectories.recipes import RECIPES, find_recipe
 from evolve.trajectories.rows import Conversation, Example, Preference, PromptOnly, Row
 from evolve.trajectories.step import Step
 from evolve.trajectories.tally import Tally
-from tests.trajectories.searched import TASK, Searched, story, verdict
+from tests.trajectories.searched import Searched, story, verdict
 
 
 def rows(search: Searched, name: str, kind: str, admit=lambda _: None) -> tuple[list[Row], Tally]:

@@ -56,6 +56,31 @@ def compose(overrides: Sequence[str]) -> DictConfig:
         return hydra.compose("config", overrides=_opened(overrides))
 
 
+def compose_other(name: str, node: type, overrides: Sequence[str]) -> dict[str, Any]:
+    """Another configuration than a run's, resolved and as plain data.
+
+    Args:
+        name: of its file in `conf/`, and of the verb that takes it.
+        node: the types of it; the file names them as `NAME_schema`.
+        overrides: `key=value` words.
+
+    Raises:
+        UsageError: a key or a value that cannot be.
+    """
+    ConfigStore.instance().store(name=f"{name}_schema", node=node)
+    GlobalHydra.instance().clear()
+    with (
+        _our_words(overrides, verb=name),
+        hydra.initialize_config_dir(str(config_dir()), version_base=VERSION_BASE),
+    ):
+        config = hydra.compose(name, overrides=list(overrides))
+        plain = OmegaConf.to_container(
+            config, resolve=True, enum_to_str=True, throw_on_missing=True
+        )
+    assert isinstance(plain, dict)
+    return {str(key): value for key, value in plain.items()}
+
+
 def run_with_hydra(words: Sequence[str], job: Callable[[DictConfig], int]) -> int:
     """Hand the words of the command line to Hydra (`-m`, `--cfg`, `--help`), and `job` to it.
 
@@ -117,15 +142,15 @@ def _opened(words: Sequence[str]) -> list[str]:
 
 
 @contextmanager
-def _our_words(words: Sequence[str] = ()) -> Iterator[None]:
+def _our_words(words: Sequence[str] = (), verb: str = "run") -> Iterator[None]:
     """Hydra's exceptions about these words as one `UsageError` with the innermost explanation."""
     try:
         yield
     except (HydraException, OmegaConfBaseException) as error:
-        raise UsageError(_explain(error, words)) from error
+        raise UsageError(_explain(error, words, verb)) from error
 
 
-def _explain(error: Exception, words: Sequence[str]) -> str:
+def _explain(error: Exception, words: Sequence[str], verb: str) -> str:
     """What, where and the remedy, out of an exception that may wrap the one that knows."""
     if isinstance(error, OverrideParseException):
         key, _, value = error.override.partition("=")
@@ -141,7 +166,7 @@ def _explain(error: Exception, words: Sequence[str]) -> str:
     if isinstance(known, ConfigKeyError | ConfigAttributeError):
         return (
             f"{known.full_key}: there is no such setting; "
-            "`evolve run --help` lists them, `evolve --help` says what is a --flag"
+            f"`evolve {verb} --help` lists them, `evolve --help` says what is a --flag"
         )
     if "is not a ListConfig" in str(known) and isinstance(known, OmegaConfBaseException):
         given = {word.partition("=")[0]: word.partition("=")[2] for word in words}
