@@ -54,8 +54,8 @@ $(VENV)/.installed-dev: pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP) -e '.[dev]'
 	@touch $@ $(VENV)/.installed
 
-# The trainers in releases that the tests were written against. verl's readers come without what it
-# needs to train.
+# The trainers in releases that the tests were written against. verl's readers and agent loop come
+# without what it needs to train.
 $(TRAINERS)/.installed: pyproject.toml constraints.txt
 	@echo "installing into $(TRAINERS) what trainers read with (a few minutes)"
 	@$(PYTHON) -m venv $(TRAINERS)
@@ -63,7 +63,7 @@ $(TRAINERS)/.installed: pyproject.toml constraints.txt
 	$(TRAINERS)/bin/python -m pip install --quiet -e '.[data,serve,rl]' \
 	  pytest pytest-timeout hypothesis \
 	  trl==1.16.0 datasets==5.2.0 'transformers>=5.5.3,<5.11' pandas pillow \
-	  ray 'tensordict<=0.10' codetiming
+	  ray 'tensordict<=0.10' codetiming cachetools aiohttp
 	$(TRAINERS)/bin/python -m pip install --quiet --no-deps verl==0.9.1
 	@touch $@
 
