@@ -1,0 +1,1 @@
+"""Triton text that programs get copies of; never imported by a search."""

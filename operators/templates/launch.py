@@ -1,0 +1,78 @@
+"""A launch of a kernel, with its tunables, in the place of a call of a vendor's library."""
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from operators.inductor.blocks import Blocks
+from operators.inductor.kernels import Kernel
+from operators.templates import library
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """What a program needs to launch a kernel.
+
+    Attributes:
+        kernel: its name in the library.
+        grid: an expression over tunables, by their names in the kernel's signature.
+        pointers: what is passed first.
+        constants: compile-time constants that do not change, by name.
+        tunables: the others, by name.
+        before: statements, e.g. that make room for parts of the result.
+        shared: tunables of the launch before, with the same prefix.
+    """
+
+    kernel: str
+    grid: str
+    pointers: tuple[ast.expr, ...]
+    constants: Mapping[str, object]
+    tunables: Mapping[str, Blocks]
+    before: tuple[str, ...] = ()
+    shared: tuple[str, ...] = ()
+
+    @property
+    def signature(self) -> tuple[object, ...]:
+        """Two launches that agree in this are best with the same tunables."""
+        return self.kernel, self.grid, tuple(self.constants.items())
+
+    def statements(self, prefix: str) -> Iterator[ast.stmt]:
+        """With tunables as constants of the module, their names begun with the prefix."""
+        for text in self.before:
+            yield ast.parse(self._with_constants(text, prefix)).body[0]
+        options = [f"{name}={value!r}" for name, value in self.constants.items()]
+        options += [f"{name}={prefix}{name.upper()}" for name in (*self.tunables, *self.shared)]
+        passed = [ast.unparse(pointer) for pointer in self.pointers]
+        grid = self._with_constants(self.grid, prefix)
+        text = f"{self.kernel}[{grid}]({', '.join([*passed, *options])})"
+        yield ast.parse(text).body[0]
+
+    def described(self, prefix: str) -> Kernel:
+        """As a program's list of kernels has it."""
+        definitions = library.definitions(self.kernel)
+        return Kernel(
+            name=self.kernel,
+            definitions=definitions,
+            names=frozenset(name for text in definitions.values() for name in library.names(text)),
+            uses_libdevice=False,
+            positions=(),
+            grid=self.grid,
+            blocks={f"{prefix}{name.upper()}": blocks for name, blocks in self.tunables.items()},
+        )
+
+    def _with_constants(self, text: str, prefix: str) -> str:
+        pattern = r"\b(" + "|".join((*self.tunables, *self.shared)) + r")\b"
+        return re.sub(pattern, lambda match: f"{prefix}{match[0].upper()}", text)
+
+
+def powers(low: int, high: int, size: int, first: int) -> Blocks:
+    """Powers of two between two, none of them twice as large as a size, and one to begin with."""
+    most = max(low, 1 << max(size - 1, 0).bit_length())
+    choices = tuple(1 << k for k in range(low.bit_length() - 1, min(high, most).bit_length()))
+    return Blocks(choices, min(choices, key=lambda choice: abs(choice - first)))
+
+
+def one_of(*choices: int | str, first: int | str) -> Blocks:
+    """Given choices."""
+    return Blocks(choices, first)

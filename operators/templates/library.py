@@ -1,0 +1,40 @@
+"""Text of the kernels that programs get copies of."""
+
+import ast
+import importlib.resources
+from functools import lru_cache
+
+
+def definitions(name: str) -> dict[str, str]:
+    """A kernel and the functions that it calls, each with its text, the kernel last."""
+    known = _known()
+    wanted: dict[str, str] = {}
+
+    def add(function: str) -> None:
+        if function in known and function not in wanted:
+            for called in names(known[function]):
+                if called != function:
+                    add(called)
+            wanted[function] = known[function]
+
+    add(name)
+    return wanted
+
+
+def names(text: str) -> list[str]:
+    """Names that a text has, in the order of their first use."""
+    found = [node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)]
+    return list(dict.fromkeys(found))
+
+
+@lru_cache(maxsize=1)
+def _known() -> dict[str, str]:
+    found = {}
+    folder = importlib.resources.files("operators.templates") / "kernels"
+    for file in sorted(folder.iterdir(), key=lambda file: file.name):
+        if file.name.endswith(".py"):
+            text = file.read_text(encoding="utf-8")
+            for node in ast.parse(text).body:
+                if isinstance(node, ast.FunctionDef):
+                    found[node.name] = f"@triton.jit\n{ast.get_source_segment(text, node)}"
+    return found
