@@ -39,6 +39,9 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
 """Of Inductor, by variant; one that a version of it lacks is left out."""
 
 _LARGEST_CONSTANT = 64  # elements; a program holds them as text
+_RECURRENT = ("aten.lstm.input", "aten.gru.input", "aten.rnn_tanh.input", "aten.rnn_relu.input")
+_LAYERS, _BIDIRECTIONAL, _BATCH_FIRST = 4, 7, 8  # places among the arguments of each of these
+_MOST_STEPS = 64  # of a recurrence; hundreds take minutes, and give a program of thousands of calls
 
 
 class _Written(BaseException):
@@ -112,7 +115,22 @@ def _exported(model: nn.Module, inputs: Sequence[Any]) -> Any:
         program = export(model, tuple(inputs), strict=False)
     except Exception as error:  # torch documents no class of errors for what it cannot export
         raise UsageError(f"the reference cannot be exported: {error}") from error
+    _require_short(program.graph)
     return program.run_decompositions(select_decomp_table())
+
+
+def _require_short(graph: Any) -> None:
+    """Recurrent layers are unrolled, step by step: that is for short ones."""
+    steps = 0
+    for node in graph.nodes:
+        if str(node.target) in _RECURRENT:
+            length = node.args[0].meta["val"].shape[1 if node.args[_BATCH_FIRST] else 0]
+            steps += length * node.args[_LAYERS] * (2 if node.args[_BIDIRECTIONAL] else 1)
+    if steps > _MOST_STEPS:
+        raise UsageError(
+            f"the reference has recurrent layers of {steps} steps in all, which the compiler "
+            f"would unroll; {_MOST_STEPS} at most"
+        )
 
 
 def _lowered(graph: Any, options: Mapping[str, Any]) -> str:
@@ -132,9 +150,13 @@ def _lowered(graph: Any, options: Mapping[str, Any]) -> str:
         written.append(code if isinstance(code, str) else code.value)
         raise _Written
 
+    # Outputs keep their strides; all else may be padded, or laid out as convolutions like it.
+    (outputs,) = (node for node in graph.graph.nodes if node.op == "output")
+    outputs.meta["user_visible_output_idxs"] = list(range(len(outputs.args[0])))
+
     with config.patch(known), mock.patch.object(GraphLowering, "codegen", stop):
         try:
-            compile_fx_inner(graph, fakes)
+            compile_fx_inner(graph, fakes, is_inference=True)
         except _Written:
             return written[0]
     raise UsageError("Inductor wrote no code for the reference")

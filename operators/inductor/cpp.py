@@ -6,6 +6,7 @@ They keep the vectors of torch's own headers (`at::vec`), which every installati
 import re
 import textwrap
 from collections.abc import Iterable, Mapping
+from itertools import count
 
 from operators.inductor.kernels import short_name
 from operators.inductor.reading import NotConvertible, RawCpp
@@ -18,7 +19,7 @@ _BODY = re.compile(
 )
 _PARAMETER = re.compile(r"^(const )?(\w+)(\*?) (\w+)$")
 _DROPPED = re.compile(r"^.*inductor_cpu_(?:integer_div_error|throw_if).*$\n?", re.M)
-_LANES = re.compile(r"at::vec::Vectorized<float>::loadu\([^;]*?, static_cast<int64_t>\((\d+)\)\)")
+_STEP = re.compile(r"\+=\s*static_cast<int64_t>\((\d+)L?\)")
 
 PRELUDE = """\
 #include <torch/csrc/inductor/cpp_prefix.h>
@@ -32,7 +33,7 @@ LOADING = """\
 # The compiler's flags; -ffast-math is none of them: NaN and infinity come out as in the reference.
 TORCH = Path(torch.__file__).parent
 CAPABILITY = torch.backends.cpu.get_cpu_capability()
-kernels = tvm_ffi.cpp.load_inline(
+{variable} = tvm_ffi.cpp.load_inline(
     "{name}",
     cpp_sources=SOURCE,
     functions=[{functions}],
@@ -47,12 +48,16 @@ kernels = tvm_ffi.cpp.load_inline(
 
 
 def library(
-    name: str, kernels: Mapping[str, RawCpp], parameters: Mapping[str, Mapping[int, str]]
+    variable: str,
+    name: str,
+    kernels: Mapping[str, RawCpp],
+    parameters: Mapping[str, Mapping[int, str]],
 ) -> str:
     """The text of `SOURCE` and of what builds it.
 
     Args:
-        name: the library's.
+        variable: what the module calls the library.
+        name: the library's own.
         kernels: by the names of their functions.
         parameters: names for those of each function, by position; the others keep theirs.
     """
@@ -60,7 +65,8 @@ def library(
         _function(function, raw, parameters.get(function, {})) for function, raw in kernels.items()
     ]
     source = "\n".join([PRELUDE + _lanes(kernels.values()), *functions])
-    loading = LOADING.format(name=name, functions=", ".join(map(repr, kernels)))
+    functions_built = ", ".join(map(repr, kernels))
+    loading = LOADING.format(variable=variable, name=name, functions=functions_built)
     return f'SOURCE = r"""\n{source}"""\n\n{loading}'
 
 
@@ -71,10 +77,11 @@ def function_name(name: str) -> str:
 
 def _lanes(kernels: Iterable[RawCpp]) -> str:
     """Loops count in vectors as wide as those of the machine that the code was written for."""
-    found = {match for raw in kernels for match in _LANES.findall(raw.code)}
-    if not found:
+    vectorised = [raw.code for raw in kernels if "at::vec::Vectorized<float>" in raw.code]
+    steps = [int(step) for code in vectorised for step in _STEP.findall(code)]
+    lanes = max(steps, default=1)
+    if lanes == 1:
         return ""
-    lanes = max(map(int, found))
     return f'static_assert(at::vec::Vectorized<float>::size() == {lanes}, "another kind of CPU");\n'
 
 
@@ -96,14 +103,13 @@ def _function(name: str, raw: RawCpp, renamed: Mapping[int, str]) -> str:
         f"TensorView {parameter}" if pointer else f"{kind} {parameter}"
         for kind, pointer, parameter in parameters
     )
-    given = "".join(
-        f"  auto* {parameter}_data = static_cast<{kind}*>({parameter}.data_ptr());\n"
-        for kind, pointer, parameter in parameters
-        if pointer
-    )
-    for _, pointer, parameter in parameters:
+    used = {*re.findall(r"\w+", body), *(parameter for _, _, parameter in parameters)}
+    given = ""
+    for kind, pointer, parameter in parameters:
         if pointer:
-            body = re.sub(rf"\b{parameter}\b", f"{parameter}_data", body)
+            data = next(n for n in (f"{parameter}_data{'_' * k}" for k in count()) if n not in used)
+            given += f"  auto* {data} = static_cast<{kind}*>({parameter}.data_ptr());\n"
+            body = re.sub(rf"\b{parameter}\b", data, body)
     comment = f"// {', '.join(raw.operations)}\n" if raw.operations else ""
     return f"{comment}void {name}({taken}) {{\n{given}{textwrap.indent(body, '  ')}}}\n"
 

@@ -1,6 +1,7 @@
 """Device functions that kernels of Inductor call; a program gets a copy of those it needs.
 
-They do what functions of the same names in `torch._inductor.runtime.triton_helpers` are called for.
+They do what functions of these names (`any_of`: `any`) in `torch._inductor.runtime.triton_helpers`
+are called for, with exponentials of the language for either choice of `use_fast_math`.
 NaN wins every comparison, as it does in PyTorch.
 """
 
@@ -39,7 +40,7 @@ def either(a, b):
 
 
 @triton.jit
-def any(a, dim):  # noqa: A001 - the name that kernels call
+def any_of(a, dim):
     """Whether one along `dim` holds."""
     return tl.reduce(a, dim, either)
 
@@ -87,9 +88,41 @@ def min_with_index(value, index, dim):
 
 
 @triton.jit
+def online_softmax_combine(maxima, sums, values):
+    """One more value for every running maximum and sum of exp(value - maximum).
+
+    Milakov and Gimelshein 2018.
+    """
+    new_maxima = maximum(maxima, values)
+    empty = new_maxima == float("-inf")
+    share = tl.where(empty, 1.0, tl.exp(maxima - new_maxima))
+    added = tl.where(empty, 1.0, tl.exp(values - new_maxima))
+    return new_maxima, sums * share + added
+
+
+@triton.jit
+def online_softmax_combine_with_sum(maxima, sums, values, more):
+    """Running maxima and sums with those of another part."""
+    new_maxima = maximum(maxima, values)
+    empty = new_maxima == float("-inf")
+    share = tl.where(empty, 1.0, tl.exp(maxima - new_maxima))
+    other_share = tl.where(empty, 1.0, tl.exp(values - new_maxima))
+    return new_maxima, sums * share + more * other_share
+
+
+@triton.jit
+def online_softmax_reduce(maxima, sums, dim):
+    """All maxima and sums along `dim` together."""
+    largest = max2(maxima, dim)
+    kept = tl.expand_dims(largest, dim)
+    delta = tl.where(kept == float("-inf"), 0.0, maxima - kept)
+    return largest, tl.sum(sums * tl.exp(delta), dim)
+
+
+@triton.jit
 def welford_combine(mean_1, m2_1, weight_1, mean_2, m2_2, weight_2):
     """Mean, sum of squared deviations and count of two parts together (Chan et al. 1979)."""
-    delta = mean_2 - mean_1
+    delta = tl.where(mean_1 == mean_2, 0.0, mean_2 - mean_1)  # both may be infinite
     weight = weight_1 + weight_2
     share = tl.where(weight == 0.0, 0.0, weight_2 / weight)
     return mean_1 + delta * share, m2_1 + m2_2 + delta * delta * weight_1 * share, weight

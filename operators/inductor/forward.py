@@ -112,6 +112,11 @@ class Body:
                 return
             case ast.Assign(value=ast.Call(func=function)) if ast.unparse(function) in _STREAMS:
                 return
+            case ast.Assign(
+                targets=[ast.Name(id=new)],
+                value=ast.Call(func=ast.Name(id="copy_if_misaligned"), args=[ast.Name(id=old)]),
+            ) if new == old:
+                return  # Triton looks at the alignment of what it is given
             case ast.Assign(targets=[ast.Name(id=new)], value=ast.Name(id=old)):
                 self._rewriter.renamed[new] = self._rewriter.renamed.get(old, old)
                 return

@@ -23,6 +23,10 @@ _IN_LANGUAGE = frozenset(
         *("sigmoid", "sin", "sqrt", "sqrt_rn"),
     )
 )
+_OTHER_NAMES = {"any": "any_of"}  # of device functions, where ours would hide a builtin
+_WITH_MATH_CHOICE = (  # their last argument is `use_fast_math`
+    *("online_softmax_combine", "online_softmax_combine_with_sum", "online_softmax_reduce"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,10 +183,16 @@ class _Rewriter(ast.NodeTransformer):
     def visit_Name(self, node: ast.Name) -> ast.expr:
         return ast.Name(self._renamed.get(node.id, node.id), node.ctx)
 
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        self.generic_visit(node)
+        if isinstance(node.func, ast.Name) and node.func.id in _WITH_MATH_CHOICE:
+            node.args = node.args[:-1]
+        return node
+
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
         match node.value:
             case ast.Name(id="triton_helpers"):
-                return ast.Name(node.attr, ast.Load())
+                return ast.Name(_OTHER_NAMES.get(node.attr, node.attr), ast.Load())
             case ast.Name(id="libdevice" | "tl_math") if node.attr in _IN_LANGUAGE:
                 return ast.Attribute(ast.Name("tl", ast.Load()), node.attr, ast.Load())
             case ast.Name(id="tl_math"):

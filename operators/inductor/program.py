@@ -1,22 +1,24 @@
 """A program that stands alone, from output code and the text of the task."""
 
 import ast
-import builtins
 import importlib.resources
 import re
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from evolve.core.compiled import Argument, ArgumentKind, Compiled, CompiledCase
 from operators.inductor import cpp
 from operators.inductor.forward import Body, contiguous, cpp_calls, launches
 from operators.inductor.kernels import Kernel, convert_kernel, short_name
+from operators.inductor.names import require_known_names, require_unequal_names
 from operators.inductor.reading import NotConvertible, OutputCode, RawCpp, read
 from operators.inductor.reference import Reference, read_reference
 
 _IMPORTS = ("import torch", "import triton", "import triton.language as tl")
 _CPP_IMPORTS = ("from pathlib import Path", "import torch", "import tvm_ffi.cpp")
+_PLAIN = frozenset(("XBLOCK", "YBLOCK", "ZBLOCK", "R0_BLOCK", "R1_BLOCK", "NUM_WARPS"))
+_BUFFER = re.compile(r"^buf\d+$")
 _LIBDEVICE = "from triton.language.extra import libdevice"
 
 
@@ -65,7 +67,7 @@ def convert(task: str, name: str, compiled: Compiled, substitute: Substitute | N
         NotConvertible: the program would need what only Inductor's run time has.
     """
     reference = read_reference(task)
-    parts = _parts(compiled, substitute)
+    parts = _parts(compiled, substitute, {*reference.names, *reference.bound})
     kernels = [kernel for part in parts for kernel in part.kernels.values()]
     raw = {function: kernel for part in parts for function, kernel in part.raw.items()}
     if kernels and raw:
@@ -77,20 +79,20 @@ def convert(task: str, name: str, compiled: Compiled, substitute: Substitute | N
         ),
         _imports(reference, kernels, is_cpp=bool(raw)),
         cpp.TUNABLE if raw else _tunables(parts),
-        *([cpp.library(_identifier(name), raw, names)] if raw else []),
+        *([cpp.library(_library_name(reference), _identifier(name), raw, names)] if raw else []),
         *_definitions(kernels),
         "\n".join(text for text in reference.definitions if not _is_block(text)),
         *(text for text in reference.definitions if _is_block(text)),
         _module(reference, parts),
     ]
     source = "\n\n\n".join(piece for piece in pieces if piece) + "\n"
-    _require_known_names(source)
+    require_known_names(source)
+    require_unequal_names(source, reference)
     return source
 
 
-def _parts(compiled: Compiled, substitute: Substitute | None) -> list[_Part]:
+def _parts(compiled: Compiled, substitute: Substitute | None, taken: set[str]) -> list[_Part]:
     """The cases, those that are timed first; of those that are alike, one."""
-    taken: set[str] = set()
     found: dict[object, _Part] = {}
     for case in sorted(compiled.cases, key=lambda case: not case.timed):
         known = found.get(_shapes(case))
@@ -100,7 +102,7 @@ def _parts(compiled: Compiled, substitute: Substitute | None) -> list[_Part]:
             raise NotConvertible(
                 f"cases {known.case.name} and {case.name} differ, but not in shape"
             )
-    alone = sum(len(part.kernels) for part in found.values()) == 1
+    alone = sum(len(part.kernels) for part in found.values()) == 1 and not _PLAIN & taken
     return [_with_kernels(part, alone) for part in found.values()]
 
 
@@ -120,9 +122,9 @@ def _part(case: CompiledCase, taken: set[str], substitute: Substitute | None) ->
 
 
 def _free(wanted: str, taken: set[str]) -> str:
-    """`sum_2` for the second `sum`."""
+    """`sum_2` for the second `sum`; what is made of the name is free too."""
     number, name = 1, wanted
-    while name in taken:
+    while {name, f"{name}_kernel"} & taken:
         number += 1
         name = f"{wanted}_{number}"
     taken.add(name)
@@ -179,6 +181,11 @@ def _with_own_helpers(kernel: Kernel, name: str) -> Kernel:
 
 
 # --- what stands above the module -----------------------------------------------------------------
+
+
+def _library_name(reference: Reference) -> str:
+    """What the module calls its library of C++."""
+    return _free("kernels", {*reference.names, *reference.bound})
 
 
 def _identifier(name: str) -> str:
@@ -260,10 +267,12 @@ def _module(reference: Reference, parts: Sequence[_Part]) -> str:
     )
     methods = [reference.constructor + registered]
     if len(parts) == 1:
-        methods.append(_method("forward", reference, _lines(parts[0])))
+        methods.append(_method("forward", reference, _lines(reference, parts[0])))
     else:
         methods.append(_method("forward", reference, _dispatch(reference, parts)))
-        methods += [_method(_method_name(part), reference, _lines(part)) for part in parts]
+        methods += [
+            _method(_method_name(part), reference, _lines(reference, part)) for part in parts
+        ]
     return "\n\n".join(methods)
 
 
@@ -284,24 +293,29 @@ def _dispatch(reference: Reference, parts: Sequence[_Part]) -> list[str]:
         for part in parts
     ):
         raise NotConvertible("the cases take tensors in different places")
-    given = ", ".join(reference.names)
-    lines = [f"shapes = ({', '.join(f'tuple({source}.shape)' for source in inputs)},)"]
+    given, shapes = ", ".join(reference.names), _free("shapes", set(reference.names))
+    lines = [f"{shapes} = ({', '.join(f'tuple({source}.shape)' for source in inputs)},)"]
     for part in parts:
-        lines.append(f"if shapes == {_shapes(part.case)}:")
+        lines.append(f"if {shapes} == {_shapes(part.case)}:")
         lines.append(f"    return self.{_method_name(part)}({given})")
-    return [*lines, 'raise ValueError(f"not compiled for {shapes}")']
+    return [*lines, f'raise ValueError(f"not compiled for {{{shapes}}}")']
 
 
-def _lines(part: _Part) -> list[str]:
+def _lines(reference: Reference, part: _Part) -> list[str]:
     """What computes one case."""
     case = part.case
     inputs = [a for a in case.arguments if a.kind is ArgumentKind.INPUT]
     sources = {a.name: _source(a) for a in case.arguments}
-    prepared = {a.name: _local(a) for a in inputs}
+    for argument in case.arguments:
+        if _BUFFER.match(argument.name):
+            raise NotConvertible(f"{argument.source} has a name that the compiler uses itself")
+    taken = set(reference.names)
+    prepared = {a.name: a.source if a.source in taken else _free(_local(a), taken) for a in inputs}
     tensors = [*prepared.values(), *sources.values()]
     if not tensors:
         raise NotConvertible("the reference takes no tensor and has no state")
-    called = {name: f"kernels.{function}" for name, function in part.functions.items()}
+    library = _library_name(reference)
+    called = {name: f"{library}.{function}" for name, function in part.functions.items()}
     body = Body(part.kernels, called, sources | prepared, f"{tensors[0]}.device")
     lines, outputs = body.lines(part.code.statements)
     updates = [
@@ -310,7 +324,7 @@ def _lines(part: _Part) -> list[str]:
     ]
     returned = outputs[len(case.mutated) :]
     outcome = re.sub(r"output\[(\d+)\]", lambda m: returned[int(m[1])], case.outcome)
-    received = [line for argument in inputs for line in _received(argument)]
+    received = [line for argument in inputs for line in _received(argument, prepared)]
     return [*received, *lines, *updates, f"return {outcome}"]
 
 
@@ -341,9 +355,9 @@ def _local(argument: Argument) -> str:
     return re.sub(r"\W+", "_", argument.source).strip("_")
 
 
-def _received(argument: Argument) -> list[str]:
+def _received(argument: Argument, prepared: Mapping[str, str]) -> list[str]:
     """The kernels know shapes and strides by heart."""
-    name, source = _local(argument), argument.source
+    name, source = prepared[argument.name], argument.source
     lines = [f"assert {source}.shape == {argument.shape}, {source}.shape"]
     if argument.stride == contiguous(argument.shape):
         lines.append(f"{name} = {source}.contiguous()")
@@ -352,24 +366,3 @@ def _received(argument: Argument) -> list[str]:
             lines.append(f"{name} = {source}")
         lines.append(f"assert {name}.stride() == {argument.stride}, {name}.stride()")
     return lines
-
-
-def _require_known_names(source: str) -> None:
-    """What is left of Inductor's run time would fail when it runs: better now."""
-    tree = ast.parse(source)
-    bound = set(dir(builtins))
-    for node in ast.walk(tree):
-        match node:
-            case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
-                bound.add(name)
-            case ast.arg(arg=name):
-                bound.add(name)
-            case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
-                bound.add(name)
-            case ast.Import(names=names) | ast.ImportFrom(names=names):
-                bound |= {(a.asname or a.name).split(".")[0] for a in names}
-    unknown = {
-        node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id not in bound
-    }
-    if unknown:
-        raise NotConvertible(f"it uses {', '.join(sorted(unknown))}")

@@ -22,6 +22,7 @@ class Reference:
         itself: what the constructor calls the module, `self` as a rule.
         parameters: those of `forward`, `self` first.
         names: of what `forward` takes.
+        bound: what the imports and definitions bind.
     """
 
     imports: tuple[str, ...]
@@ -30,6 +31,7 @@ class Reference:
     itself: str
     parameters: str
     names: tuple[str, ...]
+    bound: frozenset[str]
 
 
 def read_reference(task: str) -> Reference:
@@ -51,13 +53,16 @@ def read_reference(task: str) -> Reference:
     others = [node for node in module.body if not _is_entry_point(node)]
     definitions, needed = _needed(task, others, needed)
     imports = [ast.unparse(n) for n in others if isinstance(n, ast.Import | ast.ImportFrom)]
+    imports = [text for text in imports if bound(*ast.parse(text).body) & needed]
+    texts = [*imports, *definitions]
     return Reference(
-        imports=tuple(text for text in imports if _bound_by_import(text) & needed),
+        imports=tuple(imports),
         definitions=tuple(definitions),
         constructor=constructor,
         itself=_first(methods["__init__"]) if "__init__" in methods else "self",
         parameters=_with_self(methods["forward"]),
         names=tuple(argument.arg for argument in methods["forward"].args.args[1:]),
+        bound=frozenset().union(*(bound(node) for t in texts for node in ast.parse(t).body)),
     )
 
 
@@ -109,14 +114,15 @@ def _needed(task: str, nodes: list[ast.stmt], needed: set[str]) -> tuple[list[st
     while grown:
         grown = False
         for at, node in enumerate(nodes):
-            if at not in wanted and _bound(node) & needed:
+            if at not in wanted and bound(node) & needed:
                 wanted.add(at)
                 needed = needed | _globals(ast.unparse(node))
                 grown = True
     return [_text(task, nodes[at]) for at in sorted(wanted)], needed
 
 
-def _bound(node: ast.stmt) -> set[str]:
+def bound(node: ast.stmt) -> set[str]:
+    """Names that a statement of a module binds."""
     match node:
         case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
             return {name}
@@ -124,13 +130,9 @@ def _bound(node: ast.stmt) -> set[str]:
             return {n.id for t in targets for n in ast.walk(t) if isinstance(n, ast.Name)}
         case ast.AnnAssign(target=ast.Name(id=name)):
             return {name}
+        case ast.Import(names=names) | ast.ImportFrom(names=names):
+            return {(alias.asname or alias.name).split(".")[0] for alias in names}
     return set()
-
-
-def _bound_by_import(text: str) -> set[str]:
-    (node,) = ast.parse(text).body
-    assert isinstance(node, ast.Import | ast.ImportFrom)
-    return {(alias.asname or alias.name).split(".")[0] for alias in node.names}
 
 
 def _is_entry_point(node: ast.stmt) -> bool:

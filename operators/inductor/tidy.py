@@ -74,8 +74,6 @@ def _alive(body: list[ast.stmt], read: set[str]) -> Iterator[ast.stmt]:
                 continue
             case ast.AnnAssign(target=ast.Name(id=name)) if name not in read:
                 continue
-            case ast.Expr(value=ast.Call(func=ast.Attribute(attr="device_assert"))):
-                continue
             case ast.Expr(value=ast.Constant()):
                 continue
             case ast.For():

@@ -30,6 +30,9 @@ FOLDER = Path(__file__).parent / "inductor_fixtures"
 FIXTURES = sorted(FOLDER.glob("*.json"))
 ROOT = Path(__file__).parents[2]
 
+# What forward's argument is called; a program has other things of these names.
+NAMES = ("kernels", "shapes", "XBLOCK", "NUM_WARPS", "softmax_kernel", "maximum_2")
+
 
 def read(path: Path) -> tuple[str, Compiled]:
     data = json.loads(path.read_text())
@@ -46,10 +49,26 @@ def program(path: Path) -> str:
     return convert(task, path.stem, compiled)
 
 
+def renamed(name: str) -> dict[str, object]:
+    """The softmax with an argument of that name, and a second case, so that shapes are compared."""
+    task, compiled = read(FOLDER / "softmax.json")
+    (case,) = compiled.cases
+    (argument,) = case.arguments
+    argument = replace(argument, source=name)
+    case = replace(case, arguments=(argument,))
+    other = replace(case, name="other", arguments=(replace(argument, shape=(1, 1)),))
+    task = task.replace("forward(self, x:", f"forward(self, {name}:").replace("(x,", f"({name},")
+    return {"task": task, "compiled": replace(compiled, cases=(case, other)).to_json()}
+
+
 @pytest.fixture(scope="module")
-def differences():
+def differences(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("renamed")
+    for name in NAMES:
+        (folder / f"{name}.json").write_text(json.dumps(renamed(name)))
+    paths = [*FIXTURES, *sorted(folder.glob("*.json"))]
     done = subprocess.run(
-        [sys.executable, "-m", "tests.operators.inductor_running", *map(str, FIXTURES)],
+        [sys.executable, "-m", "tests.operators.inductor_running", *map(str, paths)],
         cwd=ROOT,
         env={**os.environ, "TRITON_INTERPRET": "1"},
         capture_output=True,
@@ -163,8 +182,70 @@ def test_casts_that_decide_on_a_type_stay_and_those_of_loops_go():
         "out_ptr0[static_cast<int64_t>(x0)] = "
         "c10::div_floor_integer(static_cast<int64_t>(tmp0), static_cast<int64_t>(3L));\n}\n}\n"
     )
-    text = library("t", {"f": RawCpp(code, ())}, {})
+    text = library("kernels", "t", {"f": RawCpp(code, ())}, {})
     assert "for(int64_t x0=0; x0<9; x0+=1)" in text
     assert "in_ptr0_data[x0]" in text
     assert "auto tmp1 = static_cast<int64_t>(1);" in text
     assert "div_floor_integer(static_cast<int64_t>(tmp0), static_cast<int64_t>(3L))" in text
+
+
+def test_the_assertion_on_the_width_of_vectors_holds_where_rows_are_shorter():
+    code = (
+        'extern "C" void kernel(const float* in_ptr0, float* out_ptr0)\n{\n'
+        "for(int64_t x0=static_cast<int64_t>(0L); x0<static_cast<int64_t>(10L); "
+        "x0+=static_cast<int64_t>(16L))\n{\n"
+        "auto tmp0 = at::vec::Vectorized<float>::loadu(in_ptr0 + static_cast<int64_t>(x0), "
+        "static_cast<int64_t>(10L));\n"
+        "tmp0.store(out_ptr0 + static_cast<int64_t>(x0), static_cast<int64_t>(10L));\n}\n}\n"
+    )
+    assert "size() == 16" in library("kernels", "t", {"f": RawCpp(code, ())}, {})
+    scalar = code.replace("at::vec::Vectorized<float>::loadu", "plain").replace("(16L)", "(1L)")
+    assert "static_assert" not in library("kernels", "t", {"f": RawCpp(scalar, ())}, {})
+
+
+def test_a_pointer_in_cpp_takes_no_name_that_a_parameter_has():
+    code = (
+        'extern "C" void kernel(const float* in_ptr0, float* out_ptr0)\n{\n'
+        "out_ptr0[0] = in_ptr0[0];\n}\n"
+    )
+    names = {"f": {0: "x", 1: "x_data"}}
+    text = library("kernels", "t", {"f": RawCpp(code, ())}, names)
+    assert "auto* x_data_ = static_cast<const float*>(x.data_ptr());" in text
+    assert "x_data_data[0] = x_data_[0];" in text
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_forward_may_name_its_argument_as_a_program_names_something_else(differences, name):
+    assert differences[name] < 2e-6
+
+
+def test_an_argument_with_the_name_of_a_buffer_is_refused():
+    task, compiled = read(FOLDER / "softmax.json")
+    (case,) = compiled.cases
+    (argument,) = case.arguments
+    case = replace(case, arguments=(replace(argument, name="buf0"),))
+    with pytest.raises(NotConvertible, match="x has a name that the compiler uses"):
+        convert(task, "t", replace(compiled, cases=(case,)))
+
+
+def test_a_reference_that_uses_a_name_of_the_program_for_something_else_is_refused():
+    task, compiled = read(FOLDER / "softmax.json")
+    task = task.replace("class Model(nn.Module):", "class tl(nn.Module):\n    pass\n\n\n"
+        "class Model(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.part = tl()\n")  # fmt: skip
+    with pytest.raises(NotConvertible, match="the reference uses tl for something else"):
+        convert(task, "t", compiled)
+
+
+def test_an_assertion_on_an_index_stays():
+    task, compiled = read(FOLDER / "cross_entropy.json")
+    written = compiled.cases[0].code.count("tl.device_assert(")
+    assert written > 0
+    assert convert(task, "t", compiled).count("tl.device_assert(") == written
+
+
+def test_output_code_for_cuda_is_converted_as_that_for_the_cpu_is():
+    source = program(FOLDER / "softmax_online.json")
+    assert "copy_if_misaligned" not in source
+    assert "online_softmax_combine(_tmp2_max, _tmp2_sum, " in source
+    assert "False" not in source
