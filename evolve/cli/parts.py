@@ -39,7 +39,12 @@ def build_operators(config: Mapping[str, Any]) -> dict[str, Scheduled]:
             continue
         arguments = dict(node)
         weight = as_weight(f"operators.{name}.weight", arguments.pop("weight", 1.0))
-        operators[name] = Scheduled(operator=build(arguments, f"operators.{name}"), weight=weight)
+        try:
+            built = build(arguments, f"operators.{name}")
+            operators[name] = Scheduled(operator=built, weight=weight)
+        except UsageError as error:  # settings that several operators have in common
+            said = str(error).replace("operators.*.", f"operators.{name}.", 1)
+            raise UsageError(said) from error
     if not operators:
         raise UsageError("operators: every one is null; leave at least one in")
     return operators
@@ -146,6 +151,7 @@ def build_all(config: Mapping[str, Any]) -> None:
     archive, selection = build_archive(config), build_selection(config)
     operators, methods = build_operators(config), build_methods(config)
     build_schedule(config)
+    build(config["knowledge"], "knowledge")
     build_trackers(config)
     build_termination(config)
     compatibility.refuse_idle_operators(operators, has_model=build_model(config) is not None)

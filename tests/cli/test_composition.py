@@ -91,6 +91,11 @@ def test_an_operator_is_left_out_by_null_and_a_foreign_one_is_let_in():
         ("archive.capacity=1.5", "archive.capacity"),
         ("archive.capacity=true", "archive.capacity"),
         ("archive=queue", "topk"),
+        *((f"{group}=null", f"{group} can be: ") for group, _ in dict(OPTIONS).items()),
+        ("archive=3", "archive can be: "),
+        ("initial=[[a]]", "initial=[one,another]"),
+        ("sandbox.read=[[x]]", "sandbox.read=[one,another]"),
+        ("operators.tune.weight=-1", "operators.tune.weight must be above 0"),
         ("archvie.capacity=3", "archvie"),
         ("+archive.depht=3", "depht"),
         ("selection.epsilon=often", "selection.epsilon"),
@@ -116,6 +121,18 @@ def test_what_cannot_be_is_refused_by_name(word: str, says: str):
         parts.build_termination(config)
     assert says in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("word", ["knowledge.folders=[./nope]", "knowledge.limit=-1"])
+def test_knowledge_that_cannot_be_is_refused_even_if_nobody_asks_for_it(word: str):
+    with pytest.raises(UsageError, match="knowledge"):
+        parts.build_all(composed(word))
+
+
+def test_a_setting_that_operators_share_is_named_with_the_operator():
+    config = composed("llm.model=openai/gpt-4o", "operators.edit.prompt_tokens=3")
+    with pytest.raises(UsageError, match=r"operators\.edit\.prompt_tokens"):
+        parts.build_operators(config)
 
 
 def test_no_limit_at_all_is_refused():

@@ -6,7 +6,7 @@ import shlex
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 from unittest.mock import patch
 
@@ -131,6 +131,8 @@ def _opened(words: Sequence[str]) -> list[str]:
     `++` before those that may add a name, and with a model operators that ask it, unless the words
     or their preset choose the operators: `llm.model=provider/name` is to be enough.
     """
+    for word in words:
+        _refuse_nameless_option(word)
     opened = [
         f"++{word}" if ".".join(word.partition("=")[0].split(".")[:2]) in OPEN else word
         for word in without_retyped(words)
@@ -139,6 +141,23 @@ def _opened(words: Sequence[str]) -> list[str]:
     modelled = any(name == "llm" or name.startswith("llm.model") for name in names)
     chosen = names | preset_of(words).options.keys()
     return [*opened, "operators=llm"] if modelled and "operators" not in chosen else opened
+
+
+def _refuse_nameless_option(word: str) -> None:
+    """Raise UsageError for a group that is given a value instead of an option: `archive=null`.
+
+    Hydra fails on it with an exception that is none of its own.
+    """
+    import yaml
+
+    group, _, option = word.partition("=")
+    folder = config_dir() / group
+    if not group or not folder.is_dir():
+        return
+    with suppress(yaml.YAMLError):
+        if not isinstance(yaml.safe_load(option), str | list | Mapping):
+            options = ", ".join(sorted(path.stem for path in folder.glob("*.yaml")))
+            raise UsageError(f"{word}: there is no such option; {group} can be: {options}")
 
 
 @contextmanager
@@ -196,6 +215,9 @@ def to_plain(config: DictConfig) -> dict[str, Any]:
     plain = {str(key): value for key, value in resolved.items()}
     for name in (*COMPONENTS, "llm"):
         plain[name] = _storable(written[name], resolved[name])
+    for name, value in (("initial", plain["initial"]), ("sandbox.read", plain["sandbox"]["read"])):
+        if not all(isinstance(path, str) for path in value):
+            raise UsageError(f"{name}={value}: it is a list of paths; write {name}=[one,another]")
     for name in ("archive", "selection", "schedule", "knowledge"):
         check_types(plain[name], name)
     for group in ("operators", "trackers"):
