@@ -65,7 +65,9 @@ REFERENCES = {
     "groupnorm": Reference(
         ("gn = nn.GroupNorm(4, 24)",), "self.gn(x)", ("torch.randn(8, 24, 63, 65)",)
     ),
-    "gelu": Reference((), "F.gelu(x, approximate='tanh') + F.softplus(x)", ("torch.randn(4099, 33)",)),
+    "gelu": Reference(
+        (), "F.gelu(x, approximate='tanh') + F.softplus(x)", ("torch.randn(4099, 33)",)
+    ),
     "max": Reference((), "(x.max(1)[0], x.argmin(2))", ("torch.randn(16, 129, 257)",)),
     "norm": Reference((), "x / torch.norm(x, p='fro')", ("torch.randn(64, 4096)",)),
     "cumsum": Reference((), "torch.cumsum(x, 1)", ("torch.randn(1024, 4000)",)),
@@ -74,7 +76,9 @@ REFERENCES = {
     ),
     "pool": Reference((), "F.avg_pool2d(F.max_pool2d(x, 2), 3)", ("torch.randn(4, 9, 66, 66)",)),
     "linear": Reference(
-        ("fc = nn.Linear(256, 100)",), "torch.sigmoid(self.fc(x)).sum(1)", ("torch.randn(128, 256)",)
+        ("fc = nn.Linear(256, 100)",),
+        "torch.sigmoid(self.fc(x)).sum(1)",
+        ("torch.randn(128, 256)",),
     ),
     "convolution": Reference(
         ("conv = nn.Conv2d(3, 16, 3)", "bn = nn.BatchNorm2d(16)"),
