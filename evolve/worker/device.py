@@ -39,6 +39,7 @@ class Device(Protocol):
         readable: Further paths that they have to see.
         warm_bytes: For inputs and expectations that stay from candidate to candidate.
         block_bytes: For the inputs of a block, and for its outputs.
+        room: Bytes that the tensors of all runners together may take; 0 where nothing limits them.
         variables: Set in every process that runs candidates.
     """
 
@@ -59,6 +60,7 @@ class Device(Protocol):
     readable: tuple[str, ...]
     warm_bytes: int
     block_bytes: int
+    room: int
     variables: dict[str, str]
 
     @property
@@ -102,8 +104,12 @@ class Device(Protocol):
         """Do with a fresh runner what needs no candidate and takes its time."""
         ...
 
-    def connect(self, process: "RunnerProcess") -> None:
+    def connect(self, process: "RunnerProcess", tensors: int = 0) -> None:
         """Give a prepared runner what it needs, and see that its memory can be read.
+
+        Args:
+            process: The runner.
+            tensors: Bytes that its tensors may take at once, where that is more than usual.
 
         Raises:
             OSError: it cannot.

@@ -48,6 +48,7 @@ class CpuDevice:
     nodes: tuple[str, ...] = ()
     readable: tuple[str, ...] = ()
     block_bytes = 128 << 20
+    room = 0
     variables = _MALLOC
 
     def __init__(self) -> None:
@@ -94,7 +95,7 @@ class CpuDevice:
     def prepare(self, process: RunnerProcess) -> None:
         """A forked process is ready."""
 
-    def connect(self, process: RunnerProcess) -> None:
+    def connect(self, process: RunnerProcess, tensors: int = 0) -> None:
         word = torch.zeros(8, dtype=torch.uint8)
         self.read(process, process.readable_at, word)
 

@@ -27,6 +27,7 @@ from evolve.worker.window_cuda import CudaWindow
 _POOL_SHARE = 14  # a runner's tensors get one in so many bytes of the device
 _WARM_SHARE = 8
 _REFEREE_SHARE = 0.42
+_ROOM_SHARE = 0.5  # what is left is for contexts, and for inputs under way
 _CONNECT_S = 60.0
 _NODES = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools")
 
@@ -75,6 +76,7 @@ class CudaDevice:
         self._pool_size = _whole(facts.total_memory // _POOL_SHARE)
         self.warm_bytes = facts.total_memory // _WARM_SHARE
         self.block_bytes = self._pool_size // 3
+        self.room = int(_ROOM_SHARE * facts.total_memory)
         # Or what torch keeps for later would leave too little for the runners.
         torch.cuda.set_per_process_memory_fraction(_REFEREE_SHARE)
         self._folder = tempfile.TemporaryDirectory(prefix="evolve-cuda-")
@@ -156,9 +158,9 @@ class CudaDevice:
         os.sched_setaffinity(process.pid, self._cores_of_runners)
         process.open_gpu(_CONNECT_S)
 
-    def connect(self, process: RunnerProcess) -> None:
+    def connect(self, process: RunnerProcess, tensors: int = 0) -> None:
         """Give it a pool; what lies in it looks like values, and is none."""
-        mapping, fd = cuda_driver.allocate(self._pool_size)
+        mapping, fd = cuda_driver.allocate(max(self._pool_size, tensors))
         try:
             memory = mapping.tensor()
             memory.view(torch.float32).fill_(random.gauss(0, 1))
@@ -189,7 +191,10 @@ class CudaDevice:
         torch.cuda.synchronize()
 
     def inputs_changed(self, process: RunnerProcess, shared: Shared, address: int) -> bool:
-        return not torch.equal(shared.memory, shared.slab.memory)
+        # In words of eight bytes: comparing takes memory for each.
+        return not torch.equal(
+            *(of.view(torch.int64) for of in (shared.memory, shared.slab.memory))
+        )
 
     def window(self) -> Window:
         return CudaWindow(self)

@@ -15,10 +15,11 @@ from evolve.worker.parameters import cast_module
 from evolve.worker.reduction import ReductionTrace
 from evolve.worker.seeding import generator, seeded
 from evolve.worker.taskmodule import task_code
-from evolve.worker.trees import cast_floating, flatten, map_tensors, tensors_of
+from evolve.worker.trees import flatten, map_tensors, tensors_of
 
 _MISSING_OPERATION = (RuntimeError, TypeError, ValueError, NotImplementedError)
 SENSITIVITY_STEP = 2.0**-24  # relative size of the perturbation, that of an fp32 rounding
+_NUDGED_AT_ONCE = 1 << 27  # elements
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -134,19 +135,26 @@ def _perturbed_truth(task: str, model: nn.Module, inputs: list[Any]) -> list[Ten
     model = cast_module(copy.deepcopy(model), torch.float64)
     for parameter in model.parameters():
         if parameter.is_floating_point():
-            parameter.data = _nudged(parameter.data, draws)
-    operands = cast_floating(inputs, torch.float64)
+            _nudge(parameter.data, draws)
+    operands = map_tensors(lambda tensor: _in(torch.float64, tensor), inputs)
+    for operand in tensors_of(operands):
+        if operand.is_floating_point():
+            _nudge(operand, draws)
     with task_code(task, "Model.forward"), _default_dtype(torch.float64):
-        return _forward(model, map_tensors(lambda tensor: _nudged(tensor, draws), operands))
+        return _forward(model, operands)
 
 
-def _nudged(tensor: Tensor, draws: torch.Generator) -> Tensor:
-    """A copy, floating values moved by the step up or down at random."""
-    if not tensor.is_floating_point():
-        return tensor.clone()
-    ups = torch.randint(0, 2, tensor.shape, generator=draws, dtype=torch.int8,
-                        device=draws.device).to(tensor)  # fmt: skip
-    return tensor * ups.mul_(2 * SENSITIVITY_STEP).add_(1 - SENSITIVITY_STEP)
+def _nudge(tensor: Tensor, draws: torch.Generator) -> None:
+    """Move all values by the step up or down at random, in place."""
+    if not tensor.numel() or not tensor.dim():
+        parts: tuple[Tensor, ...] = (tensor,)
+    else:  # what this takes itself is to stay small beside a tensor of gigabytes
+        rows = max(1, _NUDGED_AT_ONCE * tensor.shape[0] // tensor.numel())
+        parts = tensor.split(rows)
+    for part in parts:
+        ups = torch.randint(0, 2, part.shape, generator=draws, dtype=torch.int8,
+                            device=draws.device).to(part)  # fmt: skip
+        part.mul_(ups.mul_(2 * SENSITIVITY_STEP).add_(1 - SENSITIVITY_STEP))
 
 
 def _doubled(tensor: Tensor) -> Tensor:
@@ -154,11 +162,14 @@ def _doubled(tensor: Tensor) -> Tensor:
 
 
 def _forward_in(dtype: torch.dtype, model: nn.Module, inputs: list[Any]) -> list[Tensor]:
-    def operand(tensor: Tensor) -> Tensor:
-        return tensor.to(dtype if tensor.is_floating_point() else tensor.dtype, copy=True)
-
+    operands = map_tensors(lambda tensor: _in(dtype, tensor), inputs)
     with _default_dtype(dtype):
-        return _forward(cast_module(copy.deepcopy(model), dtype), map_tensors(operand, inputs))
+        return _forward(cast_module(copy.deepcopy(model), dtype), operands)
+
+
+def _in(dtype: torch.dtype, tensor: Tensor) -> Tensor:
+    """A copy, in the type where it is floating."""
+    return tensor.to(dtype if tensor.is_floating_point() else tensor.dtype, copy=True)
 
 
 def _forward(model: nn.Module, inputs: list[Any]) -> list[Tensor]:

@@ -114,19 +114,19 @@ class Launcher:
         return True
 
     def start(self, language: Language, writable: tuple[str, ...] = (),
-              readable: tuple[str, ...] = ()) -> RunnerProcess:  # fmt: skip
-        """A fresh runner for a program of this language.
+              readable: tuple[str, ...] = (), tensors: int = 0) -> RunnerProcess:  # fmt: skip
+        """A fresh runner for a program of this language, for `tensors` bytes (`Device.connect`).
 
         Raises:
             InfraFault: no runner can be started, even by a fresh zygote.
         """
         confinement = _extended(self._confinement, writable, readable)
         try:
-            return self._connected(language, confinement)
+            return self._connected(language, confinement, tensors)
         except (ConnectionError, InfraFault):
             self._replace(language)
         try:
-            return self._connected(language, confinement)
+            return self._connected(language, confinement, tensors)
         except ConnectionError as error:
             raise InfraFault(str(error)) from error
 
@@ -142,13 +142,15 @@ class Launcher:
         if self._device.spares:
             self._spares = Spares(make, self._device.spares)
 
-    def _connected(self, language: Language, confinement: Confinement) -> RunnerProcess:
+    def _connected(
+        self, language: Language, confinement: Confinement, tensors: int
+    ) -> RunnerProcess:
         runner = self._spare(confinement)
         try:
             if runner is None:
                 runner = self._start(language, confinement)
                 self._device.prepare(runner)
-            self._device.connect(runner)
+            self._device.connect(runner, tensors)
         except (OSError, CandidateFault) as error:  # no candidate code has run yet
             if runner is not None:
                 runner.close()

@@ -31,9 +31,10 @@ from evolve.worker.launcher import Launcher
 from evolve.worker.lightspeed import SpeedOfLight
 from evolve.worker.locks import HostLock
 from evolve.worker.praise import praise
+from evolve.worker.room import Room
 from evolve.worker.stages import Candidate, Workshop, check, probe_custom, prove_kernels, smoke
 from evolve.worker.timing import Timekeeper, Timing
-from evolve.worker.warm import WarmTask, WarmTasks, plan, task_lock
+from evolve.worker.warm import WarmTask, WarmTasks, plan, task_lock, working_bytes
 
 
 @dataclass(slots=True)
@@ -66,6 +67,7 @@ _VIOLENT = (
     Status.TIMEOUT,
     Status.OOM,
 )
+_USUAL = 8  # evaluations of usual size find room at once
 # A screen crowns nobody, and a check only asks whether the outcome is right.
 _PROFILED = (Fidelity.REWARD, Fidelity.SEARCH, Fidelity.VERIFY)
 
@@ -105,6 +107,7 @@ class Referee:
             raise
         self._tasks = WarmTasks(device)
         self._lock = HostLock(device.name)
+        self._room = Room(device.room)
         self.workshop = Workshop(device, self.launcher, builds, call_s)
         self._timekeeper = Timekeeper(self.workshop, self._lock)
         self._baselines: dict[tuple[str, str], dict[str, Any]] = {}
@@ -127,7 +130,7 @@ class Referee:
         start = time.monotonic()
         warm = self.warm(task, Fidelity.SEARCH)
         timing = Timing()
-        with torch.no_grad():
+        with self._placed(warm, 2), torch.no_grad():
             self._timekeeper.time(warm, None, {}, Fidelity.SEARCH, timing)
         rows = timing.cases.values()
         total = [sum(row.times_ms["eager"].to_json()[i] for row in rows) for i in range(3)]
@@ -149,7 +152,7 @@ class Referee:
             raise UsageError("timing=kernelbench needs CUDA events, so a GPU: take device=cuda")
         warm, call_s = self.warm(task), self.workshop.call_s
         found = {}
-        with contextlib.ExitStack() as stack:
+        with self._placed(warm, 1), contextlib.ExitStack() as stack:
             with self._lock.shared():
                 runner = stack.enter_context(self.workshop.reference(warm))
             with self._lock.exclusive(), torch.no_grad():
@@ -185,7 +188,7 @@ class Referee:
         compiler.settings(variant)
         warm = self.warm(task)
         try:
-            with self._lock.shared():
+            with self._placed(warm, 1), self._lock.shared():
                 return {"compiled": self.workshop.written(warm, variant).to_json()}
         except CandidateFault as fault:
             return {"reason": fault.feedback}
@@ -195,7 +198,7 @@ class Referee:
         if key not in self._baselines:
             warm = self.warm(task)
             side, timing = self._rival(warm, name, ""), Timing()
-            with torch.no_grad():
+            with self._placed(warm, 3), torch.no_grad():
                 self._timekeeper.time(warm, None, {name: side}, Fidelity.SEARCH, timing)
             ratio = timing.ratios.get(name)  # of eager, which stands for the candidate
             self._baselines[key] = {
@@ -217,7 +220,7 @@ class Referee:
         for attempt in (1, 2):
             progress = Progress()
             try:
-                with torch.no_grad():
+                with self._placed(warm, 2 + len(opponents)), torch.no_grad():
                     status, feedback = self._climb(warm, source, fidelity, opponents, progress)
                 break
             except CandidateFault as fault:
@@ -228,6 +231,15 @@ class Referee:
             except (InfraFault, OSError, torch.OutOfMemoryError) as error:
                 status, feedback = Status.INFRA, f"the evaluator failed (try {attempt}): {error}"
         return self._evaluation(warm, source, fidelity, status, feedback, progress)
+
+    @contextmanager
+    def _placed(self, task: WarmTask, sides: int) -> Iterator[None]:
+        """Room on the device for as many processes at once; taken before any lock is."""
+        with self._lock.shared(), torch.no_grad():
+            working = working_bytes(task.cases)
+        usual = self.device.room // _USUAL
+        with self._room.taken(sides * working if working > usual else usual):
+            yield
 
     def warm(self, task: Task, fidelity: Fidelity = Fidelity.SEARCH) -> WarmTask:
         """The task with its hidden inputs, as evaluations of this fidelity use it."""

@@ -162,14 +162,15 @@ class Runner:
     ) -> None:
         memory = self._access.open(fd, size)
         inputs = slab.unpack(tree, memory)
+        # The last output stays alive, so that memory handed out twice shows.
+        self._held = self._held[-1:]
         with torch.no_grad(), contextlib.ExitStack() as trapping:
             trapped = trapping.enter_context(probes.trap_aten()) if trap else None
             start = time.perf_counter()
             output = self._models[case](*inputs)
             self._access.finish()
             seconds = time.perf_counter() - start
-        # The last output stays alive, so that memory handed out twice shows.
-        self._held = [*self._held[-1:], (memory, output)]
+        self._held.append((memory, output))
         tensors, spec = _plain_tensors(output)
         if trapped is not None and trapped.first is not None:
             print(f"{trapped.first} was trapped", file=sys.stderr)

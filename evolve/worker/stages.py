@@ -28,7 +28,7 @@ from evolve.worker.launcher import Launcher
 from evolve.worker.probes import custom_label
 from evolve.worker.process import RunnerProcess
 from evolve.worker.proof import OwnCode, Proof, library_labels, prove, read_kernels
-from evolve.worker.warm import Check, WarmCase, WarmTask
+from evolve.worker.warm import Check, WarmCase, WarmTask, working_bytes
 from evolve.worker.window import size_in_bytes
 from evolve.worker.wire import TensorAt
 
@@ -105,7 +105,7 @@ class Workshop:
         fresh = None if candidate.build else self.builds.begin(key)
         try:
             writable = (fresh,) if fresh else ()
-            with self._launch(candidate, writable) as runner:
+            with self._launch(candidate, task.cases, writable) as runner:
                 runner.load(candidate.kind, candidate.source, BUILD_S, fresh or candidate.build,
                             may_build=fresh is not None)  # fmt: skip
                 self._construct(runner, task.smallest)
@@ -134,16 +134,18 @@ class Workshop:
         with self.device.share(case.block(-1, 1)) as inputs:
             runner.call(case.index, inputs, BUILD_S)
 
-    def _launch(self, candidate: Candidate, writable: tuple[str, ...] = ()) -> RunnerProcess:
+    def _launch(
+        self, candidate: Candidate, cases: list[WarmCase], writable: tuple[str, ...] = ()
+    ) -> RunnerProcess:
         hidden = candidate.build is not None and not self.device.spares
         readable = (str(candidate.build),) if hidden else ()
-        return self.launcher.start(candidate.language, writable, readable)
+        return self.launcher.start(candidate.language, writable, readable, working_bytes(cases))
 
     def loaded(
         self, candidate: Candidate, cases: list[WarmCase], stub: bool = False
     ) -> RunnerProcess:
         """A process with the candidate's models of these cases; to be used in a `with`."""
-        runner = self._launch(candidate)
+        runner = self._launch(candidate, cases)
         with contextlib.ExitStack() as on_failure:
             on_failure.enter_context(runner)
             runner.load(candidate.kind, candidate.source, SETUP_S, candidate.build, stub=stub)
@@ -156,7 +158,7 @@ class Workshop:
 
     def reference(self, task: WarmTask) -> RunnerProcess:
         """The same for the reference; its process alone gets the task's source."""
-        runner = self.launcher.start(Language.TORCH)
+        runner = self.launcher.start(Language.TORCH, tensors=working_bytes(task.timed))
         with contextlib.ExitStack() as on_failure:
             on_failure.enter_context(runner)
             runner.load("reference", json.dumps(task.task.to_json()), SETUP_S)
@@ -184,7 +186,9 @@ class Workshop:
         return compiler.read(done, {case.index: case.case for case in task.cases}, variant)
 
     def _write(self, task: WarmTask, variant: str, folder: str) -> None:
-        with self.launcher.start(Language.TORCH, (folder,)) as runner:
+        with self.launcher.start(
+            Language.TORCH, (folder,), tensors=working_bytes(task.cases)
+        ) as runner:
             runner.load("reference", json.dumps(task.task.to_json()), SETUP_S)
             for case in task.cases:
                 runner.construct(case.index, case.model_seed, None, SETUP_S)

@@ -10,8 +10,9 @@ import random
 import secrets
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -28,6 +29,8 @@ from evolve.worker.trees import tensors_of
 _SAMPLES = 2  # outputs of a timed block that are looked at
 _OTHER_BLOCKS = 2  # with calls of other families among the task's own
 _OTHER_CALLS = 4
+_WORKING_SETS = 4  # of inputs or outputs: two outcomes are alive at once, and there are temporaries
+_COPIES_OF_WEIGHTS = 2  # while a model is made
 _KEPT_PER_OUTPUT = 4  # times its bytes: the reference's outcome, fp64 truth, and some
 
 # Executing a task's file draws from global random generators, so one thread at a time may.
@@ -129,6 +132,11 @@ class WarmCase:
             lambda: self._make_check(self._check_slab(family, number), family),
             lambda check: check.nbytes + check.inputs.size,
         )
+
+    @cached_property
+    def output_bytes(self) -> int:
+        """What the reference returns."""
+        return sum(tensor.nbytes for tensor in self.check("task", 0).expected.reference)
 
     def _check_slab(self, family: str, number: int) -> Slab:
         return self._device.make_slab([self.case.inputs(self._seed(family, number), family)])
@@ -301,6 +309,13 @@ class WarmTasks:
                     self._tasks.popitem(last=False)
             self._tasks.move_to_end(key)
             return self._tasks[key]
+
+
+def working_bytes(cases: Sequence[WarmCase]) -> int:
+    """What the tensors of a process with the models of these cases may need, inputs not counted."""
+    largest = max(max(case.input_bytes, case.output_bytes) for case in cases)
+    weights = sum(case.arguments.size for case in cases)
+    return _WORKING_SETS * largest + _COPIES_OF_WEIGHTS * weights
 
 
 def plan(case: WarmCase, fidelity: Fidelity) -> list[tuple[str, int]]:

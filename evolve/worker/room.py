@@ -1,0 +1,33 @@
+"""Room for what is under way at once: whoever needs much of it waits for its turn, in order."""
+
+import threading
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+class Room:
+    """So many bytes; 0 stands for no limit."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._free = size
+        self._waiting: deque[object] = deque()
+        self._changed = threading.Condition()
+
+    @contextmanager
+    def taken(self, amount: int) -> Iterator[None]:
+        """Have `amount` of it, all of it where that is less; nobody who came later goes first."""
+        amount, me = min(amount, self._size), object()
+        with self._changed:
+            self._waiting.append(me)
+            self._changed.wait_for(lambda: self._waiting[0] is me and self._free >= amount)
+            self._waiting.popleft()
+            self._free -= amount
+            self._changed.notify_all()
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._free += amount
+                self._changed.notify_all()

@@ -1,0 +1,68 @@
+"""Tasks of several GB, as KernelBench has them: one input of 6.4 GB, and an output as large.
+
+Invariants:
+- they are judged like small ones: right is correct and timed, wrong is wrong and said to be so;
+- several at once wait for room, and none fails for want of it.
+"""
+
+from dataclasses import replace
+
+import pytest
+
+from evolve.core.evaluation import Evaluation, Status
+from tests.gpu.programs import RIGHT, TASK, triton_program
+
+LARGE = replace(TASK, name="relu2-large", source=TASK.source.replace("4096, 4096", "4096, 393216"))
+GROWING = replace(
+    LARGE,
+    name="outer",
+    source=LARGE.source.replace("torch.relu(x) * 2 + x", "x * x.T").replace(
+        "4096, 393216", "32768, 1"
+    ),
+)
+
+OUTER = """
+import torch
+import triton
+import triton.language as tl
+
+@triton.jit
+def outer(x, y, n, B: tl.constexpr):
+    row = tl.program_id(1).to(tl.int64)
+    at = tl.program_id(0) * B + tl.arange(0, B)
+    tl.store(y + row * n + at, tl.load(x + row) * tl.load(x + at, mask=at < n), mask=at < n)
+
+class ModelNew(torch.nn.Module):
+    def forward(self, x):
+        n = x.shape[0]
+        y = torch.empty(n, n, device=x.device)
+        outer[(triton.cdiv(n, 1024), n)](x, y, n, B=1024)
+        return y
+"""
+
+
+def ask(worker, task, sources, fidelity):
+    sent = [
+        worker.send("evaluate", task=task.to_json(), source=source, fidelity=fidelity)
+        for source in sources
+    ]
+    return [Evaluation.from_json(future.result(300)["result"]) for future in sent]
+
+
+@pytest.mark.slow
+def test_right_and_wrong_ones_of_gigabytes_are_told_apart_at_once(worker):
+    wrong = triton_program("tl.where(at == n - 1, 0.0, tl.maximum(value, 0.0) * 2 + value)")
+    sources = [RIGHT, wrong, RIGHT + "\n# again\n"]
+    first, second, third = ask(worker, LARGE, sources, "search")
+    print(first.feedback, first.durations_s, second.feedback, second.durations_s, sep="\n")
+    assert first.status is third.status is Status.CORRECT, (first.feedback, third.feedback)
+    assert first.custom
+    assert first.ratios["eager"].value > 1.2
+    assert second.status is Status.WRONG_VALUE, second.feedback
+
+
+@pytest.mark.slow
+def test_an_output_of_gigabytes_from_a_small_input_is_judged(worker):
+    (verdict,) = ask(worker, GROWING, [OUTER], "search")
+    print(verdict.feedback, verdict.durations_s)
+    assert verdict.status is Status.CORRECT, verdict.feedback

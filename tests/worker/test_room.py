@@ -1,0 +1,68 @@
+"""Room for evaluations under way at once.
+
+Invariants:
+- never more is taken than there is, unless there is no limit;
+- what needs more than there is has all of it;
+- nobody who came later goes first.
+"""
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+from evolve.worker.room import Room
+
+
+def entered(room, amount, order, name, leave):
+    with room.taken(amount):
+        order.append(name)
+        leave.wait(10)
+
+
+def test_no_more_is_taken_than_there_is():
+    room, taken, most = Room(10), [], []
+
+    def work(amount):
+        with room.taken(amount):
+            taken.append(amount)
+            most.append(sum(taken))
+            time.sleep(0.001)
+            taken.remove(amount)
+
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(work, [1, 5, 3, 10, 7, 2] * 10))
+    assert max(most) <= 10
+    assert not taken
+
+
+def test_what_needs_more_than_there_is_has_all_of_it():
+    room, order, leave = Room(10), [], threading.Event()
+    with ThreadPoolExecutor(2) as threads:
+        with room.taken(1000):
+            waiting = threads.submit(entered, room, 1, order, "small", leave)
+            time.sleep(0.05)
+            assert not order
+        leave.set()
+        waiting.result(5)
+    assert order == ["small"]
+
+
+def test_a_small_one_does_not_pass_a_large_one_that_came_first():
+    room, order, leave = Room(10), [], threading.Event()
+    with ThreadPoolExecutor(2) as threads:
+        with room.taken(5):
+            large = threads.submit(entered, room, 8, order, "large", leave)
+            time.sleep(0.05)
+            small = threads.submit(entered, room, 2, order, "small", leave)
+            time.sleep(0.05)
+            assert not order
+        leave.set()
+        large.result(5)
+        small.result(5)
+    assert order == ["large", "small"]
+
+
+def test_without_a_limit_nobody_waits():
+    room = Room(0)
+    with room.taken(1 << 40), room.taken(1 << 40):
+        pass

@@ -1,0 +1,60 @@
+"""Memory for what a process computes.
+
+Invariants:
+- there is room for two outcomes and as much again, however small the inputs are;
+- weights count;
+- pieces give the same verdict and the same perturbation law as the whole.
+"""
+
+import torch
+
+from evolve.core.evaluation import Fidelity
+from evolve.core.task import Task
+from evolve.worker import budget, expected
+from evolve.worker.device_cpu import CpuDevice
+from evolve.worker.seeding import generator
+from evolve.worker.warm import WarmTasks, working_bytes
+from tests.worker.judging import task_source
+
+
+def warm(source):
+    return WarmTasks(CpuDevice()).get(Task(name="probe", source=source), Fidelity.SEARCH)
+
+
+def test_a_large_output_of_small_inputs_counts():
+    task = warm(task_source("x[:, None] * x", "[torch.rand(256)]"))
+    assert working_bytes(task.cases) >= 4 * 256 * 256 * 4
+
+
+def test_weights_count():
+    source = task_source(
+        "self.layer(x)", "[torch.rand(1, 512)]", setup="self.layer = nn.Linear(512, 512)"
+    )
+    assert working_bytes(warm(source).cases) >= 2 * 512 * 512 * 4
+
+
+def test_comparing_in_pieces_finds_a_difference_in_the_last_one(monkeypatch):
+    monkeypatch.setattr(budget, "_COMPARED_AT_ONCE", 64)
+    task = warm(task_source("x * 2", "[torch.rand(100, 7)]"))
+    wanted = task.cases[0].check("task", 0).expected
+    right = wanted.reference[0].clone()
+    assert budget.suite_verdict([right], wanted)
+    right[-1, -1] += 1
+    assert not budget.suite_verdict([right], wanted)
+
+
+def test_every_piece_is_perturbed_by_one_step(monkeypatch):
+    monkeypatch.setattr(expected, "_NUDGED_AT_ONCE", 64)
+    x = torch.rand(100, 7, dtype=torch.float64) + 1
+    moved = x.clone()
+    expected._nudge(moved, generator(0, "sensitivity"))
+    steps = (moved / x - 1) / expected.SENSITIVITY_STEP
+    assert torch.allclose(steps.abs(), torch.ones_like(steps), rtol=1e-6)
+    assert 250 < int((steps > 0).sum()) < 450
+
+
+def test_a_scalar_and_an_empty_tensor_are_perturbed_too():
+    scalar, empty = torch.tensor(1.0, dtype=torch.float64), torch.empty(0, 3, dtype=torch.float64)
+    expected._nudge(scalar, generator(0, "sensitivity"))
+    expected._nudge(empty, generator(0, "sensitivity"))
+    assert float(scalar) != 1.0
