@@ -106,9 +106,11 @@ def _elites_of(config: Mapping[str, Any], task: Task) -> list[str]:
     that a search may be switched: `warm_start=RUN search=other`.
     """
     warm_start = config["warm_start"]
-    if not warm_start:
+    if warm_start is None:
         return []
     path, _, name = warm_start.rpartition(":")
+    if not name:
+        raise UsageError(f"warm_start={warm_start}: it names no run; give RUN or FILE.db:RUN")
     path = path or config["store"]["path"]
     if not Path(path).is_file():
         raise UsageError(f"warm_start={warm_start}: there is no database {path}; give FILE.db:RUN")

@@ -115,6 +115,8 @@ def _live(given: Mapping[str, Any]) -> LanguageModel | None:
             "llm=ensemble names no model; give each one a name and its provider/name, "
             "e.g. llm.models.fast.model=openai/NAME llm.models.strong.model=anthropic/NAME"
         )
+    if settings["model"] == "":
+        raise UsageError("llm.model is empty; give it as provider/name, or leave it out")
     if not settings["model"] and not settings["models"]:
         if base := settings["api_base"]:
             raise UsageError(

@@ -25,6 +25,8 @@ def main(words: Sequence[str]) -> int:
     rest = [word for word in words if word not in (DRY_RUN, CREATE)]
     for before, word in pairwise(["", *rest]):
         check_word(word, before)
+    if rest and rest[-1] in ("-c", "--cfg"):
+        raise UsageError(f"{rest[-1]}: write --cfg job, which prints the configuration")
     from evolve.cli.config.compose import run_with_hydra, to_plain
 
     job: Callable[[Mapping[str, Any]], int] = start
@@ -53,13 +55,17 @@ def check_word(word: str, before: str = "") -> None:
     """
     if "=" not in word and not word.startswith("-") and not before.startswith("-"):
         raise UsageError(f"'{word}' is not key=value; for a task write task={word}")
-    if word.startswith("--") and word.partition("=")[0] not in HYDRA_FLAGS:
-        key, _, value = word.removeprefix("--").partition("=")
+    if word.startswith("="):
+        raise UsageError(f"'{word}' names no setting before the =; for a task write task{word}")
+    if word.startswith("-") and word.partition("=")[0] not in HYDRA_FLAGS:
+        key, _, value = word.lstrip("-").partition("=")
         setting = ALIASES.get(key, key.replace("-", "_"))
         raise UsageError(
             f"{word}: configuration is written without dashes, {setting}={value or '...'}; "
             "the only flags are --dry-run, --create, --cfg job, --help and -m"
         )
+    if before in ("-c", "--cfg") and word not in ("job", "hydra", "all"):
+        raise UsageError(f"{before} {word}: write --cfg job, which prints the configuration")
     device, _, numbers = word.removeprefix("device=").partition(":")
     if word.startswith("device=") and numbers:
         raise UsageError(

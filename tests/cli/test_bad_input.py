@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from evolve.cli import run
 from evolve.cli.run import check_python
 from evolve.core.errors import UsageError
 
@@ -135,6 +136,7 @@ CASES = {
         ["run", "task=softmax", "warm_start=demo"],
         ["warm_start=demo", "synthetic", "softmax"],
     ),
+    "warm start from an empty name": (["run", "task=softmax", "warm_start="], ["FILE.db:RUN"]),
     "warm start from no run": (["run", "task=softmax", "warm_start=nobody"], ["nobody", "demo"]),
     "other settings on resume": (
         ["resume", "demo", "archive.capacity=3"],
@@ -225,6 +227,22 @@ def test_bad_input_is_one_clear_line(evolve, folder: Path, words: list[str], nam
         assert name in message
     assert done.stdout == ""
     assert files(folder) == before
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["=softmax"], "task=softmax"),
+        (["task=softmax", "-x"], "x=..."),
+        (["--task=softmax"], "task=softmax"),
+        (["task=softmax", "--cfg"], "--cfg job"),
+        (["--cfg", "nope", "task=softmax"], "--cfg job"),
+    ],
+)
+def test_words_that_are_no_settings_are_explained_before_anything_is_composed(words, says):
+    with pytest.raises(UsageError) as refused:
+        run.main(words)
+    assert says in str(refused.value)
 
 
 def test_a_python_that_is_too_new_is_refused_in_one_sentence():

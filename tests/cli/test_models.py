@@ -172,6 +172,8 @@ def test_one_word_is_enough_and_brings_the_operators():
 
 def test_without_a_word_there_is_no_model():
     assert build_model(settings()) is None
+    with pytest.raises(UsageError, match=r"llm\.model is empty"):
+        build_model(settings("llm.model="))
 
 
 def test_several_models_are_given_by_name():
