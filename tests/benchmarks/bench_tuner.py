@@ -1,0 +1,267 @@
+"""The tuner against every instance of shipped templates, timed once on a GPU and kept in a table.
+
+    python -m tests.benchmarks.bench_tuner measure TABLE.json --seconds 230
+
+`measure` needs a CUDA device, torch and triton. It compiles in as many processes as there are
+cores, then times one instance after the other, alone; what there was no time for is left out.
+"""
+
+import argparse
+import ast
+import importlib.util
+import json
+import linecache
+import multiprocessing
+import os
+import random
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+from triton.compiler import CompilationError
+from triton.runtime.errors import OutOfResources
+from triton.testing import do_bench
+
+from evolve.core import tunables
+from evolve.core.compiled import Compiled
+from evolve.core.program import Assignment, TunableValue
+from evolve.core.task import Task
+from evolve.tasks import find_task
+from evolve.worker.compiler import compile_model, settings
+from evolve.worker.taskmodule import execute
+from operators.inductor import convert
+from operators.templates import Products
+from tests.benchmarks.conditions import print_conditions
+
+CONVOLUTION = """
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(64, 128, 3, padding=1)
+
+    def forward(self, x):
+        return self.conv(x)
+
+def get_inputs():
+    return [torch.randn(32, 64, 56, 56)]
+
+def get_init_inputs():
+    return []
+"""
+MATRICES = """
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def forward(self, a, b):
+        return a @ b
+
+def get_inputs():
+    return [torch.randn(2048, 2048), torch.randn(2048, 2048)]
+
+def get_init_inputs():
+    return []
+"""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A program to tune.
+
+    Attributes:
+        task: its source, or the name of a shipped task at size gpu.
+        variant: of the compiler.
+        only: choices of some tunables, by the end of their names; the others keep all of theirs.
+    """
+
+    task: str
+    variant: str
+    only: Mapping[str, tuple[TunableValue, ...]] = field(default_factory=dict)
+
+
+SIDES = {"BLOCK_M": (64, 128, 256), "BLOCK_N": (32, 64, 128, 256)}
+FIXED = {"GROUP_M": (8,), "INPUT_PRECISION": ("tf32x3", "bf16x6")}
+PROBLEMS = {
+    "matmul": Problem(MATRICES, "default", FIXED | SIDES),
+    "convolution": Problem(CONVOLUTION, "same_layout", FIXED | SIDES),
+    "cumsum": Problem("cumsum", "default"),
+    "softmax": Problem("softmax", "looped"),
+    "layernorm": Problem("layernorm", "looped"),
+}
+"""Spaces are kept small enough for a few minutes."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("part", choices=("measure",))
+    parser.add_argument("table", type=Path)
+    parser.add_argument("--seconds", type=float, default=230, help="of measure, at most")
+    parser.add_argument("--problems", default=",".join(PROBLEMS))
+    options = parser.parse_args()
+    print_conditions()
+    measure(options.table, options.problems.split(","), options.seconds)
+
+
+# --- the table ------------------------------------------------------------------------------------
+
+
+def measure(table: Path, names: Sequence[str], seconds: float) -> None:
+    """Write the times of all instances; what there is no time for has none."""
+    ends = time.monotonic() + seconds
+    sources = {name: program(PROBLEMS[name]) for name in names}
+    work = [(name, one) for name in names for one in instances(sources[name], PROBLEMS[name])]
+    random.Random(0).shuffle(work)  # what is left out is left out of all problems
+    print(f"{len(work)} instances", flush=True)
+    rows = list(compiled(work, sources, ends - seconds / 2))
+    print(f"{len(rows)} compiled, {ends - time.monotonic():.0f} s left", flush=True)
+    for row in rows:
+        row["time_ms"] = None
+        if isinstance(row["error"], float) and time.monotonic() < ends:
+            row["time_ms"] = timed(row["problem"], sources[row["problem"]], row["assignment"])
+    found = {"device": torch.cuda.get_device_name(), "sources": sources, "rows": rows}
+    table.write_text(json.dumps(found))
+    for name in names:
+        times = [row["time_ms"] for row in rows if row["problem"] == name and row["time_ms"]]
+        reference = milliseconds(Scene(name).reference)
+        print(f"{name}: {len(times)} times, best {min(times):.4f} ms, torch {reference:.4f} ms")
+
+
+def program(problem: Problem) -> str:
+    """The source that is tuned."""
+    task = task_of(problem)
+    module = execute(task.name, task.source, {})
+    model, inputs = made(module)
+    case = compile_model(model, inputs, settings(problem.variant))
+    version = torch.__version__.partition("+")[0]
+    return convert(task.source, task.name, Compiled(problem.variant, version, (case,)), Products())
+
+
+def task_of(problem: Problem) -> Task:
+    if problem.task.isidentifier():
+        task = find_task(problem.task, size="gpu")
+        constants = "\n".join(f"{k} = {v!r}" for k, v in sizes(task.source)["gpu"].items())
+        return replace(task, source=f"{task.source}\n{constants}\n")
+    return Task(name="t", source=problem.task)
+
+
+def sizes(source: str) -> dict[str, dict[str, Any]]:
+    """What a task's file says under SIZES."""
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "SIZES":
+            return dict(ast.literal_eval(node.value))
+    return {"gpu": {}}
+
+
+def made(module: ModuleType) -> tuple[torch.nn.Module, list[torch.Tensor]]:
+    torch.manual_seed(0)
+    with torch.device("cuda"):
+        return module.Model(*module.get_init_inputs()).eval(), module.get_inputs()
+
+
+def instances(source: str, problem: Problem) -> Iterator[Assignment]:
+    """All assignments, of the choices that the problem leaves."""
+    space = tunables.parse(source)
+    for assignment in space.assignments():
+        allowed = (
+            value in choices
+            for name, value in assignment.items()
+            for ending, choices in problem.only.items()
+            if name.endswith(ending)
+        )
+        if all(allowed):
+            yield assignment
+
+
+class Scene:
+    """A problem's reference, its inputs and what it gives for them, on the device."""
+
+    def __init__(self, name: str) -> None:
+        task = task_of(PROBLEMS[name])
+        self._model, self._inputs = made(execute(task.name, task.source, {}))
+        with torch.no_grad(), torch.backends.cudnn.flags(allow_tf32=False):
+            self.expected = self.reference()
+
+    def reference(self) -> torch.Tensor:
+        with torch.no_grad():
+            return self._model(*self._inputs)
+
+    def candidate(self, source: str) -> Callable[[], torch.Tensor]:
+        """What an instance gives for the same inputs, with the same weights."""
+        with tempfile.NamedTemporaryFile("w", suffix=".py") as file:
+            file.write(source)
+            file.flush()
+            spec = importlib.util.spec_from_file_location("candidate", file.name)
+            module = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(module)
+            linecache.getlines(file.name)  # Triton reads a kernel's text when it is launched
+            model = module.ModelNew().eval().cuda()
+            model.load_state_dict(self._model.state_dict())
+            with torch.no_grad():
+                model(*self._inputs)
+        return lambda: model(*self._inputs)
+
+
+@lru_cache
+def scene(name: str) -> Scene:
+    return Scene(name)
+
+
+def compiled(
+    work: Sequence[tuple[str, Assignment]], sources: Mapping[str, str], ends: float
+) -> Iterator[dict[str, Any]]:
+    """Compile instances in processes of their own; how far each is off, or why it cannot run."""
+    context = multiprocessing.get_context("spawn")
+    count = os.cpu_count() or 1
+    with ProcessPoolExecutor(count, mp_context=context, initializer=prepare) as pool:
+        futures = [
+            pool.submit(checked, name, sources[name], assignment) for name, assignment in work
+        ]
+        waiting = iter(futures)
+        for future in waiting:
+            if time.monotonic() > ends:
+                pool.shutdown(wait=True, cancel_futures=True)
+                break
+            yield future.result()
+        for future in waiting:
+            if future.done() and not future.cancelled():
+                yield future.result()
+
+
+def prepare() -> None:
+    torch.set_num_threads(1)
+
+
+def checked(name: str, source: str, assignment: Assignment) -> dict[str, Any]:
+    found: dict[str, Any] = {"problem": name, "assignment": dict(assignment)}
+    try:
+        known = scene(name)
+        value = known.candidate(tunables.render(source, assignment))()
+        off = (value - known.expected).abs().max() / known.expected.abs().max()
+        found["error"] = float(off)
+    except (OutOfResources, CompilationError, RuntimeError) as error:
+        found["error"] = f"{type(error).__name__}: {error}"[:200]
+    return found
+
+
+def timed(name: str, source: str, assignment: Assignment) -> float:
+    with torch.no_grad():
+        return milliseconds(scene(name).candidate(tunables.render(source, assignment)))
+
+
+def milliseconds(work: Callable[[], object]) -> float:
+    """The median of runs that together take 20 ms, with a cold L2 cache."""
+    return float(do_bench(work, warmup=4, rep=20, return_mode="median"))
+
+
+if __name__ == "__main__":
+    main()
