@@ -5,6 +5,8 @@ from typing import Any
 
 from evolve.core.evaluation import Evaluation
 from evolve.core.measurement import Ratio
+from evolve.trajectories.licences import licence_of
+from evolve.trajectories.splits import family_of
 from evolve.trajectories.step import Step
 
 
@@ -22,7 +24,8 @@ def _origin(step: Step) -> dict[str, Any]:
         "created": step.created,
         "task": step.task.name,
         "task_revision": step.task.revision,
-        "category": step.task.category,
+        "family": family_of(step.task),
+        "licence": licence_of(step.task.source),
         "island": step.island,
         "generation": step.generation,
         "operator": step.operator,
@@ -77,6 +80,7 @@ def _outcome(step: Step) -> dict[str, Any]:
         "baseline": step.baseline,
         **_ratio_json("ratio", step.ratio),
         **_ratio_json("gain", step.gain),
+        "is_gain": None if step.gain is None else step.gain.is_gain,
         **_ratio_json("best_before", step.best_before),
         **_ratio_json("shown_best", step.shown_best),
         "times_ms": _times(step.evaluation),

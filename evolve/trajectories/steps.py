@@ -69,6 +69,8 @@ class History:
         self.run = _run(store, run_id)
         self._store = store
         self._path = frozenset(best_path(store, self.run))
+        begun = self.run.config.get("warm_start")
+        self._unknown = frozenset({f"unknown: warm start from {begun}"} if begun else ())
         self._generations = array("I")
         self._families = array("I")  # places in `_sets`
         self._sets: list[frozenset[str]] = [frozenset()]
@@ -124,7 +126,9 @@ class History:
         if record.asked is not None:
             models |= record.asked.models
         elif not sources and record.program is not None:
-            models |= models_behind(self._store, record.program)  # it may be another run's
+            # It may be another run's. What a warm start took over has lost its name with its
+            # tunables, and may be of another file: nobody knows whose it is.
+            models |= models_behind(self._store, record.program) or self._unknown
         if models not in self._places:
             self._places[models] = len(self._sets)
             self._sets.append(models)

@@ -99,12 +99,12 @@ class Searched:
     store: Store
     name: str = "first"
     task: Task = TASK
+    warm_start: str | None = None
     run: RunRow = field(init=False)
 
     def __post_init__(self) -> None:
-        self.run = self.store.create_run(
-            name=self.name, task=self.task, config={"baseline": "eager"}, seed=1
-        )
+        config = {"baseline": "eager", "warm_start": self.warm_start}
+        self.run = self.store.create_run(name=self.name, task=self.task, config=config, seed=1)
 
     @staticmethod
     def digest(name: str) -> str:

@@ -301,6 +301,7 @@ def test_a_flat_row_says_unknown_and_carries_its_units(told: list[Step]) -> None
     assert row["times_ms"]["large"][0] == pytest.approx(3.0)
     assert row["parent_times_ms"]["large"][0] == pytest.approx(4.0)
     assert row["cost_usd"] == 0.01
+    assert (row["family"], row["licence"], row["is_gain"]) == ("reduction", "unknown", True)
     failed = flat(told[2])
     assert (failed["ratio"], failed["gain"], failed["times_ms"]) == (None, None, {})
 

@@ -246,6 +246,17 @@ def test_a_model_whose_program_a_prompt_shows_takes_the_step_out(search: Searche
     assert steps(tmp_path / "out") == [0]
 
 
+def test_what_a_warm_start_took_over_is_of_no_model_that_is_allowed(store: Store, tmp_path: Path):
+    search = Searched(store, "warm", warm_start="elsewhere.db:cold")
+    search.built_in("A", verdict(1.0))
+    search.model("B", verdict(2.0), "A", asked="open/one")
+    made = exported(search, tmp_path / "out", rules=Rules(models=("open/*",)))
+    assert made.rows == {}
+    known = Rules(models=("open/*", "unknown: warm start from elsewhere.db:cold"))
+    made = exported(search, tmp_path / "known", rules=known)
+    assert made.rows == {"supervised": {"train": 1}}
+
+
 def test_a_task_that_holds_a_key_is_left_out(store: Store, tmp_path: Path):
     key = "sk-proj-0123456789abcdefghij"
     search = run_on(store, "leaky", f"KEY = {key!r}\nclass Model: ...")
