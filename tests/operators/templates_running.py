@@ -1,29 +1,54 @@
-"""Run as a script: programs with kernels of ours in the place of a vendor's, interpreted.
+"""Programs with kernels of ours in the place of a vendor's, run beside torch in another process.
 
-Reads a list of cases (`tests.operators.test_templates.Case` as JSON) and answers, for each, how far
-the output is from that of torch, relative to the largest value of the latter.
+As a script: reads cases (of `templates_cases`, as JSON), and answers how far each output is from
+that of torch, relative to the largest value of the latter. The argument is the device.
 """
 
 import json
+import os
+import subprocess
 import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 import torch
 
 from tests.operators.inductor_running import apart, imported
 
+ROOT = Path(__file__).parents[2]
 
-def main() -> None:
+
+def answers(
+    cases: Sequence[Mapping[str, Any]], device: str, **environment: str
+) -> dict[str, float]:
+    """The differences by the names of the cases."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.operators.templates_running", device],
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        input=json.dumps(cases),
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return dict(map(json.loads, done.stdout.splitlines()))
+
+
+def main(device: str) -> None:
+    torch.backends.cudnn.allow_tf32 = False
     for case in json.load(sys.stdin):
         torch.manual_seed(0)
-        tensors = [torch.randn(shape).as_strided(*view) for shape, view in case["tensors"]]
-        names = case["names"]
-        expected = eval(
-            case["reference"], {"torch": torch, **dict(zip(names, tensors, strict=True))}
-        )
+        views = case["tensors"]
+        tensors = [torch.randn(size, device=device).as_strided(*view) for size, view in views]
+        names = dict(zip(case["names"], tensors, strict=True))
         with torch.no_grad():
-            found = imported(case["program"]).ModelNew()(*tensors)
+            found = imported(case["source"]).ModelNew()(*tensors)
+            expected = eval(case["reference"], {"torch": torch, **names})
         print(json.dumps([case["name"], apart(expected, found)]), flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1])

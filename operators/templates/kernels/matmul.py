@@ -1,4 +1,4 @@
-"""Matrix products: tiles of the result, its dot products cut where there are few tiles, and vectors.
+"""Matrix products: by tiles of the result, with long sums cut where tiles are few, and by vectors.
 
 Sizes and strides are compile-time constants, strides in elements and in the order batch, row,
 column. The tiling and its grouped order are those of Triton's tutorial on matrix multiplication.

@@ -1,0 +1,22 @@
+"""Templates as compiled for a GPU.
+
+Invariant: in every precision that is offered for float32, a program with our kernels computes what
+torch does in float32.
+"""
+
+import pytest
+
+from operators.templates import PRECISIONS
+from tests.operators.templates_cases import CASES, instance
+from tests.operators.templates_running import answers
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_programs_with_our_kernels_compute_what_torch_does(precision):
+    cases = [
+        each | {"source": instance(each["source"], each["name"], [precision])} for each in CASES
+    ]
+    found = answers(cases, "cuda")
+    assert len(found) == len(CASES)
+    limit = 2e-5 if precision == "bf16x3" else 4e-6
+    assert {name: off for name, off in found.items() if not off < limit} == {}

@@ -1,0 +1,211 @@
+"""Calls of a vendor's library, as output code has them, with what torch computes for each."""
+
+import itertools
+import random
+from collections.abc import Sequence
+
+import torch
+
+from evolve.core import tunables
+from evolve.core.compiled import Argument, ArgumentKind, Compiled, CompiledCase
+from evolve.core.program import TunableValue
+from operators.inductor import convert
+from operators.templates import PRECISIONS, Products
+
+TASK = """
+import torch
+
+class Model(torch.nn.Module):
+    def forward(self, {names}):
+        ...
+"""
+
+
+def compiled(arguments: dict[str, torch.Tensor], lines: Sequence[str], out: str) -> Compiled:
+    """As if Inductor had written the lines for a reference with these arguments."""
+    body = "".join(f"    {line}\n" for line in lines)
+    code = f"def call(args):\n    {', '.join(arguments)}, = args\n{body}    return ({out}, )\n"
+    taken = tuple(
+        Argument(name, ArgumentKind.INPUT, name, tuple(t.shape), t.stride())
+        for name, t in arguments.items()
+    )
+    case = CompiledCase("main", True, code, taken, (), "output[0]")
+    return Compiled("default", "2.13", (case,))
+
+
+def program(arguments: dict[str, torch.Tensor], lines: Sequence[str], out: str = "buf0") -> str:
+    task = TASK.format(names=", ".join(arguments))
+    return convert(task, "t", compiled(arguments, lines, out), Products())
+
+
+def instance(source: str, seed: object, precisions: Sequence[str] = PRECISIONS) -> str:
+    """One with small blocks, drawn at random; Triton's interpreter takes no precision but ieee."""
+    rng = random.Random(str(seed))
+    chosen: dict[str, TunableValue] = {}
+    for tunable in tunables.parse(source):
+        if set(tunable.choices) <= set(PRECISIONS):
+            chosen[tunable.name] = rng.choice(precisions)
+        else:
+            chosen[tunable.name] = rng.choice([c for c in tunable.choices if int(c) <= 64])
+    return tunables.render(source, chosen)
+
+
+def room(name: str, tensor: torch.Tensor) -> str:
+    shape, stride = tuple(tensor.shape), tensor.stride()
+    return f"{name} = empty_strided_cpu({shape}, {stride}, {tensor.dtype})"
+
+
+def case(name: str, arguments: dict[str, torch.Tensor], lines: Sequence[str], reference: str):
+    source = program(arguments, lines)
+    assert "torch.mm(" not in source
+    assert "torch.convolution(" not in source
+    views = [(max(extent(t), 1), (tuple(t.shape), t.stride())) for t in arguments.values()]
+    return {
+        "name": name,
+        "names": list(arguments),
+        "tensors": views,
+        "source": source,
+        "reference": reference,
+    }
+
+
+def extent(tensor: torch.Tensor) -> int:
+    return 1 + sum(
+        (size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True)
+    )
+
+
+# --- matrices -------------------------------------------------------------------------------------
+
+
+def matrix(*shape: int, turned: bool = False) -> torch.Tensor:
+    tensor = torch.empty(shape, device="meta")
+    if turned:
+        return torch.empty((*shape[:-2], shape[-1], shape[-2]), device="meta").transpose(-1, -2)
+    return tensor
+
+
+def product(name: str, a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | None = None):
+    called = (
+        ("baddbmm" if a.dim() == 3 else "addmm")
+        if bias is not None
+        else ("bmm" if a.dim() == 3 else "mm")
+    )
+    arguments = ({"bias": bias} if bias is not None else {}) | {"a": a, "b": b}
+    options = ", alpha=1, beta=1" if bias is not None else ""
+    lines = [
+        room("buf0", torch.empty((*a.shape[:-1], b.shape[-1]), device="meta")),
+        f"extern_kernels.{called}({', '.join(arguments)}{options}, out=buf0)",
+    ]
+    return case(name, arguments, lines, f"torch.{called}({', '.join(arguments)})")
+
+
+def matrix_cases():
+    for turned_a, turned_b in itertools.product((False, True), repeat=2):
+        a, b = matrix(37, 50, turned=turned_a), matrix(50, 29, turned=turned_b)
+        yield product(f"mm {turned_a} {turned_b}", a, b)
+    yield product("mm that fits", matrix(64, 32), matrix(32, 64))
+    yield product("bmm", matrix(3, 17, 20), matrix(3, 20, 33, turned=True))
+    yield product("one matrix for a batch", matrix(3, 17, 20), matrix(1, 20, 18).expand(3, -1, -1))
+    yield product("addmm by column", matrix(20, 16), matrix(16, 33), matrix(33))
+    yield product("addmm by row", matrix(20, 16), matrix(16, 33), matrix(20, 1))
+    yield product("baddbmm", matrix(2, 20, 16), matrix(2, 16, 33), matrix(2, 1, 33))
+    yield product("long sum", matrix(19, 2100), matrix(2100, 23), matrix(23))
+    yield product("long sum of a batch", matrix(2, 18, 2051), matrix(2, 2051, 20))
+    yield product("matrix by vector", matrix(45, 130), matrix(130, 1))
+    yield product("matrix by vector, by columns", matrix(45, 130, turned=True), matrix(130, 1))
+    yield product("vector by matrix", matrix(1, 130), matrix(130, 45), matrix(45))
+    yield product("vectors of a batch", matrix(3, 45, 30), matrix(3, 30, 1))
+
+
+# --- convolutions ---------------------------------------------------------------------------------
+
+
+def convolution(name: str, x: torch.Tensor, weight: torch.Tensor, *, bias: bool = False, **options):
+    """Options as in `torch.convolution`; what is left out is that of a plain one."""
+    space = x.dim() - 2
+    settings = {
+        "stride": (1,) * space,
+        "padding": (0,) * space,
+        "dilation": (1,) * space,
+        "transposed": False,
+        "output_padding": (0,) * space,
+        "groups": 1,
+    } | options
+    filters = weight.shape[1] * settings["groups"] if settings["transposed"] else weight.shape[0]
+    arguments = {"x": x, "weight": weight}
+    if bias:
+        arguments["bias"] = torch.empty(filters, device="meta")
+    out = torch.convolution(*arguments.values(), *([] if bias else [None]), *settings.values())
+    words = ", ".join(f"{key}={value}" for key, value in settings.items())
+    given = ", ".join(arguments) if bias else f"{', '.join(arguments)}"
+    ending = "" if bias else ", bias=None"
+    lines = [
+        f"buf0 = extern_kernels.convolution({given}, {words}{ending})",
+        f"assert_size_stride(buf0, {tuple(out.shape)}, {out.stride()}, 'aten.convolution')",
+    ]
+    call = ", ".join([*arguments, *([] if bias else ["None"]), *map(str, settings.values())])
+    return case(name, arguments, lines, f"torch.convolution({call})")
+
+
+def image(*shape: int, last: bool = False) -> torch.Tensor:
+    """Of a batch of images; with `last`, channels lie side by side."""
+    tensor = torch.empty(shape, device="meta")
+    if last:
+        tensor = tensor.to(memory_format=torch.channels_last)
+    return tensor
+
+
+def convolution_cases():
+    for last in (False, True):
+        x, weight = image(2, 5, 9, 11, last=last), image(7, 5, 3, 2, last=last)
+        yield convolution(f"few channels {last}", x, weight, bias=True)
+        x, weight = image(2, 18, 7, 8, last=last), image(20, 18, 3, 3, last=last)
+        yield convolution(f"padded and strided {last}", x, weight, stride=(2, 3), padding=(1, 2))
+        x, weight = image(2, 6, 7, 8, last=last), image(6, 1, 3, 3, last=last)
+        yield convolution(f"depthwise {last}", x, weight, groups=6, padding=(1, 1), bias=True)
+    yield convolution("dilated", image(1, 17, 12, 9), image(4, 17, 3, 2), dilation=(2, 3))
+    yield convolution("groups", image(2, 36, 5, 6), image(18, 18, 3, 3), groups=2, bias=True)
+    yield convolution("two filters a channel", image(2, 4, 5, 6), image(8, 1, 3, 3), groups=4)
+    yield convolution("few filters of few channels", image(1, 6, 5, 6), image(4, 3, 3, 3), groups=2)
+    yield convolution("pointwise", image(2, 20, 5, 5), image(33, 20, 1, 1))
+    yield convolution("a line", image(2, 17, 30), image(8, 17, 5), stride=(3,), padding=(2,))
+    yield convolution("a volume", image(1, 4, 5, 6, 7), image(3, 4, 2, 3, 3), padding=(1, 0, 1))
+    turned = {"transposed": True}
+    yield convolution("back", image(2, 17, 5, 6), image(17, 8, 3, 3), bias=True, **turned)
+    yield convolution(
+        "back, strided",
+        image(2, 5, 4, 5),
+        image(5, 6, 3, 4),
+        stride=(2, 3),
+        padding=(1, 1),
+        output_padding=(1, 0),
+        **turned,
+    )
+    yield convolution(
+        "back, dilated",
+        image(1, 4, 5, 4),
+        image(4, 3, 3, 3),
+        stride=(2, 3),
+        dilation=(3, 2),
+        **turned,
+    )
+    yield convolution(
+        "back, no tap for some",
+        image(1, 4, 5, 4),
+        image(4, 3, 3, 2),
+        stride=(4, 2),
+        padding=(1, 1),
+        dilation=(2, 4),
+        **turned,
+    )
+    yield convolution(
+        "back, groups", image(1, 8, 5, 4), image(8, 3, 3, 3), groups=2, stride=(2, 2), **turned
+    )
+    yield convolution("back, a line", image(2, 3, 9), image(3, 4, 5), stride=(2,), **turned)
+    yield convolution(
+        "back, a volume", image(1, 3, 3, 4, 2), image(3, 2, 2, 3, 2), stride=(2, 1, 2), **turned
+    )
+
+
+CASES = [*matrix_cases(), *convolution_cases()]
