@@ -19,6 +19,7 @@ MOST_TERMS = 1 << 16  # that are added one after the other: longer sums are made
 OPERAND_ROUNDINGS = 2.5  # of operands, where the task allows a shorter type for them
 PEAK = 8.0  # largest single error over the root mean square of errors
 LEAST_SCALE = 1 / 64  # of a block, relative to its row and to the median block in use
+_CUT = 2.0**-9 / OPERAND_ROUNDINGS  # of an operand that is cut to TF32, not rounded
 _SLAB = 1 << 20  # elements looked at together; bounds the memory of a comparison
 
 
@@ -122,6 +123,9 @@ def output_budget(
     floor = error_floor(reference.dtype, arithmetic, condition)
     rms = torch.maximum(floor, KAPPA * torch.clamp(own_rms, min=float(own_rms.median())))
     peak = torch.maximum(PEAK * rms, KAPPA * own_peak)
+    if arithmetic.accumulation == "tf32":  # one large product may be all that a block holds
+        _, largest = error_blocks(torch.zeros_like(truth), truth, block)
+        peak = torch.maximum(peak, OPERAND_ROUNDINGS * _CUT * largest / scale)
     finite = bool(reference.isfinite().all()) and bool(truth.isfinite().all())
     return OutputBudget(block=block, scale=scale, rms=rms, peak=peak, finite=finite)
 
@@ -158,11 +162,11 @@ def error_floor(dtype: torch.dtype, arithmetic: Arithmetic, condition: Tensor | 
     One rounding to the output's type, and fp32 arithmetic (fp64 for fp64 outputs) whose errors
     grow with the number of terms and with the `condition` of the outcome. `tf32` and `half` add
     the rounding of operands to 11 and 8 bits, `half` also sums in such a type. Tensor cores read
-    fp32 operands as TF32 by cutting bits off, which costs more than rounding: hence the half more.
+    fp32 operands as TF32 by cutting bits off: two of them cost up to 2**-9.
     """
     unit = unit_roundoff(dtype)
     compute = unit if dtype == torch.float64 else 2.0**-24
-    operands = {"ieee": 0.0, "tf32": 1.5 * 2.0**-11, "half": max(unit, 2.0**-8)}
+    operands = {"ieee": 0.0, "tf32": _CUT, "half": max(unit, 2.0**-8)}
     operand = operands[arithmetic.accumulation]
     adding = operand / 16 if arithmetic.accumulation == "half" else compute
     terms = min(arithmetic.terms, MOST_TERMS)

@@ -14,7 +14,12 @@ from tests.worker.serving import Worker
 
 ANSWER_S = 110.0
 RIVAL = "an honest kernel"  # timed beside a cheat that may only get an honest score
-_HONEST = {"gate": "gate_scalar", "softmax": "softmax_three_pass", "tiny": "tiny_launch_bound"}
+_HONEST = {
+    ("gate", "cpu"): "gate_scalar",
+    ("softmax", "cpu"): "softmax_three_pass",
+    ("tiny", "cpu"): "tiny_launch_bound",
+    ("gate", "cuda"): "gpu_triton_persistent",
+}
 Judge = Callable[[Entry], Evaluation]
 
 
@@ -31,7 +36,7 @@ class Court:
         if entry.source not in self._sent:
             rivals = {}
             if HONEST_SCORE in entry.verdicts:
-                rivals[RIVAL] = self._honest[_HONEST[entry.task]].source
+                rivals[RIVAL] = self._honest[_HONEST[entry.task, entry.device]].source
             self._sent[entry.source] = self.worker.send(
                 "evaluate",
                 task=TASKS[entry.task].to_json(),

@@ -319,11 +319,11 @@ def test_a_task_allows_just_the_arithmetic_that_it_names(accumulation):
     assert passed == RULES[accumulation]
 
 
-@pytest.mark.parametrize("terms", [1024, 2048])
+@pytest.mark.parametrize("terms", [64, 1024, 2048])
 def test_operands_as_tensor_cores_read_them_pass_in_every_family_where_tf32_is_allowed(terms):
     case = task(
         "x @ y",
-        f"[torch.randn(64, {terms}), torch.randn({terms}, 64)]",
+        f"[torch.randn(256, {terms}), torch.randn({terms}, 256)]",
         arguments="x, y",
         accumulation="tf32",
     )

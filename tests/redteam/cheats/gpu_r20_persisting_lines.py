@@ -3,7 +3,7 @@
 task: gate
 device: cuda
 fidelity: screen
-verdict: honest
+verdict: honest not_custom
 """
 
 import ctypes
