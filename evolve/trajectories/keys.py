@@ -24,7 +24,7 @@ def environment_keys() -> tuple[str, ...]:
     return tuple(sorted(value for value in values if scrub(value) != value))
 
 
-@lru_cache(maxsize=512)  # parents and prompts come again with every child
+@lru_cache(maxsize=128)  # parents and prompts come again with every child
 def holds_key(text: str, known: tuple[str, ...]) -> bool:
     """Whether scrubbing would change the text; `known` is what `environment_keys` gave."""
     if any(value in text for value in known):

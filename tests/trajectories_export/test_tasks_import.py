@@ -1,6 +1,6 @@
 """`evolve tasks import`: a folder of modules becomes prompts.
 
-1. Every file is counted once: sound, no task, broken, weak, duplicate, held out, licence.
+1. Every file is counted once: sound, no task, broken, weak, duplicate, held out, licence, key.
 2. Without --audit nothing of the folder is executed; with it, never in the process of the command.
 3. Stopped, it goes on with the tasks that are left; what was found stays found.
 4. The prompts are those of a search without a program, in the trainer's format, in the order of
@@ -100,6 +100,13 @@ def test_tasks_that_are_held_out_are_no_prompts(folder: Path, tmp_path: Path):
     assert outcomes(tmp_path / "out")["b/softmax.py"] == "held out"
     [row] = load_dataset(tmp_path / "out", "prompts")
     assert "x.sum(dim=-1)" in row["reference"]
+
+
+def test_a_task_that_holds_a_key_is_no_prompt(folder: Path, tmp_path: Path):
+    (folder / "leaky.py").write_text(f"KEY = 'sk-proj-0123456789abcdefghij'\n{SOFTMAX}\nX = 1\n")
+    tasks_import.main([str(folder), "-o", str(tmp_path / "out")])
+    assert outcomes(tmp_path / "out")["leaky.py"] == "holds a key"
+    assert len(list(load_dataset(tmp_path / "out", "prompts"))) == 2
 
 
 def test_nothing_is_executed_without_an_audit(folder: Path, tmp_path: Path):
