@@ -13,7 +13,6 @@ checkout.
 
 import argparse
 import random
-import statistics
 import tempfile
 import time
 from concurrent.futures import Future
@@ -26,6 +25,7 @@ from evolve.tasks import find_task
 from evolve.tasks.shipped import shipped_names
 from tests.benchmarks.conditions import print_conditions
 from tests.benchmarks.gpu_kernelbench import compare
+from tests.benchmarks.gpu_ties import against_itself, default_problems
 from tests.gpu.programs import RIGHT, SMALL, TASK, torch_program, triton_program
 from tests.worker.serving import Worker
 
@@ -37,6 +37,7 @@ def main() -> None:
     parser.add_argument("what", choices=(*PARTS, "kernelbench"))
     parser.add_argument("--device", default="cuda", help="cpu, to try this program out")
     parser.add_argument("--runs", type=int, default=10, help="of aa, for each task")
+    parser.add_argument("--seconds", type=float, default=1500, help="of aa: no run begins later")
     parser.add_argument("--candidates", type=int, default=256, help="of burst")
     parser.add_argument("--injections", type=int, default=100, help="of faults")
     parser.add_argument("--tasks", default="", help="names, by comma; all shipped ones otherwise")
@@ -61,41 +62,21 @@ def main() -> None:
 
 
 def tasks(options: argparse.Namespace) -> list[Task]:
-    """The tasks asked for, at size gpu where they have sizes."""
+    """The tasks asked for, at the device's size where they have sizes."""
+    size = "cpu" if options.device == "cpu" else "gpu"
     names = [name for name in options.tasks.split(",") if name]
     problems = [f"kernelbench:{name}" for name in options.problems.split(",") if name]
     if not names and not problems:
         names = shipped_names()
-    return [find_task(name, size="gpu") for name in (*names, *problems)]
+    return [find_task(name, size=size) for name in (*names, *problems)]
 
 
-def against_itself(worker: Worker, options: argparse.Namespace) -> None:
-    """Eager against eager, in fresh processes each time."""
-    excluded, widths = 0, []
-    for task in tasks(options):
-        found = []
-        for _ in range(options.runs):
-            reply = worker.send("noise", task=task.to_json()).result(300)
-            if "result" not in reply:
-                print(f"{task.name}: {reply['error']['message'][:300]}")
-                continue
-            found.append(reply["result"])
-        outside = sum(not row["ratio"][1] <= 1.0 <= row["ratio"][2] for row in found)
-        own = [row["half_width"] for row in found]
-        if not own:
-            continue
-        excluded, widths = excluded + outside, widths + own
-        seconds = statistics.median(row["seconds_per_evaluation"] for row in found)
-        print(
-            f"{task.name}: {found[-1]['reference_ms'][0]:.4g} ms, {outside} of {len(own)} exclude "
-            f"1.0, half-width median {100 * statistics.median(own):.2f} %, worst "
-            f"{100 * max(own):.2f} %, {seconds:.1f} s each",
-            flush=True,
-        )
-    print(
-        f"A/A: {excluded} of {len(widths)} intervals exclude 1.0; half-width median "
-        f"{100 * statistics.median(widths):.2f} %, {sum(w <= 0.01 for w in widths)} within 1 %"
-    )
+def ties(worker: Worker, options: argparse.Namespace) -> None:
+    """Eager against eager."""
+    if not options.tasks and not options.problems:
+        options.problems = ",".join(default_problems())
+        options.tasks = ",".join(shipped_names())
+    against_itself(worker, tasks(options), options)
 
 
 def seeds(worker: Worker, options: argparse.Namespace) -> None:
@@ -200,7 +181,7 @@ def _quantile(values: list[float], share: float) -> float:
     return values[min(len(values) - 1, int(share * len(values)))]
 
 
-PARTS = {"aa": against_itself, "seeds": seeds, "burst": burst, "faults": faults}
+PARTS = {"aa": ties, "seeds": seeds, "burst": burst, "faults": faults}
 
 
 if __name__ == "__main__":
