@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from evolve.cli.config.build import build
@@ -15,6 +14,7 @@ from evolve.core.task import Task
 from evolve.evaluation import LocalEvaluator
 from evolve.report.text import count_text
 from operators.inductor import NotConvertible, convert
+from operators.templates import has_products
 
 OPERATOR = "inductor"
 _ON_CPU = ("default", "unfused")  # the others are settings of Triton's code
@@ -38,21 +38,29 @@ def variants(task: Task, config: Mapping[str, Any]) -> tuple[str, ...]:
     return () if has_start else tuple(name for name in wanted if name in _ON_CPU)
 
 
+def print_now(line: str) -> None:
+    """A line for whoever waits."""
+    print(line, flush=True)
+
+
 async def with_compiled(
     task: Task,
     config: Mapping[str, Any],
     evaluator: Evaluator,
-    say: Callable[[str], None] = partial(print, flush=True),
+    say: Callable[[str], None] = print_now,
 ) -> Task:
     """The task with what the compiler makes of it; equal code of two variants is kept once."""
     found: dict[tuple[str, ...], Compiled] = {}
     reasons: list[str] = []
     wanted = variants(task, config)
+    templates = config["operators"].get("templates") is not None
     if wanted and isinstance(evaluator, LocalEvaluator):
         say(f"compiling the reference, {count_text(len(wanted), 'variant')} ...")
         for variant in wanted:
             answer = await evaluator.compiled(task, variant)
-            reason = answer if isinstance(answer, str) else _refusal(task, answer)
+            reason = (
+                answer if isinstance(answer, str) else _refusal(task, answer, templates=templates)
+            )
             if isinstance(answer, Compiled) and not reason:
                 found.setdefault(tuple(case.code for case in answer.cases), answer)
             else:
@@ -64,12 +72,12 @@ async def with_compiled(
     return task
 
 
-def _refusal(task: Task, compiled: Compiled) -> str:
+def _refusal(task: Task, compiled: Compiled, *, templates: bool) -> str:
     """Why no program can be made of it; empty where one can."""
     try:
         convert(task.source, task.name, compiled)
     except NotConvertible as error:
-        return str(error)
+        return "" if templates and has_products(compiled) else str(error)
     return ""
 
 

@@ -25,6 +25,7 @@ GROUPS = {
     "run": {
         "run": "search for a fast kernel",
         "resume": "continue a run after any end",
+        "bench": "search every task of a suite, one report over all",
         "prompt": "what would be sent to a model next, without sending it",
         "ask": "write a run's next prompts as files, for a person or an agent",
         "batch": "write a run's next evaluations to a file, for a device elsewhere",
@@ -61,6 +62,7 @@ LONG = {  # work that does not depend on who reads what it prints; what a stop c
     "run": "the run began",
     "resume": "the run went on",
     "compare": "the first run began",
+    "bench": "the first run began",
     "eval": "there was a verdict",
     "export": "the export was complete; the same command goes on with it",
 }
@@ -74,7 +76,7 @@ Give a PyTorch reference, get the fastest correct kernel that a budget can find.
 
 {verbs}
 
-`run`, `resume` and `serve` take configuration as key=value words; every other verb takes --flags:
+`run`, `resume`, `bench` and `serve` take configuration as key=value words; all others take --flags:
 
   evolve run task=softmax                          search on what this machine has
   evolve run task=softmax llm.model=anthropic/NAME termination.usd=5    with a language model

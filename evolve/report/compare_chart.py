@@ -42,7 +42,9 @@ class Chart:
 
 
 @dataclass(frozen=True, slots=True)
-class _Scale:
+class Scale:
+    """Ratios from `low` to `high` and places from 0 to `end`, as coordinates."""
+
     low: float
     high: float
     end: float
@@ -69,7 +71,7 @@ def charts(groups: Sequence[Group]) -> list[Chart]:
         return []
     low, high = _bounds(seen)
     return [
-        _chart(axis, groups, stairs[axis], _Scale(low, high, ends[axis]))
+        _chart(axis, groups, stairs[axis], Scale(low, high, ends[axis]))
         for axis in AXES
         if min(group.extent(axis) for group in groups) > 0
     ]
@@ -87,7 +89,7 @@ def _chart(
     axis: str,
     groups: Sequence[Group],
     stairs: Sequence[Sequence[tuple[float, Spread]]],
-    scale: _Scale,
+    scale: Scale,
 ) -> Chart:
     lines = [
         Line(
@@ -101,7 +103,7 @@ def _chart(
     return Chart(
         title=TITLES[axis],
         lines=lines,
-        x_ticks=_x_ticks(axis, scale),
+        x_ticks=x_ticks(axis, scale),
         y_ticks=[
             Tick(f"{tick:g}{TIMES}", scale.y(tick) / SIDE * 100)
             for tick in ratio_ticks(scale.low, scale.high)
@@ -110,11 +112,16 @@ def _chart(
     )
 
 
-def _line(steps: Sequence[tuple[float, Spread]], scale: _Scale) -> str:
-    return _path(_corners([(place, step.value) for place, step in steps], scale))
+def _line(steps: Sequence[tuple[float, Spread]], scale: Scale) -> str:
+    return staircase_path([(place, step.value) for place, step in steps], scale)
 
 
-def _band(steps: Sequence[tuple[float, Spread]], scale: _Scale) -> str:
+def staircase_path(steps: Sequence[tuple[float, float | None]], scale: Scale) -> str:
+    """Values that each hold until the next place, as SVG path data."""
+    return _path(_corners(steps, scale))
+
+
+def _band(steps: Sequence[tuple[float, Spread]], scale: Scale) -> str:
     """Between the intervals' ends; down to the lower edge while a seed has no correct program."""
     upper = _corners([(place, step.high) for place, step in steps], scale)
     lower = _corners([(place, step.low or scale.low) for place, step in steps], scale)
@@ -122,7 +129,7 @@ def _band(steps: Sequence[tuple[float, Spread]], scale: _Scale) -> str:
 
 
 def _corners(
-    steps: Sequence[tuple[float, float | None]], scale: _Scale
+    steps: Sequence[tuple[float, float | None]], scale: Scale
 ) -> list[tuple[float, float]]:
     """A staircase: every value holds until the next place."""
     corners: list[tuple[float, float]] = []
@@ -138,7 +145,7 @@ def _path(corners: Sequence[tuple[float, float]]) -> str:
     return "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in corners) if corners else ""
 
 
-def _x_ticks(axis: str, scale: _Scale) -> list[Tick]:
+def x_ticks(axis: str, scale: Scale) -> list[Tick]:
     """About five round numbers; of seconds, minutes or hours where the axis is time."""
     name, unit = _unit(scale.end) if axis == "wall_time_s" else ("", 1.0)
     rough = scale.end / unit / 5

@@ -36,6 +36,18 @@ def find_problem(spec: str, checkout: str | Path | None = None) -> Path:
     return found[0]
 
 
+def list_problems(checkout: str | Path | None = None) -> list[tuple[int, int, str]]:
+    """Level, number and title of every problem of a checkout, in this order.
+
+    Raises:
+        UsageError: there is no such checkout.
+    """
+    levels = _levels_folder("kernelbench", checkout)
+    paths = (path.as_posix() for path in levels.glob("level*/*_*.py"))
+    found = (re.search(r"level(\d+)/(\d+)_([^/]*)\.py$", path) for path in paths)
+    return sorted((int(match[1]), int(match[2]), match[3]) for match in found if match)
+
+
 def _levels_folder(spec: str, checkout: str | Path | None) -> Path:
     chosen = checkout or os.environ.get(VARIABLE)
     if not chosen:

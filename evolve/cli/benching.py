@@ -1,0 +1,227 @@
+"""The runs of a bench: several under way before one judge, until all are done or time is up.
+
+Each run is an ordinary one of the database. While one task is timed, others are checked, and the
+references of the next are compiled.
+"""
+
+import asyncio
+import statistics
+import time
+from collections import deque
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, TypeVar
+
+from evolve.cli import parts
+from evolve.cli.bench_plan import Entry, Plan
+from evolve.cli.compiled import with_compiled
+from evolve.cli.inputs import load_task
+from evolve.cli.request import read_request
+from evolve.cli.session import keep
+from evolve.cli.stopping import STOP_SIGNALS
+from evolve.core.errors import EvolveError, UsageError
+from evolve.core.protocols import Evaluator
+from evolve.core.task import Task
+from evolve.evaluation import LocalEvaluator
+from evolve.report.audit import Findings, findings_of
+from evolve.report.suite import read_result, task_line
+from evolve.search.finals import play_finals
+from evolve.search.pipeline import Pipeline
+from evolve.store import RunRow, Store
+from evolve.trackers import Feed
+
+FIRST_S = 45.0  # taken for a task's time before one has ended
+RESERVE_S = 20.0  # before the end: to give up what is under way, end the judge, write the report
+DRAIN_S = 5.0
+
+T = TypeVar("T")
+
+
+class Bench:
+    """Searches every task of a plan that is not done.
+
+    Args:
+        plan: what to run.
+        store: the database of all runs.
+        evaluator: the judge of all runs.
+        ends_at: when to have given up, on the clock of `time.monotonic`; None: when all is done.
+        say: takes lines of progress.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        store: Store,
+        evaluator: Evaluator,
+        *,
+        ends_at: float | None = None,
+        say: Callable[[str], None] = print,
+    ) -> None:
+        self._plan, self._store, self._evaluator = plan, store, evaluator
+        self._ends_at, self._say = ends_at, say
+        self._waiting = deque(plan.entries)
+        self._rows = {run.name: run for run in store.runs()}
+        self._pipelines: set[Pipeline] = set()
+        self._stop = asyncio.Event()
+        self._took_s: list[float] = []
+        self._ended = 0
+
+    async def run(self) -> str:
+        """Search until all is done; why it ended before that, empty where it did not.
+
+        Raises:
+            EvolveError: the judge or the database cannot be used; what is under way can be resumed.
+        """
+        reasons: list[str] = []
+        loop = asyncio.get_running_loop()
+
+        def stop(reason: str) -> None:
+            reasons.append(reason)
+            self._stop.set()
+            for pipeline in self._pipelines:
+                pipeline.request_stop(reason)
+
+        for number in STOP_SIGNALS:
+            loop.add_signal_handler(number, stop, f"stopped by {number.name}")
+        if self._ends_at is not None:
+            left_s = self._ends_at - time.monotonic() - RESERVE_S
+            loop.call_later(max(left_s, 0.0), stop, "the time is up")
+        try:
+            ends = await asyncio.gather(
+                *(self._work(stop) for _ in range(self._evaluator.slots)), return_exceptions=True
+            )
+        finally:
+            for number in STOP_SIGNALS:
+                loop.remove_signal_handler(number)
+        if errors := [end for end in ends if isinstance(end, BaseException)]:
+            raise errors[0]
+        if not reasons and self._waiting:
+            return "too little time is left for another task"
+        return reasons[0] if reasons else ""
+
+    async def _work(self, stop: Callable[[str], None]) -> None:
+        """Take one task after the other; what fails here ends all."""
+        try:
+            while not self._stop.is_set() and self._waiting and self._has_time():
+                await self._take(self._waiting.popleft())
+        except EvolveError as error:
+            stop(str(error))
+            raise
+
+    def _has_time(self) -> bool:
+        if self._ends_at is None:
+            return True
+        usual_s = statistics.median(self._took_s) if self._took_s else FIRST_S
+        return time.monotonic() + usual_s < self._ends_at - RESERVE_S
+
+    async def _take(self, entry: Entry) -> None:
+        """All that is left to do of one task."""
+        start = time.monotonic()
+        try:
+            run, config = await self._begun(entry)
+            if not _is_done(run, config):
+                await self._search(run, config)
+            if not self._stop.is_set():
+                await self._final(self._store.run(run.name), config)
+        except UsageError as error:
+            self._say(f"{entry.task.label}: {error}")
+            return
+        except _GivenUp:
+            return
+        result = read_result(self._store, entry.task)
+        self._ended += 1
+        seconds = time.monotonic() - start
+        if not self._stop.is_set() and seconds > 1.0:  # else it was done before
+            self._took_s.append(seconds)
+        number = f"{self._ended} of {len(self._plan.entries)}"
+        self._say(f"{number}: {task_line(result, self._plan.baselines)} | {seconds:.1f} s")
+
+    async def _begun(self, entry: Entry) -> tuple[RunRow, Mapping[str, Any]]:
+        """The entry's run, which begins now unless it is stored, and its configuration."""
+        if entry.task.run in self._rows:
+            request = read_request(entry.config)
+            assert request.existing is not None
+            audited = findings_of(request.existing.config)
+            return request.existing, {**request.recorded, "audit": audited}
+        task = load_task(entry.config)
+        recorded, failure = {**entry.config, "opponents": {}, "audit": []}, ""
+        try:
+            request = read_request(entry.config)
+            task, recorded = request.task, {**request.recorded, "audit": []}
+            task, recorded["audit"] = await self._unless_stopped(self._prepared(task, entry))
+        except UsageError as error:  # of this task: the settings of all have been checked
+            failure = str(error)
+        run = self._store.create_run(
+            name=entry.task.run, task=task, config=recorded, seed=recorded["seed"]
+        )
+        if failure:
+            self._store.claim(run.id)
+            self._store.release(run.id, "finished", failure)
+            run = self._store.run(run.name)
+        return run, recorded
+
+    async def _prepared(self, task: Task, entry: Entry) -> tuple[Task, Findings]:
+        """The task with what the compiler makes of it, and what its audit found."""
+        findings: Findings = []
+        if self._plan.audit and isinstance(self._evaluator, LocalEvaluator):
+            findings = await self._evaluator.audit(task)
+        return await with_compiled(task, entry.config, self._evaluator, _nothing), findings
+
+    async def _unless_stopped(self, work: Coroutine[Any, Any, T]) -> T:
+        """What `work` gives. Raises _GivenUp where a stop is asked first."""
+        task, stop = asyncio.create_task(work), asyncio.create_task(self._stop.wait())
+        try:
+            await asyncio.wait((task, stop), return_when=asyncio.FIRST_COMPLETED)
+            if task.done():
+                return task.result()
+            raise _GivenUp
+        finally:
+            stop.cancel()
+            task.cancel()
+
+    async def _search(self, run: RunRow, config: Mapping[str, Any]) -> None:
+        engine = parts.build_search(
+            self._store, run, config, device_class=self._evaluator.device_class
+        )
+        keep(self._store, run, config)
+        feed = Feed(parts.build_trackers(config), run, self._say)
+        pipeline = Pipeline(
+            engine,
+            self._evaluator,
+            parts.build_termination(config),
+            listeners=[feed],
+            say=_nothing,
+            serial=config["deterministic"],
+            drain_s=DRAIN_S,
+            verify=False,
+        )
+        self._pipelines.add(pipeline)
+        try:
+            with feed:
+                await pipeline.run()
+        finally:
+            self._pipelines.discard(pipeline)
+            if engine.model is not None:
+                await engine.model.close()
+
+    async def _final(self, run: RunRow, config: Mapping[str, Any]) -> None:
+        if self._plan.final is None or run.state != "finished":
+            return
+        engine = parts.build_search(
+            self._store, run, config, device_class=self._evaluator.device_class
+        )
+        await play_finals(
+            engine, self._evaluator, self._plan.baselines, self._plan.final, self._stop
+        )
+
+
+class _GivenUp(Exception):
+    """A stop came first; nothing is stored of what was under way."""
+
+
+def _is_done(run: RunRow, config: Mapping[str, Any]) -> bool:
+    """Whether the run's search has ended, with no other budget than it is given now."""
+    return run.state == "finished" and run.config["termination"] == config["termination"]
+
+
+def _nothing(line: str) -> None:
+    """A line that nobody needs where a hundred tasks pass."""
