@@ -261,25 +261,22 @@ class Referee:
         if refusal := self.device.refuses(candidate.language):
             raise CandidateFault(Status.CONTRACT, refusal)
         progress.stage = Stage.CONTRACT
-        with self._lock.shared():
-            with progress.timed("compile"):
-                self.workshop.compile(candidate, task)
-            progress.stage = Stage.COMPILE
-            with progress.timed("smoke"):
-                smoke(self.workshop, candidate, task)
-            progress.stage = Stage.SMOKE
-            with progress.timed("correctness"):
-                plans = {case.case.name: plan(case, fidelity) for case in task.cases}
-                progress.suite = check(self.workshop, candidate, task, plans)
-            progress.stage = Stage.CORRECTNESS
-            with progress.timed("labels"):
-                progress.custom, labels = probe_custom(
-                    self.workshop, candidate, task, progress.labels
-                )
-                progress.labels += labels
-            if self.device.has_profiler and progress.custom and fidelity in _PROFILED:
-                with progress.timed("profile"):
-                    self._profile(candidate, task, progress)
+        with self._stage("compile", progress):
+            self.workshop.compile(candidate, task)
+        progress.stage = Stage.COMPILE
+        with self._stage("smoke", progress):
+            smoke(self.workshop, candidate, task)
+        progress.stage = Stage.SMOKE
+        with self._stage("correctness", progress):
+            plans = {case.case.name: plan(case, fidelity) for case in task.cases}
+            progress.suite = check(self.workshop, candidate, task, plans)
+        progress.stage = Stage.CORRECTNESS
+        with self._stage("labels", progress):
+            progress.custom, labels = probe_custom(self.workshop, candidate, task, progress.labels)
+            progress.labels += labels
+        if self.device.has_profiler and progress.custom and fidelity in _PROFILED:
+            with self._stage("profile", progress):
+                self._profile(candidate, task, progress)
         if fidelity is Fidelity.CHECK:
             return Status.CORRECT, "correct; at this fidelity no time is taken"
         if not self.device.can_time(candidate.language):
@@ -299,6 +296,15 @@ class Referee:
             fidelity, Stage.TIMING
         )
         return Status.CORRECT, praise(progress.timing, light, progress.facts, progress.custom)
+
+    @contextmanager
+    def _stage(self, name: str, progress: Progress) -> Iterator[None]:
+        """Beside the stages of others, and never while something is timed.
+
+        A stage at a time: who wants to time something waits for the longest that is under way.
+        """
+        with self._lock.shared(), progress.timed(name):
+            yield
 
     def _rival(self, task: WarmTask, name: str, text: str) -> Candidate:
         """An opponent; one that has the name of a baseline is the reference, run that way."""
