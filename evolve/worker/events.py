@@ -25,7 +25,6 @@ def observe(call: Callable[[], object], trials: int) -> str:
     for _ in range(_WARM_CALLS):
         call()
         torch.cuda.synchronize()
-    torch.cuda.empty_cache()
     cold = [_between_events(call, is_cold=True) for _ in range(trials + 1)][1:]
     warm = [_between_events(call, is_cold=False) for _ in range(trials + 1)][1:]
     host = [_on_host(call) for _ in range(trials + 1)][1:]
