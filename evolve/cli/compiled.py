@@ -53,7 +53,7 @@ async def with_compiled(
     found: dict[tuple[str, ...], Compiled] = {}
     reasons: list[str] = []
     wanted = variants(task, config)
-    templates = config["operators"].get("templates") is not None
+    templates = config["operators"].get("template_seed") is not None
     if wanted and isinstance(evaluator, LocalEvaluator):
         say(f"compiling the reference, {count_text(len(wanted), 'variant')} ...")
         for variant in wanted:

@@ -3,6 +3,6 @@
 `Products` puts them into a compiled program, in the place of the calls of those libraries.
 """
 
-from operators.templates.products import PRECISIONS, Products
+from operators.templates.products import PRECISIONS, Products, has_products, precisions
 
-__all__ = ["PRECISIONS", "Products"]
+__all__ = ["PRECISIONS", "Products", "has_products", "precisions"]

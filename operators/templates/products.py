@@ -9,7 +9,7 @@ import ast
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from evolve.core.compiled import CompiledCase
+from evolve.core.compiled import Compiled, CompiledCase
 from operators.inductor.kernels import Kernel
 from operators.inductor.reading import OutputCode, Statement
 from operators.templates import convolution, matmul
@@ -23,10 +23,24 @@ Against cuBLAS's own float32 (error 1.1e-6), on an H200 with Triton 3.6 at 4096^
 tf32x3 2.4e-7, bf16x3 4.4e-6; ieee uses no tensor cores.
 """
 HALF = ("ieee",)  # float16 and bfloat16 are multiplied as they are
+_INEXACT = ("tf32",)  # rounds its operands
 
 _LIBRARY = "extern_kernels"
+_GPU = "torch.cuda._DeviceGuard("  # in code for the CPU nothing is guarded
 _MATRICES = {"mm": 3, "addmm": 4, "bmm": 3, "baddbmm": 4}  # tensors: operands and the result
 _OWN_TUNABLES = 8  # launches that differ; where there are more, all of a kernel share theirs
+
+
+def precisions(accumulation: str) -> tuple[str, ...]:
+    """What `tl.dot` may make of float32 in a task that allows this arithmetic (`Task`)."""
+    return PRECISIONS if accumulation == "ieee" else (*_INEXACT, *PRECISIONS)
+
+
+def has_products(compiled: Compiled) -> bool:
+    """Whether the code, written for a GPU, calls a product that a template may do."""
+    calls = [f"{_LIBRARY}.{name}(" for name in (*_MATRICES, "convolution")]
+    code = "".join(case.code for case in compiled.cases)
+    return _GPU in code and any(call in code for call in calls)
 
 
 class Products:

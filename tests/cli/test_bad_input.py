@@ -121,7 +121,10 @@ CASES = {
     "every operator left out": (
         [
             *("run", "task=softmax"),
-            *(f"operators.{name}=null" for name in ("seed", "inductor", "tune", "recombine")),
+            *(
+                f"operators.{name}=null"
+                for name in ("seed", "inductor", "template_seed", "tune", "recombine")
+            ),
         ],
         ["operators"],
     ),

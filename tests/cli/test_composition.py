@@ -80,7 +80,7 @@ def test_the_last_of_two_words_for_one_setting_wins():
 def test_an_operator_is_left_out_by_null_and_a_foreign_one_is_let_in():
     config = composed("operators.recombine=null", "+operators.mine._target_=operators.tune.Tune")
     operators = parts.build_operators(config)
-    assert set(operators) == {"seed", "inductor", "tune", "mine"}
+    assert set(operators) == {"seed", "inductor", "template_seed", "tune", "mine"}
     assert operators["mine"].weight == 1.0
 
 
@@ -127,6 +127,15 @@ def test_what_cannot_be_is_refused_by_name(word: str, says: str):
 def test_knowledge_that_cannot_be_is_refused_even_if_nobody_asks_for_it(word: str):
     with pytest.raises(UsageError, match="knowledge"):
         parts.build_all(composed(word))
+
+
+def test_prompts_that_cannot_be_read_are_refused_before_anything_is_judged(tmp_path: Path):
+    model = "llm.model=openai/gpt-4o"
+    with pytest.raises(UsageError, match=r"operators\.edit\.prompts: .* is no folder"):
+        parts.build_all(composed(model, f"operators.edit.prompts={tmp_path}/absent"))
+    (tmp_path / "mend.j2").write_text("{% if %}")
+    with pytest.raises(UsageError, match=r"mend\.j2, line 1"):
+        parts.build_all(composed(model, f"operators.edit.prompts={tmp_path}"))
 
 
 def test_a_setting_that_operators_share_is_named_with_the_operator():
@@ -191,3 +200,11 @@ def test_a_resume_may_change_one_of_the_limits_that_count_together():
     both = stored["termination"]["all_of"] | {"evaluations": 5}
     assert changed["termination"] == stored["termination"] | {"all_of": both}
     assert both["target_speedup"] == 2.0
+
+
+def test_a_resume_may_say_again_what_the_run_is_and_nothing_else():
+    stored = composed("seed=3", "archive=topk")
+    assert overridden(stored, ["seed=3", "archive=topk", "archive.capacity=10000"]) == stored
+    for word in ("seed=4", "archive=islands", "search=quick"):
+        with pytest.raises(UsageError, match=f"refuses to change.*{word.partition('=')[0]}"):
+            overridden(stored, [word])

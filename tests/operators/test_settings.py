@@ -43,7 +43,7 @@ def names_in(target: type) -> set[str]:
 def test_a_piece_adds_its_operator_to_the_defaults(piece):
     config = composed(f"operators=[default,{piece}]")
     built = parts.build_operators(config)
-    assert {*built} == {"seed", "inductor", "tune", "recombine", piece}
+    assert {*built} == {"seed", "inductor", "template_seed", "tune", "recombine", piece}
     operator = built[piece].operator
     used = names_in(type(operator))
     for setting in {*config["operators"][piece]} - {"_target_", "weight"}:
@@ -63,7 +63,7 @@ def test_what_is_not_said_is_what_the_class_does():
 def test_the_mixture_has_every_operator_that_its_page_names():
     built = parts.build_operators(composed("operators=llm"))
     model = {"edit", "rewrite_full", "crossover", "template", "summarise", "repair"}
-    assert {*built} == {"seed", "inductor", "tune", "recombine"} | model
+    assert {*built} == {"seed", "inductor", "template_seed", "tune", "recombine"} | model
 
 
 def test_settings_of_one_operator_and_of_the_knowledge_base_reach_it():
@@ -92,4 +92,10 @@ def test_a_model_alone_brings_the_operators_that_ask_it(words: list[str]):
     "words", [[], ["llm=none"], ["llm.slots=2"], ["llm.model=provider/name", "operators=default"]]
 )
 def test_without_a_model_or_by_choice_there_are_none(words: list[str]):
-    assert {*composed(*words)["operators"]} == {"seed", "inductor", "tune", "recombine"}
+    assert {*composed(*words)["operators"]} == {
+        "seed",
+        "inductor",
+        "template_seed",
+        "tune",
+        "recombine",
+    }

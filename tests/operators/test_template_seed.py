@@ -1,0 +1,97 @@
+"""The operator that proposes compiled references with kernels of ours.
+
+Invariants: each compiled reference of the wanted variants that calls a library for a GPU is
+proposed once; those that call none are not proposed at all; one that cannot be converted is a
+recorded failure; what a task allows decides on the precisions that are offered.
+"""
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from evolve.core import tunables
+from evolve.core.compiled import Compiled
+from evolve.core.errors import UsageError
+from evolve.core.protocols import Context, Declined, Failed, Proposal
+from evolve.core.task import Task
+from operators.template_seed import TemplateSeed
+from tests.operators.templates_cases import TASK, compiled, matrix, room
+
+LINES = [
+    "with torch.cuda._DeviceGuard(0):",
+    "    " + room("buf0", matrix(8, 9)),
+    "    extern_kernels.mm(a, b, out=buf0)",
+]
+GPU = compiled({"a": matrix(8, 7), "b": matrix(7, 9)}, LINES, "buf0")
+
+
+def changed(old: str, new: str) -> Compiled:
+    (case,) = GPU.cases
+    return replace(GPU, cases=(replace(case, code=case.code.replace(old, new)),))
+
+
+class Proposed:
+    """The facts of a run that holds so many proposals of the operator."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def proposals(self, operator: str) -> int:
+        return self.count if operator == "template_seed" else 99
+
+
+def propose(*found: Compiled, count: int = 0, accumulation: str = "ieee"):
+    context = Context(
+        task=Task(
+            name="t",
+            source=TASK.format(names="a, b"),
+            compiled=found,
+            accumulation=accumulation,
+        ),
+        parents=(),
+        elites=(),
+        facts=Proposed(count),
+        rng=random.Random(0),
+        sequence=count,
+    )
+    return TemplateSeed().propose(context)
+
+
+def test_a_reference_that_calls_a_library_is_proposed_without_the_call():
+    proposal = propose(GPU)
+    assert isinstance(proposal, Proposal)
+    assert "matmul_kernel[" in proposal.program.source
+    assert "torch.mm" not in proposal.program.source
+    assert isinstance(propose(GPU, count=1), Declined)
+
+
+def test_what_calls_no_library_and_what_runs_on_a_cpu_is_not_proposed():
+    others = (
+        changed("extern_kernels.mm", "extern_kernels.other"),
+        changed("with torch.cuda._DeviceGuard(0)", "if True"),
+        replace(GPU, variant="unfused"),
+    )
+    assert isinstance(propose(*others), Declined)
+    proposal = propose(*others, replace(GPU, variant="same_layout"))
+    assert isinstance(proposal, Proposal)
+    assert proposal.note == "variant same_layout, own products"
+
+
+def test_a_failure_to_convert_is_recorded_and_holds_up_nothing():
+    broken = changed("return (buf0, )", "return from_a_pool(buf0)")
+    failed = propose(broken, GPU)
+    assert isinstance(failed, Failed)
+    assert "default" in failed.reason
+    assert isinstance(propose(broken, GPU, count=1), Proposal)
+
+
+@pytest.mark.parametrize(("accumulation", "offered"), [("ieee", False), ("tf32", True)])
+def test_rounded_operands_are_offered_where_the_task_allows_them(accumulation, offered):
+    source = propose(GPU, accumulation=accumulation).program.source
+    assert ("tf32" in tunables.parse(source)["MATMUL_INPUT_PRECISION"].choices) == offered
+
+
+def test_an_unknown_variant_is_refused_with_those_there_are():
+    with pytest.raises(UsageError, match=r"operators\.template_seed\.variants: 'fast'.*default"):
+        TemplateSeed(["default", "fast"])
