@@ -88,14 +88,14 @@ def test_a_kernel_is_judged_at_the_fidelity_of_training_through_every_door(tmp_p
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_parent_is_timed_beside_its_child_and_left_out_where_it_does_not_run(tmp_path):
-    body = {"task": "rmsnorm", "size": "tiny", "source": seed(), "rewards": ["kernel_smith@1"]}
+    body = {"task": "rmsnorm", "size": "cpu", "source": seed(), "rewards": ["kernel_smith@1"]}
     orphan = {**body, "parent_source": "class ModelNew: pass\n"}
     with evolve_serve(tmp_path) as (url, _), ask(url) as http:
         jobs = {"jobs": [{**body, "parent_source": seed()}, orphan]}
         ids = [job["id"] for job in http.post("/v1/batches", json=jobs).json()["jobs"]]
         answers = [_over(http, id_) for id_ in ids]
     beside_itself, without = (answer["rewards"]["kernel_smith@1"] for answer in answers)
-    assert beside_itself == pytest.approx(1.0, abs=0.5)
+    assert beside_itself == pytest.approx(1.0, abs=0.3)
     assert answers[1]["verdict"]["strict"] is True
     assert without is None
     assert "opponent_failed" in {name for name, _ in answers[1]["verdict"]["labels"]}
