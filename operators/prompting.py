@@ -30,14 +30,31 @@ def render_prompt(name: str, folder: str = "", **values: Any) -> Quoted:
     import jinja2
 
     try:
-        return Quoted(_environment(folder).get_template(f"{name}.j2").render(values).strip())
-    except jinja2.TemplateSyntaxError as error:
-        raise UsageError(f"prompt {error.name}, line {error.lineno}: {error.message}") from error
+        return Quoted(_template(name, folder).render(values).strip())
     except jinja2.UndefinedError as error:
         known = ", ".join(sorted(values))
         raise UsageError(f"prompt {name}.j2: {error.message}; it may use {known}") from error
     except jinja2.TemplateNotFound as error:
         raise UsageError(f"prompt {error.name}: there is no such file beside {name}.j2") from error
+
+
+def check_prompts(folder: str) -> None:
+    """Read every template of a user's folder, which else happens when it is first needed.
+
+    Raises:
+        UsageError: no such folder, or a mistake in a template.
+    """
+    for name in _environment(folder).list_templates(["j2"]) if folder else ():
+        _template(name.removesuffix(".j2"), folder)
+
+
+def _template(name: str, folder: str) -> "jinja2.Template":
+    import jinja2
+
+    try:
+        return _environment(folder).get_template(f"{name}.j2")
+    except jinja2.TemplateSyntaxError as error:
+        raise UsageError(f"prompt {error.name}, line {error.lineno}: {error.message}") from error
 
 
 @lru_cache

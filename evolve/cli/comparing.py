@@ -85,15 +85,23 @@ def _slug(text: str) -> str:
 
 
 def _composed(label: str, shared: Sequence[str]) -> dict[str, Any]:
-    preset, *own = shlex.split(label)
+    preset, *own = _words(label)
     return to_plain(compose([f"search={preset}", *shared, *own]))
+
+
+def _words(label: str) -> list[str]:
+    """The preset of a method, and its key=value words."""
+    try:
+        return shlex.split(label)
+    except ValueError as error:
+        raise UsageError(f"--search {label}: {error}; close what you quote") from error
 
 
 def _check(settings: Sequence[str], searches: Sequence[str], seeds: int) -> None:
     if seeds < 1:
         raise UsageError(f"--seeds={seeds}: at least one; an interval of 95 % needs 6")
     for number, label in enumerate(searches):
-        words = shlex.split(label)
+        words = _words(label)
         if not words or "=" in words[0]:
             raise UsageError(
                 f'--search "{label}" begins with no preset; write e.g. "polca {label}"'

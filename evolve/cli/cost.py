@@ -21,7 +21,7 @@ SUMS = (
 def main(words: Sequence[str]) -> int:
     """Sum up, and print a table or CSV."""
     options = _parse(words)
-    by = options.by.split(",")
+    by = list(dict.fromkeys(options.by.split(",")))
     for name in by:
         if name not in BY:
             raise UsageError(f"--by {name}: it can be {', '.join(BY)}, or several with commas")
@@ -45,8 +45,9 @@ def main(words: Sequence[str]) -> int:
 def _parse(words: Sequence[str]) -> argparse.Namespace:
     arguments = parser(
         "cost",
-        "Sum up what was spent. Calls without an outcome (unknown) count as reserved; the cost of "
-        "unpriced calls is not known and in no sum.",
+        "Sum up what was spent. Evaluations are counted at every fidelity. Calls without an "
+        "outcome (unknown) count as reserved; the cost of unpriced calls is not known, and in no "
+        "sum.",
     )
     add_run(arguments, "one run only")
     arguments.add_argument(

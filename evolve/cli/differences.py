@@ -33,6 +33,14 @@ def differences(stored: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str
     }
 
 
+def difference(word: str, old: Any, new: Any) -> list[str]:
+    """What a word of a resume would change; nothing where it says what is stored."""
+    key = word.partition("=")[0]
+    if key == "search":
+        return [f"{word} is for the start of a run"]
+    return [] if old == new else [f"{key} is {_short(old)} in the run and {_short(new)} now"]
+
+
 def refuse_differences(run: RunRow, given: Mapping[str, Any]) -> None:
     """Raise UsageError that lists every setting that may not differ and does."""
     found = differences(complete(run.config), given)

@@ -34,7 +34,7 @@ def build_model(config: Mapping[str, Any]) -> LanguageModel | None:
         return _replay(config, recorded)
     if recorded is not None:
         raise UsageError(
-            f"llm.run={recorded} has no effect with a model; leave it out, or take llm=replay"
+            f"llm.run={recorded} has no effect without llm=replay; leave it out, or take that"
         )
     model = _live(config["llm"])
     if model is not None:

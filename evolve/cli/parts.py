@@ -1,6 +1,7 @@
 """A run's parts, built from its configuration."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from evolve.cli import compatibility
@@ -39,15 +40,22 @@ def build_operators(config: Mapping[str, Any]) -> dict[str, Scheduled]:
             continue
         arguments = dict(node)
         weight = as_weight(f"operators.{name}.weight", arguments.pop("weight", 1.0))
-        try:
+        with _naming(name):
             built = build(arguments, f"operators.{name}")
             operators[name] = Scheduled(operator=built, weight=weight)
-        except UsageError as error:  # settings that several operators have in common
-            said = str(error).replace("operators.*.", f"operators.{name}.", 1)
-            raise UsageError(said) from error
     if not operators:
         raise UsageError("operators: every one is null; leave at least one in")
     return operators
+
+
+@contextmanager
+def _naming(operator: str) -> Iterator[None]:
+    """Errors about settings that operators have in common, with the operator's name."""
+    try:
+        yield
+    except UsageError as error:
+        said = str(error).replace("operators.*.", f"operators.{operator}.", 1)
+        raise UsageError(said) from error
 
 
 def build_methods(config: Mapping[str, Any]) -> dict[str, Method]:
@@ -152,6 +160,7 @@ def build_all(config: Mapping[str, Any]) -> None:
     operators, methods = build_operators(config), build_methods(config)
     build_schedule(config)
     build(config["knowledge"], "knowledge")
+    _check_prompts(operators)
     build_trackers(config)
     build_termination(config)
     compatibility.refuse_idle_operators(operators, has_model=build_model(config) is not None)
@@ -160,3 +169,13 @@ def build_all(config: Mapping[str, Any]) -> None:
     compatibility.refuse_policies(archive, policies or {"selection": selection})
     compatibility.refuse_late_migration(config)
     compatibility.refuse_missing_descriptors(config)
+
+
+def _check_prompts(operators: Mapping[str, Scheduled]) -> None:
+    """Raise UsageError where a folder of prompts, which is read late, cannot be used."""
+    from operators.composition import Prompted
+
+    for name, each in operators.items():
+        if isinstance(each.operator, Prompted):
+            with _naming(name):
+                each.operator.check()

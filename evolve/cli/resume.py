@@ -83,7 +83,7 @@ def overridden(stored: Mapping[str, Any], overrides: Sequence[str]) -> dict[str,
     if not overrides:
         return dict(stored)
     from evolve.cli.config.compose import compose, to_plain
-    from evolve.cli.differences import MAY_DIFFER
+    from evolve.cli.differences import MAY_DIFFER, difference
 
     given = to_plain(compose(["task=stored", *overrides]))
     result = dict(stored)
@@ -92,7 +92,7 @@ def overridden(stored: Mapping[str, Any], overrides: Sequence[str]) -> dict[str,
         key = word.partition("=")[0].lstrip("+~")
         group = key.partition(".")[0]
         if group not in MAY_DIFFER:
-            refused.append(f"{key} is {_at(stored, key)!r} in the run and {_at(given, key)!r} now")
+            refused += difference(word, _at(stored, key), _at(given, key))
         elif key == group:
             result[group] = given[group]
         else:

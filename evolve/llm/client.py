@@ -180,6 +180,8 @@ def arguments_of(settings: ModelSettings, request: ModelRequest, sample: int) ->
         given |= {"stream": True, "stream_options": {"include_usage": True}}
     if settings.trace:
         given |= {"logprobs": True, "extra_body": {"return_token_ids": True}}
+    if "extra_body" in given and "extra_body" in settings.options:
+        given["extra_body"] |= settings.options["extra_body"]
     return {
         "model": settings.model,
         "messages": [
@@ -187,8 +189,8 @@ def arguments_of(settings: ModelSettings, request: ModelRequest, sample: int) ->
         ],
         "max_retries": 0,
         "num_retries": 0,
-        **{name: value for name, value in given.items() if value is not None},
         **settings.options,
+        **{name: value for name, value in given.items() if value is not None},
     }
 
 

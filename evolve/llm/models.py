@@ -72,6 +72,11 @@ class LiteLLM:
             raise UsageError(
                 "llm.model is not set; give it as provider/name, e.g. llm.model=openai/gpt-5"
             )
+        if not any(each.weight for each in settings.values()):
+            raise UsageError(
+                "llm.models: every weight is 0, so that none of them is ever picked; give one of "
+                f"{', '.join(settings)} a weight above 0"
+            )
         self._endpoints = {name: Endpoint(name, each) for name, each in settings.items()}
         self._cards = tuple(map(_card, settings, settings.values()))
         self._roles = dict(roles or {})

@@ -1,6 +1,6 @@
 """One model's settings: what `llm.*` and `llm.models.NAME.*` may say."""
 
-import math
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -8,7 +8,31 @@ from typing import Any
 from evolve.core.errors import UsageError
 from evolve.llm.prices import Listing, Price, listed, price_from, provider_of
 from evolve.llm.providers import guess, providers
-from evolve.llm.secrets import KEY_VARIABLES, secret_setting
+from evolve.llm.secrets import KEY_VARIABLES, looks_like_key, secret_setting
+
+_KINDS: Mapping[type, tuple[str, tuple[str, ...]]] = {
+    str: ("a text", ("model", "api_base", "key_variable", "reasoning_effort")),
+    bool: ("true or false", ("stream", "trace")),
+    Mapping: ("a mapping of names to values", ("price", "options")),
+}
+_SETTINGS = (
+    "model",
+    "api_base",
+    "max_tokens",
+    "temperature",
+    "top_p",
+    "reasoning_effort",
+    "stream",
+)
+_RETRIES = ("max_retries", "num_retries", "fallbacks", "context_window_fallback_dict")
+_OWN = {  # parameters of LiteLLM that would undo what is recorded, reserved or promised
+    **{name: f"it is a setting of its own, llm.{name}" for name in _SETTINGS},
+    **dict.fromkeys(_RETRIES, "nobody but evolve sends a call again"),
+    **dict.fromkeys(("messages", "seed", "stop"), "operators decide on it"),
+    "n": "an operator's `samples` asks for several answers",
+    "timeout": "llm.deadline_s says how long a call may take",
+    "max_completion_tokens": "llm.max_tokens bounds an answer, and LiteLLM translates it",
+}
 
 MAX_TOKENS = 16384
 DEADLINE_S = 1200.0
@@ -61,15 +85,19 @@ class ModelSettings:
     tokens_per_minute: float | None = None
 
     def __post_init__(self) -> None:
+        self._check_kinds()
         self._check_name()
         self._check_numbers()
         self._check_address()
-        if option := secret_setting(self.options):
-            raise UsageError(
-                f"llm.options.{option}: keys stay in the environment; export it there and give "
-                "llm.key_variable=NAME_OF_THE_VARIABLE"
-            )
+        self._check_options()
         self.own_price  # noqa: B018 - half a price is refused here
+
+    def _check_kinds(self) -> None:
+        for kind, (words, names) in _KINDS.items():
+            for name in names:
+                value = getattr(self, name)
+                if value is not None and not isinstance(value, kind):
+                    raise UsageError(f"llm.{name}={value!r}: it is {words}")
 
     def _check_name(self) -> None:
         provider, _, name = str(self.model).partition("/")
@@ -96,17 +124,25 @@ class ModelSettings:
             self._check(name, least=1)
         for name in ("weight", "temperature"):
             self._check(name, least=0)
+        self._check("top_p", least=0, most=1)
 
-    def _check(self, name: str, *, least: float) -> None:
+    def _check(self, name: str, *, least: float, most: float = sys.float_info.max) -> None:
         value = getattr(self, name)
         if value is None:
             return
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not is_number or not least <= value < math.inf:
-            raise UsageError(f"llm.{name}={value}: it is a number from {least}")
+        if not is_number or not least <= value <= most:
+            upto = f" to {most}" if most < sys.float_info.max else ""
+            raise UsageError(f"llm.{name}={value}: it is a number from {least}{upto}")
 
     def _check_address(self) -> None:
         base = self.api_base
+        variable = self.key_variable
+        if variable is not None and (not variable.isidentifier() or looks_like_key(variable)):
+            raise UsageError(  # which may be the key itself, and is not repeated
+                "llm.key_variable is no name of an environment variable; export the key, and give "
+                "the name under which that was done, e.g. llm.key_variable=MY_GATEWAY_KEY"
+            )
         if base is None:
             return
         scheme, _, rest = base.partition("://")
@@ -117,6 +153,16 @@ class ModelSettings:
                 "llm.api_base holds a password or a query; keys stay in the environment: give the "
                 "URL without it, and llm.key_variable=NAME_OF_THE_VARIABLE"
             )
+
+    def _check_options(self) -> None:
+        if option := secret_setting(self.options):
+            raise UsageError(
+                f"llm.options.{option}: keys stay in the environment; export it there and give "
+                "llm.key_variable=NAME_OF_THE_VARIABLE"
+            )
+        for option in self.options:
+            if why := _OWN.get(option):
+                raise UsageError(f"llm.options.{option} is no option: {why}")
 
     @property
     def provider(self) -> str:
@@ -160,6 +206,11 @@ class ModelSettings:
             UsageError: it has no `model`, or a setting that there is not.
         """
         known = {f.name for f in fields(cls)}
+        if not isinstance(given, Mapping):
+            raise UsageError(
+                f"llm.models.{name}={given!r} describes no model; give llm.models.{name}.model="
+                "provider/name"
+            )
         if unknown := sorted(set(given) - known):
             raise UsageError(
                 f"llm.models.{name}.{unknown[0]}: there is no such setting; there are "

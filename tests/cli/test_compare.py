@@ -148,6 +148,7 @@ REFUSED = {
     ("--search", "greedy", "--search", "greedy", *SETTINGS): "given twice",
     ("--search", "nothing", *SETTINGS): "search can be: best_of_n",
     ("--search", "selection=greedy", *SETTINGS): "begins with no preset",
+    ("--search", "greedy 'x", *SETTINGS): "close what you quote",
     ("--search", "greedy seed=4", *SETTINGS): "the same for all methods",
     ("--search", "greedy termination.usd=3", *SETTINGS): "the same for all methods",
     ("--search", "greedy", *SETTINGS, "name=mine"): "--name NAME",

@@ -204,7 +204,7 @@ def test_a_resume_may_change_one_of_the_limits_that_count_together():
 
 def test_a_resume_may_say_again_what_the_run_is_and_nothing_else():
     stored = composed("seed=3", "archive=topk")
-    assert overridden(stored, ["seed=3", "archive=topk", "archive.capacity=10000"]) == stored
+    assert overridden(stored, ["seed=3", "archive=topk", "archive.capacity=100"]) == stored
     for word in ("seed=4", "archive=islands", "search=quick"):
         with pytest.raises(UsageError, match=f"refuses to change.*{word.partition('=')[0]}"):
             overridden(stored, [word])

@@ -66,6 +66,7 @@ def test_a_server_of_ones_own_does_not_get_the_key_of_the_openai_account(serve, 
             {"options": {"extra_headers": {"Authorization": f"Bearer {KEY}"}}},
             "llm.options.extra_headers.Authorization: keys stay",
         ),
+        ({"key_variable": KEY}, "llm.key_variable is no name of an environment variable"),
         ({"api_base": f"https://host/v1?key={KEY}"}, "llm.api_base holds a password or a query"),
         ({"api_base": f"https://me:{KEY}@host/v1"}, "llm.api_base holds a password"),
     ],
@@ -77,7 +78,7 @@ def test_a_key_in_the_configuration_is_refused_without_repeating_it(settings, wo
 
 
 def test_options_that_only_sound_like_keys_are_taken():
-    options = {"stop_token_ids": [1], "max_completion_tokens": 9, "prompt_cache_key": "run"}
+    options = {"stop_token_ids": [1], "truncate_prompt_tokens": 9, "prompt_cache_key": "run"}
     assert ModelSettings(model="openai/x", options=options).options == options
 
 
