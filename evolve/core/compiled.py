@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
-VARIANTS = ("default", "looped", "tiled", "unsplit", "same_layout", "unfused")
+VARIANTS = ("default", "products", "looped", "tiled", "unsplit", "same_layout", "unfused")
 """Settings of the compiler by name; `evolve.worker.compiler` says what each is."""
 
 

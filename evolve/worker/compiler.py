@@ -35,6 +35,14 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "tiled": {"triton.prefer_nd_tiling": True, "triton.tile_reductions": True},
     # One kernel for each operation.
     "unfused": {"max_fusion_size": 1},
+    # Matrix products and convolutions are Triton's, and what follows is fused into them. With one
+    # configuration to choose from, nothing is measured.
+    "products": {
+        "max_autotune_gemm": True,
+        "max_autotune_gemm_backends": "TRITON",
+        "max_autotune_conv_backends": "TRITON",
+        "test_configs.max_mm_configs": 1,
+    },
 }
 """Of Inductor, by variant; one that a version of it lacks is left out."""
 

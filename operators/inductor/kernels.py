@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from operators.inductor.blocks import Blocks, choose
+from operators.inductor.products import Product
 from operators.inductor.reading import NotConvertible, RawKernel
 from operators.inductor.tidy import tidy
 
+TEMPLATE = "template"  # what Inductor calls the way in which kernels of its templates are tuned
 _PREFIX = re.compile(r"^triton_[a-z]+_fused_*")
 _LONGEST_NAME = 28
 _LAUNCH = re.compile(r"^[XYZ]BLOCK$|^R\d_BLOCK$")
@@ -115,6 +117,35 @@ def convert_kernel(raw: RawKernel, name: str, pointers: Mapping[int, str], prefi
         blocks={constant_name(prefix, block): choices for block, choices in blocks.items()},
         operations=raw.operations,
         launch={block: constant_name(prefix, block) for block in blocks},
+    )
+
+
+def convert_product(
+    raw: RawKernel, name: str, pointers: Mapping[int, str], prefix: str, grid: Sequence[int]
+) -> Kernel:
+    """Rewrite a kernel of one of Inductor's templates; arguments as of `convert_kernel`.
+
+    `grid` holds the numbers that it is launched with.
+    """
+    product = Product(raw, grid)
+    positions = tuple(range(len(product.parameters)))
+    renamed = {product.parameters[at]: pointers[at] for at in positions if at in pointers}
+    body = tidy(_Rewriter(renamed).rewritten(product.body()))
+    tunables = product.tunables()
+    constants = [parameter for parameter in tunables if parameter.isupper()]
+    arguments = [renamed.get(parameter, parameter) for parameter in product.parameters]
+    signature = ", ".join([*arguments, *(f"{constant}: tl.constexpr" for constant in constants)])
+    text = "\n".join(ast.unparse(node) for node in body)
+    return Kernel(
+        name=name,
+        definitions={name: f"@triton.jit\ndef {name}({signature}):\n{_indented(text)}"},
+        names=frozenset(_names(text)),
+        uses_libdevice="libdevice." in text,
+        positions=positions,
+        grid=product.grid(prefix),
+        blocks={constant_name(prefix, known): choices for known, choices in tunables.items()},
+        operations=raw.operations,
+        launch={parameter: constant_name(prefix, parameter) for parameter in tunables},
     )
 
 

@@ -10,14 +10,25 @@ from dataclasses import dataclass, replace
 from evolve.core.compiled import Argument, ArgumentKind, Compiled, CompiledCase
 from operators.inductor import cpp
 from operators.inductor.forward import Body, contiguous, cpp_calls, launches
-from operators.inductor.kernels import Kernel, convert_kernel, short_name
+from operators.inductor.kernels import (
+    TEMPLATE,
+    Kernel,
+    convert_kernel,
+    convert_product,
+    short_name,
+)
 from operators.inductor.names import require_known_names, require_unequal_names
 from operators.inductor.reading import NotConvertible, OutputCode, RawCpp, read
 from operators.inductor.reference import Reference, read_reference
 
 _IMPORTS = ("import torch", "import triton", "import triton.language as tl")
 _CPP_IMPORTS = ("from pathlib import Path", "import torch", "import tvm_ffi.cpp")
-_PLAIN = frozenset(("XBLOCK", "YBLOCK", "ZBLOCK", "R0_BLOCK", "R1_BLOCK", "NUM_WARPS"))
+_PLAIN = frozenset(  # names of tunables where there is one kernel
+    (
+        *("XBLOCK", "YBLOCK", "ZBLOCK", "R0_BLOCK", "R1_BLOCK", "BLOCK_M", "BLOCK_N", "BLOCK_K"),
+        *("INPUT_PRECISION", "NUM_WARPS", "NUM_STAGES"),
+    )
+)
 _BUFFER = re.compile(r"^buf\d+$")
 _LIBDEVICE = "from triton.language.extra import libdevice"
 
@@ -140,8 +151,12 @@ def _kernels(code: OutputCode, case: CompiledCase, taken: set[str]) -> dict[str,
     for name, uses in calls.items():
         own = _free(short_name(name), taken)
         pointers = _pointers(uses[0], case.arguments) if len(uses) == 1 else {}
-        kernel = convert_kernel(code.kernels[name], f"{own}_kernel", pointers, f"{own.upper()}_")
-        found[name] = _with_own_helpers(kernel, own)
+        raw, about = code.kernels[name], (f"{own}_kernel", pointers, f"{own.upper()}_")
+        if raw.heuristic == TEMPLATE:
+            grid = [int(ast.unparse(n)) for n in uses[0] if isinstance(n, ast.Constant)]
+            found[name] = convert_product(raw, *about, grid)
+        else:
+            found[name] = _with_own_helpers(convert_kernel(raw, *about), own)
     return found
 
 

@@ -51,8 +51,9 @@ def read_reference(task: str) -> Reference:
     constructor = _constructor(task, model, body)
     needed = _globals(constructor) | _names(methods["forward"].args)
     others = [node for node in module.body if not _is_entry_point(node)]
-    definitions, needed = _needed(task, others, needed)
-    imports = [ast.unparse(n) for n in others if isinstance(n, ast.Import | ast.ImportFrom)]
+    imported = [node for node in others if isinstance(node, ast.Import | ast.ImportFrom)]
+    definitions, needed = _needed(task, [n for n in others if n not in imported], needed)
+    imports = [ast.unparse(node) for node in imported]
     imports = [text for text in imports if bound(*ast.parse(text).body) & needed]
     texts = [*imports, *definitions]
     return Reference(
