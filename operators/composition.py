@@ -28,7 +28,7 @@ from operators.checks import check_choice, check_number, check_whole
 from operators.diagnosis import device_of, diagnose
 from operators.knowledge import Diagnosis, Knowledge
 from operators.material import Exhibit, attempt_text, device_facts, exhibit
-from operators.prompting import check_prompts, render_prompt
+from operators.prompting import render_prompt
 from operators.quoting import Quoted, quote
 from operators.relatives import best_others, failures_of, siblings, unlike
 from operators.replies import without_thought
@@ -98,9 +98,10 @@ class Prompted:
     def parents(self) -> int:
         return 1
 
-    def check(self) -> None:
-        """What can be known before a prompt is composed. Raises UsageError where it cannot be."""
-        check_prompts(self.prompts)
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """Models or roles that requests name, besides the model of the ticket."""
+        return ()
 
     def text(self, template: str, **values: Any) -> Quoted:
         """A template of this operator's prompts."""

@@ -54,6 +54,10 @@ class MacroMicro(Answering):
         check_whole("operators.macro_micro.window", self.window, least=1)
         load_actions(self.actions)
 
+    @property
+    def roles(self) -> tuple[str, ...]:
+        return (self.planner,) if self.planner and self.policy == "llm" else ()
+
     def propose(self, context: Context) -> ModelRequest | Declined:
         if not context.parents:
             return Declined("needs a parent")

@@ -9,7 +9,7 @@ from evolve.cli.compatibility import as_weight, check_method
 from evolve.cli.config.build import build
 from evolve.cli.models import WHY_IDLE, build_model, idle_limits, limits_cannot_end
 from evolve.core.errors import UsageError
-from evolve.core.model import LanguageModel
+from evolve.core.model import LanguageModel, ModelRequest
 from evolve.core.protocols import Archive, ModelOperator, SelectionPolicy
 from evolve.search import termination
 from evolve.search.engine import Search
@@ -160,10 +160,12 @@ def build_all(config: Mapping[str, Any]) -> None:
     operators, methods = build_operators(config), build_methods(config)
     build_schedule(config)
     build(config["knowledge"], "knowledge")
-    _check_prompts(operators)
     build_trackers(config)
     build_termination(config)
-    compatibility.refuse_idle_operators(operators, has_model=build_model(config) is not None)
+    model = build_model(config)
+    compatibility.refuse_idle_operators(operators, has_model=model is not None)
+    if model is not None:
+        _check_requests(operators, model)
     shared_out(methods, operators, selection)
     policies = {f"methods.{name}.selection": method.selection for name, method in methods.items()}
     compatibility.refuse_policies(archive, policies or {"selection": selection})
@@ -171,11 +173,14 @@ def build_all(config: Mapping[str, Any]) -> None:
     compatibility.refuse_missing_descriptors(config)
 
 
-def _check_prompts(operators: Mapping[str, Scheduled]) -> None:
-    """Raise UsageError where a folder of prompts, which is read late, cannot be used."""
+def _check_requests(operators: Mapping[str, Scheduled], model: LanguageModel) -> None:
+    """Raise UsageError for what else is found when a model is first asked: prompts, and roles."""
     from operators.composition import Prompted
+    from operators.prompting import check_prompts
 
     for name, each in operators.items():
         if isinstance(each.operator, Prompted):
             with _naming(name):
-                each.operator.check()
+                check_prompts(each.operator.prompts)
+            for role in each.operator.roles:
+                model.resolve(ModelRequest(messages=(), model=role))

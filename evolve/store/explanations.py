@@ -13,6 +13,8 @@ def explain(path: Path, cause: BaseException | None, error: Exception) -> Except
     code = getattr(cause, "sqlite_errorname", "")
     if code == "SQLITE_NOTADB":
         return UsageError(f"{path} is not a database; check the path")
+    if code == "SQLITE_ERROR" and str(cause).startswith("no such table"):
+        code = "SQLITE_CORRUPT"
     for start, message in _EXPLANATIONS.items():
         if code.startswith(start):
             return StoreError(" ".join(message.split()).format(path=path, cause=cause))

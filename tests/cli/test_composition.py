@@ -138,6 +138,13 @@ def test_prompts_that_cannot_be_read_are_refused_before_anything_is_judged(tmp_p
         parts.build_all(composed(model, f"operators.edit.prompts={tmp_path}"))
 
 
+def test_a_planner_that_is_no_model_is_refused_before_anything_is_judged():
+    words = ("llm.model=openai/gpt-4o", "operators=macro_micro")
+    with pytest.raises(UsageError, match="model nobody: there is no such model or role"):
+        parts.build_all(composed(*words, "operators.macro_micro.planner=nobody"))
+    parts.build_all(composed(*words, "operators.macro_micro.planner=openai/gpt-4o"))
+
+
 def test_a_setting_that_operators_share_is_named_with_the_operator():
     config = composed("llm.model=openai/gpt-4o", "operators.edit.prompt_tokens=3")
     with pytest.raises(UsageError, match=r"operators\.edit\.prompt_tokens"):

@@ -7,6 +7,7 @@ Invariants:
 
 import asyncio
 import os
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -47,6 +48,16 @@ def test_a_damaged_database_is_one_line(evolve, recorded: Path):
     done = evolve("show", "demo")
     assert done.returncode == 2
     assert "is damaged" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_database_that_lacks_a_table_is_one_line(evolve, recorded: Path):
+    with sqlite3.connect(recorded) as connection:
+        connection.execute("DROP TABLE evaluation")
+    connection.close()
+    done = evolve("show", "demo")
+    assert done.returncode == 2
+    assert "is damaged (no such table: evaluation)" in done.stderr
     assert len(done.stderr.splitlines()) == 1
 
 
