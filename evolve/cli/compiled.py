@@ -1,5 +1,6 @@
 """A new run's compiler seeds: asked of the judge, which has the compiler, and kept with the run."""
 
+import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -8,7 +9,9 @@ from evolve.cli.config.build import build
 from evolve.cli.device import kind_of
 from evolve.cli.models import has_model
 from evolve.core.compiled import Compiled
+from evolve.core.digest import canonical_json
 from evolve.core.errors import UsageError
+from evolve.core.normalise import normalised_digest
 from evolve.core.protocols import Evaluator
 from evolve.core.task import Task
 from evolve.evaluation import LocalEvaluator
@@ -49,21 +52,21 @@ async def with_compiled(
     evaluator: Evaluator,
     say: Callable[[str], None] = print_now,
 ) -> Task:
-    """The task with what the compiler makes of it; equal code of two variants is kept once."""
-    found: dict[tuple[str, ...], Compiled] = {}
+    """The task with what the compiler makes of it; of variants that say the same, the first."""
+    found: dict[str, Compiled] = {}
     reasons: list[str] = []
     wanted = variants(task, config)
     templates = config["operators"].get("template_seed") is not None
     if wanted and isinstance(evaluator, LocalEvaluator):
         say(f"compiling the reference, {count_text(len(wanted), 'variant')} ...")
-        for variant in wanted:
-            answer = await evaluator.compiled(task, variant)
-            reason = (
-                answer if isinstance(answer, str) else _refusal(task, answer, templates=templates)
-            )
-            if isinstance(answer, Compiled) and not reason:
-                found.setdefault(tuple(case.code for case in answer.cases), answer)
-            else:
+        answers = await asyncio.gather(*(evaluator.compiled(task, name) for name in wanted))
+        for variant, answer in zip(wanted, answers, strict=True):
+            reason = answer if isinstance(answer, str) else ""
+            if isinstance(answer, Compiled):
+                identity, reason = _identified(task, answer, templates=templates)
+                if not reason:
+                    found.setdefault(identity, answer)
+            if reason:
                 reasons.append(f"{variant}: {reason}")
                 say(f"variant {reasons[-1]}")
     task = replace(task, compiled=tuple(found.values()))
@@ -72,13 +75,13 @@ async def with_compiled(
     return task
 
 
-def _refusal(task: Task, compiled: Compiled, *, templates: bool) -> str:
-    """Why no program can be made of it; empty where one can."""
+def _identified(task: Task, compiled: Compiled, *, templates: bool) -> tuple[str, str]:
+    """What is equal for variants of which the same is made, and why nothing is made of this one."""
     try:
-        convert(task.source, task.name, compiled)
+        return normalised_digest(convert(task.source, task.name, compiled)), ""
     except NotConvertible as error:
-        return "" if templates and has_products(compiled) else str(error)
-    return ""
+        code = canonical_json([case.code for case in compiled.cases])
+        return code, "" if templates and has_products(compiled) else str(error)
 
 
 def require_start(task: Task, config: Mapping[str, Any], why: str = "") -> None:
