@@ -6,6 +6,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from evolve.core.normalise import normalised_digest
 
@@ -54,6 +55,7 @@ def _without_docstrings(text: str) -> str:
     return text
 
 
+@lru_cache(maxsize=64)  # the first message of a prompt is that of all others
 def windows(text: str) -> frozenset[int]:
     """A hash of every three neighbouring lines, without blanks, comments and empty lines."""
     return frozenset(map(hash, _threes(text)))
@@ -130,13 +132,14 @@ class Likeness:
 
     def shown_in(self, text: str) -> str | None:
         """The reference whose model a text shows nearly whole; None where it shows none."""
-        found = self._showing.keys() & (windows(text) | windows(_without_docstrings(text)))
+        shown, bare = windows(text), _without_docstrings(text)
+        found = self._showing.keys() & (shown if bare == text else shown | windows(bare))
         weights: defaultdict[str, float] = defaultdict(float)
         for window in found:
             for name in self._showing[window]:
                 weights[name] += self._weights[window]
-        shown = [name for name, weight in weights.items() if weight >= self._enough[name]]
-        return min(shown, default=None)
+        enough = [name for name, weight in weights.items() if weight >= self._enough[name]]
+        return min(enough, default=None)
 
     def _distance(self, one: Shape, other: Shape) -> float:
         both = self._weight(one.shingles & other.shingles)

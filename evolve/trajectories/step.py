@@ -191,7 +191,7 @@ class Step:
         if first is None or not self.correct:
             return ()
         has_time = [one for one in (first, *self.later) if speedup(baseline, one) is not None]
-        verified = [one for one in has_time if one.fidelity is Fidelity.VERIFY and one is not first]
+        verified = [one for one in has_time if one.fidelity is Fidelity.VERIFY]
         if verified:
             return (verified[-1],)
         full = [one for one in has_time if one.fidelity is Fidelity.SEARCH]
