@@ -127,10 +127,12 @@ class Bench:
             return
         except _GivenUp:
             return
+        if self._stop.is_set():
+            return
         result = read_result(self._store, entry.task)
         self._ended += 1
         seconds = time.monotonic() - start
-        if not self._stop.is_set() and seconds > 1.0:  # else it was done before
+        if seconds > 1.0:  # else it was done before
             self._took_s.append(seconds)
         number = f"{self._ended} of {len(self._plan.entries)}"
         self._say(f"{number}: {task_line(result, self._plan.baselines)} | {seconds:.1f} s")

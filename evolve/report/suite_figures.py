@@ -16,6 +16,8 @@ from evolve.core.protocols import BASELINES
 from evolve.report.suite import CUSTOM, EAGER, Found, TaskResult
 
 THRESHOLDS = (0.8, 1.0, 1.2, 1.5, 2.0)
+FEWEST = 3
+"""Tasks from which the geometric mean has an interval."""
 COLUMNS = {
     "custom": "custom kernels only",
     "mixed": "custom kernels, and vendors' calls beside them",
@@ -95,12 +97,12 @@ def counting(result: TaskResult, column: str, *, weak_counts: bool = False) -> F
 
 
 def geometric_mean(speedups: Sequence[float]) -> Ratio | None:
-    """With a normal interval of the mean log; the whole range of two or fewer values."""
+    """With a normal interval of the mean log; the whole range of fewer values than `FEWEST`."""
     if not speedups:
         return None
     logs = [math.log(speedup) for speedup in speedups]
     mean = statistics.fmean(logs)
-    if len(logs) < 3:
+    if len(logs) < FEWEST:
         return Ratio(math.exp(mean), min(speedups), max(speedups))
     half = Z95 * statistics.stdev(logs) / math.sqrt(len(logs))
     return Ratio(math.exp(mean), math.exp(mean - half), math.exp(mean + half))

@@ -13,6 +13,7 @@ from evolve.report.suite import EAGER, MIXED, Found, TaskResult
 from evolve.report.suite_chart import suite_charts
 from evolve.report.suite_figures import (
     COLUMNS,
+    FEWEST,
     THRESHOLDS,
     Figures,
     baselines_of,
@@ -104,16 +105,24 @@ def figure_rows(results: Sequence[TaskResult]) -> Iterator[tuple[str, ...]]:
 
 
 def _figure_row(group: str, found: Figures) -> tuple[str, ...]:
-    mean = found.geomean
     return (
         group,
         found.column,
         found.baseline,
         f"{found.correct} of {found.tasks}" + (f" (+{found.untimed})" if found.untimed else ""),
-        f"{ratio_text(mean.value)} ({span_text(mean)})" if mean else "-",
+        _mean_text(found),
         ratio_text(found.median) if found.median else "-",
         *(f"{100 * found.fast[p] / found.tasks:.0f} %" for p in THRESHOLDS),
     )
+
+
+def _mean_text(found: Figures) -> str:
+    """The geometric mean, with its interval where there are tasks enough for one."""
+    mean = found.geomean
+    if mean is None:
+        return "-"
+    span = f" ({span_text(mean)})" if found.correct >= FEWEST else ""
+    return ratio_text(mean.value) + span
 
 
 def amsr_lines(results: Sequence[TaskResult]) -> list[str]:
@@ -130,7 +139,7 @@ def caveats(results: Sequence[TaskResult]) -> list[str]:
     """What the figures do not say."""
     found = []
     if left := [result for result in results if not result.ended]:
-        found.append(f"{len(left)} of {count_text(len(results), 'task')} have not ended: left out.")
+        found.append(f"{count_text(len(left), 'task')} of {len(results)} left out: not ended.")
     if weak := [result.task.label for result in results if result.weak]:
         found.append(
             f"{count_text(len(weak), 'task')} ({', '.join(weak)}) failed the audit: an answer "
