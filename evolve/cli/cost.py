@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from evolve.cli.flags import add_run, add_store, open_store, parser
+from evolve.cli.flags import add_store, open_store, parser
 from evolve.cli.text import table
 from evolve.core.errors import UsageError
 from evolve.store import Cost
@@ -49,7 +49,7 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
         "outcome (unknown) count as reserved; the cost of unpriced calls is not known, and in no "
         "sum.",
     )
-    add_run(arguments, "one run only")
+    arguments.add_argument("run", nargs="?", metavar="RUN", help="one run only (default: all)")
     arguments.add_argument(
         "--by", default="run,model", metavar="A,B", help=f"of {', '.join(BY)} (default: run,model)"
     )

@@ -21,8 +21,8 @@ ACTIONS = """\
   show ID               one document
   search WORD ...       documents that hold the words
   search --error wrong_value --device nvidia/hopper ...
-                        what a diagnosis finds, as operators ask for it, with scores
-  distill RUN -o FILE   a document from a finished run's facts, for you to finish
+                        what a diagnosis finds, as operators ask, with scores
+  distill RUN -o FILE   a document from a run's facts, for you to finish
 """
 
 DIAGNOSIS = {  # its parts, with an example of each

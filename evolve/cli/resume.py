@@ -11,18 +11,19 @@ from evolve.core.errors import UsageError
 HELP = """\
 usage: evolve resume [RUN] [key=value ...]
 
-Continue a run of the database (default: the newest) after any end, kill -9 included.
-Without RUN and words it goes on as it was; these settings may differ from the stored ones, and
-what is said of termination, llm and trackers holds from then on:
+Continue a run of the database (default: the newest) after any end, kill -9
+included. Without words it goes on as it was; these settings may differ from the
+stored ones, and those of termination, llm and trackers hold from then on:
 
-  termination.*   more or less budget:  termination.wall_time=2h  termination=overnight
+  termination.*   more or less budget:  termination.wall_time=2h
   llm.*           who answers operators:  llm.model=provider/name
   device.*        where it is judged:   device.ids=[0,1]  device.python=/path/to/python
   sandbox.*       behind which walls:   sandbox.require=namespaces
   trackers.*      where curves go:      trackers=tensorboard
   store.path      the database file (default: %s)
 
-Anything else is refused, with the difference. Exit status 0: finished; 75: stopped, resumable.
+Anything else is refused, with the difference. Exit status 0: finished; 75:
+stopped, resumable.
 """
 
 
