@@ -56,7 +56,9 @@ def versions() -> dict[str, str]:
     }
 
 
-def environment(device: Device, tier: str, precision: str, accumulation: str) -> dict[str, str]:
+def environment(
+    device: Device, tier: str, precision: str, accumulation: str, timing: str
+) -> dict[str, str]:
     """All that a number depends on besides the task and the program."""
     return {
         "evaluator_version": evaluator_version(),
@@ -65,4 +67,5 @@ def environment(device: Device, tier: str, precision: str, accumulation: str) ->
         "sandbox": tier,
         "precision": precision,
         "accumulation": accumulation,
+        "timing": timing,
     }

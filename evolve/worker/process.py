@@ -130,13 +130,25 @@ class RunnerProcess:
         fd = -1 if layout_only else inputs.fd
         self._ask(("stage", inputs.size, inputs.trees), Reply.ACK, seconds, fd)
 
-    def run(self, case: int, seconds: float, idle: bool = False, reveal: int = -1) -> Done:
-        """A forward on each of the inputs staged; none where `idle`.
+    def record(self, case: int, inputs: Shared, seconds: float) -> None:
+        """Have forwards on inputs laid out like these recorded as one CUDA graph."""
+        self._ask(("record", case, inputs.size, inputs.trees), Reply.ACK, seconds)
+
+    def run(
+        self,
+        case: int,
+        seconds: float,
+        idle: bool = False,
+        reveal: int = -1,
+        recorded: bool = False,
+    ) -> Done:
+        """A forward on each of the inputs staged; none where `idle`, as a graph if `recorded`.
 
         `reveal` is the descriptor of the inputs, where staging kept it back; then every
         microsecond counts, and both ends wait without sleeping.
         """
-        answer = self._ask(("run", case, idle), Reply.DONE, seconds, reveal, spin=reveal >= 0)
+        command = ("run", case, idle, recorded)
+        answer = self._ask(command, Reply.DONE, seconds, reveal, spin=reveal >= 0)
         return self._parse(wire.parse_done, answer)
 
     def cpu_seconds(self) -> float:

@@ -358,7 +358,11 @@ class Referee:
             feedback=feedback,
             descriptors=describe(source) | progress.measured,
             environment=environment(
-                self.device, self.launcher.tier, task.loaded.precision, task.loaded.accumulation
+                self.device,
+                self.launcher.tier,
+                task.loaded.precision,
+                task.loaded.accumulation,
+                task.loaded.timing,
             ),
             samples=timing.samples,
             durations_s=progress.durations_s,

@@ -17,7 +17,9 @@ Commands (tuples, the first item names them) and what is answered:
                 `("write", case, size, tree, variant, folder)` -> ACK
     stage       prepare for the inputs of a timed block: `("stage", size, trees)` -> ACK; on the CPU
                 they are sent along, on a GPU not before the block is run
-    run         the block, one forward for each: `("run", case, idle)` -> DONE; an idle one has none
+    record      record forwards as a CUDA graph: `("record", case, size, trees)` -> ACK
+    run         the block, one forward for each: `("run", case, idle, recorded)` -> DONE; an idle
+                one has none, and a recorded one launches the graph
     reserve     touch so many bytes of heap: `("reserve", size)` -> ACK
     drop        let go of inputs and outputs -> ACK
 """
@@ -45,6 +47,7 @@ from evolve.worker import (
     buildcache,
     compiler,
     events,
+    graphs,
     probes,
     proof,
     slab,
@@ -111,6 +114,8 @@ class Runner:
         self._make: Callable[..., torch.nn.Module] | None = None
         self._models: dict[int, torch.nn.Module] = {}
         self._staged: list[Any] = []
+        self._fresh = torch.empty(0)  # the memory of what is staged
+        self._recording: graphs.Recording | None = None
         self._held: list[Any] = []
         self._stubs = contextlib.ExitStack()
 
@@ -207,21 +212,33 @@ class Runner:
     def _stage(
         self, channel: socket.socket, size: int, trees: tuple[bytes, ...], fd: int = -1
     ) -> None:
-        memory = self._access.stage(fd, size)
+        self._fresh = memory = self._access.stage(fd, size)
         self._staged = [slab.unpack(tree, memory) for tree in trees]
         wire.send_ack(channel)
         if fd < 0:  # what is said next is timed: do not sleep until it comes
             wire.spin_until_readable(channel, time.monotonic() + _SPIN_S)
 
-    def _run(self, channel: socket.socket, case: int, idle: bool, fd: int = -1) -> None:
+    def _record(
+        self, channel: socket.socket, case: int, size: int, trees: tuple[bytes, ...]
+    ) -> None:
+        self._recording = None  # its memory is needed
+        self._recording = graphs.Recording(self._models[case], size, trees)
+        wire.send_ack(channel)
+
+    def _run(
+        self, channel: socket.socket, case: int, idle: bool, recorded: bool, fd: int = -1
+    ) -> None:
         model = self._models[case]
         staged = [] if idle else self._staged
         outputs: list[Any] = []
         with torch.no_grad():
             self._access.reveal(fd)
             start = time.perf_counter()
+            if recorded and self._recording is not None:
+                self._recording.replay(self._fresh)
+                staged, outputs = [], self._recording.outputs
             for inputs in staged:
-                outputs.append(model(*inputs))  # noqa: PERF401 - one call must not hide another
+                outputs.append(model(*inputs))
             self._access.finish()
             seconds = time.perf_counter() - start
         self._held = outputs

@@ -2,8 +2,8 @@
 
 The file follows the KernelBench convention (`Model`, `get_inputs`, `get_init_inputs`) and runs
 unmodified. Optional in it: `SIZES` (module constants by size), `get_input_groups` (a list of input
-lists, each a case, as in MultiKernelBench), `check(output, reference, inputs)`, `PRECISION` and
-`ACCUMULATION`.
+lists, each a case, as in MultiKernelBench), `check(output, reference, inputs)`, `PRECISION`,
+`ACCUMULATION` and `TIMING`.
 """
 
 from collections.abc import Callable
@@ -25,6 +25,8 @@ from evolve.worker.seeding import seeded
 from evolve.worker.taskmodule import Constants, execute, task_code
 from evolve.worker.trees import cast_floating, flatten
 
+TIMINGS = ("calls", "graph")
+"""What fitness is by: calls as a program makes them, or recorded as a CUDA graph."""
 _DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 
 
@@ -144,12 +146,13 @@ class LoadedTask:
     """A task whose file has been executed; `precision` and `accumulation` are what applies.
 
     The file's `PRECISION` applies where the task says `task`, its `ACCUMULATION` where the task
-    keeps the default (`ieee`).
+    keeps the default (`ieee`). Its `TIMING` names the times that fitness is by, of `TIMINGS`.
     """
 
     task: Task
     precision: str
     accumulation: str
+    timing: str
     cases: tuple[LoadedCase, ...]
 
 
@@ -171,6 +174,7 @@ def load_task(task: Task, place: torch.device = CPU) -> LoadedTask:
         _require(task.name, plain, name)
     precision = _rule(task, plain, "PRECISION", task.precision, PRECISIONS)
     accumulation = _rule(task, plain, "ACCUMULATION", task.accumulation, ACCUMULATIONS)
+    timing = _rule(task, plain, "TIMING", TIMINGS[0], TIMINGS)
     sized = _size_constants(task, plain)
     cases: list[LoadedCase] = []
     for case in task.cases or (Case(name=ONLY_CASE),):
@@ -191,7 +195,13 @@ def load_task(task: Task, place: torch.device = CPU) -> LoadedTask:
                     place=place,
                 )
             )
-    return LoadedTask(task=task, precision=precision, accumulation=accumulation, cases=tuple(cases))
+    return LoadedTask(
+        task=task,
+        precision=precision,
+        accumulation=accumulation,
+        timing=timing,
+        cases=tuple(cases),
+    )
 
 
 def _require(task: str, module: ModuleType, name: str) -> None:

@@ -14,6 +14,14 @@ from evolve.worker.clock import PairTimes, Sitting, TooShortFault, judge_samples
 from evolve.worker.faults import CANDIDATE, EAGER, CandidateFault, InfraFault, SideFault
 from evolve.worker.locks import HostLock
 from evolve.worker.process import RunnerProcess
+from evolve.worker.recorded import (
+    LAUNCH_BOUND_S,
+    Measured,
+    Recorded,
+    judge_recorded,
+    stored,
+    time_recorded,
+)
 from evolve.worker.stages import Candidate, Workshop
 from evolve.worker.statistics import enough, looks, median_interval, ratio_interval
 from evolve.worker.warm import WarmCase, WarmTask
@@ -67,25 +75,28 @@ class Timekeeper:
         """
         sides = {CANDIDATE: candidate, EAGER: None, **opponents}
         cases = self._plan(task, sides, timing)
-        pairs: list[PairTimes] = []
+        rule = task.loaded.timing
+        pairs: list[Measured] = []
         mismatches: list[str] = []
         for index, count in enumerate(looks(fidelity)):
             while len(pairs) < count:
-                sitting = self._sit(task, sides, cases, timing)
-                if sitting is not None:
-                    pairs.append(sitting.pair)
+                sat = self._sit(task, sides, cases, timing)
+                if sat is not None:
+                    sitting, recorded = sat
+                    pairs.append(Measured(sitting.pair, recorded))
                     mismatches += sitting.mismatches
             others = [side for side in sides if side != CANDIDATE]
             timing.ratios = {
-                side: ratio_interval(_weighted(pairs, cases, side), index, fidelity)
+                side: ratio_interval(_weighted(pairs, cases, side, rule), index, fidelity)
                 for side in others
             }
             if all(self._settled(ratio, fidelity) for ratio in timing.ratios.values()):
                 break
         by = partial(ratio_interval, look_index=index, fidelity=fidelity)
-        _fill(timing, pairs, cases, list(sides), by)
+        _fill(timing, pairs, cases, list(sides), by, rule)
         _label(timing, mismatches, len(pairs) * len(cases) * self._workshop.device.blocks)
-        timing.labels += filter(None, (_merged(pairs, case.warm.case.name) for case in cases))
+        plain = [measured.pair for measured in pairs]
+        timing.labels += filter(None, (_merged(plain, case.warm.case.name) for case in cases))
 
     def _settled(self, ratio: Ratio, fidelity: Fidelity) -> bool:
         """Narrow enough, or clearly slower than the other side: then width is of no interest."""
@@ -99,7 +110,7 @@ class Timekeeper:
         sides: dict[str, Candidate | None],
         cases: list[TimedCase],
         timing: Timing,
-    ) -> Sitting | None:
+    ) -> tuple[Sitting, Recorded] | None:
         """One more sitting; None where it does not count, or an opponent has left the field."""
         device = self._workshop.device
         starts = {side: partial(self._start, task, who) for side, who in sides.items()}
@@ -111,18 +122,21 @@ class Timekeeper:
                     before = device.others()
                     try:
                         sitting = sit(device, processes, cases)
+                        recorded = time_recorded(device, processes, cases, sitting.pair)
                     finally:
                         watch.stop()
                         timing.device_time_s += watch.seconds
                     strangers = device.others() - before
             ours = {side for side, who in sides.items() if who and who.is_ours}
             sitting.samples = [sample for sample in sitting.samples if sample[0] not in ours]
+            recorded.samples = [s for s in recorded.samples if s[0] not in {EAGER, *ours}]
             with self._lock.shared():
                 judge_samples(sitting)
+                judge_recorded(recorded)
         except (CandidateFault, SideFault) as error:
             self._after_fault(error, sides, timing)
             return None
-        return None if self._disturbed(strangers, timing) else sitting
+        return None if self._disturbed(strangers, timing) else (sitting, recorded)
 
     def _after_fault(
         self,
@@ -191,9 +205,21 @@ class Timekeeper:
                 _require_worth(candidate, case.case.name, task.reference_s[case.index])
                 slowest = max((who.seconds[name] for who in sides.values() if who), default=1e-6)
                 calls = min(task.calls[case.index], max(1, int(_LONGEST_BLOCK_S / slowest)))
-                cases.append(TimedCase(warm=case, calls=calls, layouts=layouts))
+                recorded = self._is_launch_bound(task.reference_s[case.index], case, calls, layouts)
+                cases.append(TimedCase(warm=case, calls=calls, layouts=layouts, recorded=recorded))
                 case.prepare_blocks(calls)  # now, not while the device is ours alone
         return cases
+
+    def _is_launch_bound(
+        self, reference_s: float, case: WarmCase, calls: int, layouts: dict[str, Any]
+    ) -> bool:
+        """Whether a case is worth recording, and memory allows it: a graph keeps what it uses."""
+        device = self._workshop.device
+        outputs = sum(map(size_in_bytes, layouts[EAGER]))
+        kept = calls * (case.input_bytes + outputs)
+        return (
+            device.has_profiler and reference_s < LAUNCH_BOUND_S and 2 * kept < device.block_bytes
+        )
 
     def _layouts(self, task: WarmTask) -> dict[str, Any]:
         """The reference's outputs; its time per call settles the length of blocks, once."""
@@ -256,46 +282,56 @@ def _ours() -> Iterator[None]:
         raise InfraFault(f"the reference failed in its process: {fault.feedback}") from fault
 
 
-def _weighted(pairs: list[PairTimes], cases: list[TimedCase], side: str) -> list[float]:
+def _weighted(pairs: list[Measured], cases: list[TimedCase], side: str, rule: str) -> list[float]:
     """Per pair, the mean of the cases' log ratios by the cases' weights."""
     weights = {case.warm.case.name: case.warm.case.weight for case in cases}
     total = sum(weights.values())
     return [
-        sum(weight * pair.log_ratio(name, side) for name, weight in weights.items()) / total
+        sum(weight * pair.log_ratio(name, side, rule) for name, weight in weights.items()) / total
         for pair in pairs
     ]
 
 
 def _fill(
     timing: Timing,
-    pairs: list[PairTimes],
+    pairs: list[Measured],
     cases: list[TimedCase],
     sides: list[str],
     interval: Callable[[list[float]], Ratio],
+    rule: str,
 ) -> None:
+    plain = [measured.pair for measured in pairs]
     for case in cases:
         warm = case.warm.case
+        others = [side for side in sides if side != CANDIDATE]
         ratios = {
-            side: interval([pair.log_ratio(warm.name, side) for pair in pairs])
-            for side in sides
-            if side != CANDIDATE
+            side: interval([pair.log_ratio(warm.name, side, rule) for pair in pairs])
+            for side in others
         }
         timing.cases[warm.name] = CaseResult(
             name=warm.name,
             weight=warm.weight,
             timed=True,
             passed=True,
-            times_ms={side: _median_ms(pairs, warm.name, side) for side in sides},
+            times_ms={side: _median_ms(plain, warm.name, side) for side in sides},
             ratios=ratios,
         )
         timing.samples[warm.name] = {
             "calls_per_block": case.calls,
-            "overhead_ms": [round(pair.overhead[warm.name] * 1e3, 4) for pair in pairs],
+            "overhead_ms": [round(pair.overhead[warm.name] * 1e3, 4) for pair in plain],
             "ms": {
-                side: [[round(s * 1e3, 6) for s in pair.blocks[warm.name][side]] for pair in pairs]
+                side: [[round(s * 1e3, 6) for s in pair.blocks[warm.name][side]] for pair in plain]
                 for side in sides
             },
         }
+        if case.recorded:
+            timing.samples[warm.name]["graph"] = stored(pairs, warm.name) | {
+                "ratios": {
+                    side: interval([p.log_ratio(warm.name, side, "graph") for p in pairs]).to_json()
+                    for side in others
+                    if all(p.is_recorded(warm.name, side) for p in pairs)
+                }
+            }
 
 
 def _label(timing: Timing, mismatches: list[str], blocks: int) -> None:

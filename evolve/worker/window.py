@@ -37,11 +37,15 @@ class Block:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimedCase:
-    """A case to be timed: calls per block, and the layout of each side's outputs."""
+    """A case to be timed: calls per block, and the layout of each side's outputs.
+
+    `recorded`: its calls are also to be timed as a CUDA graph.
+    """
 
     warm: "WarmCase"
     calls: int
     layouts: Mapping[str, Layout]
+    recorded: bool = False
 
 
 class Window(Protocol):
@@ -57,8 +61,19 @@ class Window(Protocol):
         """Seconds that a block of no calls takes; `process` runs trusted code."""
         ...
 
-    def run(self, process: "RunnerProcess", case: TimedCase, layout: Layout, number: int) -> Block:
-        """Time block `number`; raises CandidateFault where the process fails in it."""
+    def run(
+        self,
+        process: "RunnerProcess",
+        case: TimedCase,
+        layout: Layout,
+        number: int,
+        recorded: bool = False,
+    ) -> Block:
+        """Time block `number`, its calls one by one or (a GPU's only) recorded as a graph.
+
+        Raises:
+            CandidateFault: the process fails in it.
+        """
         ...
 
     def charges(self, blocks: list[Block], reference: list[Block]) -> list[float]:

@@ -53,7 +53,14 @@ class CpuWindow:
         process.run(case.warm.index, SLOWEST_S, idle=True)
         return time.perf_counter() - start
 
-    def run(self, process: RunnerProcess, case: TimedCase, layout: Layout, number: int) -> Block:
+    def run(
+        self,
+        process: RunnerProcess,
+        case: TimedCase,
+        layout: Layout,
+        number: int,
+        recorded: bool = False,
+    ) -> Block:
         sampled = case.warm.judged(number, case.calls)
         buffers = [custody.buffers_for(self._device, layout) for _ in sampled]
         with self._device.share(case.warm.block(number, case.calls)) as inputs:

@@ -29,6 +29,7 @@ from evolve.core.evaluation import Status
 from evolve.worker import cuda_driver, custody
 from evolve.worker.faults import CANDIDATE, CandidateFault, SideFault
 from evolve.worker.process import RunnerProcess
+from evolve.worker.slab import Shared
 from evolve.worker.window import (
     SLOWEST_S,
     Block,
@@ -68,25 +69,45 @@ class CudaWindow:
 
     def __init__(self, device: "CudaDevice") -> None:
         self._device = device
+        self._recorded: dict[RunnerProcess, tuple[bytes, ...]] = {}
         self._flush = torch.empty(_FLUSH_BYTES, dtype=torch.uint8, device=device.place)
 
     def warm_up(
         self, process: RunnerProcess, case: TimedCase, layout: Layout, working_set: int
     ) -> None:
         for _ in range(_WARM_BLOCKS):
-            self._block(process, case, layout, -1, idle=False)
+            self._block(process, case, layout, -1)
 
     def idle(self, process: RunnerProcess, case: TimedCase, layout: Layout) -> float:
         return self._block(process, case, layout, -1, idle=True).run
 
-    def run(self, process: RunnerProcess, case: TimedCase, layout: Layout, number: int) -> Block:
-        return self._block(process, case, layout, number, idle=False)
+    def run(
+        self,
+        process: RunnerProcess,
+        case: TimedCase,
+        layout: Layout,
+        number: int,
+        recorded: bool = False,
+    ) -> Block:
+        return self._block(process, case, layout, number, recorded=recorded)
 
     def _block(
-        self, process: RunnerProcess, case: TimedCase, layout: Layout, number: int, idle: bool
+        self,
+        process: RunnerProcess,
+        case: TimedCase,
+        layout: Layout,
+        number: int,
+        idle: bool = False,
+        recorded: bool = False,
     ) -> Block:
         with self._clock_cores():
-            return self._timed(process, case, layout, number, idle)
+            return self._timed(process, case, layout, number, idle, recorded)
+
+    def _record(self, process: RunnerProcess, case: TimedCase, inputs: Shared) -> None:
+        """Have the block's calls recorded, unless those of the last one were laid out alike."""
+        if self._recorded.get(process) != inputs.trees:
+            process.record(case.warm.index, inputs, SLOWEST_S)
+            self._recorded[process] = inputs.trees
 
     @contextlib.contextmanager
     def _clock_cores(self) -> Iterator[None]:
@@ -98,18 +119,28 @@ class CudaWindow:
             os.sched_setaffinity(0, before)
 
     def _timed(
-        self, process: RunnerProcess, case: TimedCase, layout: Layout, number: int, idle: bool
+        self,
+        process: RunnerProcess,
+        case: TimedCase,
+        layout: Layout,
+        number: int,
+        idle: bool,
+        recorded: bool,
     ) -> Block:
         device = self._device
         sampled = case.warm.sampled(number, case.calls)
         pieces = [_Piece.chosen(size_in_bytes(place)) for _ in sampled for place in layout]
         with device.share(case.warm.block(number, case.calls)) as inputs:
+            if recorded:
+                self._record(process, case, inputs)
             cuda_driver.reset_persisting_l2()
             self._flush.fill_(1)
             torch.cuda.synchronize()
             process.stage(inputs, SLOWEST_S, layout_only=True)
             start = time.perf_counter()
-            done = process.run(case.warm.index, SLOWEST_S, idle=idle, reveal=inputs.fd)
+            done = process.run(
+                case.warm.index, SLOWEST_S, idle=idle, reveal=inputs.fd, recorded=recorded
+            )
             if idle:
                 places = [device.pool_base(process)] * len(pieces)
             else:

@@ -1,0 +1,44 @@
+"""Calls of a model recorded as one CUDA graph, in a runner.
+
+Launched together, no call waits for the host. What each is given lies at addresses of the
+recording's own; fresh values are copied there before the graph is launched, which belongs to the
+time that it takes.
+"""
+
+import contextlib
+from typing import Any
+
+import torch
+
+from evolve.worker import slab
+
+
+class Recording:
+    """A forward for each of some trees of inputs, and its outputs, each in memory of its own.
+
+    Raises:
+        RuntimeError: a call cannot be recorded, since it waits for the device, or launches on the
+            legacy default stream.
+    """
+
+    def __init__(self, model: torch.nn.Module, size: int, trees: tuple[bytes, ...]) -> None:
+        self._inputs = torch.empty(size, dtype=torch.uint8, device="cuda")
+        self._graph = torch.cuda.CUDAGraph()
+        self.outputs: list[Any] = []
+        torch.cuda.synchronize()
+        with torch.no_grad(), torch.cuda.stream(torch.cuda.Stream()):
+            # Not torch.cuda.graph: that asks for memory to be given back, which our pool keeps.
+            self._graph.capture_begin(capture_error_mode="thread_local")
+            try:
+                for tree in trees:
+                    self.outputs.append(model(*slab.unpack(tree, self._inputs)))
+            except BaseException:
+                with contextlib.suppress(RuntimeError):  # the first error tells more
+                    self._graph.capture_end()
+                raise
+            self._graph.capture_end()
+
+    def replay(self, fresh: torch.Tensor) -> None:
+        """All calls on fresh inputs, which lie in `fresh` as the trees say."""
+        self._inputs.copy_(fresh)
+        self._graph.replay()

@@ -1,0 +1,157 @@
+"""Times of calls recorded as a CUDA graph, beside those of plain calls: for launch-bound kernels.
+
+A call of a few microseconds takes as long as the host needs to launch it. Here the calls of a block
+are one graph, which is captured in the process that is measured and launched at once. The window is
+the same (`window_cuda`): fresh values arrive when the clock starts, are copied to where the graph
+expects them, and outputs of the referee's choice are read before it stops. So the graph is no more
+believed than the calls are. Whoever cannot be recorded has no such time, and keeps its verdict.
+"""
+
+import math
+import random
+import secrets
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from evolve.worker.clock import PairTimes, Sitting, judge_samples
+from evolve.worker.device import Device
+from evolve.worker.faults import CANDIDATE, CandidateFault, SideFault
+from evolve.worker.process import RunnerProcess
+from evolve.worker.window import Block, TimedCase, Window
+
+LAUNCH_BOUND_S = 100e-6
+"""A reference that takes longer is not launch-bound, and is not recorded."""
+_WARM = -1  # the block that has the graph made and brought to the device
+
+
+@dataclass(slots=True)
+class Recorded:
+    """Seconds per call in a graph, by case and side; why a side has none; outputs to be judged."""
+
+    blocks: dict[str, dict[str, list[float]]] = field(default_factory=dict)
+    why_not: dict[tuple[str, str], str] = field(default_factory=dict)
+    samples: list[tuple[str, TimedCase, Block]] = field(default_factory=list)
+
+    def give_up(self, case: str, side: str, reason: str) -> None:
+        self.blocks[case].pop(side, None)
+        self.why_not[case, side] = reason
+
+
+def time_recorded(
+    device: Device, processes: Mapping[str, RunnerProcess], cases: list[TimedCase], pair: PairTimes
+) -> Recorded:
+    """Interleaved blocks of every side that can be recorded. Needs the device to itself.
+
+    Args:
+        device: Where they run.
+        processes: By side, those of a sitting, its plain blocks done.
+        cases: Of the sitting; those marked `recorded` are timed.
+        pair: Of the sitting: what a window of no calls costs.
+    """
+    result = Recorded()
+    for case in cases:
+        if case.recorded:
+            _time_case(device, processes, case, pair.overhead[case.warm.case.name], result)
+    return result
+
+
+def _time_case(
+    device: Device,
+    processes: Mapping[str, RunnerProcess],
+    case: TimedCase,
+    overhead: float,
+    result: Recorded,
+) -> None:
+    rng = random.Random(secrets.randbits(64))
+    window, name = device.window(), case.warm.case.name
+    result.blocks[name] = {}
+    for side in processes:
+        if _block(window, processes, side, case, _WARM, result):
+            result.blocks[name][side] = []
+    numbers = rng.sample(range(device.block_pool), device.blocks)
+    for number, again in zip(numbers[::2], numbers[1::2], strict=True):
+        order = rng.sample(list(processes), len(processes))
+        for at, side in [(number, s) for s in order] + [(again, s) for s in order[::-1]]:
+            if side not in result.blocks[name]:
+                continue
+            block = _block(window, processes, side, case, at, result)
+            if block and block.run > overhead:
+                result.blocks[name][side].append((block.run - overhead) / case.calls)
+                result.samples.append((side, case, block))
+            elif block:
+                result.give_up(name, side, "shorter than the clock's own overhead")
+
+
+def _block(
+    window: Window,
+    processes: Mapping[str, RunnerProcess],
+    side: str,
+    case: TimedCase,
+    number: int,
+    result: Recorded,
+) -> Block | None:
+    """None where the side cannot be recorded; its processes may have ended over it."""
+    block, name = None, case.warm.case.name
+    try:
+        with window.alone(side, processes):
+            try:
+                layout = case.layouts[side]
+                block = window.run(processes[side], case, layout, number, recorded=True)
+            except CandidateFault as fault:
+                result.give_up(name, side, fault.feedback)
+    except CandidateFault:
+        if (name, side) not in result.why_not:  # not the end of a side that is given up
+            raise
+    return block
+
+
+def judge_recorded(recorded: Recorded) -> None:
+    """Outputs have to be as right as those of plain calls; a side with a wrong one has no times."""
+    for side, case, block in recorded.samples:
+        try:
+            judge_samples(Sitting(PairTimes(), [(side, case, block)]))
+        except (CandidateFault, SideFault) as error:
+            recorded.give_up(case.warm.case.name, side, f"wrong when replayed: {error}")
+    recorded.samples.clear()
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """The times of one sitting: of plain calls, and of those recorded."""
+
+    pair: PairTimes
+    recorded: Recorded
+
+    def log_ratio(self, case: str, side: str, timing: str) -> float:
+        """Log of how many times faster the candidate is than a side, by a rule of `TIMINGS`.
+
+        By graphs, a candidate that cannot be recorded is held against them with its plain calls:
+        refusing must not pay. Where the side itself has no graph, plain calls decide.
+        """
+        times = self.recorded.blocks.get(case, {})
+        if timing != "graph" or not times.get(side):
+            return self.pair.log_ratio(case, side)
+        own = times.get(CANDIDATE) or self.pair.blocks[case][CANDIDATE]
+        return math.log(statistics.median(times[side]) / statistics.median(own))
+
+    def is_recorded(self, case: str, side: str) -> bool:
+        times = self.recorded.blocks.get(case, {})
+        return bool(times.get(side) and times.get(CANDIDATE))
+
+
+def stored(measured: Sequence[Measured], case: str) -> dict[str, Any]:
+    """What is kept of a case's graphs: raw ms by side, a row for each sitting; why a side has none.
+
+    Empty where the case is not recorded.
+    """
+    rows: dict[str, list[list[float]]] = {}
+    reasons: dict[str, str] = {}
+    for one in measured:
+        for side, times in one.recorded.blocks.get(case, {}).items():
+            rows.setdefault(side, []).append([round(1e3 * seconds, 6) for seconds in times])
+        reasons |= {side: text for (name, side), text in one.recorded.why_not.items()
+                    if name == case}  # fmt: skip
+    found: dict[str, Any] = {"ms": rows} if rows else {}
+    return found | ({"why_not": reasons} if reasons else {})
