@@ -16,6 +16,7 @@ import random
 import secrets
 import statistics
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 from evolve.core.evaluation import Status
@@ -69,18 +70,29 @@ def seated(
         CandidateFault: the candidate failed.
         SideFault: another side did.
     """
-    rng = random.Random(secrets.randbits(64))
     with contextlib.ExitStack() as stack:
-        processes = {}
-        for side in rng.sample(list(starts), len(starts)):
-            with blaming(side):
-                processes[side] = stack.enter_context(starts[side]())
-        for case in cases:
-            window = device.window()
-            for side, process in processes.items():
-                with blaming(side):
-                    window.warm_up(process, case, case.layouts[side], _working_set(case))
-        yield processes
+        with ThreadPoolExecutor(len(starts)) as pool:
+            sides = {
+                side: pool.submit(_ready, device, side, start, cases)
+                for side, start in starts.items()
+            }
+        for seat in sides.values():
+            if seat.exception() is None:
+                stack.enter_context(seat.result())
+        yield {side: seat.result() for side, seat in sides.items()}
+
+
+def _ready(device: Device, side: str, start: Start, cases: list[TimedCase]) -> RunnerProcess:
+    with blaming(side):
+        process = start()
+        try:
+            for case in cases:
+                layout = case.layouts[side]
+                device.window().warm_up(process, case, layout, _working_set(case))
+        except BaseException:
+            process.close()
+            raise
+        return process
 
 
 def sit(device: Device, processes: Mapping[str, RunnerProcess], cases: list[TimedCase]) -> Sitting:

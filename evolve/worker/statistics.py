@@ -25,16 +25,21 @@ from evolve.core.evaluation import Fidelity
 from evolve.core.measurement import Interval, Ratio
 
 FAMILY_ALPHA = 0.05
-_STUDENT_T_2 = 4.3027  # 97.5 % quantile of Student's t with 2 degrees of freedom
+_STUDENT_T_2 = {0.05: 4.3027, 0.01: 9.9248}  # two-sided quantiles, 2 degrees of freedom
 
-# Pairs at each look, and how many Walsh averages the interval leaves out at either end. The first
-# look of each plan is the fewest pairs at which its share of alpha can be spent at all.
-_PLANS: dict[Fidelity, tuple[tuple[int, int], ...]] = {
-    Fidelity.SCREEN: ((3, 0),),
-    Fidelity.REWARD: ((7, 0), (10, 4), (14, 16)),
+# Pairs at each look, and how many Walsh averages the interval leaves out at either end: the fewest
+# pairs of such a look are those at which its share of alpha can be spent at all. With 3 pairs no
+# interval of ranks is narrow enough: there the second number is alpha, spent by Student's t.
+_PLANS: dict[Fidelity, tuple[tuple[int, int | float], ...]] = {
+    Fidelity.SCREEN: ((3, 0.05),),
+    Fidelity.REWARD: ((3, 0.01), (7, 0), (10, 3), (14, 14)),
     Fidelity.SEARCH: ((7, 0), (10, 4), (14, 16)),
     Fidelity.VERIFY: ((10, 3), (16, 23), (24, 70)),
 }
+
+
+# A reward may stop after 3 pairs, which by chance may all be processes of the slow or the fast kind.
+_NOISE_FLOOR = {Fidelity.REWARD: 0.03}
 
 
 def looks(fidelity: Fidelity) -> tuple[int, ...]:
@@ -43,13 +48,16 @@ def looks(fidelity: Fidelity) -> tuple[int, ...]:
 
 
 def alpha_at(fidelity: Fidelity, look_index: int) -> float:
-    """The chance that the interval of one look excludes the truth (nominal for a screen)."""
-    pairs, left_out = _PLANS[fidelity][look_index]
-    return FAMILY_ALPHA if fidelity is Fidelity.SCREEN else 2 * _signed_rank_cdf(pairs, left_out)
+    """The chance that the interval of one look excludes the truth (nominal for 3 pairs)."""
+    pairs, spent = _PLANS[fidelity][look_index]
+    return spent if isinstance(spent, float) else 2 * _signed_rank_cdf(pairs, spent)
 
 
 def ratio_interval(
-    log_ratios: Sequence[float], look_index: int, fidelity: Fidelity, noise_floor: float = 0.0
+    log_ratios: Sequence[float],
+    look_index: int,
+    fidelity: Fidelity,
+    noise_floor: float | None = None,
 ) -> Ratio:
     """Speedup from the pairs' natural log ratios (baseline time over candidate time).
 
@@ -58,12 +66,13 @@ def ratio_interval(
         look_index: Which look this is.
         fidelity: Which plan of looks is followed.
         noise_floor: Half-width, in log units, that the device's A/A test says cannot be undercut
-            at this number of pairs; widens a screen's interval only.
+            at this number of pairs; widens the interval of 3 pairs only. By default 3 % of a reward,
+            none of a screen.
 
-    A screen of 3 pairs cannot be exact (the range of 3 covers the median in 75 % of cases): its
-    interval is Student's t, exact for normal log ratios, plus the noise floor.
+    With 3 pairs the range covers the median in 75 % of cases: the interval is Student's t, exact
+    for normal log ratios, plus the noise floor.
     """
-    pairs, left_out = _PLANS[fidelity][look_index]
+    pairs, spent = _PLANS[fidelity][look_index]
     values = np.asarray(log_ratios, dtype=np.float64)
     if values.shape != (pairs,):
         raise ValueError(
@@ -73,12 +82,13 @@ def ratio_interval(
         raise ValueError("log ratios have to be finite")
     averages = _walsh_averages(values)
     centre = float(np.median(averages))
-    if fidelity is Fidelity.SCREEN:
-        half = _STUDENT_T_2 * float(values.std(ddof=1)) / math.sqrt(pairs) + noise_floor
+    if isinstance(spent, float):
+        noise_floor = _NOISE_FLOOR.get(fidelity, 0.0) if noise_floor is None else noise_floor
+        half = _STUDENT_T_2[spent] * float(values.std(ddof=1)) / math.sqrt(pairs) + noise_floor
         middle = float(values.mean())
         low, high = min(middle - half, centre), max(middle + half, centre)
     else:
-        low, high = float(averages[left_out]), float(averages[-1 - left_out])
+        low, high = float(averages[spent]), float(averages[-1 - spent])
     return Ratio(math.exp(centre), math.exp(low), math.exp(high))
 
 

@@ -86,15 +86,15 @@ class Zygote:
         channel, runner_end = socket.socketpair()
         channel.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)  # for the runner's first word
         control, guard_end = socket.socketpair()
+        cause: Exception | None
         with runner_end, guard_end:
             fds = (runner_end.fileno(), guard_end.fileno())
             try:
                 wire.send_command(self._socket, ("fork", confinement), fds)
                 (answer,), _ = wire.receive_command(self._socket)
+                cause = None
             except (wire.ChannelClosed, wire.DeadlineExceeded, EOFError, OSError) as error:
                 answer, cause = "the zygote has died or hangs", error
-            else:
-                cause = None
         if answer != "forked":
             channel.close()
             control.close()

@@ -49,7 +49,7 @@ def excluded_at_any_look(log_ratios, truth, fidelity):
 
 
 def test_the_looks_share_five_percent():
-    for fidelity in (Fidelity.SEARCH, Fidelity.VERIFY):
+    for fidelity in (Fidelity.REWARD, Fidelity.SEARCH, Fidelity.VERIFY):
         plan = looks(fidelity)
         assert list(plan) == sorted(set(plan))
         assert sum(alpha_at(fidelity, look) for look in range(len(plan))) <= 0.05
@@ -66,7 +66,7 @@ def test_the_share_of_a_look_is_what_counting_all_signs_gives():
 
 
 @pytest.mark.parametrize("noise", NOISE)
-@pytest.mark.parametrize("fidelity", [Fidelity.SEARCH, Fidelity.VERIFY])
+@pytest.mark.parametrize("fidelity", [Fidelity.REWARD, Fidelity.SEARCH, Fidelity.VERIFY])
 def test_stopping_at_any_look_is_wrong_in_five_percent_at_most(noise, fidelity):
     rng = np.random.default_rng(7)
     truth = 0.3
