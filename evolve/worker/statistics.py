@@ -38,7 +38,7 @@ _PLANS: dict[Fidelity, tuple[tuple[int, int | float], ...]] = {
 }
 
 
-# A reward may stop after 3 pairs, which by chance may all be processes of the slow or the fast kind.
+# A reward may stop after 3 pairs, which by chance may all be slow processes or all fast ones.
 _NOISE_FLOOR = {Fidelity.REWARD: 0.03}
 
 
@@ -66,8 +66,8 @@ def ratio_interval(
         look_index: Which look this is.
         fidelity: Which plan of looks is followed.
         noise_floor: Half-width, in log units, that the device's A/A test says cannot be undercut
-            at this number of pairs; widens the interval of 3 pairs only. By default 3 % of a reward,
-            none of a screen.
+            at this number of pairs; widens the interval of 3 pairs only. By default that of
+            the plan: 3 % for a reward, none for a screen.
 
     With 3 pairs the range covers the median in 75 % of cases: the interval is Student's t, exact
     for normal log ratios, plus the noise floor.
