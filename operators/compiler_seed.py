@@ -7,6 +7,7 @@ from evolve.core.errors import UsageError
 from evolve.core.program import Program
 from evolve.core.protocols import Context, Declined, Failed, Proposal
 from operators.inductor import NotConvertible, convert
+from operators.templates import precisions
 
 
 class CompilerSeed:
@@ -39,7 +40,12 @@ class CompilerSeed:
             return Declined("every compiled reference has been proposed")
         chosen = compiled[number]
         try:
-            source = convert(context.task.source, context.task.name, chosen)
+            source = convert(
+                context.task.source,
+                context.task.name,
+                chosen,
+                precisions=precisions(context.task.accumulation),
+            )
         except NotConvertible as error:
             return Failed(f"variant {chosen.variant}: {error}")
         return Proposal(program=Program(source), note=f"variant {chosen.variant}")

@@ -7,7 +7,7 @@ for the reference is the user's code.
 
 import inspect
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -35,14 +35,9 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "tiled": {"triton.prefer_nd_tiling": True, "triton.tile_reductions": True},
     # One kernel for each operation.
     "unfused": {"max_fusion_size": 1},
-    # Matrix products and convolutions are Triton's, and what follows is fused into them. With one
-    # configuration to choose from, nothing is measured.
-    "products": {
-        "max_autotune_gemm": True,
-        "max_autotune_gemm_backends": "TRITON",
-        "max_autotune_conv_backends": "TRITON",
-        "test_configs.max_mm_configs": 1,
-    },
+    # Matrix products and convolutions are Triton's where it has a template, and what follows is
+    # fused into them.
+    "products": {"max_autotune_gemm": True, "test_configs.max_mm_configs": 1},
 }
 """Of Inductor, by variant; one that a version of it lacks is left out."""
 
@@ -145,6 +140,7 @@ def _lowered(graph: Any, options: Mapping[str, Any]) -> str:
     from torch._inductor import config
     from torch._inductor.compile_fx import compile_fx_inner
     from torch._inductor.graph import GraphLowering
+    from torch._inductor.select_algorithm import AlgorithmSelectorCache
 
     # A graph found in a cache would be written by nobody.
     wanted = {**options, "fx_graph_cache": False, "fx_graph_remote_cache": False}
@@ -162,12 +158,33 @@ def _lowered(graph: Any, options: Mapping[str, Any]) -> str:
     (outputs,) = (node for node in graph.graph.nodes if node.op == "output")
     outputs.meta["user_visible_output_idxs"] = list(range(len(outputs.args[0])))
 
-    with config.patch(known), mock.patch.object(GraphLowering, "codegen", stop):
+    with (
+        config.patch(known),
+        mock.patch.object(GraphLowering, "codegen", stop),
+        mock.patch.object(
+            AlgorithmSelectorCache, "__call__", _with_one_choice(AlgorithmSelectorCache.__call__)
+        ),
+    ):
         try:
             compile_fx_inner(graph, fakes, is_inference=True)
         except _Written:
             return written[0]
     raise UsageError("Inductor wrote no code for the reference")
+
+
+def _with_one_choice(select: Callable[..., Any]) -> Callable[..., Any]:
+    """Inductor's choice by measuring, left only a template of Triton, else what there is.
+
+    Which blocks the template has does not matter: a program has them as tunables.
+    """
+
+    def chosen(self: Any, name: str, choices: Sequence[Any], *about: Any, **more: Any) -> Any:
+        from torch._inductor.select_algorithm import TritonTemplateCaller
+
+        templates = [choice for choice in choices if isinstance(choice, TritonTemplateCaller)]
+        return select(self, name, [*templates, *choices][:1], *about, **more)
+
+    return chosen
 
 
 def _has(config: Any, name: str) -> bool:

@@ -121,13 +121,9 @@ def convert_kernel(raw: RawKernel, name: str, pointers: Mapping[int, str], prefi
 
 
 def convert_product(
-    raw: RawKernel, name: str, pointers: Mapping[int, str], prefix: str, grid: Sequence[int]
+    product: Product, raw: RawKernel, name: str, pointers: Mapping[int, str], prefix: str
 ) -> Kernel:
-    """Rewrite a kernel of one of Inductor's templates; arguments as of `convert_kernel`.
-
-    `grid` holds the numbers that it is launched with.
-    """
-    product = Product(raw, grid)
+    """Rewrite a kernel of one of Inductor's templates; arguments as of `convert_kernel`."""
     positions = tuple(range(len(product.parameters)))
     renamed = {product.parameters[at]: pointers[at] for at in positions if at in pointers}
     body = tidy(_Rewriter(renamed).rewritten(product.body()))

@@ -12,7 +12,9 @@ from operators.inductor.reading import NotConvertible, RawKernel
 
 STAGES = "num_stages"
 PRECISION = "INPUT_PRECISION"
-_PRECISIONS = Blocks(("ieee", "tf32x3", "bf16x6", "bf16x3"), "tf32x3")
+PRECISIONS = ("tf32x3", "bf16x6", "bf16x3", "ieee")
+"""What `tl.dot` may make of float32 where the task allows float32 only; the first to begin with."""
+
 _ALLOW_TF32 = "ALLOW_TF32"
 _FLOAT32 = "*fp32"
 _LARGEST = {"BLOCK_M": 256, "BLOCK_N": 256, "BLOCK_K": 128}
@@ -30,12 +32,14 @@ class Product:
     Args:
         raw: the kernel.
         grid: the numbers that it is launched with.
+        precisions: for float32.
 
     Raises:
         NotConvertible: the template is an unknown one.
     """
 
-    def __init__(self, raw: RawKernel, grid: Sequence[int]) -> None:
+    def __init__(self, raw: RawKernel, grid: Sequence[int], precisions: Sequence[str]) -> None:
+        self._precisions = tuple(precisions)
         self._name = raw.function.name
         self._settings = raw.settings
         self._numbers = _numbers(raw.function)
@@ -70,7 +74,7 @@ class Product:
         sides = {"BLOCK_M": self._rows, "BLOCK_N": self._columns, "BLOCK_K": self._depth()}
         found = {block: self._block(block, size) for block, size in sides.items()}
         if self._is_float32():
-            found[PRECISION] = _PRECISIONS
+            found[PRECISION] = Blocks(self._precisions, self._precisions[0])
         found[WARPS] = Blocks((2, 4, 8), 4 if self._rows * self._columns < 1 << 20 else 8)
         found[STAGES] = Blocks((2, 3, 4, 5), 3)
         return found

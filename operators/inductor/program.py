@@ -18,6 +18,7 @@ from operators.inductor.kernels import (
     short_name,
 )
 from operators.inductor.names import require_known_names, require_unequal_names
+from operators.inductor.products import PRECISIONS, Product
 from operators.inductor.reading import NotConvertible, OutputCode, RawCpp, read
 from operators.inductor.reference import Reference, read_reference
 
@@ -65,7 +66,13 @@ class _Part:
         }
 
 
-def convert(task: str, name: str, compiled: Compiled, substitute: Substitute | None = None) -> str:
+def convert(
+    task: str,
+    name: str,
+    compiled: Compiled,
+    substitute: Substitute | None = None,
+    precisions: Sequence[str] = PRECISIONS,
+) -> str:
     """The source of a program.
 
     Args:
@@ -73,12 +80,13 @@ def convert(task: str, name: str, compiled: Compiled, substitute: Substitute | N
         name: the task's, for the heading.
         compiled: its reference as compiled.
         substitute: for calls of vendors' libraries; None leaves them.
+        precisions: what `tl.dot` may make of float32, the first to begin with.
 
     Raises:
         NotConvertible: the program would need what only Inductor's run time has.
     """
     reference = read_reference(task)
-    parts = _parts(compiled, substitute, {*reference.names, *reference.bound})
+    parts = _parts(compiled, substitute, precisions, {*reference.names, *reference.bound})
     kernels = [kernel for part in parts for kernel in part.kernels.values()]
     raw = {function: kernel for part in parts for function, kernel in part.raw.items()}
     if kernels and raw:
@@ -102,13 +110,18 @@ def convert(task: str, name: str, compiled: Compiled, substitute: Substitute | N
     return source
 
 
-def _parts(compiled: Compiled, substitute: Substitute | None, taken: set[str]) -> list[_Part]:
+def _parts(
+    compiled: Compiled,
+    substitute: Substitute | None,
+    precisions: Sequence[str],
+    taken: set[str],
+) -> list[_Part]:
     """The cases, those that are timed first; of those that are alike, one."""
     found: dict[object, _Part] = {}
     for case in sorted(compiled.cases, key=lambda case: not case.timed):
         known = found.get(_shapes(case))
         if known is None:
-            found[_shapes(case)] = _part(case, taken, substitute)
+            found[_shapes(case)] = _part(case, taken, substitute, precisions)
         elif known.case.code != case.code:
             raise NotConvertible(
                 f"cases {known.case.name} and {case.name} differ, but not in shape"
@@ -121,7 +134,12 @@ def _shapes(case: CompiledCase) -> tuple[tuple[int, ...], ...]:
     return tuple(a.shape for a in case.arguments if a.kind is ArgumentKind.INPUT)
 
 
-def _part(case: CompiledCase, taken: set[str], substitute: Substitute | None) -> _Part:
+def _part(
+    case: CompiledCase,
+    taken: set[str],
+    substitute: Substitute | None,
+    precisions: Sequence[str],
+) -> _Part:
     code = read(case.code)
     own: dict[str, Kernel] = {}
     if substitute:
@@ -129,7 +147,7 @@ def _part(case: CompiledCase, taken: set[str], substitute: Substitute | None) ->
     if not code.kernels and not code.cpp and not own:
         raise NotConvertible("the compiler wrote no kernel; vendors' libraries do it all")
     functions = {name: _free(cpp.function_name(name), taken) for name in code.cpp}
-    return _Part(case, code, own | _kernels(code, case, taken), functions)
+    return _Part(case, code, own | _kernels(code, case, taken, precisions), functions)
 
 
 def _free(wanted: str, taken: set[str]) -> str:
@@ -142,7 +160,9 @@ def _free(wanted: str, taken: set[str]) -> str:
     return name
 
 
-def _kernels(code: OutputCode, case: CompiledCase, taken: set[str]) -> dict[str, Kernel]:
+def _kernels(
+    code: OutputCode, case: CompiledCase, taken: set[str], precisions: Sequence[str]
+) -> dict[str, Kernel]:
     """Those that are launched, by their Inductor names."""
     calls: dict[str, list[tuple[ast.expr, ...]]] = {}
     for launch in launches(code):
@@ -151,12 +171,13 @@ def _kernels(code: OutputCode, case: CompiledCase, taken: set[str]) -> dict[str,
     for name, uses in calls.items():
         own = _free(short_name(name), taken)
         pointers = _pointers(uses[0], case.arguments) if len(uses) == 1 else {}
-        raw, about = code.kernels[name], (f"{own}_kernel", pointers, f"{own.upper()}_")
+        raw = code.kernels[name]
+        about = (raw, f"{own}_kernel", pointers, f"{own.upper()}_")
         if raw.heuristic == TEMPLATE:
             grid = [int(ast.unparse(n)) for n in uses[0] if isinstance(n, ast.Constant)]
-            found[name] = convert_product(raw, *about, grid)
+            found[name] = convert_product(Product(raw, grid, precisions), *about)
         else:
-            found[name] = _with_own_helpers(convert_kernel(raw, *about), own)
+            found[name] = _with_own_helpers(convert_kernel(*about), own)
     return found
 
 

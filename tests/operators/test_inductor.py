@@ -256,7 +256,7 @@ def test_a_product_has_open_blocks_stages_and_precision(name):
     source = program(FOLDER / f"{name}.json")
     space = {tunable.name: tunable for tunable in tunables.parse(source)}
     assert {"BLOCK_M", "BLOCK_N", "INPUT_PRECISION", "NUM_WARPS", "NUM_STAGES"} <= space.keys()
-    assert space["INPUT_PRECISION"].choices == ("ieee", "tf32x3", "bf16x6", "bf16x3")
+    assert space["INPUT_PRECISION"].choices == ("tf32x3", "bf16x6", "bf16x3", "ieee")
     assert "ALLOW_TF32" not in source
 
 
