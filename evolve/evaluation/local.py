@@ -16,6 +16,7 @@ from evolve.core.task import Task
 from evolve.evaluation.place import Place
 from evolve.evaluation.pool import Pool
 from evolve.evaluation.process import CallFailed, CallOverdue, Deadlines, WorkerDied
+from evolve.llm.secrets import is_secret_variable
 
 # The referee needs to find its libraries, compilers and caches; nothing else of the environment
 # reaches it, so that no key or token of the user is within reach of what it starts.
@@ -243,7 +244,8 @@ def worker_environment(package_path: str) -> dict[str, str]:
     environment = {
         name: value
         for name, value in os.environ.items()
-        if name in PASSED_ON or name.startswith(PASSED_ON_PREFIXES)
+        if name in PASSED_ON
+        or (name.startswith(PASSED_ON_PREFIXES) and not is_secret_variable(name))
     }
     environment["PYTHONPATH"] = package_path
     environment["PYTHONSAFEPATH"] = "1"  # a torch.py in the user's folder is not torch

@@ -85,7 +85,12 @@ def secret_setting(settings: Mapping[str, Any]) -> str | None:
     return None
 
 
+def is_secret_variable(name: str) -> bool:
+    """Whether an environment variable is called as those that hold secrets."""
+    return _VARIABLES.search(name) is not None
+
+
 def _values() -> Iterator[str]:
     for name, value in os.environ.items():
-        if _VARIABLES.search(name) and len(value) >= _SHORTEST:
+        if is_secret_variable(name) and len(value) >= _SHORTEST:
             yield value

@@ -22,6 +22,7 @@ from evolve.core.evaluation import Fidelity, Stage, Status
 from evolve.core.protocols import EvaluationRequest
 from evolve.core.task import Task
 from evolve.evaluation import Deadlines, LocalEvaluator
+from evolve.evaluation.local import worker_environment
 from evolve.evaluation.process import MAX_LINE
 from tests.worker.serving import alive, family_of
 
@@ -346,3 +347,12 @@ def test_a_task_that_ends_or_holds_up_the_worker_is_the_users_to_mend(name: str,
 
     with pytest.raises(UsageError, match=f"task {name}[:,] .*{words}"):
         asyncio.run(run())
+
+
+def test_a_worker_gets_what_it_needs_of_the_environment_and_no_key(monkeypatch):
+    for name in ("NVIDIA_NIM_API_KEY", "NVIDIA_API_KEY", "OPENAI_API_KEY", "TORCH_HUB_TOKEN"):
+        monkeypatch.setenv(name, "planted")
+    monkeypatch.setenv("NVIDIA_VISIBLE_DEVICES", "all")
+    found = worker_environment("/here")
+    assert "planted" not in found.values()
+    assert (found["PYTHONPATH"], found["NVIDIA_VISIBLE_DEVICES"]) == ("/here", "all")
