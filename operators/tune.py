@@ -1,5 +1,6 @@
 """Search over a program's declared tunables."""
 
+import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,19 +10,23 @@ from evolve.core.program import Assignment, Program, TunableValue
 from evolve.core.protocols import Context, Declined, Elite, Proposal, Trial
 from evolve.core.tunables import Space, parse
 from operators.checks import check_whole
+from operators.tuning import fits, suggest
 
 _ENUMERABLE = 4096  # spaces up to this size are listed, larger ones sampled
+_SAMPLED = 1024
+_FEWEST_DRAWN, _DRAWN_OF = 3, 25  # drawn before there is a model: one in so many of a small space
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tune:
     """Proposes one instance of its parent per ask: many cheap looks, few full measurements.
 
-    Asynchronous successive halving (Li et al. 2020) with two rungs, followed by local search. A
-    first rung of `breadth` screens; from then on, whenever one of the best `1 / reduction` of the
-    finished screens has not been measured in full, it is; else a neighbour of the best instance
-    is screened, and at a local optimum any other instance. All of it is derived from the stored
-    trials, pending ones included, so that concurrent asks never repeat each other.
+    Asynchronous successive halving (Li et al. 2020) with two rungs. A first rung of `breadth`
+    screens; from then on, whenever one of the best `1 / reduction` of the finished screens has not
+    been measured in full, it is; else another instance is screened. The first few are drawn at
+    random, the others are those that a model of all trials expects most of
+    (`operators.tuning.surrogate`); what cannot fit on a device is left out. All of it is derived
+    from the stored trials, pending ones included, so that concurrent asks never repeat each other.
 
     Args:
         breadth: screens before the first full measurement.
@@ -85,11 +90,16 @@ class Tune:
         """An instance that was never tried, with the reason for it (or for there being none)."""
         if len(history) >= self.limit:
             return None, f"{len(history)} instances tried, the limit is {self.limit}"
-        wide = len(history.screens) < self.breadth and len(history.screens) % 2 == 0
-        if not wide and (near := history.untried(history.space.neighbours(history.best))):
-            return rng.choice(near), "neighbour of the best instance"
-        far = next(iter(history.untried(candidates(history.space, rng))), None)
-        return far, "random instance" if far else "space explored"
+        space = history.space
+        open_ = [one for one in candidates(history, rng) if fits(space, one)]
+        if not open_:
+            return None, "space explored"
+        if len(history) <= min(self.breadth, max(_FEWEST_DRAWN, space.size // _DRAWN_OF)):
+            return open_[0], "random instance"
+        return suggest(space, history.known, open_, rng), "most is expected of it"
+
+
+_Key = tuple[TunableValue | None, ...]
 
 
 class History:
@@ -112,6 +122,8 @@ class History:
         self._tried.add(self._key(parent.assignment))
         self._leader = next(iter(ranked(full)), None)
         self._fallback = parent.assignment
+        self._full = full
+        self._parent = parent
 
     def __len__(self) -> int:
         return len(self._tried)
@@ -136,10 +148,38 @@ class History:
             return False
         return trial.ratio.high < self._leader.ratio.low
 
+    @property
+    def known(self) -> list[tuple[Assignment, float | None]]:
+        """Instances with their log speedups, by full measurement where there is one.
+
+        None stands for one that failed. What is pending counts as average, so that the next ask
+        looks elsewhere ("constant liar", Ginsbourger et al. 2010).
+        """
+        values: dict[_Key, float | None] = {
+            self._key(self._parent.assignment): self._parent.fitness.value
+        }
+        pending: list[_Key] = []
+        for trial in (*self.screens, *self._full):
+            key = self._key(trial.assignment)
+            if trial.status is None:
+                pending.append(key)
+            else:
+                timed = trial.ratio if trial.status is Status.CORRECT else None
+                values[key] = math.log(timed.value) if timed else None
+        timed_values = [value for value in values.values() if value is not None]
+        average = sum(timed_values) / max(len(timed_values), 1)
+        for key in pending:
+            values.setdefault(key, average)
+        return [(self._named(key), value) for key, value in values.items()]
+
     def untried(self, assignments: Sequence[Assignment]) -> list[Assignment]:
         return [found for found in assignments if self._key(found) not in self._tried]
 
-    def _key(self, assignment: Assignment) -> tuple[TunableValue | None, ...]:
+    def _named(self, key: _Key) -> Assignment:
+        named = zip(self._written, key, strict=True)
+        return {name: value for name, value in named if value is not None}
+
+    def _key(self, assignment: Assignment) -> _Key:
         return tuple(assignment.get(name, default) for name, default in self._written.items())
 
 
@@ -149,10 +189,14 @@ def ranked(trials: Sequence[Trial]) -> list[Trial]:
     return [trial for _, trial in sorted(timed, key=lambda pair: -pair[0])]
 
 
-def candidates(space: Space, rng: random.Random) -> list[dict[str, TunableValue]]:
-    """The whole space in random order, or as many random draws from one that is too large."""
-    if space.size > _ENUMERABLE:
-        return [space.sample(rng) for _ in range(64)]
-    listed = list(space.assignments())
+def candidates(history: History, rng: random.Random) -> list[Assignment]:
+    """Instances that were not tried, in random order: all, or some where there are too many."""
+    space = history.space
+    if space.size <= _ENUMERABLE:
+        listed: list[Assignment] = list(space.assignments())
+    else:
+        near = space.neighbours(history.best)
+        listed = [*near, *(space.sample(rng) for _ in range(_SAMPLED))]
+        listed += [step for one in near for step in space.neighbours(one)]
     rng.shuffle(listed)
-    return listed
+    return history.untried(listed)

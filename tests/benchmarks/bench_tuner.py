@@ -1,9 +1,12 @@
 """The tuner against every instance of shipped templates, timed once on a GPU and kept in a table.
 
     python -m tests.benchmarks.bench_tuner measure TABLE.json --seconds 230
+    python -m tests.benchmarks.bench_tuner replay TABLE.json
 
 `measure` needs a CUDA device, torch and triton. It compiles in as many processes as there are
 cores, then times one instance after the other, alone; what there was no time for is left out.
+`replay` runs the tuner on the table, on any machine: an evaluation is an instance that it looked
+at, and the gap is how much slower than the best of the table the one is that it would keep.
 """
 
 import argparse
@@ -14,6 +17,7 @@ import linecache
 import multiprocessing
 import os
 import random
+import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -38,7 +42,9 @@ from evolve.worker.compiler import compile_model, settings
 from evolve.worker.taskmodule import execute
 from operators.inductor import convert
 from operators.templates import Products
+from operators.tune import Tune
 from tests.benchmarks.conditions import print_conditions
+from tests.benchmarks.tuner_replay import Run, Table
 
 CONVOLUTION = """
 import torch
@@ -103,13 +109,17 @@ PROBLEMS = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("part", choices=("measure",))
+    parser.add_argument("part", choices=("measure", "replay"))
     parser.add_argument("table", type=Path)
     parser.add_argument("--seconds", type=float, default=230, help="of measure, at most")
     parser.add_argument("--problems", default=",".join(PROBLEMS))
+    parser.add_argument("--seeds", type=int, default=10, help="of replay")
     options = parser.parse_args()
     print_conditions()
-    measure(options.table, options.problems.split(","), options.seconds)
+    if options.part == "measure":
+        measure(options.table, options.problems.split(","), options.seconds)
+    else:
+        replay(options.table, range(options.seeds))
 
 
 # --- the table ------------------------------------------------------------------------------------
@@ -261,6 +271,38 @@ def timed(name: str, source: str, assignment: Assignment) -> float:
 def milliseconds(work: Callable[[], object]) -> float:
     """The median of runs that together take 20 ms, with a cold L2 cache."""
     return float(do_bench(work, warmup=4, rep=20, return_mode="median"))
+
+
+# --- the tuner against it -------------------------------------------------------------------------
+
+
+def replay(path: Path, seeds: Sequence[int]) -> None:
+    """Print, for each program, how close the tuner comes with a tenth of all evaluations."""
+    found = json.loads(path.read_text())
+    print(
+        f"measured on {found['device']}; gaps after a tenth of the evaluations, of {len(seeds)} runs"
+    )
+    for name, source in found["sources"].items():
+        rows = [row for row in found["rows"] if row["problem"] == name]
+        table = Table.read(rows, tunables.parse(source).defaults)
+        budget = len(table.times) // 10
+        runs = [run(table, seed, budget) for seed in seeds]
+        gaps = sorted(one.gap for one in runs)
+        print(
+            f"{name}: {len(table.times)} instances, {budget} evaluations of which "
+            f"{statistics.median(len(one.measured) for one in runs):.0f} repeated in full, "
+            f"gap {statistics.median(gaps):.1%} ({gaps[0]:.1%} to {gaps[-1]:.1%}); as written "
+            f"{table.time(table.written) / table.best - 1:.1%}"
+        )
+
+
+def run(table: Table, seed: int, budget: int) -> Run:
+    """Up to so many instances, and then what is still to be measured in full of them."""
+    one, operator = Run(table, seed), Tune()
+    while one.instances < budget and one.step(operator):
+        pass
+    one.settle(operator)
+    return one
 
 
 if __name__ == "__main__":

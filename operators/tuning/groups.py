@@ -1,0 +1,26 @@
+"""Tunables of one kernel, told by their names: all that begin alike and end as a launch does.
+
+Compiler seeds and templates call them `GELU_XBLOCK`, `MATMUL_BLOCK_M`, `MATMUL_NUM_WARPS`; a
+program of one kernel leaves the beginning out.
+"""
+
+import re
+from collections.abc import Iterable
+
+from evolve.core.tunables import Tunable
+
+_ENDING = re.compile(
+    r"(?i)(XBLOCK|YBLOCK|ZBLOCK|R\d_BLOCK|BLOCK(_[A-Z]+)?|NUM_(WARPS|STAGES)|GROUP_M|PARTS"
+    r"|INPUT_PRECISION)$"
+)
+
+
+def by_kernel(tunables: Iterable[Tunable]) -> dict[str, dict[str, Tunable]]:
+    """Tunables by the beginning of their names, then by the ending; all of one that is unknown."""
+    found: dict[str, dict[str, Tunable]] = {}
+    for tunable in tunables:
+        match = _ENDING.search(tunable.name)
+        start = match.start() if match else 0
+        prefix, ending = tunable.name[:start], tunable.name[start:]
+        found.setdefault(prefix if match else "", {})[ending.upper()] = tunable
+    return found

@@ -1,0 +1,144 @@
+"""A tuner's run against a table of times: what it asks for, and how close it comes to the best."""
+
+import math
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from evolve.core.evaluation import Fidelity, Status
+from evolve.core.measurement import Interval, Ratio
+from evolve.core.program import Assignment, Program, TunableValue
+from evolve.core.protocols import Context, Elite, Operator, Proposal, Trial
+from evolve.core.task import Task
+
+_SCREEN_NOISE, _NOISE = 0.01, 0.002  # of a time, as standard deviations
+
+
+@dataclass(frozen=True)
+class Table:
+    """Times of the instances of a space in ms; None for one that does not run."""
+
+    choices: Mapping[str, tuple[TunableValue, ...]]
+    written: Assignment
+    times: Mapping[tuple[TunableValue, ...], float | None]
+
+    @classmethod
+    def read(cls, rows: Sequence[Mapping[str, Any]], written: Assignment) -> "Table":
+        """From rows of a measured table. An instance that is as written stays so where it can."""
+        names = list(written)
+        choices = {
+            name: tuple(dict.fromkeys(sorted({row["assignment"][name] for row in rows})))
+            for name in names
+        }
+        near = {
+            name: value if value in choices[name] else choices[name][len(choices[name]) // 2]
+            for name, value in written.items()
+        }
+        times = {tuple(row["assignment"][name] for name in names): row["time_ms"] for row in rows}
+        return cls(choices, near, times)
+
+    @property
+    def best(self) -> float:
+        return min(time for time in self.times.values() if time is not None)
+
+    @property
+    def source(self) -> str:
+        """A program with the table's space."""
+        lines = [f"{name} = {value!r}" for name, value in self.written.items()]
+        return "\n".join([*lines, f"TUNABLE = {dict(self.choices)!r}", "class ModelNew: ..."])
+
+    def time(self, assignment: Assignment) -> float | None:
+        return self.times.get(tuple(assignment[name] for name in self.choices))
+
+
+class Run:
+    """A run of one operator on the program of a table; it is all that the operator sees.
+
+    Args:
+        table: times.
+        seed: of what the operator draws and of the noise of measurements.
+    """
+
+    def __init__(self, table: Table, seed: int) -> None:
+        self.table = table
+        self._rng = random.Random(seed)
+        self._program = Program(table.source)
+        self._found: list[Trial] = []
+        self._seed = seed
+
+    def source(self, program: str) -> str:
+        assert program == self._program.digest
+        return self._program.source
+
+    def trials(self, program: str) -> Sequence[Trial]:
+        assert program == self._program.digest
+        return self._found
+
+    @property
+    def instances(self) -> int:
+        """How many were tried at all, the one that is written included."""
+        return 1 + len({tuple(trial.assignment.items()) for trial in self._found})
+
+    @property
+    def measured(self) -> list[Trial]:
+        return [trial for trial in self._found if trial.fidelity is not Fidelity.SCREEN]
+
+    @property
+    def gap(self) -> float:
+        """By how much the fastest in full measurement is slower than the best of the table."""
+        known = [trial.assignment for trial in self.measured if trial.ratio]
+        times = [self.table.time(one) for one in (*known, self.table.written)]
+        return min(time for time in times if time is not None) / self.table.best - 1
+
+    def settle(self, operator: Operator) -> None:
+        """Measure in full what the screens so far have earned."""
+        while (proposal := operator.propose(self._context())) and self._is_full(proposal):
+            self._measure(proposal)
+
+    def step(self, operator: Operator) -> bool:
+        """Ask once and measure; False where nothing is proposed."""
+        proposal = operator.propose(self._context())
+        if not isinstance(proposal, Proposal):
+            return False
+        self._measure(proposal)
+        return True
+
+    @staticmethod
+    def _is_full(proposal: object) -> bool:
+        return isinstance(proposal, Proposal) and proposal.fidelity is not Fidelity.SCREEN
+
+    def _context(self) -> Context:
+        parent = Elite(
+            program=self._program.digest,
+            assignment=self.table.written,
+            fitness=Interval(*[math.log(self._ratio(self.table.written, 0.0) or 1e-3)] * 3),
+            descriptors={},
+            sequence=0,
+            operator="seed",
+        )
+        return Context(
+            task=Task(name="t", source=""),
+            parents=(parent,),
+            elites=(parent,),
+            facts=self,
+            rng=random.Random(f"{self._seed} {len(self._found)}"),
+            sequence=len(self._found),
+        )
+
+    def _measure(self, proposal: Proposal) -> None:
+        noise = _NOISE if self._is_full(proposal) else _SCREEN_NOISE
+        value = self._ratio(proposal.assignment, noise)
+        ratio = value and Ratio(value, value * math.exp(-2 * noise), value * math.exp(2 * noise))
+        self._found.append(
+            Trial(
+                assignment=proposal.assignment,
+                fidelity=proposal.fidelity,
+                status=Status.CORRECT if ratio else Status.OOM,
+                ratio=ratio or None,
+            )
+        )
+
+    def _ratio(self, assignment: Assignment, noise: float) -> float | None:
+        time = self.table.time(assignment)
+        return None if time is None else math.exp(self._rng.gauss(0, noise)) / time
