@@ -168,12 +168,12 @@ class _Progress:
         self._drawn = time.monotonic()
         self._is_terminal = sys.stderr.isatty()
 
-    def __call__(self, unit: str, steps: int, rows: int) -> None:
+    def __call__(self, unit: str, share: float, steps: int, rows: int) -> None:
         now = time.monotonic()
         if now - self._drawn < (_EVERY_S if self._is_terminal else 20 * _EVERY_S):
             return
         self._drawn = now
-        line = f"{unit}, {steps:,} steps looked at, {rows:,} rows"
+        line = f"{unit}: {share:.0%}, {steps:,} steps looked at, {rows:,} rows"
         print(f"\r\x1b[K{line}" if self._is_terminal else line, end="", file=sys.stderr)
         print(end="" if self._is_terminal else "\n", file=sys.stderr, flush=True)
 

@@ -34,6 +34,9 @@ CONVERSATION = "conversation"
 Admit = Callable[[Step], object]
 """Why a step may not be trained on (its text is the reason), or None."""
 
+Tell = Callable[[], None]
+"""Called after every step that was looked at and every row that was made."""
+
 
 @dataclass(slots=True)
 class Sieve:
@@ -44,11 +47,13 @@ class Sieve:
     checks: Sequence[tuple[Filter, Check]]
     admit: Admit
     follow_shown: bool
+    tell: Tell
 
     def light(self) -> Iterator[Step]:
         """Steps that pass the filters which need no texts; they may come without."""
         for step in self.history.steps(texts=self.follow_shown):
             self.tally.steps += 1
+            self.tell()
             if self._passes(step, reads_texts=False):
                 yield step
 
@@ -108,6 +113,7 @@ class Recipe:
         tally: Tally,
         admit: Admit = lambda _: None,
         follow_shown: bool = False,
+        tell: Tell = lambda: None,
     ) -> Iterator[Row]:
         """The rows of one kind, run by run, always in the same order for the same runs.
 
@@ -120,6 +126,7 @@ class Recipe:
                 texts.
             follow_shown: whether `Step.models` has to name those behind all programs that a prompt
                 shows, not those of parents only; every prompt is read then.
+            tell: told how it goes on, by the tally.
 
         Raises:
             UsageError: the recipe makes no rows of this kind.
@@ -133,9 +140,10 @@ class Recipe:
         view = self.views[kind]
         checks = [(one, one.start()) for one in view.filters]
         for run_id in run_ids:
-            sieve = Sieve(History(store, run_id), tally, checks, admit, follow_shown)
+            sieve = Sieve(History(store, run_id), tally, checks, admit, follow_shown, tell)
             for row in view.make(sieve):
                 tally.rows += 1
+                tell()
                 yield row
 
 

@@ -382,7 +382,7 @@ def test_a_killed_export_leaves_nothing_that_loads(told: Searched, tmp_path: Pat
         "from pathlib import Path\n"
         "plan = Plan(format=find_format('trl-sft'), recipe=find_recipe('kernel_smith@1'))\n"
         "store = Store.open(sys.argv[1], read_only=True)\n"
-        "die = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "die = lambda unit, share, steps, rows: rows and os.kill(os.getpid(), signal.SIGKILL)\n"
         "export(store, [store.run('first')], Path(sys.argv[2]), plan, die)\n"
     )
     words = [sys.executable, "-c", script, str(told.store.path), str(tmp_path / "out")]
@@ -401,6 +401,23 @@ def test_an_export_that_is_there_is_not_written_over(told: Searched, tmp_path: P
     exported(told, tmp_path / "out")
     with pytest.raises(UsageError, match="exists already"):
         exported(told, tmp_path / "out")
+
+
+def test_it_is_told_how_far_it_is_also_while_there_are_no_rows(told: Searched, tmp_path: Path):
+    """Pairs are found when all steps have been looked at."""
+    shares: list[float] = []
+    steps_without_rows = 0
+
+    def tell(unit: str, share: float, steps: int, rows: int) -> None:
+        nonlocal steps_without_rows
+        shares.append(share)
+        steps_without_rows += rows == 0
+
+    plan = Plan(format=find_format("trl-dpo"), recipe=find_recipe("siblings@1"))
+    export(told.store, [told.run], tmp_path / "out", plan, tell)
+    assert steps_without_rows == 20
+    assert shares == sorted(shares)
+    assert shares[-1] == 1.0
 
 
 def test_two_processes_do_not_write_one_export(told: Searched, tmp_path: Path):

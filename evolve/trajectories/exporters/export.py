@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -93,8 +94,9 @@ class Counts:
         self.devices.update({one.device_class for one in judged if one is not None})
 
 
-Progress = Callable[[str, int, int], None]
-"""Told about a unit of work: what it is, and how many steps and rows there are by now."""
+Progress = Callable[[str, float, int, int], None]
+"""Told about a unit of work: what it is, and how far the rows of its kind have come: as a share of
+the steps, in steps that were looked at, and in rows."""
 
 
 def export(
@@ -112,21 +114,22 @@ def export(
     columns = {kind.value: plan.format.shape(kind).columns for kind in plan.kinds}
     if plan.parquet:
         require_pyarrow()
-    with building(folder) as partial:
+    with building(folder) as place:
         sources = _sources(store, runs, plan.rules)
         kept = [run for run, source in zip(runs, sources, strict=True) if not source.excluded]
         families = [family_of(run.task) for run in kept]
         tested = test_families(families, plan.test_share, plan.test_families)
         identity = _identity(runs, sources, plan)
-        with Shards(partial, identity, columns, limit=plan.shard_bytes) as shards:
-            work = _Work(store, plan, shards, tested, tell)
+        with Shards(place, identity, columns, limit=plan.shard_bytes) as shards:
+            total = sum(source.steps for source in sources if not source.excluded)
+            work = _Work(store, plan, shards, tested, partial(_told, tell, total))
             for kind in plan.kinds:
                 for unit in _units(kept, plan.recipe, kind):
                     work.write(unit, kind)
             made = _manifest(plan, sources, kept, work)
         views = {kind.value: kind for kind in plan.kinds}
         beside = extras(plan.format.name, views, [shard.path for shard in made.shards])
-        publish(partial, folder, made, beside)
+        publish(place, folder, made, beside)
     return made
 
 
@@ -139,7 +142,7 @@ class _Work:
         plan: Plan,
         shards: Shards,
         tested: frozenset[str],
-        tell: Progress,
+        tell: Callable[[str, Tally], None],
     ) -> None:
         self._store = store
         self._plan = plan
@@ -162,14 +165,18 @@ class _Work:
             tally=tally,
             admit=self._plan.rules.of_step,
             follow_shown=bool(self._plan.rules.models),
+            tell=partial(self._tell, name, tally),
         )
         for row in rows:
             split = TEST if family_of(row.step.task) in self.tested else TRAIN
             place = Place(split, self.shards.rows(kind, split))
             self.shards.write(kind, split, fill(row, place))
             self.counts.add(row)
-            self._tell(name, tally.steps, tally.rows)
         self.shards.commit(name, self.counts.to_json())
+
+
+def _told(tell: Progress, total: int, unit: str, tally: Tally) -> None:
+    tell(unit, tally.steps / max(total, 1), tally.steps, tally.rows)
 
 
 def _sources(store: Store, runs: Sequence[RunRow], rules: Rules) -> list[Source]:
