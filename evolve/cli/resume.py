@@ -59,6 +59,8 @@ async def _resume(name: str | None, overrides: Sequence[str]) -> int:
         parts.build_all(config)
         for note in key_notes(config):
             print(note)
+        store.claim(run.id)  # whoever else continues the run is named before a judge is started
+        store.release(run.id, run.state, run.reason)
         evaluator = await start_evaluator(config)
         try:
             print(f"resuming {run.name} in {store.path}")

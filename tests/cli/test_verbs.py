@@ -189,6 +189,14 @@ def test_a_finished_run_resumes_with_a_larger_budget_only(evolve, tmp_path: Path
     assert "finished" in done.stdout
 
 
+def test_a_run_that_another_process_continues_is_refused_at_once(evolve, recorded: Path):
+    with Store.open(recorded) as holder:
+        holder.claim(holder.run("demo").id)
+        done = evolve("resume", "demo", "device=replay", "device.run=demo")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "is being continued by another process" in done.stderr
+
+
 def test_by_name_a_run_is_resumed_or_started_beside_the_old_one(evolve, recorded, tmp_path):
     assert replay(evolve, tmp_path, "name=x", "on_exists=resume").returncode == 0
     assert replay(evolve, tmp_path, "name=x", "on_exists=resume").returncode == 0
