@@ -55,6 +55,12 @@ def real(tensor: Tensor) -> Tensor:
     return torch.view_as_real(tensor) if tensor.is_complex() else tensor
 
 
+def computable(tensor: Tensor) -> Tensor:
+    """The tensor, in half precision if its floating type has 8 bits, for which torch has little."""
+    is_small = tensor.is_floating_point() and tensor.dtype.itemsize == 1
+    return tensor.half() if is_small else tensor
+
+
 def block_length(shape: torch.Size) -> int:
     """A row where rows are of middling length, else 256 elements."""
     last = shape[-1] if shape else 1
@@ -126,8 +132,8 @@ def output_budget(
     if arithmetic.accumulation == "tf32":  # one large product may be all that a block holds
         _, largest = error_blocks(torch.zeros_like(truth), truth, block)
         peak = torch.maximum(peak, OPERAND_ROUNDINGS * _CUT * largest / scale)
-    finite = bool(reference.isfinite().all()) and bool(truth.isfinite().all())
-    return OutputBudget(block=block, scale=scale, rms=rms, peak=peak, finite=finite)
+    is_finite = bool(computable(reference).isfinite().all()) and bool(truth.isfinite().all())
+    return OutputBudget(block=block, scale=scale, rms=rms, peak=peak, finite=is_finite)
 
 
 def relative_error(values: Tensor, truth: Tensor) -> Tensor:

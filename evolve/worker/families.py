@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from evolve.core.errors import UsageError
-from evolve.worker.blocks import relative_error, unit_roundoff
+from evolve.worker.blocks import computable, relative_error, unit_roundoff
 from evolve.worker.seeding import generator
 from evolve.worker.trees import map_tensors, tensors_of
 
@@ -213,9 +213,12 @@ def transform(inputs: list[Any], family: str, seed: int) -> list[Any]:
 
 
 def _transformed(tensor: Tensor, change: Change, draws: torch.Generator) -> Tensor:
-    support = support_of(tensor)
-    changed = change(tensor, support, draws) if support else None
+    values = computable(tensor)
+    support = support_of(values)
+    changed = change(values, support, draws) if support else None
     if support is None or changed is None or not support.contains(changed):
+        return tensor
+    if values is not tensor and float(changed.abs().max()) > torch.finfo(tensor.dtype).max:
         return tensor
     return changed.to(tensor.dtype)
 
@@ -244,8 +247,8 @@ def _applies(case: "LoadedCase", model: nn.Module, own: list[Any], family: str) 
     if family == "ties" and not all(outcome.is_floating_point() for outcome in reference):
         return False
     truth = case.truth(model, inputs, reference).outputs
-    finite = all(bool(outcome.isfinite().all()) for outcome in reference)
-    return finite and all(map(is_well_posed, reference, truth))
+    is_finite = all(bool(computable(outcome).isfinite().all()) for outcome in reference)
+    return is_finite and all(map(is_well_posed, reference, truth))
 
 
 def is_well_posed(reference: Tensor, truth: Tensor) -> bool:
