@@ -10,13 +10,22 @@ import json
 import math
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import torch
+
+from evolve.worker.clock import PairTimes
+from evolve.worker.device import Device
+from evolve.worker.faults import CANDIDATE, EAGER, CandidateFault
+from evolve.worker.process import RunnerProcess
+from evolve.worker.window import TimedCase
 
 KERNELBENCH_TRIALS = 100
 _WARM_CALLS = 3
 _FLUSH_SHAPE = (32, 1024, 1024)  # of 64-bit integers: 256 MiB
+_TOLD_S = 0.02  # of calls in each way, and
+_TOLD_TRIALS = (3, 20)  # so many
+_PATIENCE_S = 10.0
 _NAMES = ("kernelbench_ms", "cold_ms", "warm_ms", "end_to_end_ms")
 
 
@@ -58,6 +67,29 @@ def _on_host(call: Callable[[], object]) -> float:
 
 def _flush() -> None:
     torch.empty(_FLUSH_SHAPE, dtype=torch.int64, device="cuda").fill_(42)
+
+
+# --- the referee's side -------------------------------------------------------------------------
+
+
+def told(
+    device: Device, processes: Mapping[str, RunnerProcess], cases: list[TimedCase], pair: PairTimes
+) -> dict[str, dict[str, dict[str, float]]]:
+    """What candidate and eager say of their calls at the end of a sitting, by case and side."""
+    found: dict[str, dict[str, dict[str, float]]] = {}
+    for case in cases:
+        name = case.warm.case.name
+        for side in (CANDIDATE, EAGER):
+            fewest, most = _TOLD_TRIALS
+            trials = int(_TOLD_S / statistics.median(pair.blocks[name][side]))
+            trials = max(fewest, min(trials, most))
+            with device.share(case.warm.block(-1, 1)) as inputs:
+                try:
+                    text = processes[side].events(case.warm.index, inputs, trials, _PATIENCE_S)
+                except CandidateFault:  # its times are taken; this is for whoever wants to know
+                    continue
+            found.setdefault(name, {})[side] = read(text)
+    return found
 
 
 def read(text: str) -> dict[str, float]:

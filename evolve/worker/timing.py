@@ -10,6 +10,7 @@ from typing import Any
 
 from evolve.core.evaluation import CaseResult, Fidelity, Label, Status
 from evolve.core.measurement import Interval, Ratio
+from evolve.worker import events
 from evolve.worker.clock import PairTimes, Sitting, TooShortFault, judge_samples, seated, sit
 from evolve.worker.faults import CANDIDATE, EAGER, CandidateFault, InfraFault, SideFault
 from evolve.worker.locks import HostLock
@@ -47,6 +48,7 @@ class Timing:
     samples: dict[str, Any] = field(default_factory=dict)
     labels: list[Label] = field(default_factory=list)
     device_time_s: float = 0.0
+    told: dict[str, dict[str, Any]] = field(default_factory=dict)  # by case and side (`events`)
     too_short: int = 0  # sittings that were measured again
 
 
@@ -123,6 +125,8 @@ class Timekeeper:
                     try:
                         sitting = sit(device, processes, cases)
                         recorded = time_recorded(device, processes, cases, sitting.pair)
+                        if sides[CANDIDATE] and device.has_profiler and not timing.told:
+                            timing.told = events.told(device, processes, cases, sitting.pair)
                     finally:
                         watch.stop()
                         timing.device_time_s += watch.seconds
@@ -324,6 +328,8 @@ def _fill(
                 for side in sides
             },
         }
+        if warm.name in timing.told:
+            timing.samples[warm.name]["told"] = timing.told[warm.name]
         if case.recorded:
             timing.samples[warm.name]["graph"] = stored(pairs, warm.name) | {
                 "ratios": {
