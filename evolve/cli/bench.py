@@ -48,7 +48,7 @@ def main(words: Sequence[str]) -> int:
     try:
         return stopping.run(_bench(plan, ends_at))
     finally:
-        _report(plan)
+        report(plan)
 
 
 async def _bench(plan: "Plan", ends_at: float | None) -> int:
@@ -76,7 +76,8 @@ def _say(line: str) -> None:
     print(line, flush=True)
 
 
-def _report(plan: "Plan") -> None:
+def report(plan: "Plan") -> None:
+    """Write the page and the table beside the database, and print what matters of them."""
     from evolve.report.suite import read_suite
     from evolve.report.suite_page import (
         FAST,

@@ -44,6 +44,7 @@ class Bench:
         store: the database of all runs.
         evaluator: the judge of all runs.
         ends_at: when to have given up, on the clock of `time.monotonic`; None: when all is done.
+        first_s: what a task is taken to need before one has ended.
         say: takes lines of progress.
     """
 
@@ -54,10 +55,11 @@ class Bench:
         evaluator: Evaluator,
         *,
         ends_at: float | None = None,
+        first_s: float = FIRST_S,
         say: Callable[[str], None] = print,
     ) -> None:
         self._plan, self._store, self._evaluator = plan, store, evaluator
-        self._ends_at, self._say = ends_at, say
+        self._ends_at, self._first_s, self._say = ends_at, first_s, say
         self._waiting = deque(plan.entries)
         self._rows = {run.name: run for run in store.runs()}
         self._pipelines: set[Pipeline] = set()
@@ -110,7 +112,7 @@ class Bench:
     def _has_time(self) -> bool:
         if self._ends_at is None:
             return True
-        usual_s = statistics.median(self._took_s) if self._took_s else FIRST_S
+        usual_s = statistics.median(self._took_s) if self._took_s else self._first_s
         return time.monotonic() + usual_s < self._ends_at - RESERVE_S
 
     async def _take(self, entry: Entry) -> None:

@@ -1,0 +1,249 @@
+"""A suite: every task searched by an ordinary run before one judge, and one report over all.
+
+Invariants:
+1. Runs are named by suite, level, problem and search; what they are asked for is refused before the
+   first of them begins where it cannot be.
+2. The same command goes on where it stands and repeats nothing; other baselines measure only what
+   is missing; a larger budget continues the searches.
+3. A stop, a judge that is gone, and a time limit leave runs that can be resumed, and a report.
+4. A task that has nothing to start from is listed with its reason, and counts as not solved.
+5. Winners are measured again beside all baselines; programs that leave work to vendors stand apart.
+"""
+
+import asyncio
+import csv
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from evolve.cli.bench import report
+from evolve.cli.bench_plan import Plan, make_plan
+from evolve.cli.benching import Bench
+from evolve.core.errors import EvaluatorUnavailable, UsageError
+from evolve.core.evaluation import Evaluation, Fidelity, Status
+from evolve.core.lineage import VERIFY
+from evolve.core.protocols import EvaluationRequest
+from evolve.report.suite import read_suite
+from evolve.report.suite_figures import figures
+from evolve.store import Store
+from evolve.testing.synthetic import SEED_SOURCE, SyntheticEvaluator, synthetic_task
+from tests.report.page import read
+
+DB = "runs/evolve.db"
+NAMES = ["kernelbench-1-1-seeds", "kernelbench-1-2-seeds", "kernelbench-2-1-seeds"]
+WORDS = ("suite=kernelbench", "path=checkout", "search=seeds", "device=cpu", "final=search")
+
+
+@pytest.fixture(autouse=True)
+def checkout(tmp_path: Path, monkeypatch) -> None:
+    """A checkout of three problems, and a program to start from."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("KERNELBENCH_PATH", "unset")  # and so put back afterwards
+    for number, place in enumerate(("level1/1_Softmax", "level1/2_Matmul", "level2/1_Both")):
+        file = Path("checkout", f"{place}.py")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f"{synthetic_task().source}\n# {number}\n")
+    Path("mine.py").write_text(SEED_SOURCE)
+
+
+def planned(*words: str) -> Plan:
+    return make_plan([*WORDS, f"store.path={DB}", "initial=[mine.py]", *words])
+
+
+def bench(plan: Plan, judge: SyntheticEvaluator | None = None, **settings) -> str:
+    """Run it; why it ended early."""
+    with Store.open(DB, create=True) as store:
+        return asyncio.run(Bench(plan, store, judge or SyntheticEvaluator(), **settings).run())
+
+
+class Gone(SyntheticEvaluator):
+    """A judge that is gone after so many verdicts."""
+
+    limit = 3
+
+    async def evaluate(self, request: EvaluationRequest) -> Evaluation:
+        if self.calls >= self.limit:
+            raise EvaluatorUnavailable("the device is gone")
+        return await super().evaluate(request)
+
+
+class Vendors(SyntheticEvaluator):
+    """A judge that finds part of the work done by vendors' libraries."""
+
+    def judge(self, request: EvaluationRequest) -> Evaluation:
+        return replace(super().judge(request), custom=False)
+
+
+def test_runs_are_named_by_suite_level_problem_and_search():
+    assert [entry.task.run for entry in planned().entries] == NAMES
+    assert [entry.task.title for entry in planned("level=[1]").entries] == ["Softmax", "Matmul"]
+    (one,) = planned("problems=[2/1]", "name=mine").entries
+    assert (one.task.run, one.task.label) == ("kernelbench-2-1-mine", "2/1")
+    shipped = make_plan(["suite=shipped", "problems=[softmax]", "device=cpu"])
+    assert shipped.entries[0].task.run == "shipped-softmax-default"
+    assert shipped.entries[0].task.category == "softmax"
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("suite=kernelbanch", "there is no such suite"),
+        ("path=nowhere", "KERNELBENCH_PATH"),
+        ("level=[7]", "level=[7]"),
+        ("problems=[1/77]", "problems=[1/77]"),
+        ("task=softmax", "bench sets it"),
+        ("baselines=[fast]", "baselines=[fast]"),
+        ("within=5s", "within=5s"),
+        ("search=nothing", "search=nothing"),
+        ("termination.evaluations=none", "termination.evaluations"),
+        ("nonsense=1", "nonsense"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_begins(word: str, said: str):
+    with pytest.raises(UsageError) as refused:
+        planned(word)
+    assert said in str(refused.value)
+    assert not Path(DB).exists()
+
+
+def test_every_task_is_searched_and_its_winner_measured_again_beside_the_baselines():
+    said: list[str] = []
+    judge = SyntheticEvaluator(slots=2)
+    assert bench(planned("baselines=[compile]"), judge, say=said.append) == ""
+    assert judge.peak == 2
+    with Store.open(DB, read_only=True) as store:
+        assert sorted(run.name for run in store.runs()) == NAMES
+        assert {run.state for run in store.runs()} == {"finished"}
+        for run in store.runs():
+            (final,) = store.made_by(run.id, VERIFY)
+            evaluation = store.evaluation(run.id, final)
+            assert evaluation is not None
+            assert evaluation.fidelity is Fidelity.SEARCH
+            assert evaluation.ratios.keys() == {"eager", "compile"}
+    assert len(said) == 3
+    assert "custom" in said[0]
+    assert "torch.compile" in said[0]
+
+
+def test_the_same_command_repeats_nothing_and_other_baselines_only_add_what_is_missing():
+    bench(planned("baselines=[compile]"))
+    judge = SyntheticEvaluator()
+    assert bench(planned("baselines=[compile]"), judge) == ""
+    assert judge.calls == 0
+    assert bench(planned("baselines=[compile,eager_tf32]"), judge) == ""
+    assert judge.calls == 3
+    plan = planned()
+    with Store.open(DB, read_only=True) as store:
+        results = read_suite(store, [entry.task for entry in plan.entries])
+    assert results[0].custom is not None
+    assert results[0].custom.ratios.keys() == {"eager", "compile", "eager_tf32"}
+
+
+def test_a_larger_budget_continues_the_searches():
+    words = ("search=greedy", "problems=[1/1]", "name=x")
+    bench(planned(*words, "termination.evaluations=2"))
+    bench(planned(*words, "termination.evaluations=4"))
+    with Store.open(DB, read_only=True) as store:
+        (run,) = store.runs()
+        finals = store.made_by(run.id, VERIFY)
+        assert finals == [10]  # what had won by then has won still, and is not measured again
+        assert store.next_sequence(run.id) > finals[0] + 1
+        assert run.config["termination"]["evaluations"] == 4
+
+
+def test_other_settings_under_the_same_names_are_refused_task_by_task():
+    bench(planned())
+    said: list[str] = []
+    bench(planned("seed=1"), say=said.append)
+    assert len(said) == 3
+    assert "seed is 0 in the run and 1 now" in said[0]
+
+
+def test_a_judge_that_is_gone_leaves_runs_that_go_on():
+    with pytest.raises(EvaluatorUnavailable):
+        bench(planned(), Gone())
+    with Store.open(DB, read_only=True) as store:
+        assert len(store.runs()) < 3
+    assert bench(planned()) == ""
+    with Store.open(DB, read_only=True) as store:
+        assert {run.state for run in store.runs()} == {"finished"}
+        assert all(len(store.made_by(run.id, VERIFY)) == 1 for run in store.runs())
+
+
+def test_nothing_begins_that_would_not_end_in_time():
+    judge = SyntheticEvaluator()
+    why = bench(planned(), judge, ends_at=time.monotonic() + 30)
+    assert "too little time" in why
+    assert judge.calls == 0
+
+
+def test_the_end_of_the_time_gives_up_what_is_under_way():
+    judge = SyntheticEvaluator(latency_s=60)
+    start = time.monotonic()
+    why = bench(planned(), judge, ends_at=start + 22, first_s=0.0)
+    assert why == "the time is up"
+    assert time.monotonic() - start < 15
+    with Store.open(DB, read_only=True) as store:
+        assert [run.state for run in store.runs()] == ["interrupted"]
+
+
+def test_a_task_without_a_start_is_listed_with_its_reason_and_counts_as_not_solved(capsys):
+    plan = make_plan([*WORDS, f"store.path={DB}"])
+    assert bench(plan, say=lambda line: None) == ""
+    report(plan)
+    assert capsys.readouterr().out.count("has no program to start from") == 3
+    with Store.open(DB, read_only=True) as store:
+        results = read_suite(store, [entry.task for entry in plan.entries])
+    found = figures(results, "custom", "eager")
+    assert (found.tasks, found.correct, found.amsr) == (3, 0, 0.0)
+
+
+def test_programs_that_leave_work_to_vendors_stand_apart_and_are_measured_too():
+    plan = planned("baselines=[compile]")
+    assert bench(plan, Vendors()) == ""
+    with Store.open(DB, read_only=True) as store:
+        results = read_suite(store, [entry.task for entry in plan.entries])
+    assert all(result.custom is None and result.mixed is not None for result in results)
+    assert results[0].mixed is not None
+    assert results[0].mixed.ratios.keys() == {"eager", "compile"}
+    assert figures(results, "custom", "eager").correct == 0
+    assert figures(results, "mixed", "eager").correct == 3
+
+
+def test_a_winner_that_falls_in_its_final_gives_way_to_the_next():
+    class Strict(SyntheticEvaluator):
+        def judge(self, request: EvaluationRequest) -> Evaluation:
+            verdict = super().judge(request)
+            if not request.repeat or "BLOCK = 64" not in request.source:
+                return verdict
+            return replace(verdict, status=Status.WRONG_VALUE, custom=None, ratios={}, cases=())
+
+    Path("other.py").write_text(SEED_SOURCE.replace("BLOCK = 16", "BLOCK = 64") + "\nx = 1\n")
+    plan = planned("initial=[mine.py,other.py]", "problems=[1/1]")
+    assert bench(plan, Strict()) == ""
+    with Store.open(DB, read_only=True) as store:
+        (result,) = read_suite(store, [entry.task for entry in plan.entries])
+        finals = store.made_by(store.run(NAMES[0]).id, VERIFY)
+    assert len(finals) == 2
+    assert result.custom is not None
+    assert result.custom.sequence == finals[-1]
+
+
+def test_the_report_is_a_page_a_table_and_a_few_lines(capsys):
+    plan = planned("baselines=[compile]")
+    bench(plan)
+    report(plan)
+    printed = capsys.readouterr().out
+    assert "3 of 3" in printed
+    assert "amsr" in printed
+    page = read(Path("runs/kernelbench-seeds.html").read_text())
+    assert not page.unbalanced
+    assert not page.scripts
+    for name in ("Softmax", "level 1", "torch.compile", "speed of light"):
+        assert name.lower() in page.text.lower()
+    rows = list(csv.DictReader(Path("runs/kernelbench-seeds.csv").read_text().splitlines()))
+    assert [row["task"] for row in rows] == ["1/1", "1/2", "2/1"]
+    assert all(float(row["eager_speedup"]) > 0 and row["program"] == "custom" for row in rows)
+    assert all(float(row["compile_low"]) <= float(row["compile_high"]) for row in rows)
