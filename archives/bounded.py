@@ -49,6 +49,11 @@ class Bounded(ABC):
         self._put(slot or "", elite)
         return Offer(AddStatus.IMPROVED, slot, loser.program)
 
+    def remove(self, program: str) -> bool:
+        held = self._table.slot_of(program) is not None
+        self._drop(program)
+        return held
+
     def slots(self) -> dict[str, Elite]:
         return self._table.slots()
 

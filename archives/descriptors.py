@@ -5,18 +5,24 @@ Bins are fixed so that a cell means the same on the first day and the last, on e
 
 import math
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TypeGuard
 
 from evolve.core.errors import UsageError
+from evolve.core.normalise import normalised_length
+from evolve.core.protocols import Describe
+from evolve.core.sketch import sketch
 from evolve.worker.descriptors import COMPUTE_PATTERN, MEMORY_ACCESS, PARALLELISM
 
 OTHER = "other"
 MISSING = "none"
 
 Bins = Sequence[float] | Sequence[str]
+
+TEXT: Mapping[str, Describe] = {"length": normalised_length, "sketch": sketch}
+"""Descriptors that are made of the source, for archives that read them."""
 
 KERNEL_AXES: Mapping[str, Bins] = {
     "memory_access": MEMORY_ACCESS,
@@ -81,6 +87,11 @@ class Axis:
             return OTHER
         upper = min(bisect_right(edges, value), len(edges) - 1)
         return f"{edges[upper - 1]:g}..{edges[upper]:g}"
+
+
+def of_text(names: Iterable[str]) -> dict[str, Describe]:
+    """What an archive that reads these descriptors has to have made of texts."""
+    return {name: TEXT[name] for name in names if name in TEXT}
 
 
 def _is_number(value: object) -> TypeGuard[float]:

@@ -6,7 +6,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from archives.descriptors import of_text
 from evolve.core.errors import UsageError
+from evolve.core.protocols import Describe
 from evolve.core.sketch import BINS, overlap, read_sketch
 
 Row = NDArray[Any]
@@ -17,8 +19,12 @@ _BY_MATCHES = np.array([1 - overlap(matches) for matches in range(BINS + 1)])
 class Distance(Protocol):
     """A distance between programs, 0 (the same) to 1, without regard to their fitness.
 
-    Every program that it can tell has a row of `width` numbers of type `dtype`.
+    Every program that it can tell has a row of `width` numbers of type `dtype`. What it has to know
+    of texts is in `describes` (`evolve.core.protocols.Archive`).
     """
+
+    @property
+    def describes(self) -> Mapping[str, Describe]: ...
 
     @property
     def width(self) -> int: ...
@@ -42,6 +48,7 @@ class Text:
     `evolve.core.sketch`.
     """
 
+    describes = of_text(["sketch"])
     width = BINS
     dtype = np.uint8
 
@@ -74,6 +81,7 @@ class Numbers:
                 "write e.g. [registers, shared_bytes]"
             )
         self._descriptors = tuple(descriptors)
+        self.describes = of_text(descriptors)
         self.width = len(self._descriptors)
 
     def row(self, descriptors: Mapping[str, float | str]) -> Row | None:

@@ -76,6 +76,7 @@ class Islands:
         self._islands = [self._new_island() for _ in range(self._count)]
         inner = getattr(self._islands[0].archive, "offers", ())
         self.offers = frozenset({"islands", *inner})
+        self.describes = dict(getattr(self._islands[0].archive, "describes", {}))
 
     @property
     def capacity(self) -> int:
@@ -97,6 +98,15 @@ class Islands:
             if rank(best) < rank(elite):
                 self._found(elite.sequence - best.sequence, last - best.sequence, touched)
         return self._answer(elite, kept[0], touched, known=known)
+
+    def remove(self, program: str) -> bool:
+        homes = self._homes(program)
+        for number in homes:
+            self._islands[number].archive.remove(program)
+            self._islands[number].table.drop(program)
+        while len(self._islands) > self._count and not len(self._islands[-1].table):
+            self._islands.pop()  # one that was founded and stands empty is nowhere in the slots
+        return bool(homes)
 
     def slots(self) -> dict[str, Elite]:
         held = [

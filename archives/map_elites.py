@@ -2,10 +2,9 @@
 
 import math
 from collections.abc import Mapping
-from typing import ClassVar
 
 from archives.checks import MAX_CAPACITY, checked_capacity, checked_whole
-from archives.descriptors import KERNEL_AXES, Axis, Bins
+from archives.descriptors import KERNEL_AXES, Axis, Bins, of_text
 from archives.slot_table import SlotTable
 from evolve.core.errors import UsageError
 from evolve.core.protocols import AddStatus, Elite, Offer
@@ -28,8 +27,6 @@ class MapElites:
         UsageError: an axis, the capacity or the depth is out of range.
     """
 
-    offers: ClassVar[frozenset[str]] = frozenset({"slots"})
-
     def __init__(
         self,
         *,
@@ -45,6 +42,7 @@ class MapElites:
         # By name, for a configuration comes back from the store with its keys in another order.
         given = {name: bins for name, bins in axes.items() if bins is not None}
         self._axes = tuple(Axis.of(name, bins) for name, bins in sorted(given.items()))
+        self.describes = of_text(given)
         self._depth = checked_whole("depth", depth, 1, example=1)
         self._capacity = min(checked_capacity(capacity), self.cells * depth)
         self._table = SlotTable()
@@ -94,6 +92,9 @@ class MapElites:
             slot, loser = held, None
         table.put(slot, elite)
         return Offer(AddStatus.IMPROVED, slot, loser.program if loser else None)
+
+    def remove(self, program: str) -> bool:
+        return self._table.drop(program)
 
     def slots(self) -> dict[str, Elite]:
         return self._table.slots()

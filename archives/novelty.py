@@ -9,7 +9,7 @@ from archives.distances import Distance, Text
 from archives.rows import Rows
 from archives.slot_table import SlotTable
 from archives.wrapping import make_inner
-from evolve.core.protocols import AddStatus, Archive, Elite, Offer
+from evolve.core.protocols import AddStatus, Archive, Elite, Offer, rank
 
 
 class Novelty:
@@ -44,6 +44,7 @@ class Novelty:
         self._table = SlotTable()
         self._rows = Rows(self._distance.width, self._distance.dtype)
         self.offers = frozenset(getattr(self._archive, "offers", ()))
+        self.describes = {**self._distance.describes, **getattr(self._archive, "describes", {})}
 
     @property
     def capacity(self) -> int:
@@ -60,6 +61,11 @@ class Novelty:
         offer = self._archive.offer(elite)
         self._follow(elite, offer)
         return offer
+
+    def remove(self, program: str) -> bool:
+        self._archive.remove(program)
+        self._rows.drop(program)
+        return self._table.drop(program)
 
     def slots(self) -> dict[str, Elite]:
         return self._table.slots()
@@ -81,16 +87,16 @@ class Novelty:
 
     def _clear(self, near: list[Elite], elite: Elite) -> Offer:
         """Put the elite in the place of those near it, all of which are slower."""
-        before = self._archive.slots()
-        programs = {twin.program for twin in near}
-        self._archive.restore({s: e for s, e in before.items() if e.program not in programs})
+        before = {self._table.slot_of(twin.program) or "": twin for twin in near}
+        for twin in near:
+            self._archive.remove(twin.program)
         offer = self._archive.offer(elite)
         if not offer:
-            self._archive.restore(before)
+            self._archive.restore({**self._archive.slots(), **before})
             return offer
-        emptied = [slot for slot, held in before.items() if held.program in programs]
+        emptied = sorted(before, key=lambda slot: rank(before[slot]))
         moves = {slot: None for slot in emptied if slot != offer.slot} | dict(offer.moves)
-        loser = offer.evicted or before[offer.slot if offer.slot in emptied else emptied[0]].program
+        loser = offer.evicted or before[offer.slot if offer.slot in before else emptied[0]].program
         cleared = Offer(AddStatus.IMPROVED, offer.slot, loser, moves)
         self._follow(elite, cleared)
         return cleared

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from archives.bounded import Bounded
+from archives.descriptors import of_text
 from archives.rows import Rows
 from evolve.core.errors import UsageError
 from evolve.core.protocols import Elite, rank
@@ -18,6 +19,7 @@ DEFAULT: Mapping[str, Goal | None] = {
     "precision_path": ("fp64", "fp32", "tf32", "half"),
     "compile_s": "min",
 }
+_CHUNK = 256  # rows that are compared with all at once
 _BEATEN = -1  # the last column: how many held programs beat this one
 
 
@@ -53,6 +55,7 @@ class Pareto(Bounded):
             for name, goal in sorted(objectives.items())
             if goal is not None
         }
+        self.describes = of_text(self._goals)
         self._rows = Rows(len(self._goals) + 2)
 
     def _weakest(self, newcomer: Elite) -> Elite | None:
@@ -91,7 +94,8 @@ class Pareto(Bounded):
     def _restored(self) -> None:
         self._rows = Rows(len(self._goals) + 2)
         for elite in self._table.slots().values():
-            self._added(elite)
+            self._rows.add(elite.program, self._row(elite))
+        self._rows.values[:, _BEATEN] = _beaten(self._rows.values[:, :_BEATEN])
 
 
 def _checked(name: str, goal: object) -> str | tuple[str, ...]:
@@ -118,6 +122,21 @@ def _beaten_by(better: NDArray[Any], rows: NDArray[Any]) -> NDArray[np.bool_]:
     """Where a row of `better` beats the row of `rows`; one of them may be a single row."""
     theirs, ours = better[..., :_BEATEN], rows[..., :_BEATEN]
     return np.asarray((theirs >= ours).all(-1) & (theirs > ours).any(-1))
+
+
+def _beaten(rows: NDArray[Any]) -> NDArray[np.int64]:
+    """By how many others each row is beaten: as many as are nowhere worse, without its equals."""
+    if not len(rows):
+        return np.zeros(0, np.int64)
+    _, group, sizes = np.unique(rows, axis=0, return_inverse=True, return_counts=True)
+    nowhere_worse = np.zeros(len(rows), np.int64)
+    for start in range(0, len(rows), _CHUNK):
+        some = rows[start : start + _CHUNK]
+        better = np.ones((len(some), len(rows)), np.bool_)
+        for ours, theirs in zip(some.T, rows.T, strict=True):
+            better &= theirs >= ours[:, None]
+        nowhere_worse[start : start + _CHUNK] = better.sum(1)
+    return nowhere_worse - sizes[group.reshape(-1)]
 
 
 def _crowding(rows: NDArray[Any]) -> NDArray[Any]:

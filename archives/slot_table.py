@@ -53,13 +53,15 @@ class SlotTable:
         insort(self._ranks, rank(elite))
         insort(self._sequences, elite.sequence)
 
-    def drop(self, program: str) -> None:
-        """Forget the program if it is held."""
+    def drop(self, program: str) -> bool:
+        """Forget the program; whether it was held."""
         slot = self._slot_of.pop(program, None)
-        if slot is not None:
-            elite = self._elites.pop(slot)
-            del self._ranks[bisect_left(self._ranks, rank(elite))]
-            del self._sequences[bisect_left(self._sequences, elite.sequence)]
+        if slot is None:
+            return False
+        elite = self._elites.pop(slot)
+        del self._ranks[bisect_left(self._ranks, rank(elite))]
+        del self._sequences[bisect_left(self._sequences, elite.sequence)]
+        return True
 
     def follow(self, elite: Elite, offer: Offer) -> dict[str, Elite | None]:
         """Take over what another archive, which never holds a program twice, did with an elite.

@@ -1,6 +1,6 @@
 """Whether a configuration's parts go together: what cannot work is refused before it is tried."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from evolve.cli.config.build import check_types
@@ -13,7 +13,6 @@ from evolve.search.schedule import Scheduled
 GIVES = {  # what a policy may need, in words, and what has it
     "tree": ("programs together with their ancestors", "archive=tree"),
     "islands": ("islands", "archive=islands"),
-    "slots": ("places that have a meaning", "archive=map_elites"),
 }
 METHOD = ("selection", "operators", "weight")
 
@@ -98,9 +97,8 @@ def refuse_missing_descriptors(config: Mapping[str, Any]) -> None:
     asked = [
         (f"{where}.{setting}", name)
         for where, node in _nodes(config["archive"], "archive")
-        for setting in ("axes", "objectives")
-        for name, given in (node.get(setting) or {}).items()
-        if given is not None
+        for setting in ("axes", "objectives", "descriptors")
+        for name in _named(node.get(setting) or ())
     ]
     if not asked:
         return
@@ -112,6 +110,13 @@ def refuse_missing_descriptors(config: Mapping[str, Any]) -> None:
                 f"{where}.{name}: device={kind} delivers no such descriptor, so that all programs "
                 f"would be alike in it; it has {', '.join(sorted(known))}"
             )
+
+
+def _named(setting: Mapping[str, Any] | Sequence[str]) -> list[str]:
+    """The descriptors that a setting lists, or maps to what is not null."""
+    if isinstance(setting, Mapping):
+        return [name for name, given in setting.items() if given is not None]
+    return [setting] if isinstance(setting, str) else list(setting)
 
 
 def _nodes(node: Any, where: str) -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -3,8 +3,6 @@
 import math
 
 from evolve.core.evaluation import Evaluation
-from evolve.core.normalise import normalised_text
-from evolve.core.sketch import sketch
 
 CASE = "case_"
 """What the descriptor of a case is called, before the name of the case."""
@@ -29,13 +27,13 @@ def known_descriptors(kind: str) -> frozenset[str]:
     return _EVERYWHERE | _ON[kind]
 
 
-def behaviour(evaluation: Evaluation, source: str, baseline: str) -> dict[str, float | str]:
+def behaviour(evaluation: Evaluation, baseline: str) -> dict[str, float | str]:
     """Descriptors of a correct program by name.
 
     The judge's own, and of this evaluation `compile_s` (seconds, little where the build was kept),
     the log speedup against `baseline` in every timed case (`case_NAME`) and in the slowest of them
-    (`worst_case`) and over all (`log_speedup`), and of the text its `length` in characters without
-    comments and layout, and its `sketch` (`evolve.core.sketch`). What is not known is left out.
+    (`worst_case`) and over all (`log_speedup`). What is not known is left out. What texts are like
+    costs more, and is only there for archives that read it (`evolve.core.protocols.Archive`).
     """
     found: dict[str, float | str] = dict(evaluation.descriptors)
     if "compile" in evaluation.durations_s:
@@ -50,4 +48,4 @@ def behaviour(evaluation: Evaluation, source: str, baseline: str) -> dict[str, f
         found["worst_case"] = min(cases.values())
     if fitness := evaluation.fitness(baseline):
         found["log_speedup"] = fitness.value
-    return found | {"length": float(len(normalised_text(source))), "sketch": sketch(source)}
+    return found

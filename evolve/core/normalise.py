@@ -2,6 +2,7 @@
 
 import ast
 from functools import lru_cache
+from typing import Any
 
 from evolve.core import cpptext
 from evolve.core.digest import canonical_json, framed_digest
@@ -9,7 +10,10 @@ from evolve.core.errors import UsageError
 from evolve.core.pytext import Edit, Module, apply, read, write_literal
 from evolve.core.tunable_sites import Site, declaration, find_sites
 
+Block = Any  # a statement, a handler of exceptions or a case: what holds statements
 
+
+@lru_cache(maxsize=256)  # a template is asked about again for each of its instances
 def normalised_digest(source: str) -> str:
     """A digest that is equal for sources which are the same program to a searcher.
 
@@ -20,27 +24,59 @@ def normalised_digest(source: str) -> str:
     found = _normalised(source)
     if found is None:
         return framed_digest("unreadable", source)
-    text, domains = found
-    return framed_digest("normalised", text, domains)
+    tree, domains = found
+    return framed_digest("normalised", _shape(tree), domains)
 
 
+@lru_cache(maxsize=256)
 def normalised_text(source: str) -> str:
     """What `normalised_digest` tells programs apart by, the choices of tunables left out."""
     found = _normalised(source)
-    return source if found is None else found[0]
+    try:
+        return source if found is None else ast.unparse(found[0])
+    except (ValueError, RecursionError):  # an integer too long to be written, a tree too deep
+        return source
 
 
-@lru_cache(maxsize=256)  # a template is asked about again for each of its instances
-def _normalised(source: str) -> tuple[str, str] | None:
-    """Text and domains of tunables; None where the source cannot be read."""
+def normalised_length(source: str) -> float:
+    """Characters without comments and layout."""
+    return float(len(normalised_text(source)))
+
+
+def _normalised(source: str) -> tuple[ast.Module, str] | None:
+    """Bare tree, which is not to be changed, and domains; None where the source cannot be read."""
     try:
         module = read(source)
         sites = find_sites(module)
         bare = read(_without_values(module, sites))
-        text = _normalised_python(apply(bare.source, _cpp_edits(bare)))
+        tree = _undocumented(_parsed(bare, _cpp_edits(bare)))
     except (UsageError, RecursionError):
         return None
-    return text, canonical_json({site.name: sorted(map(repr, site.written)) for site in sites})
+    return tree, canonical_json({site.name: sorted(map(repr, site.written)) for site in sites})
+
+
+def _shape(tree: ast.Module) -> str:
+    """A text that no other tree has; several times as quick as `ast.unparse` or `ast.dump`."""
+    said: list[str] = []
+    stack: list[object] = [tree]
+    while stack:
+        node = stack.pop()
+        if not isinstance(node, ast.AST):
+            said.append(repr(node))  # a name, or None between nodes
+            continue
+        said.append(type(node).__name__)
+        for name in node._fields:
+            value = getattr(node, name)
+            if isinstance(value, list):
+                said.append(f"{name}*{len(value)}")
+                stack += value
+            elif isinstance(value, ast.AST):
+                if not isinstance(value, ast.expr_context):
+                    said.append(name)
+                    stack.append(value)
+            elif value is not None or isinstance(node, ast.Constant):
+                said.append(f"{name}={hex(value) if type(value) is int else repr(value)}")
+    return "\0".join(said)
 
 
 def _without_values(module: Module, sites: list[Site]) -> str:
@@ -62,28 +98,32 @@ def _cpp_edits(module: Module) -> list[Edit]:
     ]
 
 
-def _normalised_python(source: str) -> str:
-    tree = ast.parse(source)
-    tree.body = [statement for statement in tree.body if not isinstance(statement, ast.Pass)]
-    _drop_docstrings(tree)
-    return ast.unparse(tree)
+def _parsed(module: Module, edits: list[Edit]) -> ast.Module:
+    """The tree of an edited module; its own, which is not to be changed, where there is no edit."""
+    return ast.parse(apply(module.source, edits)) if edits else module.tree
 
 
-def _drop_docstrings(scope: ast.Module | ast.ClassDef | ast.FunctionDef) -> None:
-    """Of the scope and the functions and classes in it; statements only, which is what is quick."""
-    scope.body = _without_docstring(scope.body)
-    nested: list[ast.stmt] = list(scope.body)
-    while nested:
-        match nested.pop():
-            case (ast.ClassDef() | ast.FunctionDef() | ast.AsyncFunctionDef()) as inner:
-                inner.body = _without_docstring(inner.body)
-                nested += inner.body
-            case statement:
-                for name in ("body", "orelse", "finalbody", "handlers", "cases"):
-                    nested += getattr(statement, name, [])
+def _undocumented(module: ast.Module) -> ast.Module:
+    """A copy without docstrings, and without `pass` at module level."""
+    body = [_copied(each) for each in _without_docstring(module.body)]
+    return ast.Module([each for each in body if not isinstance(each, ast.Pass)], [])
 
 
-def _without_docstring(body: list[ast.stmt]) -> list[ast.stmt]:
+def _copied(statement: Block) -> Block:
+    """The statement, a copy where it holds others, for the definitions among these."""
+    blocks = {
+        name: [_copied(each) for each in getattr(statement, name)]
+        for name in ("body", "orelse", "finalbody", "handlers", "cases")
+        if hasattr(statement, name)
+    }
+    if not blocks:
+        return statement
+    if isinstance(statement, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+        blocks["body"] = _without_docstring(blocks["body"])
+    return type(statement)(**vars(statement) | blocks)
+
+
+def _without_docstring(body: list[Block]) -> list[Block]:
     match body:
         case [ast.Expr(value=ast.Constant(value=str())), *rest]:
             return [*rest] or [ast.Pass()]

@@ -4,8 +4,8 @@ Conformance suites for each ship in `evolve.testing`.
 """
 
 import random
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Protocol, runtime_checkable
 
@@ -68,7 +68,11 @@ class Archive(Protocol):
 
     An archive may have an attribute `offers`, a frozenset of what its slots give to selection
     policies that need it: "islands" (slots are named `island/...`), "tree" (programs are kept
-    together with their ancestors), "slots" (places have a meaning, such as cells).
+    together with their ancestors).
+
+    One that looks at the text of programs has an attribute `describes`: by the name of a descriptor
+    a function (`Describe`) that makes it of the source. It is called once for a program, and what
+    it says is recorded with the elite; `described` is how.
     """
 
     @property
@@ -76,6 +80,13 @@ class Archive(Protocol):
 
     def offer(self, elite: Elite) -> Offer:
         """Keep the elite or not. Never raises because an elite is bad."""
+        ...
+
+    def remove(self, program: str) -> bool:
+        """Let a program go, from all its places; what else is held stays where it is.
+
+        Whether it was held. This is how a program leaves that was refuted.
+        """
         ...
 
     def slots(self) -> Mapping[str, Elite]:
@@ -87,12 +98,36 @@ class Archive(Protocol):
         ...
 
 
+Describe = Callable[[str], float | str]
+"""What a source is like, as a descriptor."""
+
+
+def described(
+    elite: Elite, archive: Archive, source: Callable[[], str], known: Elite | None = None
+) -> Elite:
+    """An elite with the descriptors that an archive has made of its text (`Archive.describes`).
+
+    Args:
+        elite: as it was judged.
+        archive: which it will be offered.
+        source: reads the text.
+        known: the same program as it was offered before: what was said of it then, stands.
+    """
+    describes: Mapping[str, Describe] = getattr(archive, "describes", {})
+    missing = [name for name in describes if name not in elite.descriptors]
+    if not missing:
+        return elite
+    before = {} if known is None else known.descriptors
+    said = {n: before[n] if n in before else describes[n](source()) for n in missing}
+    return replace(elite, descriptors={**elite.descriptors, **said})
+
+
 class SelectionPolicy(Protocol):
     """Who becomes a parent. Pure in its arguments: same elites, same generator, same parents.
 
     Most policies look at the sequence of elites only, and take any `Sequence[Elite]`. One that
     looks at more says so by an attribute `needs`, a frozenset of what the archive has to offer
-    (`Archive`): "tree", "islands" or "slots".
+    (`Archive`): "tree" or "islands".
     """
 
     def select(self, population: Population, count: int, rng: random.Random) -> tuple[Elite, ...]:

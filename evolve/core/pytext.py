@@ -22,6 +22,7 @@ _PIECE = re.compile(
     r"|\r\n|\r|[^\\\r]+",
     re.DOTALL,
 )
+_LEAVES = (ast.Name, ast.Constant, ast.expr_context, ast.operator, ast.cmpop, str, type(None))
 _ESCAPED = frozenset("\n\r\\'\"abfnrtvxuUN01234567")
 
 
@@ -175,10 +176,21 @@ def read(source: str) -> Module:
 
 
 def _depth(tree: ast.AST) -> int:
+    """How deep nodes are nested, contexts left out. Called for every program: the loop is tight."""
     level: list[ast.AST] = [tree]
     depth = 0
     while level:
-        level = [child for node in level for child in ast.iter_child_nodes(node)]
+        below: list[ast.AST] = []
+        for node in level:
+            if isinstance(node, _LEAVES):
+                continue
+            for name in node._fields:
+                value = getattr(node, name)
+                if isinstance(value, list):
+                    below += value
+                elif isinstance(value, ast.AST):
+                    below.append(value)
+        level = below
         depth += 1
     return depth
 

@@ -28,6 +28,7 @@ from evolve.core.protocols import (
     Progress,
     Proposal,
     SelectionPolicy,
+    described,
 )
 from evolve.core.tunables import render
 from evolve.search.champion import refuted_instances
@@ -158,7 +159,13 @@ class Search:
         self, models: Sequence[str] | None = None, operators: Collection[str] | None = None
     ) -> Asked | None:
         """What `ask` would come up with; nothing is stored."""
-        return self._proposer.next(self._sequence, self._held, models=models, operators=operators)
+        with self.store.snapshot():
+            asked = self._proposer.next(
+                self._sequence, self._held, models=models, operators=operators
+            )
+            if asked is not None and isinstance(asked.outcome, Proposal):
+                return replace(asked, outcome=self._checked(asked.outcome))
+            return asked
 
     def replied(self, call: int, reply: ModelReply) -> Ticket:
         """Store what came of a call, then let the ticket's operator read it.
@@ -186,21 +193,20 @@ class Search:
 
     def offer(self, source: str, *, operator: str = "offered", note: str = "") -> Ticket:
         """A ticket for a program that nobody asked for."""
-        return self._put(operator, Proposal(program=Program(source), note=note))
+        proposal = Proposal(program=Program(source), note=note)
+        return self._put(operator, self._checked(proposal))
 
     def again(self, elite: Elite, *, operator: str, fidelity: Fidelity) -> Ticket:
         """A ticket that evaluates a known instance once more, in the open."""
         program = Program(self.store.source(elite.program))
-        return self._put(
-            operator,
-            Proposal(
-                program=program,
-                assignment=elite.assignment,
-                fidelity=fidelity,
-                parents=(elite.program,),
-                again=True,
-            ),
+        proposal = Proposal(
+            program=program,
+            assignment=elite.assignment,
+            fidelity=fidelity,
+            parents=(elite.program,),
+            again=True,
         )
+        return self._put(operator, self._checked(proposal))
 
     def request(
         self, ticket: Ticket, opponents: Mapping[str, str] | None = None
@@ -227,8 +233,9 @@ class Search:
         ticket = self.store.evaluated(ticket, evaluation)
         if ticket.state is TicketState.TOLD or ticket.evaluation is None:
             return None
-        elite = self._elite(ticket, ticket.evaluation)
-        gain, lead = self._gains(ticket, ticket.evaluation)
+        with self.store.snapshot():
+            elite = self._elite(ticket, ticket.evaluation)
+            gain, lead = self._gains(ticket, ticket.evaluation)
         offer = submit(self.archive, elite) if elite else None
         self.store.tell(ticket, elite, offer, gain, lead)
         if elite and offer is not None:
@@ -275,8 +282,11 @@ class Search:
         judged = self.store.proposals(self.run.id, OPPONENT)
         with_text = [(name, source) for name, source in self._opponents.items() if source]
         return [
-            self._put(OPPONENT, Proposal(program=Program(source), note=name, again=True))
-            for name, source in sorted(with_text)[judged:]
+            self._put(OPPONENT, self._checked(proposal))
+            for proposal in (
+                Proposal(program=Program(source), note=name, again=True)
+                for name, source in sorted(with_text)[judged:]
+            )
         ]
 
     def open_tickets(self) -> list[Ticket]:
@@ -322,8 +332,6 @@ class Search:
         parents: Sequence[str] = (),
         method: str = "",
     ) -> Ticket:
-        if isinstance(outcome, Proposal):
-            outcome = self._checked(outcome)
         ticket = self.store.record(self.run.id, operator, parents, outcome, method=method)
         self._sequence = ticket.sequence + 1
         self._held.recount(parents)
@@ -358,19 +366,23 @@ class Search:
         """What the archive is told of the ticket's program; None where nothing is new.
 
         The program with its best instance, which may be another than the ticket's; with 0
-        evaluations where none is left of a program that is held.
+        evaluations where none is left of a program that was offered before.
         """
         proposal = _proposal(ticket)
         if proposal.fidelity is not Fidelity.SEARCH or ticket.operator == OPPONENT:
             return None
-        program = proposal.program.digest
-        held = self._held.elite(program)
-        if held is None and evaluation.fitness(self.baseline) is None:
+        known = self._known(proposal.program.digest)
+        if known is None and evaluation.fitness(self.baseline) is None:
             return None
         elite = self.store.standing(self.run.id, ticket)
         if elite is None:
-            return replace(held, evaluations=0) if held else None
-        return None if elite == held and evaluation.fitness(self.baseline) is None else elite
+            return replace(known, evaluations=0) if known and known.evaluations else None
+        elite = described(elite, self.archive, lambda: proposal.program.source, known)
+        return None if elite == known and evaluation.fitness(self.baseline) is None else elite
+
+    def _known(self, program: str) -> Elite | None:
+        """A program as it was offered last, held or not: other archives may hold it."""
+        return self._held.elite(program) or self.store.elite(self.run.id, program)
 
     def _gains(self, ticket: Ticket, evaluation: Evaluation) -> tuple[float, float]:
         """How far the verdict lies above no gain over the parent, and over the leader."""
@@ -378,8 +390,9 @@ class Search:
         searched = proposal.fidelity is Fidelity.SEARCH and not proposal.again
         if fitness is None or not searched:
             return 0.0, 0.0
-        parent = self.store.elite(self.run.id, ticket.parents[0]) if ticket.parents else self.leader
-        return rise(fitness, parent), rise(fitness, self.leader)
+        parent = self._known(ticket.parents[0]) if ticket.parents else None
+        reference = parent if parent and parent.evaluations else self.leader
+        return rise(fitness, reference), rise(fitness, self.leader)
 
 
 def unknown(why: str) -> ModelReply:

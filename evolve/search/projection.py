@@ -1,6 +1,8 @@
 """A run's offers, replayed into an archive: any archive can be put on any run."""
 
-from evolve.core.protocols import AddStatus, Archive, Elite, Offer
+from functools import partial
+
+from evolve.core.protocols import AddStatus, Archive, Elite, Offer, described
 from evolve.store import RunRow, Store
 
 
@@ -15,8 +17,11 @@ def project(store: Store, run: RunRow, archive: Archive) -> Archive:
     Example:
         >>> project(store, run, TopK(capacity=8)).slots()  # doctest: +SKIP
     """
+    known: dict[str, Elite] = {}
     for elite, _ in store.offers(run.id):
-        submit(archive, elite)
+        source = partial(store.source, elite.program)
+        known[elite.program] = described(elite, archive, source, known.get(elite.program))
+        submit(archive, known[elite.program])
     return archive
 
 
@@ -24,9 +29,5 @@ def submit(archive: Archive, elite: Elite) -> Offer:
     """Offer an elite; a refuted one (of 0 evaluations) leaves the archive instead."""
     if elite.evaluations:
         return archive.offer(elite)
-    slots = archive.slots()
-    kept = {slot: held for slot, held in slots.items() if held.program != elite.program}
-    if len(kept) == len(slots):
-        return Offer(AddStatus.NOT_ADDED)
-    archive.restore(kept)
-    return Offer(AddStatus.NOT_ADDED, evicted=elite.program)
+    left = archive.remove(elite.program)
+    return Offer(AddStatus.NOT_ADDED, evicted=elite.program if left else None)

@@ -20,8 +20,7 @@ _PAGE = 500
 _evicted = program.alias("evicted")
 _PUT = insert(archive_offer).returning(archive_offer.c.id)
 _VACATE = delete(archive_slot).where(
-    archive_slot.c.run == bindparam("of"),
-    archive_slot.c.program.in_(bindparam("programs", expanding=True)),
+    archive_slot.c.run == bindparam("of"), archive_slot.c.program == bindparam("loser")
 )
 _EMPTY = delete(archive_slot).where(
     archive_slot.c.run == bindparam("of"), archive_slot.c.slot == bindparam("place")
@@ -78,13 +77,13 @@ _OFFERS = (
 
 def record(connection: Connection, run_id: int, ticket: int, elite: Elite, offer: Offer) -> None:
     """Write the event and bring the slots up to date; `Offer` says what follows from one."""
-    program_id = programs.find(connection, elite.program)
+    instance_id, program_id = programs.find_instance(connection, elite.program, elite.assignment)
     evicted = None if offer.evicted is None else programs.find(connection, offer.evicted)
     row = {
         "run": run_id,
         "ticket": ticket,
         "program": program_id,
-        "instance": programs.find_instance(connection, elite.program, elite.assignment),
+        "instance": instance_id,
         "fitness": elite.fitness.value,
         "fitness_low": elite.fitness.low,
         "fitness_high": elite.fitness.high,
@@ -105,9 +104,9 @@ def record(connection: Connection, run_id: int, ticket: int, elite: Elite, offer
     offers_of = {each: _held_by(connection, run_id, each) for each in moved.values()}
     if offer:
         offers_of[program_id] = identity
-    losers = [loser for loser in (program_id if offer else None, evicted) if loser is not None]
-    if losers:
-        connection.execute(_VACATE, {"of": run_id, "programs": losers})
+    for loser in (program_id if offer else None, evicted):
+        if loser is not None:
+            connection.execute(_VACATE, {"of": run_id, "loser": loser})
     places = ({offer.slot: elite.program} if offer.slot is not None else {}) | dict(offer.moves)
     for place, digest in places.items():
         if digest is None:

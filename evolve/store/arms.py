@@ -6,7 +6,7 @@ from sqlalchemy import Connection, Row, bindparam, case, func, select
 from sqlalchemy.dialects.sqlite import insert
 
 from evolve.store.rows import Arm
-from evolve.store.schema import arm, call, evaluation, request
+from evolve.store.schema import arm, call, request
 
 _SUMS = ("told", "tokens", "usd", "unpriced_tokens", "device_time_s", "gain", "lead")
 
@@ -21,7 +21,6 @@ _CALLS = (
     .where(request.c.ticket == bindparam("ticket"))
 )
 _NO_CALLS = {"tokens": 0, "usd": 0.0, "unpriced_tokens": 0}
-_DEVICE = select(evaluation.c.device_time_s).where(evaluation.c.ticket == bindparam("ticket"))
 _COUNT = insert(arm)
 _COUNT = _COUNT.on_conflict_do_update(
     index_elements=[arm.c.run, arm.c.method, arm.c.operator, arm.c.model],
@@ -34,17 +33,19 @@ _OF_RUN = (
 )
 
 
-def count(connection: Connection, told: Row[Any], gain: float, lead: float) -> None:
+def count(
+    connection: Connection, told: Row[Any], device_time_s: float, gain: float, lead: float
+) -> None:
     """Add a ticket (its row) that is told now."""
-    key = {"ticket": told.id}
-    sums = connection.execute(_CALLS, key).one()._asdict() if told.model else _NO_CALLS
+    calls = connection.execute(_CALLS, {"ticket": told.id}).one() if told.model else None
+    sums = _NO_CALLS if calls is None else calls._asdict()
     row = sums | {
         "run": told.run,
         "method": told.method,
         "operator": told.operator,
         "model": told.model,
         "told": 1,
-        "device_time_s": connection.execute(_DEVICE, key).scalar() or 0.0,
+        "device_time_s": device_time_s,
         "gain": gain,
         "lead": lead,
     }

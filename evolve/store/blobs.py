@@ -10,8 +10,12 @@ from evolve.store.schema import blob
 
 _SHORTEST_TO_COMPRESS = 128
 
-_PUT = insert(blob).on_conflict_do_nothing().returning(blob.c.id)
-_FIND = select(blob.c.id).where(blob.c.sha256 == bindparam("sha256"))
+# A text that is there already is written over by itself: one statement finds or makes it.
+_PUT = (
+    insert(blob)
+    .on_conflict_do_update(index_elements=[blob.c.sha256], set_={"codec": blob.c.codec})
+    .returning(blob.c.id)
+)
 _GET = select(blob.c.codec, blob.c.bytes).where(blob.c.id == bindparam("id"))
 
 
@@ -23,8 +27,8 @@ def put(connection: Connection, text: str) -> int:
         content = {"codec": "raw", "bytes": data}
     else:
         content = {"codec": "zlib", "bytes": zlib.compress(data)}
-    new: int | None = connection.execute(_PUT, key | content).scalar()
-    return connection.execute(_FIND, key).scalar_one() if new is None else new
+    identity: int = connection.execute(_PUT, key | content).scalar_one()
+    return identity
 
 
 def put_unless_empty(connection: Connection, text: str) -> int | None:

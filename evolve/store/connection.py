@@ -1,13 +1,14 @@
 """One SQLite file: how it is opened, and its transactions."""
 
 import sqlite3
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
-from sqlalchemy import Connection, QueuePool, create_engine, event
+from sqlalchemy import Connection, QueuePool, create_engine
 from sqlalchemy.exc import DatabaseError
 
 from evolve.store import filesystem, opening
@@ -33,13 +34,10 @@ class Database:
         self._read_only = read_only
         opening.check_place(path, create=self._create)
         self._use_wal = not filesystem.is_shared_between_hosts(path)
-        # Transactions are begun by the listener: the driver's own would begin too late and
-        # deferred, and lose updates between processes.
-        self._reader = create_engine(
+        self._snapshot = threading.local()
+        self._engine = create_engine(
             "sqlite+pysqlite://", creator=self._connect, poolclass=QueuePool
         )
-        event.listen(self._reader, "begin", _begin)
-        self._writer = self._reader.execution_options(begin="BEGIN IMMEDIATE")
         try:
             self._prepare()
         except BaseException:
@@ -75,25 +73,57 @@ class Database:
         return connection
 
     def close(self) -> None:
-        self._reader.dispose()
+        self._engine.dispose()
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
         """A consistent view for as long as the block lasts; keep it short."""
-        with self._explained(), self._reader.begin() as connection:
+        shared: Connection | None = getattr(self._snapshot, "connection", None)
+        if shared is not None:
+            yield shared
+            return
+        with self._transaction("BEGIN") as connection:
             yield connection
+
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """One view for all that this thread reads in the block, which must not write.
+
+        A transaction takes as long as a few simple questions. Without the write-ahead log a writer
+        would wait for the reader, that is for itself.
+        """
+        with self.read() as connection:
+            before = getattr(self._snapshot, "connection", None)
+            self._snapshot.connection = connection
+            try:
+                yield
+            finally:
+                self._snapshot.connection = before
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
         """All of the block or nothing; committed when it ends, one writer at a time."""
-        with self._explained(), self._writer.begin() as connection:
+        if getattr(self._snapshot, "connection", None) is not None:
+            raise RuntimeError("a write within a snapshot")
+        with self._transaction("BEGIN IMMEDIATE") as connection:
             yield connection
+
+    @contextmanager
+    def _transaction(self, begin: str) -> Iterator[Connection]:
+        """Begun by hand: the driver would begin too late, and lose updates between processes.
+
+        Nor by a listener: with one, SQLAlchemy asks about listeners at every statement.
+        """
+        with self._explained(), self._engine.connect() as connection:
+            _driver(connection).execute(begin)
+            with connection.begin():
+                yield connection
 
     @contextmanager
     def driver(self) -> Iterator[sqlite3.Connection]:
         """The bare connection outside any transaction, for backup and vacuum."""
         with self._explained():
-            pooled = self._reader.raw_connection()
+            pooled = self._engine.raw_connection()
             try:
                 yield pooled.driver_connection  # type: ignore[misc]
             finally:
@@ -154,5 +184,7 @@ def _connect_to_read(path: Path) -> sqlite3.Connection:
     return _connect(path, "immutable=1")
 
 
-def _begin(connection: Connection) -> None:
-    connection.exec_driver_sql(connection.get_execution_options().get("begin", "BEGIN"))
+def _driver(connection: Connection) -> sqlite3.Connection:
+    driver = connection.connection.driver_connection
+    assert isinstance(driver, sqlite3.Connection)
+    return driver

@@ -6,6 +6,7 @@ from evolve.core.errors import UsageError
 from evolve.core.evaluation import Evaluation, Fidelity, Status
 from evolve.core.lineage import OPPONENT
 from evolve.core.measurement import Ratio
+from evolve.core.normalise import normalised_digest
 from evolve.core.program import Program
 from evolve.core.protocols import Trial
 from evolve.store import evaluations, programs
@@ -130,7 +131,7 @@ def twin(connection: Connection, run_id: int, item: Program) -> str | None:
     """Another program of the run with the same normalised digest, by digest."""
     key = {
         "run": run_id,
-        "normalised": programs.normalised_digest(item.source),
+        "normalised": normalised_digest(item.source),
         "digest": item.digest,
     }
     found: str | None = connection.execute(_TWIN, key).scalar()

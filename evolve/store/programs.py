@@ -1,13 +1,12 @@
 """Programs and their instances: shared by all runs of a database."""
 
 import json
-from functools import lru_cache
 
-from sqlalchemy import Connection, bindparam, insert, select
+from sqlalchemy import Connection, and_, bindparam, insert, select
 
-from evolve.core import normalise
 from evolve.core.digest import canonical_json
 from evolve.core.errors import StoreError, UsageError
+from evolve.core.normalise import normalised_digest
 from evolve.core.program import Assignment, Program, instance_digest
 from evolve.store import blobs
 from evolve.store.schema import blob, instance, program
@@ -15,7 +14,17 @@ from evolve.store.schema import blob, instance, program
 _PUT_PROGRAM = insert(program).returning(program.c.id)
 _FIND_PROGRAM = select(program.c.id).where(program.c.digest == bindparam("digest"))
 _PUT_INSTANCE = insert(instance).returning(instance.c.id)
-_FIND_INSTANCE = select(instance.c.id).where(instance.c.digest == bindparam("digest"))
+_FIND_INSTANCE = select(instance.c.id, instance.c.program).where(
+    instance.c.digest == bindparam("digest")
+)
+_FIND_BOTH = (
+    select(program.c.id.label("program"), instance.c.id.label("instance"))
+    .outerjoin(
+        instance,
+        and_(instance.c.program == program.c.id, instance.c.digest == bindparam("instance")),
+    )
+    .where(program.c.digest == bindparam("program"))
+)
 _SOURCE = (
     select(blob.c.codec, blob.c.bytes)
     .join(program, program.c.source == blob.c.id)
@@ -26,12 +35,13 @@ _SOURCE = (
 def put_instance(connection: Connection, item: Program, assignment: Assignment) -> int:
     """The id of the instance; it and its program are stored unless they are there already."""
     digest = instance_digest(item.digest, assignment)
-    found: int | None = connection.execute(_FIND_INSTANCE, {"digest": digest}).scalar()
-    if found is not None:
-        return found
+    key = {"program": item.digest, "instance": digest}
+    found = connection.execute(_FIND_BOTH, key).one_or_none()
+    if found is not None and found.instance is not None:
+        return int(found.instance)
     row = {
         "digest": digest,
-        "program": _put_program(connection, item),
+        "program": _put_program(connection, item) if found is None else found.program,
         "assignment": encode_assignment(assignment),
     }
     identity: int = connection.execute(_PUT_INSTANCE, row).scalar_one()
@@ -39,27 +49,14 @@ def put_instance(connection: Connection, item: Program, assignment: Assignment) 
 
 
 def _put_program(connection: Connection, item: Program) -> int:
-    digest = item.digest
-    found: int | None = connection.execute(_FIND_PROGRAM, {"digest": digest}).scalar()
-    if found is not None:
-        return found
     row = {
-        "digest": digest,
+        "digest": item.digest,
         "normalised": normalised_digest(item.source),
         "source": blobs.put(connection, item.source),
         "language": item.language.value,
     }
     identity: int = connection.execute(_PUT_PROGRAM, row).scalar_one()
     return identity
-
-
-@lru_cache(maxsize=64)
-def normalised_digest(source: str) -> str:
-    """`evolve.core.normalise.normalised_digest`, once where a new program is first looked up.
-
-    Parsing 4 KB takes as long as everything else that the store does for a candidate.
-    """
-    return normalise.normalised_digest(source)
 
 
 def find(connection: Connection, digest: str) -> int:
@@ -72,27 +69,33 @@ def find(connection: Connection, digest: str) -> int:
     if is_digest(digest):
         found = connection.execute(_FIND_PROGRAM, {"digest": digest}).scalar()
     if found is None:
-        raise UsageError(f"no program {digest!r} in this database; give the digest of a stored one")
+        raise _unknown(digest)
     return found
 
 
-def find_instance(connection: Connection, digest: str, assignment: Assignment) -> int:
-    """The id of a stored instance.
+def _unknown(digest: str) -> UsageError:
+    return UsageError(f"no program {digest!r} in this database; give the digest of a stored one")
+
+
+def find_instance(connection: Connection, digest: str, assignment: Assignment) -> tuple[int, int]:
+    """The ids of a stored instance and of its program.
 
     Raises:
         StoreError: it was never proposed, so nothing can have been learned of it.
     """
     key = {"digest": instance_digest(digest, assignment)}
-    found: int | None = connection.execute(_FIND_INSTANCE, key).scalar()
+    found = connection.execute(_FIND_INSTANCE, key).one_or_none()
     if found is None:
         raise StoreError(f"program {digest} was never proposed with {dict(assignment)}")
-    return found
+    return found.id, found.program
 
 
 def source(connection: Connection, digest: str) -> str:
     """The text of a stored program."""
-    find(connection, digest)
-    return blobs.decode(*connection.execute(_SOURCE, {"digest": digest}).one())
+    found = is_digest(digest) and connection.execute(_SOURCE, {"digest": digest}).one_or_none()
+    if not found:
+        raise _unknown(digest)
+    return blobs.decode(*found)
 
 
 def is_digest(text: str) -> bool:

@@ -103,8 +103,7 @@ def of_program(connection: Connection, run_id: int, told: Ticket) -> Elite | Non
         program=digest,
         assignment=programs.decode_assignment(first.assignment),
         fitness=fitness[best],
-        descriptors=_descriptors(verdicts, proposal.program.source, first.baseline)
-        | {"log_speedup": fitness[best].value},
+        descriptors=_descriptors(verdicts, first.baseline) | {"log_speedup": fitness[best].value},
         sequence=first.sequence,
         operator=first.operator,
         parents=_parents(connection, run_id, digest),
@@ -112,11 +111,9 @@ def of_program(connection: Connection, run_id: int, told: Ticket) -> Elite | Non
     )
 
 
-def _descriptors(
-    verdicts: Sequence[Evaluation | None], source: str, baseline: str
-) -> dict[str, float | str]:
+def _descriptors(verdicts: Sequence[Evaluation | None], baseline: str) -> dict[str, float | str]:
     """Those of the first verdict, for builds are kept; what was measured of cases, on average."""
-    known = [behaviour(each, source, baseline) for each in verdicts if each is not None]
+    known = [behaviour(each, baseline) for each in verdicts if each is not None]
     cases = {
         name: statistics.fmean(float(each[name]) for each in known if name in each)
         for name in known[0]

@@ -2,6 +2,7 @@
 
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,10 @@ class Store:
     def notices(self) -> Sequence[str]:
         """Lines that a person should see once, e.g. that the write-ahead log does not work here."""
         return tuple(self._database.notices)
+
+    def snapshot(self) -> AbstractContextManager[None]:
+        """One view for all that is read in the block, which must not write; quicker than many."""
+        return self._database.snapshot()
 
     # Runs
 
@@ -216,8 +221,9 @@ class Store:
     ) -> Ticket:
         """`ask` and `propose` in one transaction, for operators that answer at once."""
         with self._database.write() as connection:
-            asked = tickets.ask(connection, run, self._owner, operator, parents, method=method)
-            return tickets.propose(connection, asked, self._owner, outcome, None)
+            return tickets.record(
+                connection, run, self._owner, operator, parents, outcome, method=method
+            )
 
     def withdraw_evaluation(self, ticket: Ticket) -> None:
         """Take back a `start_evaluation` that was given up for our own reasons (a drain)."""

@@ -155,11 +155,33 @@ def propose(
         _put_state(connection, asked.id, TicketState.ASKED)
         sample = requests.put(connection, row.run, asked.id, row.operator, len(rounds), outcome)
         return replace(asked, state=TicketState.ASKED, request=outcome, sample=sample)
-    runs.count_proposal(connection, row.run, row.operator)
     if isinstance(outcome, Failed):
+        runs.count_proposal(connection, row.run, row.operator)
         visits.count_told(connection, row, failed=True, score=None)
         _close(connection, row, outcome.reason)
         return replace(asked, state=TicketState.TOLD, failure=outcome.reason)
+    return _put_proposal(connection, row.run, asked, outcome)
+
+
+def record(
+    connection: Connection,
+    run_id: int,
+    owner: str,
+    operator: str,
+    parents: Sequence[str],
+    outcome: Proposal | Failed,
+    *,
+    method: str,
+) -> Ticket:
+    """`ask` and `propose` at once; what has just been written is not read again."""
+    asked = ask(connection, run_id, owner, operator, parents, method=method)
+    if isinstance(outcome, Proposal):
+        return _put_proposal(connection, run_id, asked, outcome)
+    return propose(connection, asked, owner, outcome, None)
+
+
+def _put_proposal(connection: Connection, run_id: int, asked: Ticket, outcome: Proposal) -> Ticket:
+    runs.count_proposal(connection, run_id, asked.operator)
     _put_parents(connection, asked.id, "used", outcome.parents)
     proposed = {
         "ticket": asked.id,
@@ -235,8 +257,8 @@ def tell(
     _require(row, TicketState.EVALUATED, "told of")
     if elite is not None and offer is not None:
         archive.record(connection, row.run, judged.id, elite, offer)
-    _count_told(connection, row, judged)
-    _close(connection, row, "", gain, lead)
+    verdict = _count_told(connection, row, judged)
+    _close(connection, row, "", verdict.device_time_s, gain, lead)
 
 
 def still_open(connection: Connection, run_id: int) -> list[Ticket]:
@@ -308,7 +330,8 @@ def _current(connection: Connection, item: Ticket, owner: str) -> Row[Any]:
     return row
 
 
-def _count_told(connection: Connection, row: Row[Any], judged: Ticket) -> None:
+def _count_told(connection: Connection, row: Row[Any], judged: Ticket) -> Evaluation:
+    """Count what came of the main parent; returns the verdict."""
     verdict = judged.evaluation
     if verdict is None or judged.proposal is None:
         raise ValueError(f"ticket {judged.sequence} has no verdict to be told")
@@ -318,15 +341,21 @@ def _count_told(connection: Connection, row: Row[Any], judged: Ticket) -> None:
     fitness = verdict.fitness(row.baseline) if whole else None
     score = None if fitness is None else fitness.value
     visits.count_told(connection, row, failed=failed, score=score)
+    return verdict
 
 
 def _close(
-    connection: Connection, row: Row[Any], reason: str, gain: float = 0.0, lead: float = 0.0
+    connection: Connection,
+    row: Row[Any],
+    reason: str,
+    device_time_s: float = 0.0,
+    gain: float = 0.0,
+    lead: float = 0.0,
 ) -> None:
     """Nothing more will happen to the ticket: only now its costs and its gain are all there."""
     told = {"ticket": row.id, "reason": reason, "elapsed": row.active_s}
     connection.execute(_TOLD, told)
-    arms.count(connection, row, gain, lead)
+    arms.count(connection, row, device_time_s, gain, lead)
 
 
 def _put_state(connection: Connection, ticket_id: int, state: TicketState) -> None:

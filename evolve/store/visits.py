@@ -35,10 +35,14 @@ _ASK = insert(visit).values(asked=1)
 _ASK = _ASK.on_conflict_do_update(
     index_elements=[visit.c.run, visit.c.program], set_={"asked": visit.c.asked + 1}
 )
-_MAIN_PARENT = select(ticket_parent.c.program).where(
-    ticket_parent.c.ticket == bindparam("ticket"),
-    ticket_parent.c.role == "selected",
-    ticket_parent.c.position == 0,
+_main_parent = (
+    select(ticket_parent.c.program)
+    .where(
+        ticket_parent.c.ticket == bindparam("ticket"),
+        ticket_parent.c.role == "selected",
+        ticket_parent.c.position == 0,
+    )
+    .scalar_subquery()
 )
 
 
@@ -57,8 +61,8 @@ def _line(start: Select[Any] | ColumnElement[int]) -> CTE:
     return line.union_all(parents)
 
 
-_counted = _line(bindparam("main"))
-_is_own = visit.c.program == bindparam("main")
+_counted = _line(_main_parent)
+_is_own = visit.c.program == _main_parent
 _score: BindParameter[float | None] = bindparam("score")
 _rises = and_(_score.is_not(None), or_(visit.c.best.is_(None), _score > visit.c.best))
 _TELL = (
@@ -135,10 +139,8 @@ def count_told(
         failed: whether it ended without a correct evaluation.
         score: its fitness value; None where it has none.
     """
-    main = connection.execute(_MAIN_PARENT, {"ticket": told.id}).scalar()
-    if main is not None:
-        counted = {"of": told.run, "main": main, "failures": int(failed), "score": score}
-        connection.execute(_TELL, counted)
+    counted = {"of": told.run, "ticket": told.id, "failures": int(failed), "score": score}
+    connection.execute(_TELL, counted)
 
 
 def of_line(connection: Connection, run_id: int, digest: str) -> dict[str, Visits]:

@@ -118,12 +118,26 @@ class ArchiveConformance:
                 break
             slots = archive.slots()
             kept = {slot: held for slot, held in slots.items() if held.program != best.program}
-            archive.restore(kept)
+            assert archive.remove(best.program)
+            assert dict(archive.slots()) == kept
+            assert not archive.remove(best.program)
             assert dict(archive.slots()) == kept
         for elite in self.stream(13):
             before = dict(archive.slots())
             offer = archive.offer(elite)
             assert dict(archive.slots()) == mirrored(before, elite, offer)
+
+    def test_without_a_program_the_future_is_that_of_a_restored_archive(self) -> None:
+        stream = self.stream(14)
+        lived, restored = self.make(), self.make()
+        for elite in stream[: OFFERS // 2]:
+            lived.offer(elite)
+            if elite.sequence % 3 == 0:
+                lived.remove(elite.program)
+        restored.restore(lived.slots())
+        for elite in stream[OFFERS // 2 :]:
+            assert restored.offer(elite) == lived.offer(elite)
+        assert dict(restored.slots()) == dict(lived.slots())
 
     def test_restoring_replaces_what_is_held(self) -> None:
         archive = self.filled(1)

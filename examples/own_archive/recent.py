@@ -1,6 +1,6 @@
 """An archive of your own: the most recent improvements, oldest out first.
 
-An archive is any object with `capacity`, `offer`, `slots` and `restore`; see
+An archive is any object with `capacity`, `offer`, `remove`, `slots` and `restore`; see
 `evolve.core.protocols.Archive` for the contract, and `evolve.testing.archives` for its tests. What
 it holds is stored for it, in the transaction of the step that changed it, and given back by
 `restore`. Use it from this folder:
@@ -45,6 +45,12 @@ class Recent:
             return Offer(AddStatus.NOT_ADDED)
         loser, self._slots[slot] = self._slots[slot], elite
         return Offer(AddStatus.IMPROVED, slot, loser.program)
+
+    def remove(self, program: str) -> bool:
+        """Let a program go that was refuted; whether it was held."""
+        held = len(self._slots)
+        self._slots = {s: e for s, e in self._slots.items() if e.program != program}
+        return len(self._slots) < held
 
     def slots(self) -> dict[str, Elite]:
         return dict(self._slots)

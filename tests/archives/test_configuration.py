@@ -35,10 +35,9 @@ def test_any_archive_can_be_part_of_another(whole, part):
 
 
 def test_parts_of_parts_can_be_chosen():
-    archive = built(
-        "archive=islands", "archive@archive.of=novelty", "archive@archive.of.of=map_elites"
-    )
-    assert archive.offers == {"islands", "slots"}
+    archive = built("archive=islands", "archive@archive.of=novelty", "archive@archive.of.of=tree")
+    assert archive.offers == {"islands", "tree"}
+    assert archive.describes.keys() == {"sketch"}
 
 
 @pytest.mark.parametrize("whole", ["islands", "novelty"])

@@ -53,6 +53,13 @@ class Amnesiac(TopK):
         super().restore({})
 
 
+class Clinging(TopK):
+    """Does not let a program go."""
+
+    def remove(self, program):
+        return self._table.slot_of(program) is not None
+
+
 class Moody(TopK):
     """Depends on more than the offers."""
 
@@ -99,6 +106,7 @@ class Narrow(TopK):
         (Silent, "test_an_offer_says_what_became_of_it"),
         (Forgetful, "test_the_best_elite_stays_until_a_better_one_comes"),
         (Amnesiac, "test_restoring_is_the_identity_and_the_future_is_the_same"),
+        (Clinging, "test_a_program_can_be_taken_out_and_the_others_stay"),
         (Moody, "test_the_same_offers_give_the_same_slots_in_the_same_order"),
         (Leaky, "test_slots_are_a_snapshot"),
         (Narrow, "test_odd_descriptors_are_no_error"),

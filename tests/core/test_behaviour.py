@@ -1,4 +1,4 @@
-"""What a program is like, from its verdict and its text.
+"""What a program is like, from its verdict.
 
 Invariants:
 1. The judge's descriptors are all there; what is not known is left out.
@@ -13,7 +13,6 @@ from evolve.core.digest import canonical_json
 from evolve.core.evaluation import CaseResult
 from evolve.core.measurement import Ratio
 from evolve.core.protocols import EvaluationRequest
-from evolve.core.sketch import sketch
 from evolve.testing.synthetic import SEED_SOURCE, SyntheticEvaluator, synthetic_task
 
 
@@ -27,24 +26,23 @@ def case(name: str, **ratios: float) -> CaseResult:
     return CaseResult(name=name, weight=1, timed=bool(found), passed=True, ratios=found)
 
 
-def test_the_judges_descriptors_are_kept_and_the_text_is_sketched():
-    found = behaviour(verdict(), SEED_SOURCE, "eager")
+def test_the_judges_descriptors_are_kept():
+    found = behaviour(verdict(), "eager")
     assert verdict().descriptors.items() <= found.items()
-    assert found["sketch"] == sketch(SEED_SOURCE)
     assert canonical_json(found)
 
 
 def test_every_timed_case_and_the_worst_of_them_are_there():
     cases = (case("long", eager=2.0), case("odd", eager=0.5), case("checked"))
-    found = behaviour(replace(verdict(), cases=cases), SEED_SOURCE, "eager")
+    found = behaviour(replace(verdict(), cases=cases), "eager")
     assert found["case_long"] == math.log(2)
     assert found["case_odd"] == found["worst_case"] == math.log(0.5)
     assert "case_checked" not in found
 
 
 def test_what_is_not_known_is_left_out():
-    found = behaviour(verdict(), SEED_SOURCE, "file:mine.py")
+    found = behaviour(verdict(), "file:mine.py")
     assert not {name for name in found if name.startswith("case_")}
     assert not {"worst_case", "compile_s"} & found.keys()
     timed = replace(verdict(), durations_s={"compile": 1.5})
-    assert behaviour(timed, SEED_SOURCE, "eager")["compile_s"] == 1.5
+    assert behaviour(timed, "eager")["compile_s"] == 1.5

@@ -115,3 +115,8 @@ def test_every_instance_of_a_program_has_its_digest(index):
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_any_text_has_a_digest(text):
     assert len(normalised_digest(text)) == 64
+
+
+def test_an_integer_too_long_to_be_written_in_decimals_is_no_error():
+    source = f"N = 0x{'f' * 5000}\n"
+    assert normalised_digest(source) != normalised_digest(source.replace("0xff", "0xf"))

@@ -18,6 +18,7 @@ from evolve.core.evaluation import Evaluation, Fidelity, Status
 from evolve.core.measurement import Interval, Ratio, pooled
 from evolve.core.program import Program
 from evolve.core.protocols import Proposal
+from evolve.core.sketch import sketch
 from evolve.evaluation.replay import ReplayEvaluator
 from evolve.search.champion import champion
 from evolve.search.engine import Search
@@ -58,7 +59,8 @@ class Listed:
 
 
 def listed(store, run, *proposals, **changes) -> Search:
-    return make_search(store, run, operators={"listed": Scheduled(operator=Listed(*proposals))})
+    operators = {"listed": Scheduled(operator=Listed(*proposals))}
+    return make_search(store, run, operators=operators, **changes)
 
 
 def instance(source: str, block: int = 16, *, again: bool = False) -> Proposal:
@@ -274,22 +276,46 @@ def test_a_projection_equals_an_archive_that_watched_from_the_start(store, run, 
     watching = ARCHIVES[name]()
 
     class Watched(TopK):
-        """Tells the other archive all that it is told: offers, and who leaves."""
+        """Tells the other archive all that it is told: offers, and who is refuted."""
+
+        describes = getattr(watching, "describes", {})
 
         def offer(self, elite):
             watching.offer(elite)
             return super().offer(elite)
 
-        def restore(self, slots):
-            kept = {elite.program for elite in slots.values()}
-            for elite in self.slots().values():
-                if elite.program not in kept:
-                    submit(watching, replace(elite, evaluations=0))
-            super().restore(slots)
+        def remove(self, program):
+            watching.remove(program)
+            return super().remove(program)
 
     run_of = noisy_run(store, run, Watched(capacity=200)).run
     assert any(not elite.evaluations for elite, _ in store.offers(run.id))
     assert project(store, run_of, ARCHIVES[name]()).slots() == watching.slots()
+
+
+def test_what_is_refuted_after_it_was_evicted_is_in_no_projection(store, run):
+    proposals = instance(A), instance(B), instance(A, again=True)
+    search = listed(store, run, *proposals, archive=TopK(capacity=1))
+    put(search, 1.5)
+    put(search, 2.0)
+    assert search.population.elite(digest(A)) is None
+    put(search, None)
+    held = project(store, run, TopK(capacity=5)).slots().values()
+    assert [elite.program for elite in held] == [digest(B)]
+
+
+def test_texts_are_described_for_archives_that_read_them_and_for_projections(store, run):
+    search = listed(store, run, instance(A), instance(A, again=True))
+    put(search, 1.5)
+    put(search, 1.4)
+    assert "sketch" not in search.leader.descriptors
+    (held,) = project(store, run, Novelty(of=TopK)).slots().values()
+    assert held.descriptors["sketch"] == sketch(A)
+    other = store.create_run(name="other", task=run.task, config={"baseline": "eager"}, seed=1)
+    watching = make_search(store, other, archive=Novelty(of=TopK))
+    watching.tell(ticket := watching.offer(A), verdict(watching, ticket, 1.5))
+    assert watching.leader.descriptors["sketch"] == sketch(A)
+    assert store.slots(other.id) == watching.archive.slots()
 
 
 def test_a_recorded_run_with_repeated_measurements_is_replayed_as_it_was(store, run):
