@@ -125,7 +125,8 @@ def make_plan(words: Sequence[str]) -> Plan:
 def _split(words: Sequence[str]) -> tuple[list[str], list[str]]:
     """Words of the bench's own, and those of its runs."""
     ours = BenchConfig.__dataclass_fields__
-    own, of_runs = [], []
+    own: list[str] = []
+    of_runs: list[str] = []
     for word in words:
         key = word.partition("=")[0].lstrip("+~")
         if key in OURS:

@@ -59,8 +59,8 @@ def suite_csv(results: Sequence[TaskResult]) -> str:
         )
     )
     for result in results:
-        for found in [each for each in (result.custom, result.mixed) if each] or [None]:
-            writer.writerow(_row(result, found, baselines))
+        found = [each for each in (result.custom, result.mixed) if each is not None]
+        writer.writerows(_row(result, each, baselines) for each in found or (None,))
     return text.getvalue()
 
 
