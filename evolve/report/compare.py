@@ -204,6 +204,7 @@ def caveats(comparison: Comparison) -> list[str]:
             f"{count_text(fewest, 'seed')} a method: an interval is the whole range of the seeds, "
             f"and {FEW} are needed for one of 95 %."
         )
+    found += _budget_caveat([curve.run for curve in comparison.curves])
     unfinished = [curve.run.name for curve in comparison.curves if curve.run.state != "finished"]
     if unfinished:
         found.append(f"Not finished, and shown as far as they are: {', '.join(unfinished)}.")
@@ -218,6 +219,23 @@ def caveats(comparison: Comparison) -> list[str]:
             f"may be the judge's: {', '.join(comparison.evaluator_versions)}."
         )
     return found
+
+
+def _budget_caveat(runs: Sequence[RunRow]) -> list[str]:
+    """That budgets differ, and which run had which."""
+    budgets: dict[str, list[str]] = {}
+    for run in runs:
+        limits = [
+            f"{name.partition('.')[2]}={value}"
+            for name, value in config_lines(run.config)
+            if name.startswith("termination.") and value not in ("None", "{}")
+        ]
+        budgets.setdefault(" ".join(limits) or "no limit", []).append(run.name)
+    if len(budgets) < 2:
+        return []
+    said = "; ".join(f"{', '.join(names)}: {limits}" for limits, names in budgets.items())
+    why = "so that final speedups do not say which method is better"
+    return [f"The runs had different budgets, {why}; read the curves at what all spent ({said})."]
 
 
 def differing_settings(comparison: Comparison) -> list[tuple[str, list[str]]]:

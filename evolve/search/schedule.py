@@ -112,7 +112,7 @@ class Shares:
 
 @dataclass(frozen=True, slots=True)
 class Brought:
-    """Verified improvement in natural log, and what it has cost."""
+    """Improvement in natural log as far as the intervals allow, and what it has cost."""
 
     gain: float = 0.0
     usd: float = 0.0
@@ -123,7 +123,11 @@ class Brought:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bandit:
-    """What has brought the most verified improvement per dollar is asked more often.
+    """What has brought the most improvement per dollar is asked more often.
+
+    An improvement is what the intervals of both measurements allow to believe of it, the search's
+    own measurements (`evolve.search.gains`): nothing waits for a verification. Sums are over the
+    whole run; nothing decays.
 
     Thompson sampling of a Gamma posterior: improvements arrive in a choice at some rate per dollar,
     `step` of log speedup each; rates are drawn and the highest goes first. The prior is that of

@@ -26,6 +26,8 @@ def check_place(path: Path, *, create: bool) -> None:
     if path.is_dir():
         raise UsageError(f"{path} is a folder; give the path of a database file")
     if path.exists():
+        if not path.is_file():  # a pipe would be waited for
+            raise UsageError(f"{path} is no regular file; give the path of a database file")
         # SQLite takes a file shorter than its header for an empty one, and would overwrite it.
         if 0 < path.stat().st_size < _SMALLEST:
             raise UsageError(f"{path} is not a database; check the path")

@@ -87,9 +87,9 @@ class Arm:
     """What the told tickets of one operator with one model (`""`: none) have cost and brought.
 
     Those that one method (`""`: the run has but one) asked for. `usd` is the known cost,
-    `unpriced_tokens` the tokens whose cost is unknown. `gain` and `lead` are sums of verified
+    `unpriced_tokens` the tokens whose cost is unknown. `gain` and `lead` are sums of
     improvements in natural log: how far each child's interval lies above no gain over its parent,
-    and over the leader of that moment.
+    and over the leader of that moment, as measured by the search.
     """
 
     operator: str

@@ -1,7 +1,8 @@
 """What is known of a program by now: its best instance, with its evaluations pooled."""
 
+import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -112,7 +113,7 @@ def of_program(connection: Connection, run_id: int, told: Ticket) -> Elite | Non
 
 
 def _descriptors(verdicts: Sequence[Evaluation | None], baseline: str) -> dict[str, float | str]:
-    """Those of the first verdict, for builds are kept; what was measured of cases, on average."""
+    """Those of the first verdict, for builds are kept; what was measured in time, on average."""
     known = [behaviour(each, baseline) for each in verdicts if each is not None]
     cases = {
         name: statistics.fmean(float(each[name]) for each in known if name in each)
@@ -120,7 +121,14 @@ def _descriptors(verdicts: Sequence[Evaluation | None], baseline: str) -> dict[s
         if name.startswith(CASE)
     }
     worst = {"worst_case": min(cases.values())} if cases else {}
-    return known[0] | cases | worst
+    return known[0] | cases | worst | _speed_of_light(known)
+
+
+def _speed_of_light(known: Sequence[Mapping[str, float | str]]) -> dict[str, float]:
+    """The share of times that the device could do: the geometric mean, as times are pooled."""
+    shares = [each["speed_of_light"] for each in known if "speed_of_light" in each]
+    logs = [math.log(share) for share in shares if isinstance(share, float) and share > 0]
+    return {"speed_of_light": math.exp(statistics.fmean(logs))} if len(logs) > 1 else {}
 
 
 def _parents(connection: Connection, run_id: int, digest: str) -> tuple[str, ...]:

@@ -186,6 +186,21 @@ def test_runs_against_different_baselines_are_refused(store: Store):
         gather_comparison(store, {"a": ["one"], "b": ["two"]})
 
 
+def test_runs_with_different_budgets_are_said_to_have_them(store: Store):
+    Filling(store=store, name="one")
+    Filling(store=store, name="two")
+    longer = {"evaluations": 800, "wall_time": None}
+    Filling(store=store, name="three", config=CONFIG | {"termination": longer})
+    alike = caveats(gather_comparison(store, {"a": ["one"], "b": ["two"]}))
+    assert "budget" not in " ".join(alike)
+    (said,) = [
+        line
+        for line in caveats(gather_comparison(store, {"a": ["one", "two"], "b": ["three"]}))
+        if "budget" in line
+    ]
+    assert "one, two: evaluations=400 wall_time=2m; three: evaluations=800)" in said
+
+
 @pytest.mark.browser
 @pytest.mark.skipif(BROWSER is None, reason="no browser is installed")
 def test_the_page_comes_out_in_a_browser_without_a_complaint(store: Store, tmp_path: Path):

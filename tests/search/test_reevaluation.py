@@ -107,6 +107,16 @@ def test_pooling_weighs_by_variance_and_a_single_estimate_stays_as_it_is():
     assert both.high - both.low < 0.02
 
 
+def test_the_share_of_speed_of_light_is_pooled_as_times_are(store, run):
+    search = listed(store, run, instance(A), instance(A, again=True))
+    for share in (0.4, 0.9):
+        ticket = search.ask()
+        found = verdict(search, ticket, 2.0)
+        known = {**found.descriptors, "speed_of_light": share}
+        search.tell(ticket, replace(found, descriptors=known))
+    assert search.progress.speed_of_light == pytest.approx(0.6)
+
+
 def test_estimates_that_contradict_each_other_make_the_interval_wider():
     agree = pooled([Interval(0.0, -0.01, 0.01), Interval(0.005, -0.005, 0.015)])
     differ = pooled([Interval(0.0, -0.01, 0.01), Interval(0.5, 0.49, 0.51)])

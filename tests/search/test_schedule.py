@@ -1,7 +1,7 @@
 """Invariants of schedules:
 
 1. An operator that asks models is a choice per model, and its weight is shared out among them.
-2. The bandit prefers what brings more verified improvement per dollar, and never stops trying.
+2. The bandit prefers what brings more measured improvement per dollar, and never stops trying.
 3. Both are pure: the same facts and generators give the same order.
 """
 

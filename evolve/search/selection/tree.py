@@ -31,7 +31,9 @@ class Uct:
     fitness has 0. Tickets under way count as visits, so that parallel asks spread.
 
     Args:
-        exploration: weight of the bound; AdaExplore has 0.25, and 0.3 in its KernelBench runs.
+        exploration: weight of the bound; AdaExplore has 0.25 (`--exploration_weight` in
+            `agent/agent_entry.py`), and 0.3 in its KernelBench runs (`config/KB-l2`). The 1.414 in
+            the signatures of its `agent/mcts.py` is for callers that give none; it has none.
         max_share: Q is the best reward of the subtree by this share, and its mean by the rest.
         widening: factor of the number of expansions that are allowed.
         power: their growth with the visits; 0.5 is common, 1 allows all.
