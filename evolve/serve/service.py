@@ -224,7 +224,9 @@ class Service:
             if job is None:
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._arrived.wait(), IDLE_S)
-            elif not await self._kept(partial(self._answer_at_once, job, self._lease)):
+            elif await self._kept(partial(self._answer_at_once, job, self._lease)):
+                await asyncio.sleep(0)  # requests have their turn between many of these
+            else:
                 ending = await self._judge(job, evaluator)
                 await self._kept(ending)
 
