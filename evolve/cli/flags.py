@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from evolve.store import Store
 
 DEFAULT_STORE = "runs/evolve.db"
+_MOST_DIGITS = 18  # of a step's number, which has 64 bits in the database
 
 
 class Parser(argparse.ArgumentParser):
@@ -39,8 +40,21 @@ def add_store(target: argparse.ArgumentParser) -> None:
 def add_run(target: argparse.ArgumentParser, what: str = "name of the run") -> None:
     """The argument that names a run."""
     target.add_argument(
-        "run", nargs="?", metavar="RUN", help=f"{what} (default: the newest of the database)"
+        "run",
+        nargs="?",
+        metavar="RUN",
+        type=_name,
+        help=f"{what} (default: the newest of the database)",
     )
+
+
+def _name(text: str) -> str:
+    """A name that the database can be asked for: bytes of another encoding cannot be in it."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise argparse.ArgumentTypeError("it is not UTF-8 text") from error
+    return text
 
 
 @contextmanager
@@ -59,12 +73,12 @@ def split_step(run: str | None) -> tuple[str | None, int | None]:
     """`NAME:SEQ` as a name and a sequence number; the newest run where the name is empty.
 
     Raises:
-        UsageError: SEQ is not a number.
+        UsageError: SEQ is not a number that a step could have.
     """
     if run is None or ":" not in run:
         return run, None
     name, _, number = run.rpartition(":")
-    if not number.isdigit():
+    if not (number.isascii() and number.isdigit() and len(number) < _MOST_DIGITS):
         raise UsageError(f"RUN:SEQ needs the number of a step after the colon, got '{run}'")
     return name or None, int(number)
 

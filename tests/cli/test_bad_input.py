@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from evolve.cli import run
+from evolve.cli.flags import split_step
 from evolve.cli.run import check_python
 from evolve.core.errors import UsageError
 
@@ -154,6 +155,9 @@ CASES = {
     "no database to resume from": (["resume", "store.path=nope.db"], ["nope.db"]),
     "unknown run": (["show", "nobody"], ["nobody", "demo"]),
     "unknown step": (["show", "demo:99999"], ["99999"]),
+    "step with too many digits": (["show", "demo:" + "9" * 30], ["number of a step"]),
+    "name that is no text": (["show", "demo\udcff"], ["UTF-8", "evolve show --help"]),
+    "database that is a device": (["list", "--store", "/dev/null"], ["/dev/null", "regular file"]),
     "step that is no number": (["show", "demo:last"], ["demo:last"]),
     "no database": (["list", "--store", "nope.db"], ["nope.db"]),
     "file that is no database": (["list", "--store", "empty.py"], ["empty.py"]),
@@ -230,6 +234,12 @@ def test_bad_input_is_one_clear_line(evolve, folder: Path, words: list[str], nam
         assert name in message
     assert done.stdout == ""
     assert files(folder) == before
+
+
+@pytest.mark.parametrize("step", ["demo:²", "demo:-1", "demo:1e3", "demo:", "demo: 1"])
+def test_a_step_is_a_plain_number(step: str):
+    with pytest.raises(UsageError, match="number of a step"):
+        split_step(step)
 
 
 @pytest.mark.parametrize(
