@@ -11,7 +11,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from evolve.core.measurement import Z95, Ratio
+from evolve.core.measurement import Z95, Interval, Ratio
 from evolve.core.protocols import BASELINES
 from evolve.report.suite import CUSTOM, EAGER, Found, TaskResult
 
@@ -103,9 +103,9 @@ def geometric_mean(speedups: Sequence[float]) -> Ratio | None:
     logs = [math.log(speedup) for speedup in speedups]
     mean = statistics.fmean(logs)
     if len(logs) < FEWEST:
-        return Ratio(math.exp(mean), min(speedups), max(speedups))
+        return Ratio.exp(Interval(mean, min(mean, *logs), max(mean, *logs)))
     half = Z95 * statistics.stdev(logs) / math.sqrt(len(logs))
-    return Ratio(math.exp(mean), math.exp(mean - half), math.exp(mean + half))
+    return Ratio.exp(Interval(mean, mean - half, mean + half))
 
 
 def _geomean_all(speedups: Sequence[float], tasks: int) -> float | None:

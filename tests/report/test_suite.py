@@ -1,0 +1,119 @@
+"""Figures of a suite, each by the definition that the field states.
+
+Invariants:
+1. `fast_p` counts tasks above p over all tasks; a failure is in it, a program that was not timed
+   beside the baseline is in no figure against that baseline.
+2. amsr is the mean speedup with every one below 1 and every failure as 0; only there a weak task
+   counts.
+3. The geometric mean over all is never further from 1 than that over correct programs, whatever the
+   speedups; its interval holds it.
+"""
+
+import math
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evolve.core.measurement import Ratio
+from evolve.core.task import Task
+from evolve.report.suite import Found, SuiteTask, TaskResult, task_line
+from evolve.report.suite_figures import categories, counting, figures, geometric_mean, groups
+from evolve.store import RunRow
+
+SPEEDUPS = st.lists(st.floats(0.01, 100), min_size=1, max_size=30)
+
+
+def run_row(state: str = "finished") -> RunRow:
+    return RunRow(
+        id=1,
+        name="run",
+        task=Task(name="t", source="x = 1"),
+        config={},
+        seed=0,
+        state=state,
+        reason="",
+        created="2026-01-01",
+    )
+
+
+def solved(speedup: float | None, kind: str = "custom", **about) -> TaskResult:
+    """A task whose search has ended with a program of such a speedup, or with none."""
+    found = None
+    if speedup is not None:
+        ratio = Ratio(speedup, speedup, speedup)
+        found = Found(kind=kind, sequence=0, ratios={"eager": ratio, "compile": ratio})
+    task = SuiteTask(run="run", label="1/1", level="1", title="T", category=about.pop("of", ""))
+    return TaskResult(task=task, run=run_row(), **({kind: found} if found else {}), **about)
+
+
+RESULTS = [solved(speedup) for speedup in (0.5, 0.9, 1.0, 1.1, 1.6, 4.0)] + [solved(None)]
+
+
+def test_fast_p_counts_what_is_above_p_over_all_tasks():
+    found = figures(RESULTS, "custom", "eager")
+    assert (found.tasks, found.correct) == (7, 6)
+    assert found.fast == {0.8: 5, 1.0: 3, 1.2: 2, 1.5: 2, 2.0: 1}
+    assert found.median == pytest.approx(1.05)
+
+
+def test_amsr_is_the_mean_speedup_with_slowdowns_and_failures_as_nothing():
+    assert figures(RESULTS, "custom", "eager").amsr == pytest.approx((1.0 + 1.1 + 1.6 + 4.0) / 7)
+
+
+def test_a_search_that_has_not_ended_is_in_no_figure():
+    running = replace(solved(9.0), run=run_row("interrupted"))
+    assert figures([*RESULTS, running], "custom", "eager") == figures(RESULTS, "custom", "eager")
+
+
+def test_a_program_not_timed_beside_a_baseline_is_left_out_there_and_counted():
+    untimed = solved(3.0)
+    assert untimed.custom is not None
+    untimed = replace(
+        untimed, custom=replace(untimed.custom, ratios={"eager": Ratio(3.0, 3.0, 3.0)})
+    )
+    found = figures([*RESULTS, untimed], "custom", "compile")
+    assert (found.tasks, found.correct, found.untimed) == (7, 6, 1)
+
+
+def test_programs_with_vendors_calls_count_in_their_own_column_only():
+    results = [solved(2.0, "mixed"), solved(3.0)]
+    assert figures(results, "custom", "eager").correct == 1
+    assert figures(results, "mixed", "eager").correct == 2
+
+
+def test_a_weak_task_counts_for_nothing_but_in_the_published_average():
+    weak = solved(5.0, weak="zeros are judged correct")
+    assert counting(weak, "custom") is None
+    assert figures([weak], "custom", "eager").correct == 0
+    assert figures([weak], "custom", "eager", weak_counts=True).amsr == 5.0
+    assert "WEAK" in task_line(weak, ["compile"])
+
+
+@given(SPEEDUPS)
+def test_means_lie_between_the_extremes_and_in_their_interval(speedups: list[float]):
+    mean = geometric_mean(speedups)
+    assert mean is not None
+    assert mean.low <= mean.value <= mean.high
+    assert min(speedups) * 0.999 <= mean.value <= max(speedups) * 1.001
+
+
+@given(SPEEDUPS, st.integers(0, 5))
+def test_failures_pull_the_mean_over_all_towards_one(speedups: list[float], failures: int):
+    found = figures([*map(solved, speedups), *[solved(None)] * failures], "custom", "eager")
+    assert found.geomean is not None
+    assert found.geomean_all is not None
+    over_all, over_correct = math.log(found.geomean_all), math.log(found.geomean.value)
+    assert abs(over_all) <= abs(over_correct) + 1e-9
+
+
+def test_tasks_are_grouped_by_level_and_category():
+    results = [solved(1.0, of="matmul"), solved(2.0, of="matmul"), solved(3.0, of="")]
+    assert [(name, len(members)) for name, members in categories(results)] == [
+        ("matmul", 2),
+        ("other", 1),
+    ]
+    assert [name for name, _ in groups(results)] == ["level 1"]
+    other = replace(results[0], task=replace(results[0].task, level="2"))
+    assert [name for name, _ in groups([*results, other])] == ["all levels", "level 1", "level 2"]
