@@ -30,9 +30,9 @@ class Settings:
     def read(cls, given: Mapping[str, object]) -> "Settings":
         """From literal arguments of a call. Raises KeyError where one is missing."""
         return cls(
-            stride=_in_space(given["stride"], 1),
-            padding=_in_space(given["padding"], 0),
-            dilation=_in_space(given["dilation"], 1),
+            stride=in_space(given["stride"], 1),
+            padding=in_space(given["padding"], 0),
+            dilation=in_space(given["dilation"], 1),
             transposed=bool(given["transposed"]),
             groups=int(str(given["groups"])),
         )
@@ -63,9 +63,9 @@ def launch(
         "BATCH": x.shape[0],
         "CHANNELS": channels,
         "FILTERS": filters,
-        "INPUT": _in_space(x.shape[2:], 1),
-        "OUTPUT": _in_space(out.shape[2:], 1),
-        "KERNEL": _in_space(weight.shape[2:], 1),
+        "INPUT": in_space(x.shape[2:], 1),
+        "OUTPUT": in_space(out.shape[2:], 1),
+        "KERNEL": in_space(weight.shape[2:], 1),
         "STRIDE": settings.stride,
         "PADDING": settings.padding,
         "DILATION": settings.dilation,
@@ -128,7 +128,7 @@ def _direct(
     groups: int,
 ) -> Launch:
     batch, filters = int(str(space["BATCH"])), groups * int(str(space["FILTERS"]))
-    rows = batch * math.prod(_in_space(space["OUTPUT"], 1))
+    rows = batch * math.prod(in_space(space["OUTPUT"], 1))
     beside = strides["X_STRIDE"][1] == 1  # channels lie side by side
     return Launch(
         kernel="conv_direct_kernel",
@@ -162,26 +162,26 @@ def _tiles(rows: int, columns: int) -> str:
     return f"triton.cdiv({rows}, BLOCK_M) * triton.cdiv({columns}, BLOCK_N)"
 
 
-def _in_space(sizes: object, missing: int) -> Sizes:
+def in_space(sizes: object, missing: int) -> Sizes:
     """Depth, height and width, of as many of the last of them as are given."""
     assert isinstance(sizes, tuple)
     return (missing,) * (3 - len(sizes)) + sizes
 
 
 def _quotients(sizes: object, divisors: Sizes) -> Sizes:
-    return tuple(-(-a // b) for a, b in zip(_in_space(sizes, 1), divisors, strict=True))
+    return tuple(-(-a // b) for a, b in zip(in_space(sizes, 1), divisors, strict=True))
 
 
 def _strides(tensor: Tensor, channels: int) -> Sizes:
     """Batch, group, channel, depth, height, width."""
     batch, channel, *space = tensor.stride
-    return (batch, channels * channel, channel, *_in_space(tuple(space), 0))
+    return (batch, channels * channel, channel, *in_space(tuple(space), 0))
 
 
 def _weight_strides(weight: Tensor, channels: int, filters: int, settings: Settings) -> Sizes:
     """Group, filter, channel, depth, height, width."""
     first, second, *space = weight.stride
-    kernel = _in_space(tuple(space), 0)
+    kernel = in_space(tuple(space), 0)
     if settings.transposed:
         return (channels * first, second, first, *kernel)
     return (filters * first, first, second, *kernel)

@@ -55,10 +55,16 @@ def room(name: str, tensor: torch.Tensor) -> str:
     return f"{name} = empty_strided_cpu({shape}, {stride}, {tensor.dtype})"
 
 
-def case(name: str, arguments: dict[str, torch.Tensor], lines: Sequence[str], reference: str):
-    source = program(arguments, lines)
-    assert "torch.mm(" not in source
-    assert "torch.convolution(" not in source
+def case(
+    name: str,
+    arguments: dict[str, torch.Tensor],
+    lines: Sequence[str],
+    reference: str,
+    out: str = "buf0",
+):
+    source = program(arguments, lines, out)
+    assert "_kernel[" in source
+    assert "torch.ops" not in source
     views = [(max(extent(t), 1), (tuple(t.shape), t.stride())) for t in arguments.values()]
     return {
         "name": name,
@@ -208,4 +214,74 @@ def convolution_cases():
     )
 
 
-CASES = [*matrix_cases(), *convolution_cases()]
+# --- pooling and attention ------------------------------------------------------------------------
+
+
+def pool(name: str, function: str, x: torch.Tensor, *settings: object):
+    """Settings as of `torch.ops.aten`; maxima come with their places, which nothing uses."""
+    several = function.startswith("max")
+    out = getattr(torch.ops.aten, function)(x, *settings)
+    shape = out[0] if several else out
+    given = ", ".join(["x", *map(str, settings)])
+    lines = [f"buf0 = torch.ops.aten.{function}.default({given})"]
+    lines += ["buf1 = buf0[0]", "del buf0"] if several else ["buf1 = buf0; del buf0  # reuse"]
+    lines.insert(
+        2 if several else 1,
+        f"assert_size_stride(buf{int(several)}, {tuple(shape.shape)}, {shape.stride()}, 'pool')",
+    )
+    reference = f"torch.ops.aten.{function}({given})" + "[0]" * several
+    return case(name, {"x": x}, lines, reference, out="buf1")
+
+
+def pool_cases():
+    x = image(2, 3, 9, 11)
+    yield pool("average", "avg_pool2d", x, [3, 2], [2, 2], [1, 1], False, True, None)
+    yield pool(
+        "average without padding", "avg_pool2d", x, [3, 3], [2, 2], [1, 1], False, False, None
+    )
+    yield pool("average rounded up", "avg_pool2d", x, [3, 3], [2, 2], [1, 1], True, True, None)
+    yield pool("average by a number", "avg_pool2d", x, [3, 3], [2, 2], [0, 0], False, True, 5)
+    volume = image(2, 3, 5, 6, 7)
+    yield pool("average of a volume", "avg_pool3d", volume, [3, 3, 3], [2, 2, 2], [1, 1, 1])
+    last = image(2, 6, 9, 11, last=True)
+    yield pool("maximum, channels last", "max_pool2d_with_indices", last, [3, 3], [2, 2], [1, 1])
+    yield pool("maximum of a volume", "max_pool3d_with_indices", volume, [2, 3, 2])
+    yield pool("maximum, dilated", "max_pool2d_with_indices", x, [3, 2], [1, 2], [0, 0], [2, 3])
+
+
+def attention(
+    name: str, function: str, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, rest: str
+):
+    """`rest` is what follows the three tensors; `causal` and `scale` in it are known to torch."""
+    shape = (*q.shape[:3], v.shape[3])
+    lines = [
+        f"buf0 = torch.ops.aten._scaled_dot_product_{function}.default(q, k, v{rest})",
+        "buf1 = buf0[0]",
+        f"assert_size_stride(buf1, {shape}, {torch.empty(shape, device='meta').stride()}, 'sdpa')",
+        "del buf0",
+    ]
+    causal = ", is_causal=True" if "True" in rest.rpartition(", 0.0")[2] else ""
+    scale = f", scale={rest.rpartition('scale=')[2]}" if "scale=" in rest else ""
+    reference = f"torch.nn.functional.scaled_dot_product_attention(q, k, v{causal}{scale})"
+    return case(name, {"q": q, "k": k, "v": v}, lines, reference, out="buf1")
+
+
+def heads(*shape: int, rows_first: bool = False) -> torch.Tensor:
+    """Batch, heads, rows, features; or as views of batch, rows, heads, features."""
+    if rows_first:
+        batch, count, rows, features = shape
+        return torch.empty((batch, rows, count, features), device="meta").transpose(1, 2)
+    return torch.empty(shape, device="meta")
+
+
+def attention_cases():
+    q, k, v = heads(2, 3, 37, 20), heads(2, 3, 45, 20), heads(2, 3, 45, 20)
+    yield attention("attention", "efficient_attention", q, k, v, ", None, False")
+    k, v = heads(2, 3, 37, 20), heads(2, 3, 37, 24)
+    yield attention("causal", "efficient_attention", q, k, v, ", None, True, 0.0, True")
+    turned = [heads(2, 2, 20, 16, rows_first=True)] * 3
+    yield attention("by rows", "flash_attention", *turned, ", 0.0, True, False, scale=0.3")
+    yield attention("on a CPU", "flash_attention_for_cpu", *turned, "")
+
+
+CASES = [*matrix_cases(), *convolution_cases(), *pool_cases(), *attention_cases()]

@@ -1,0 +1,74 @@
+"""Launches for attention."""
+
+import math
+from collections.abc import Mapping, Sequence
+
+from operators.templates.launch import Launch, one_of, powers
+from operators.templates.tensors import Tensor
+
+# Where `is_causal` stands among the arguments of each function of ATen, and what may be None or
+# has to be 0 for a template to do it: a bias of the scores and dropout.
+CAUSAL_AT: Mapping[str, int] = {
+    "_scaled_dot_product_efficient_attention": 6,
+    "_scaled_dot_product_cudnn_attention": 6,
+    "_scaled_dot_product_flash_attention": 4,
+    "_scaled_dot_product_flash_attention_for_cpu": 4,
+}
+BIAS_AT: Mapping[str, int] = {
+    "_scaled_dot_product_efficient_attention": 3,
+    "_scaled_dot_product_cudnn_attention": 3,
+}
+_WIDE = 256  # features of a value; with more, few queries go into a block
+
+
+def launch(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    out: Tensor,
+    *,
+    causal: bool,
+    scale: float | None,
+    precisions: Sequence[str],
+) -> Launch:
+    """For out = softmax(q @ k' * scale) @ v.
+
+    Args:
+        q: batch x heads x queries x features.
+        k: batch x heads x keys x features.
+        v: batch x heads x keys x features of a value.
+        out: batch x heads x queries x features of a value.
+        causal: query i sees keys up to i.
+        scale: of scores; None is one over the root of the number of features.
+        precisions: what `tl.dot` may make of its arguments, the first to begin with.
+    """
+    batch, heads, queries, features = q.shape
+    keys, values = v.shape[-2:]
+    width = 1 << max(values - 1, 15).bit_length()
+    return Launch(
+        kernel="attention_kernel",
+        grid=f"(triton.cdiv({queries}, BLOCK_M), {batch * heads})",
+        pointers=(q.pointer, k.pointer, v.pointer, out.pointer),
+        constants={
+            "HEADS": heads,
+            "QUERIES": queries,
+            "KEYS": keys,
+            "FEATURES": features,
+            "VALUES": values,
+            "WIDTH": width,
+            "Q_STRIDE": q.stride,
+            "K_STRIDE": k.stride,
+            "V_STRIDE": v.stride,
+            "OUT_STRIDE": out.stride,
+            "SCALE": scale or 1 / math.sqrt(features),
+            "CAUSAL": causal,
+        },
+        tunables={
+            "BLOCK_M": powers(16, 128, queries, 64 if width <= _WIDE else 16),
+            "BLOCK_N": powers(16, 128, keys, 32 if width <= _WIDE else 16),
+            "BLOCK_K": powers(16, 128, features, 64),
+            "INPUT_PRECISION": one_of(*precisions, first=precisions[0]),
+            "num_warps": one_of(4, 8, first=4 if width <= _WIDE // 2 else 8),
+            "num_stages": one_of(1, 2, 3, first=2),
+        },
+    )

@@ -1,0 +1,187 @@
+"""Calls of vendors' libraries in output code, and the launches that may stand for them."""
+
+import ast
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from operators.inductor.reading import Statement
+from operators.templates import attention, convolution, matmul, pooling
+from operators.templates.launch import Launch
+from operators.templates.tensors import Tensor, Tensors, keywords
+
+_LIBRARY = "extern_kernels"
+_MATRICES = {"mm": 3, "addmm": 4, "bmm": 3, "baddbmm": 4}  # tensors: operands and the result
+_POOLS = ("avg_pool1d", "avg_pool2d", "avg_pool3d")
+_MAXIMA = ("max_pool2d_with_indices", "max_pool3d_with_indices")
+
+CALLS = (
+    *(f"{_LIBRARY}.{name}(" for name in (*_MATRICES, "convolution")),
+    *(f"torch.ops.aten.{name}.default(" for name in (*_POOLS, *_MAXIMA, *attention.CAUSAL_AT)),
+)
+"""How calls begin that a template may do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """What stands for a statement: others that make room for a result, then launches."""
+
+    launches: tuple[Launch, ...] = ()
+    before: tuple[ast.stmt, ...] = ()
+
+
+class Calls:
+    """The calls of output code.
+
+    Args:
+        statements: of the code.
+        tensors: of the code.
+        precisions: what `tl.dot` may make of its arguments, the first to begin with.
+    """
+
+    def __init__(
+        self, statements: Sequence[Statement], tensors: Tensors, precisions: Sequence[str]
+    ) -> None:
+        self._tensors = tensors
+        self._precisions = precisions
+        self._tuples = {
+            name: call
+            for statement in statements
+            for name, call in _tuple(statement.node)
+            if self._is_known(name, call, statements)
+        }
+
+    def replacement(self, node: ast.stmt) -> Replacement | None:
+        """For a statement that a template can do; None where it is none, or of something else."""
+        match node:
+            case ast.Expr(
+                value=ast.Call(func=ast.Attribute(value=ast.Name(id=owner)) as f) as call
+            ):
+                if owner == _LIBRARY and f.attr in _MATRICES:
+                    return self._matrices(f.attr, call)
+            case ast.Assign(targets=[ast.Name(id=name)]) if name in self._tuples:
+                return Replacement()
+            case ast.Assign(targets=[ast.Name(id=out)], value=ast.Call() as call):
+                if ast.unparse(call.func) == f"{_LIBRARY}.convolution":
+                    return self._convolution(out, call)
+                if _aten(call) in _POOLS:
+                    return self._pool(out, call)
+            case ast.Assign(
+                targets=[ast.Name(id=out)], value=ast.Subscript(value=ast.Name(id=name))
+            ) if name in self._tuples:
+                call = self._tuples[name]
+                return (
+                    self._pool(out, call) if _aten(call) in _MAXIMA else self._attention(out, call)
+                )
+            case ast.Delete(targets=targets):
+                kept = [one for one in targets if ast.unparse(one) not in self._tuples]
+                if len(kept) < len(targets):
+                    return Replacement(before=(ast.Delete(kept),) if kept else ())
+        return None
+
+    def _is_known(self, name: str, call: ast.Call, statements: Iterable[Statement]) -> bool:
+        """Whether a template can do a call, of whose results only the first is used."""
+        firsts = 0
+        for statement in statements:
+            if isinstance(statement.node, ast.Delete):
+                continue
+            for out in _firsts(statement.node, name):
+                if self._pool(out, call) is None and self._attention(out, call) is None:
+                    return False
+                firsts += 1
+        mentions = sum(
+            isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load)
+            for statement in statements
+            if not isinstance(statement.node, ast.Delete)
+            for node in ast.walk(statement.node)
+        )
+        return firsts == mentions == 1
+
+    def _matrices(self, name: str, call: ast.Call) -> Replacement | None:
+        given = keywords(call)
+        if given.get("alpha", 1) != 1 or given.get("beta", 1) != 1:
+            return None
+        targets = [keyword.value for keyword in call.keywords if keyword.arg == "out"]
+        operands = [self._tensors[node] for node in (*call.args, *targets)]
+        known = [tensor for tensor in operands if tensor is not None]
+        if len(known) < len(operands) or len(known) != _MATRICES[name]:
+            return None
+        *bias, a, b, out = known
+        added = bias[0] if bias else None
+        return Replacement(matmul.launches(a, b, added, out, self._precisions))
+
+    def _convolution(self, name: str, call: ast.Call) -> Replacement | None:
+        biases = [*call.args[2:], *(k.value for k in call.keywords if k.arg == "bias")]
+        bias = next((self._tensors[node] for node in biases), None)
+        has_bias = any(ast.unparse(node) != "None" for node in biases)
+        x, weight = (self._tensors[node] for node in call.args[:2])
+        out = self._result(name)
+        if x is None or weight is None or out is None or (has_bias and bias is None):
+            return None
+        settings = convolution.Settings.read(keywords(call))
+        launch = convolution.launch(x, weight, bias, out, settings, self._precisions)
+        return Replacement((launch,), tuple(_room(name, out, x)))
+
+    def _pool(self, name: str, call: ast.Call) -> Replacement | None:
+        x, out = self._tensors[call.args[0]], self._result(name)
+        if _aten(call) not in (*_POOLS, *_MAXIMA) or x is None or out is None:
+            return None
+        given = [ast.literal_eval(node) for node in call.args[1:]]
+        return Replacement(
+            (pooling.launch(_aten(call), x, out, given),), tuple(_room(name, out, x))
+        )
+
+    def _attention(self, name: str, call: ast.Call) -> Replacement | None:
+        function, given = _aten(call), keywords(call)
+        operands = [self._tensors[node] for node in call.args[:3]]
+        out = self._result(name)
+        known = [tensor for tensor in (*operands, out) if tensor is not None]
+        if function not in attention.CAUSAL_AT or len(known) < 4:
+            return None
+        others = dict(enumerate(map(ast.unparse, call.args)))
+        causal_at = attention.CAUSAL_AT[function]
+        bias = others.get(attention.BIAS_AT.get(function, -1), "None")
+        dropout = others.get(causal_at - 1, "0.0")
+        if bias != "None" or given.get("attn_mask") or float(dropout) != 0:
+            return None
+        scale = given.get("scale")
+        launch = attention.launch(
+            *known,
+            causal=others.get(causal_at) == "True",
+            scale=float(str(scale)) if scale else None,
+            precisions=self._precisions,
+        )
+        return Replacement((launch,), tuple(_room(name, known[3], known[0])))
+
+    def _result(self, name: str) -> Tensor | None:
+        return self._tensors[ast.Name(name, ast.Load())]
+
+
+def _aten(call: ast.Call) -> str:
+    """`avg_pool3d` for a call of `torch.ops.aten.avg_pool3d.default`."""
+    name = ast.unparse(call.func)
+    start, end = "torch.ops.aten.", ".default"
+    return name[len(start) : -len(end)] if name.startswith(start) and name.endswith(end) else ""
+
+
+def _tuple(node: ast.stmt) -> Iterator[tuple[str, ast.Call]]:
+    """A call that returns several tensors, with the name for them."""
+    match node:
+        case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call() as call):
+            if _aten(call) in (*_MAXIMA, *attention.CAUSAL_AT):
+                yield name, call
+
+
+def _firsts(node: ast.stmt, name: str) -> Iterator[str]:
+    """What the first of several tensors is called."""
+    match node:
+        case ast.Assign(
+            targets=[ast.Name(id=out)],
+            value=ast.Subscript(value=ast.Name(id=several), slice=ast.Constant(value=0)),
+        ) if several == name:
+            yield out
+
+
+def _room(name: str, out: Tensor, like: Tensor) -> Iterator[ast.stmt]:
+    other = ast.unparse(like.pointer)
+    place = f"device={other}.device, dtype={other}.dtype"
+    yield from ast.parse(f"{name} = torch.empty_strided({out.shape}, {out.stride}, {place})").body

@@ -1,0 +1,84 @@
+"""Attention without its matrix of scores: softmax(q @ k' * scale) @ v, a block of keys at a time.
+
+The running maximum and sum are those of FlashAttention (Dao et al., 2022). Strides are in elements,
+in the order (batch, head, row, feature).
+"""
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def attention_kernel(
+    q_ptr,
+    k_ptr,
+    v_ptr,
+    out_ptr,
+    HEADS: tl.constexpr,
+    QUERIES: tl.constexpr,
+    KEYS: tl.constexpr,
+    FEATURES: tl.constexpr,
+    VALUES: tl.constexpr,
+    WIDTH: tl.constexpr,
+    Q_STRIDE: tl.constexpr,
+    K_STRIDE: tl.constexpr,
+    V_STRIDE: tl.constexpr,
+    OUT_STRIDE: tl.constexpr,
+    SCALE: tl.constexpr,
+    CAUSAL: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+    INPUT_PRECISION: tl.constexpr,
+):
+    """BLOCK_M queries of one head. WIDTH is the power of two that holds the features of a value.
+
+    Scores are summed over BLOCK_K features at a time. With CAUSAL, query i sees keys up to i.
+    """
+    batch = (tl.program_id(1) // HEADS).to(tl.int64)
+    head = (tl.program_id(1) % HEADS).to(tl.int64)
+    q_ptr += batch * Q_STRIDE[0] + head * Q_STRIDE[1]
+    k_ptr += batch * K_STRIDE[0] + head * K_STRIDE[1]
+    v_ptr += batch * V_STRIDE[0] + head * V_STRIDE[1]
+    rows = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    columns, depth = tl.arange(0, WIDTH), tl.arange(0, BLOCK_K)
+    largest = tl.full([BLOCK_M], float("-inf"), tl.float32)
+    total = tl.zeros([BLOCK_M], tl.float32)
+    value = tl.zeros([BLOCK_M, WIDTH], tl.float32)
+    stop = tl.minimum((tl.program_id(0) + 1) * BLOCK_M, KEYS) if CAUSAL else KEYS
+    for start in tl.range(0, stop, BLOCK_N):
+        keys = start + tl.arange(0, BLOCK_N)
+        scores = tl.zeros([BLOCK_M, BLOCK_N], tl.float32)
+        for feature in tl.range(0, FEATURES, BLOCK_K):
+            features = feature + depth
+            q = tl.load(
+                q_ptr + rows[:, None] * Q_STRIDE[2] + features[None, :] * Q_STRIDE[3],
+                mask=(rows < QUERIES)[:, None] & (features < FEATURES)[None, :],
+                other=0.0,
+            )
+            k = tl.load(
+                k_ptr + keys[None, :] * K_STRIDE[2] + features[:, None] * K_STRIDE[3],
+                mask=(keys < KEYS)[None, :] & (features < FEATURES)[:, None],
+                other=0.0,
+            )
+            scores = tl.dot(q, k, scores, input_precision=INPUT_PRECISION)
+        seen = (keys < KEYS)[None, :]
+        if CAUSAL:
+            seen = seen & (keys[None, :] <= rows[:, None])
+        scores = tl.where(seen, scores * SCALE, float("-inf"))
+        new_largest = tl.maximum(largest, tl.max(scores, 1))
+        weights = tl.exp(scores - new_largest[:, None])
+        kept = tl.exp(largest - new_largest)
+        v = tl.load(
+            v_ptr + keys[:, None] * V_STRIDE[2] + columns[None, :] * V_STRIDE[3],
+            mask=(keys < KEYS)[:, None] & (columns < VALUES)[None, :],
+            other=0.0,
+        )
+        total = total * kept + tl.sum(weights, 1)
+        value = value * kept[:, None]
+        value = tl.dot(weights.to(v.dtype), v, value, input_precision=INPUT_PRECISION)
+        largest = new_largest
+    offsets = batch * OUT_STRIDE[0] + head * OUT_STRIDE[1]
+    offsets = offsets + rows[:, None] * OUT_STRIDE[2] + columns[None, :] * OUT_STRIDE[3]
+    mask = (rows < QUERIES)[:, None] & (columns < VALUES)[None, :]
+    tl.store(out_ptr + offsets, value / total[:, None], mask)
