@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
+from pathlib import Path
 
 import evolve
 from evolve.cli.stopping import Stopped, stoppable
@@ -147,6 +148,10 @@ def _dispatch(words: list[str]) -> int:
     verb, *rest = words
     if verb not in VERBS:
         raise UsageError(f"there is no verb '{verb}'{_guess(verb)}; `evolve --help` lists them")
+    try:
+        Path.cwd()
+    except FileNotFoundError as error:
+        raise UsageError("the current folder is gone; change into one that exists") from error
     long = verb in LONG
     with (
         outliving_the_terminal() if long else nullcontext(),

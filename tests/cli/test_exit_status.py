@@ -61,6 +61,23 @@ def test_a_database_that_lacks_a_table_is_one_line(evolve, recorded: Path):
     assert len(done.stderr.splitlines()) == 1
 
 
+def test_a_folder_that_is_gone_is_one_line(tmp_path: Path):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    command = f"rmdir {gone}; {sys.executable} -m evolve.cli.main list"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        ["sh", "-c", command],
+        cwd=gone,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "the current folder is gone" in done.stderr
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full on this system")
 def test_output_onto_a_full_disk_is_one_line(tmp_path: Path):
     with Path("/dev/full").open("w") as full:
