@@ -31,7 +31,7 @@ from evolve.report.text import (
     write_text,
 )
 
-HEADER = ("TASKS", "PROGRAMS", "AGAINST", "CORRECT", "GEOMEAN", "MEDIAN")
+HEADER = ("TASKS", "PROGRAMS", "AGAINST", "CORRECT", "GEOMEAN", "OVER ALL", "MEDIAN", "OF LIGHT")
 FAST = tuple(f"FAST_{p:g}" for p in THRESHOLDS)
 
 
@@ -111,7 +111,9 @@ def _figure_row(group: str, found: Figures) -> tuple[str, ...]:
         found.baseline,
         f"{found.correct} of {found.tasks}" + (f" (+{found.untimed})" if found.untimed else ""),
         _mean_text(found),
+        ratio_text(found.geomean_all) if found.geomean_all else "-",
         ratio_text(found.median) if found.median else "-",
+        "-" if found.speed_of_light is None else f"{100 * found.speed_of_light:.0f} %",
         *(f"{100 * found.fast[p] / found.tasks:.0f} %" for p in THRESHOLDS),
     )
 
@@ -232,7 +234,7 @@ def render_suite(name: str, results: Sequence[TaskResult]) -> str:
             amsr=amsr_lines(results),
             baselines=[baseline_name(each) for each in baselines],
             categories=_category_rows(results),
-            none=[result for result in begun if result.best is None],
+            unsolved=[result for result in begun if result.best is None],
             lines=task_lines(results, baselines),
             charts=suite_charts(results),
             evaluations=sum(result.evaluations for result in results),

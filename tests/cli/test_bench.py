@@ -194,6 +194,8 @@ def test_a_task_without_a_start_is_listed_with_its_reason_and_counts_as_not_solv
     assert bench(plan, say=lambda line: None) == ""
     report(plan)
     assert capsys.readouterr().out.count("has no program to start from") == 3
+    page = read(Path("runs/kernelbench-seeds.html").read_text())
+    assert page.text.count("has no program to start from") == 3
     with Store.open(DB, read_only=True) as store:
         results = read_suite(store, [entry.task for entry in plan.entries])
     found = figures(results, "custom", "eager")
