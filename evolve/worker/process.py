@@ -120,6 +120,11 @@ class RunnerProcess:
         command = ("events", case, inputs.size, inputs.trees[0], trials)
         return str(self._parse(wire.parse_text, self._ask(command, Reply.TEXT, seconds, inputs.fd)))
 
+    def sanitise(self, case: int, inputs: Shared, tool: str, kind: str, seconds: float) -> str:
+        """What compute-sanitizer says of one forward in its sandbox (`sanitizer.observe`)."""
+        command = ("sanitise", case, inputs.size, inputs.trees[0], tool, kind)
+        return str(self._parse(wire.parse_text, self._ask(command, Reply.TEXT, seconds, inputs.fd)))
+
     def write(self, case: int, inputs: Shared, variant: str, folder: str, seconds: float) -> None:
         """Have what a compiler makes of the reference written into a folder (`compiler`)."""
         command = ("write", case, inputs.size, inputs.trees[0], variant, folder)

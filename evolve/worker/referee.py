@@ -32,6 +32,7 @@ from evolve.worker.lightspeed import SpeedOfLight
 from evolve.worker.locks import HostLock
 from evolve.worker.praise import praise
 from evolve.worker.room import Room
+from evolve.worker.sanitizer import sanitise_call
 from evolve.worker.stages import Candidate, Workshop, check, probe_custom, prove_kernels, smoke
 from evolve.worker.timing import Timekeeper, Timing
 from evolve.worker.warm import WarmTask, WarmTasks, plan, task_lock, working_bytes
@@ -277,6 +278,9 @@ class Referee:
         if self.device.has_profiler and progress.custom and fidelity in _PROFILED:
             with self._stage("profile", progress):
                 self._profile(candidate, task, progress)
+        if self.device.has_profiler and fidelity is Fidelity.VERIFY:
+            with self._stage("sanitizer", progress):
+                progress.labels += sanitise_call(self.workshop, candidate, task)
         if fidelity is Fidelity.CHECK:
             return Status.CORRECT, "correct; at this fidelity no time is taken"
         if not self.device.can_time(candidate.language):

@@ -13,6 +13,8 @@ Commands (tuples, the first item names them) and what is answered:
     call        one forward: `("call", case, size, tree, trap)` -> OUTPUT
     observe     a forward under a profiler: `("observe", case, size, tree)` -> TEXT
     events      time forwards by events: `("events", case, size, tree, trials)` -> TEXT
+    sanitise    a forward under compute-sanitizer, in a process of its own:
+                `("sanitise", case, size, tree, tool, kind)` -> TEXT
     write       have a compiler write down the reference, into a folder:
                 `("write", case, size, tree, variant, folder)` -> ACK
     stage       prepare for the inputs of a timed block: `("stage", size, trees)` -> ACK; on the CPU
@@ -50,6 +52,7 @@ from evolve.worker import (
     graphs,
     probes,
     proof,
+    sanitizer,
     slab,
     wire,
 )
@@ -113,6 +116,7 @@ class Runner:
         self._access: access.Access = access.CpuAccess()
         self._make: Callable[..., torch.nn.Module] | None = None
         self._models: dict[int, torch.nn.Module] = {}
+        self._init: dict[int, list[Any]] = {}  # arguments of their constructors
         self._staged: list[Any] = []
         self._fresh = torch.empty(0)  # the memory of what is staged
         self._recording: graphs.Recording | None = None
@@ -158,6 +162,8 @@ class Runner:
     ) -> None:
         arguments = slab.unpack(tree, self._access.open(fd, size)) if fd >= 0 else None
         assert self._make is not None
+        if arguments is not None:
+            self._init[case] = map_tensors(torch.clone, arguments["init"])
         self._models[case] = self._make(case, seed, arguments)
         self._access.finish()
         wire.send_ack(channel)
@@ -194,6 +200,24 @@ class Runner:
         model = self._models[case]
         with torch.no_grad():
             wire.send_text(channel, events.observe(lambda: model(*inputs), trials))
+
+    def _sanitise(
+        self,
+        channel: socket.socket,
+        case: int,
+        size: int,
+        tree: bytes,
+        tool: str,
+        kind: str,
+        fd: int,
+    ) -> None:
+        call = {
+            "init": self._init[case],
+            "state": self._models[case].state_dict(),
+            "inputs": slab.unpack(tree, self._access.open(fd, size)),
+        }
+        torch.save(call, sanitizer.CALL_FILE)
+        wire.send_text(channel, sanitizer.observe(tool, kind, str(Path.cwd() / _FILENAME)))
 
     def _write(
         self,
