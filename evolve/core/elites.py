@@ -49,6 +49,7 @@ class Visits:
         value: sum of the fitness values of the scored ones.
         best: highest fitness value among them, None without any.
         stale: finished tickets of the subtree since `best` last rose.
+        pending: tickets of the subtree that are under way.
     """
 
     asked: int = 0
@@ -59,6 +60,7 @@ class Visits:
     value: float = 0.0
     best: float | None = None
     stale: int = 0
+    pending: int = 0
 
 
 class Population(Sequence[Elite]):

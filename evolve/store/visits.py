@@ -1,11 +1,11 @@
 """What came of programs as parents: counts that every told ticket adds to along main parents."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import (
     CTE,
     BindParameter,
-    ColumnElement,
     Connection,
     Row,
     Select,
@@ -21,7 +21,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.sqlite import insert
 
 from evolve.core.elites import Visits
-from evolve.store.schema import archive_slot, program, ticket_parent, visit
+from evolve.store.schema import archive_slot, is_open, program, ticket, ticket_parent, visit
 
 GENERATIONS = 64
 """How many ancestors of a ticket's main parent it is counted at."""
@@ -46,9 +46,9 @@ _main_parent = (
 )
 
 
-def _line(start: Select[Any] | ColumnElement[int]) -> CTE:
-    """A program (column `program`) and its ancestors along main parents, `depth` from 0."""
-    line = select(start.label("program"), literal(0).label("depth")).cte("line", recursive=True)
+def _line(start: Select[Any]) -> CTE:
+    """Programs (column `program`) and their ancestors along main parents, `depth` from 0."""
+    line = start.add_columns(literal(0).label("depth")).cte("line", recursive=True)
     parents = (
         select(visit.c.parent, line.c.depth + 1)
         .join(line, visit.c.program == line.c.program)
@@ -61,7 +61,7 @@ def _line(start: Select[Any] | ColumnElement[int]) -> CTE:
     return line.union_all(parents)
 
 
-_counted = _line(_main_parent)
+_counted = _line(select(_main_parent.label("program")))
 _is_own = visit.c.program == _main_parent
 _score: BindParameter[float | None] = bindparam("score")
 _rises = and_(_score.is_not(None), or_(visit.c.best.is_(None), _score > visit.c.best))
@@ -79,7 +79,22 @@ _TELL = (
     )
 )
 _identity = select(program.c.id).where(program.c.digest == bindparam("digest"))
-_followed = _line(_identity.scalar_subquery())
+_followed = _line(select(_identity.scalar_subquery().label("program")))
+_awaited = _line(
+    select(ticket_parent.c.program.label("program"))
+    .join(ticket, ticket.c.id == ticket_parent.c.ticket)
+    .where(
+        ticket.c.run == bindparam("of"),
+        is_open,
+        ticket_parent.c.role == "selected",
+        ticket_parent.c.position == 0,
+    )
+)
+_PENDING = (
+    select(program.c.digest, func.count().label("pending"))
+    .join(_awaited, _awaited.c.program == program.c.id)
+    .group_by(program.c.id)
+)
 _OF_LINE = (
     select(visit, program.c.digest)
     .join(_followed, _followed.c.program == visit.c.program)
@@ -145,13 +160,14 @@ def count_told(
 
 def of_line(connection: Connection, run_id: int, digest: str) -> dict[str, Visits]:
     """The visits of a program, then of its ancestors along main parents, nearest first."""
-    rows = connection.execute(_OF_LINE, {"of": run_id, "digest": digest})
-    return {row.digest: _visits(row) for row in rows}
+    rows = connection.execute(_OF_LINE, {"of": run_id, "digest": digest}).all()
+    return _by_program(connection, run_id, rows)
 
 
 def of_held(connection: Connection, run_id: int) -> dict[str, Visits]:
     """The visits of all programs that the archive holds."""
-    return {row.digest: _visits(row) for row in connection.execute(_OF_HELD, {"of": run_id})}
+    rows = connection.execute(_OF_HELD, {"of": run_id}).all()
+    return _by_program(connection, run_id, rows)
 
 
 def links(connection: Connection, run_id: int) -> dict[str, str]:
@@ -159,7 +175,14 @@ def links(connection: Connection, run_id: int) -> dict[str, str]:
     return {row.digest: row.parent for row in connection.execute(_LINKS, {"of": run_id})}
 
 
-def _visits(row: Row[Any]) -> Visits:
+def _by_program(connection: Connection, run_id: int, rows: Sequence[Row[Any]]) -> dict[str, Visits]:
+    """Counts by program, with what is under way: that is few tickets, which are looked up."""
+    found = connection.execute(_PENDING, {"of": run_id})
+    pending: dict[str, int] = {row.digest: row.pending for row in found}
+    return {row.digest: _visits(row, pending.get(row.digest, 0)) for row in rows}
+
+
+def _visits(row: Row[Any], pending: int) -> Visits:
     return Visits(
         asked=row.asked,
         told=row.told,
@@ -169,4 +192,5 @@ def _visits(row: Row[Any]) -> Visits:
         value=row.value,
         best=row.best,
         stale=row.stale,
+        pending=pending,
     )

@@ -93,8 +93,9 @@ def _visits(rng: random.Random) -> Visits:
     failed = rng.randrange(told + 1)
     subtree = told + rng.randrange(10)
     scored = rng.randrange(subtree - failed + 1)
+    pending = rng.randrange(3)
     return Visits(
-        asked=told + rng.randrange(3),
+        asked=told + pending,
         told=told,
         failed=failed,
         subtree=subtree,
@@ -102,4 +103,5 @@ def _visits(rng: random.Random) -> Visits:
         value=scored * 0.3,
         best=0.5 if scored else None,
         stale=rng.randrange(subtree + 1),
+        pending=pending,
     )

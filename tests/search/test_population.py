@@ -149,7 +149,7 @@ def test_a_ticket_under_way_is_asked_and_not_told(store, run):
     parent = search.leader.program
     assert search.population.visits(parent) == Visits()
     ticket = search.ask()
-    assert search.population.visits(parent) == Visits(asked=1)
+    assert search.population.visits(parent) == Visits(asked=1, pending=1)
     search.tell(ticket, SyntheticEvaluator().judge(search.request(ticket)))
     told = search.population.visits(parent)
     assert (told.asked, told.told, told.subtree, told.scored, told.stale) == (1, 1, 1, 1, 0)

@@ -52,6 +52,7 @@ def population(turn: int) -> MemoryPopulation:
             visits[str(number)] = Visits(
                 asked=told + number % 2,
                 told=told,
+                pending=number % 2,
                 failed=number % 2,
                 subtree=told + (40 - number) // 4,
                 scored=told,

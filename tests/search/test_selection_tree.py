@@ -103,7 +103,7 @@ def test_uct_branches_where_the_expand_arm_is_higher_and_widening_lets_it():
 
 def test_tickets_under_way_make_uct_go_elsewhere():
     twins = [child(f"twin{number}", "root", 1.0, number) for number in (4, 5)]
-    busy = SEEN | {"twin4": Visits(asked=6)}
+    busy = SEEN | {"twin4": Visits(asked=6, pending=6)}
     policy = Uct(exploration=1, power=0, widening=1)
     population = MemoryPopulation([make_elite("root"), *twins], visits=SEEN)
     assert main(policy, population) == "twin4"
@@ -149,10 +149,22 @@ def test_the_mean_of_a_subtree_counts_failures_as_nothing():
     assert main(Uct(max_share=1, **narrow), population) == "poor"  # the older of equals
 
 
+def test_tickets_of_a_grandchild_under_way_count_on_the_whole_way_down():
+    twins = [child(f"twin{number}", "root", 1.0, number) for number in (4, 5)]
+    below = child("below4", "twin4", 0.5, 6)
+    held = [make_elite("root"), *twins, below]
+    policy = Uct(exploration=1, power=0, widening=1)
+    seen = SEEN | {"twin4": Visits(asked=1, told=1, subtree=1, best=1.0)}
+    level = seen | {"twin5": Visits(asked=1, told=1, subtree=1, best=1.0)}
+    assert main(policy, MemoryPopulation(held, visits=level)).endswith("4")
+    level["twin4"] = Visits(asked=1, told=1, subtree=1, best=1.0, pending=5)
+    assert main(policy, MemoryPopulation(held, visits=level)) == "twin5"
+
+
 def test_puct_is_the_formula_of_ttt_discover():
     visits = {
         "root": Visits(asked=9, told=9, subtree=9, scored=5, value=1.0, best=1.0),
-        "fast": Visits(asked=3, told=2, subtree=2, scored=1, value=0.5, best=0.5),
+        "fast": Visits(asked=3, told=2, subtree=2, scored=1, best=0.5, pending=1),
     }
     population = grown(visits)
     population = MemoryPopulation(list(population), visits=visits, turn=8)

@@ -79,6 +79,20 @@ def test_a_proposal_that_failed_counts_at_the_selected_parent(store: Store) -> N
     assert store.visits(run, second)[second] == Visits()
 
 
+def test_a_ticket_under_way_is_pending_all_the_way_up_until_it_is_told(store: Store) -> None:
+    run, archive = new_run(store).id, SmallArchive()
+    for number in (1, 2, 3):
+        parents = (program(number - 1).digest,) if number > 1 else ()
+        take_step(store, run, archive, number, parents=parents)
+    root, _, leaf = (program(number).digest for number in (1, 2, 3))
+    tickets = [store.ask(run, "edit", (leaf,)) for _ in range(2)]
+    assert [each.pending for each in store.visits(run, leaf).values()] == [2, 2, 2]
+    assert store.held_visits(run)[root].pending == 2
+    store.propose(tickets[0], Failed("no code"))
+    assert [each.pending for each in store.visits(run, leaf).values()] == [1, 1, 1]
+    assert store.visits(run, root)[root].subtree == 3
+
+
 def test_runs_of_one_file_are_counted_apart(store: Store) -> None:
     runs = [new_run(store, name).id for name in ("one", "two")]
     root = program(1).digest

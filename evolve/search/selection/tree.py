@@ -28,7 +28,8 @@ class Uct:
     The tree's archive keeps few roots; of more than 1000 the newest 1000 are looked at.
 
     Rewards are log speedups, scaled so that the held elites reach from 0 to 1; a ticket without a
-    fitness has 0. Tickets under way count as visits, so that parallel asks spread.
+    fitness has 0. Tickets under way count as visits on the whole way down (a virtual loss), so that
+    parallel asks spread.
 
     Args:
         exploration: weight of the bound; AdaExplore has 0.25 (`--exploration_weight` in
@@ -155,7 +156,7 @@ class Puct:
         counts = [visits(elite.program) for elite in elites]
         scores = [
             (elite.fitness.value if own.best is None else own.best)
-            + step * rank / (1 + own.subtree + own.asked - own.told)
+            + step * rank / (1 + own.subtree + own.pending)
             for elite, own, rank in zip(elites, counts, range(size, 0, -1), strict=True)
         ]
         best = heapq.nlargest(count, range(size), key=scores.__getitem__)
@@ -173,5 +174,5 @@ def _line_of_leader(population: Population) -> set[str]:
 
 
 def _seen(visits: Visits) -> int:
-    """The visit that made the program, those of its subtree, and those under way."""
-    return 1 + visits.subtree + visits.asked - visits.told
+    """The visit that made the program, those of its subtree, and those under way there."""
+    return 1 + visits.subtree + visits.pending
