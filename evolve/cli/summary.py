@@ -31,10 +31,7 @@ def summary(facts: RunFacts, outcome: Outcome, store: Path, report: Path) -> Ite
     if progress.calls:
         yield f"  {calls_text(progress)}"
     elif has_model(complete(facts.run.config)):
-        yield (
-            "  No model was asked: they are once a program to start from is judged; give the run "
-            "more time, e.g. termination.wall_time=10m"
-        )
+        yield _no_call_text(facts)
     if left := _left_text(facts):
         yield f"  {left}"
     for trouble in facts.opponent.troubles():
@@ -48,11 +45,26 @@ def summary(facts: RunFacts, outcome: Outcome, store: Path, report: Path) -> Ite
     yield from _next_steps(facts, outcome, store, report)
 
 
-def _left_text(facts: RunFacts) -> str:
-    """What the end came before: programs without a verdict, requests without an answer."""
+def _no_call_text(facts: RunFacts) -> str:
+    """Why nothing was charged although the run has a model."""
+    if _left(facts)[1]:
+        return "  No model has answered: nothing was charged, and what was asked is sent again"
+    return (
+        "  No model was asked: they are once a program to start from is judged; give the run "
+        "more time, e.g. termination.wall_time=10m"
+    )
+
+
+def _left(facts: RunFacts) -> tuple[int, int]:
+    """Programs without a verdict, and requests without an answer."""
     left = [step for step in facts.steps if step.status is None and not step.failure]
     programs = sum(step.program is not None for step in left)
-    asked = len(left) - programs
+    return programs, len(left) - programs
+
+
+def _left_text(facts: RunFacts) -> str:
+    """What the end came before, in words."""
+    programs, asked = _left(facts)
     parts = []
     if programs:
         parts.append(f"{count_text(programs, 'program')} not judged yet")

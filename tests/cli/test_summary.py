@@ -3,7 +3,7 @@
 Invariants:
 1. Programs without a verdict and requests without an answer are said, with the way to go on.
 2. Where nothing is left, nothing of it is said.
-3. A configured model that was never asked is said.
+3. A configured model that was never asked, or never answered, is said.
 """
 
 from pathlib import Path
@@ -48,6 +48,9 @@ def test_a_model_that_was_never_asked_is_said(tmp_path):
         words = ("operators=llm", "llm.model=openai/x")
         record(opened, synthetic_task(), SyntheticEvaluator(), *words)
         assert any(line.startswith("  No model was asked") for line in said(opened))
+        with sitting(opened, opened.run("demo"), model=ByHand()) as search:
+            search.ask(operators=["rewrite_full"])
+        assert any(line.startswith("  No model has answered") for line in said(opened))
 
 
 def test_where_nothing_is_left_nothing_of_it_is_said(store):
