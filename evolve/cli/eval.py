@@ -9,6 +9,7 @@ from pathlib import Path
 from evolve.cli import repro, stopping
 from evolve.cli.device import DEVICES, kind_here, kind_of_class, require_language, start_local
 from evolve.cli.flags import add_store, open_store, parser, read_candidate, split_step
+from evolve.cli.told import graph_lines, kernelbench_lines
 from evolve.cli.verdict import verdict_text
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import Evaluation, Fidelity, Status
@@ -42,6 +43,9 @@ def main(words: Sequence[str]) -> int:
         print(json.dumps(evaluation.to_json() | extra, indent=1))
     else:
         print("\n".join(verdict_text(evaluation, findings)))
+        print("".join(f"{line}\n" for line in graph_lines(evaluation)), end="")
+        if options.timing == "kernelbench":
+            print("\n".join(kernelbench_lines(evaluation)))
         if known:
             print(f"known to {options.store} already; --again judges it once more")
     return CORRECT if evaluation.status is Status.CORRECT else NOT_CORRECT
@@ -86,6 +90,13 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
     )
     arguments.add_argument(
         "--baseline", metavar="NAME", help="time against this too: file:mine.py, compile, ..."
+    )
+    arguments.add_argument(
+        "--timing",
+        choices=("calls", "kernelbench"),
+        default="calls",
+        help="kernelbench: show the times that KernelBench's method gives too, which decide "
+        "nothing (on a GPU)",
     )
     arguments.add_argument(
         "--again", action="store_true", help="judge it even where the database knows the verdict"
