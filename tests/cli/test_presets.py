@@ -26,7 +26,8 @@ from evolve.testing.model_server import ModelServer, Request
 from evolve.testing.synthetic import SEED_SOURCE, SyntheticEvaluator, synthetic_task
 from tests.cli.recording import settings
 
-PRESETS = sorted(path.stem for path in (config_dir() / "search").glob("*.yaml"))
+MODELLESS = {"seeds"}  # proposes what there is to start from, and asks nobody
+PRESETS = sorted({path.stem for path in (config_dir() / "search").glob("*.yaml")} - MODELLESS)
 PRICE = ("llm.price.prompt=1", "llm.price.completion=2")
 MODEL = ("llm.model=openai/scripted", "llm.slots=1", *PRICE)
 TYPED = ("archive=pareto", "selection=boltzmann", "termination=overnight", "operators=default")
