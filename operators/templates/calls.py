@@ -43,11 +43,11 @@ class Calls:
     ) -> None:
         self._tensors = tensors
         self._precisions = precisions
-        self._tuples = {
-            name: call
+        self._firsts = {
+            name: out
             for statement in statements
             for name, call in _tuple(statement.node)
-            if self._is_known(name, call, statements)
+            if (out := _first(name, statements)) and self._several(out, call)
         }
 
     def replacement(self, node: ast.stmt) -> Replacement | None:
@@ -58,43 +58,28 @@ class Calls:
             ):
                 if owner == _LIBRARY and f.attr in _MATRICES:
                     return self._matrices(f.attr, call)
-            case ast.Assign(targets=[ast.Name(id=name)]) if name in self._tuples:
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call() as call) if (
+                name in self._firsts
+            ):
+                return self._several(self._firsts[name], call)
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Subscript()) if (
+                name in self._firsts.values()
+            ):
                 return Replacement()
             case ast.Assign(targets=[ast.Name(id=out)], value=ast.Call() as call):
                 if ast.unparse(call.func) == f"{_LIBRARY}.convolution":
                     return self._convolution(out, call)
                 if _aten(call) in _POOLS:
                     return self._pool(out, call)
-            case ast.Assign(
-                targets=[ast.Name(id=out)], value=ast.Subscript(value=ast.Name(id=name))
-            ) if name in self._tuples:
-                call = self._tuples[name]
-                return (
-                    self._pool(out, call) if _aten(call) in _MAXIMA else self._attention(out, call)
-                )
             case ast.Delete(targets=targets):
-                kept = [one for one in targets if ast.unparse(one) not in self._tuples]
+                kept = [one for one in targets if ast.unparse(one) not in self._firsts]
                 if len(kept) < len(targets):
                     return Replacement(before=(ast.Delete(kept),) if kept else ())
         return None
 
-    def _is_known(self, name: str, call: ast.Call, statements: Iterable[Statement]) -> bool:
-        """Whether a template can do a call, of whose results only the first is used."""
-        firsts = 0
-        for statement in statements:
-            if isinstance(statement.node, ast.Delete):
-                continue
-            for out in _firsts(statement.node, name):
-                if self._pool(out, call) is None and self._attention(out, call) is None:
-                    return False
-                firsts += 1
-        mentions = sum(
-            isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load)
-            for statement in statements
-            if not isinstance(statement.node, ast.Delete)
-            for node in ast.walk(statement.node)
-        )
-        return firsts == mentions == 1
+    def _several(self, out: str, call: ast.Call) -> Replacement | None:
+        """For a call of whose results only the first is used."""
+        return self._pool(out, call) or self._attention(out, call)
 
     def _matrices(self, name: str, call: ast.Call) -> Replacement | None:
         given = keywords(call)
@@ -171,14 +156,24 @@ def _tuple(node: ast.stmt) -> Iterator[tuple[str, ast.Call]]:
                 yield name, call
 
 
-def _firsts(node: ast.stmt, name: str) -> Iterator[str]:
-    """What the first of several tensors is called."""
-    match node:
-        case ast.Assign(
-            targets=[ast.Name(id=out)],
-            value=ast.Subscript(value=ast.Name(id=several), slice=ast.Constant(value=0)),
-        ) if several == name:
-            yield out
+def _first(several: str, statements: Iterable[Statement]) -> str:
+    """The name of the first of several tensors; empty where anything else is made of them."""
+    found: list[str] = []
+    for node in (statement.node for statement in statements):
+        match node:
+            case ast.Delete():
+                continue
+            case ast.Assign(
+                targets=[ast.Name(id=out)],
+                value=ast.Subscript(value=ast.Name(id=name), slice=ast.Constant(value=0)),
+            ) if name == several:
+                found.append(out)
+            case _ if any(
+                isinstance(n, ast.Name) and n.id == several and isinstance(n.ctx, ast.Load)
+                for n in ast.walk(node)
+            ):
+                return ""
+    return found[0] if len(found) == 1 else ""
 
 
 def _room(name: str, out: Tensor, like: Tensor) -> Iterator[ast.stmt]:

@@ -36,6 +36,7 @@ class Tensors:
 
     def __init__(self, arguments: Iterable[Argument], statements: Iterable[Statement]) -> None:
         self._known: dict[str, Tensor] = {}
+        self._same: dict[str, str] = {}  # the older of two names
         for argument in arguments:
             name = ast.Name(argument.name, ast.Load())
             self._known[argument.name] = Tensor(
@@ -70,6 +71,8 @@ class Tensors:
             ) if function.startswith("empty_strided_"):
                 self._add(name, size, step, ast.unparse(dtype))
             case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                if isinstance(value, ast.Name):
+                    self._same[name] = value.id
                 if (tensor := self[value]) is not None:
                     own = ast.Name(name, ast.Load())
                     self._known[name] = Tensor(own, tensor.shape, tensor.stride, tensor.dtype)
@@ -85,6 +88,8 @@ class Tensors:
     def _add(self, name: str, size: ast.expr, step: ast.expr, dtype: str) -> None:
         shape, stride = ast.literal_eval(size), ast.literal_eval(step)
         self._known[name] = Tensor(ast.Name(name, ast.Load()), shape, stride, dtype)
+        if (other := self._same.get(name)) and other not in self._known:
+            self._known[other] = Tensor(ast.Name(other, ast.Load()), shape, stride, dtype)
 
 
 def merged(tensor: Tensor, dimensions: int) -> tuple[tuple[int, ...], tuple[int, ...]]:

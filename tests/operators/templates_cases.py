@@ -224,11 +224,8 @@ def pool(name: str, function: str, x: torch.Tensor, *settings: object):
     shape = out[0] if several else out
     given = ", ".join(["x", *map(str, settings)])
     lines = [f"buf0 = torch.ops.aten.{function}.default({given})"]
-    lines += ["buf1 = buf0[0]", "del buf0"] if several else ["buf1 = buf0; del buf0  # reuse"]
-    lines.insert(
-        2 if several else 1,
-        f"assert_size_stride(buf{int(several)}, {tuple(shape.shape)}, {shape.stride()}, 'pool')",
-    )
+    lines += ["buf1 = buf0[0]", "del buf0"] if several else ["buf1 = buf0"]
+    lines.insert(2, f"assert_size_stride(buf1, {tuple(shape.shape)}, {shape.stride()}, 'pool')")
     reference = f"torch.ops.aten.{function}({given})" + "[0]" * several
     return case(name, {"x": x}, lines, reference, out="buf1")
 
@@ -255,7 +252,9 @@ def attention(
     """`rest` is what follows the three tensors; `causal` and `scale` in it are known to torch."""
     shape = (*q.shape[:3], v.shape[3])
     lines = [
-        f"buf0 = torch.ops.aten._scaled_dot_product_{function}.default(q, k, v{rest})",
+        f"copy = reinterpret_tensor(q, {tuple(q.shape)}, {q.stride()}, 0)",
+        f"buf0 = torch.ops.aten._scaled_dot_product_{function}.default(copy, k, v{rest})",
+        "del copy",
         "buf1 = buf0[0]",
         f"assert_size_stride(buf1, {shape}, {torch.empty(shape, device='meta').stride()}, 'sdpa')",
         "del buf0",
