@@ -7,7 +7,6 @@ and `cost_usd`.
 """
 
 import json
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -27,6 +26,7 @@ from evolve.store import RunRow, Ticket
 BY_HAND = "by_hand"
 """Model name of tickets that `evolve ask` writes out; no endpoint is ever asked for them."""
 
+_MOST = 1e12  # tokens or USD of one reply
 _TICKET, _PROMPT = ".ticket.json", ".prompt.md"
 _REPLIES = (".reply.md", ".reply.txt", ".reply.json")
 
@@ -110,9 +110,9 @@ def read_answers(folder: Path) -> Iterator[Answer | str]:
                 about = json.loads(ticket.read_text())
                 yield Answer(
                     path=found[0],
-                    run=about["run"],
-                    sequence=about["sequence"],
-                    round=about["round"],
+                    run=str(about["run"]),
+                    sequence=int(about["sequence"]),
+                    round=int(about["round"]),
                     reply=_read(found[0]),
                 )
             except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -122,14 +122,15 @@ def read_answers(folder: Path) -> Iterator[Answer | str]:
 def _read(path: Path) -> ModelReply:
     text = path.read_text(encoding="utf-8-sig")
     given: dict[str, Any] = json.loads(text) if path.suffix == ".json" else {"text": text}
-    said = str(given["text"])
+    said, model = str(given["text"]), str(given.get("model", BY_HAND))
+    (said + model).encode()  # JSON may hold halves of surrogate pairs, a database cannot
     counted = {"prompt_tokens", "completion_tokens"} <= given.keys()
     return ModelReply(
         status=CallStatus.COMPLETED if said.strip() else CallStatus.EMPTY,
         text=said,
         usage=_usage(given) if counted else None,
         cost_usd=None if given.get("cost_usd") is None else _amount(given, "cost_usd"),
-        model=str(given.get("model", BY_HAND)),
+        model=model,
     )
 
 
@@ -141,8 +142,8 @@ def _usage(given: dict[str, Any]) -> Usage:
 def _amount(given: dict[str, Any], name: str) -> float:
     """Raises ValueError where it cannot be counted."""
     amount = float(given[name])
-    if not 0 <= amount < math.inf:
-        raise ValueError(f"{name} is {given[name]!r}; it is at least 0, or left out")
+    if not 0 <= amount < _MOST:
+        raise ValueError(f"{name} is {given[name]!r}; it is from 0 to {_MOST:g}, or left out")
     return amount
 
 

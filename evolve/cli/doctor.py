@@ -35,7 +35,7 @@ PACKAGES = (
     ("hydra", "hydra-core", "run and resume cannot read the configuration"),
     ("sqlalchemy", "sqlalchemy", "there is no database"),
     ("networkx", "networkx", "there is no lineage graph"),
-    ("jinja2", "jinja2", "there is no report"),
+    ("jinja2", "jinja2", "there is no report and no prompt"),
     ("rich", "rich", "there is no live display"),
     ("yaml", "pyyaml", "cases.yaml cannot be read"),
 )

@@ -206,6 +206,13 @@ def test_a_reply_without_code_is_recorded_or_asked_once_more(evolve, asked, data
         ("{stem}.reply.json", '{"model": "x"}', "cannot be read"),
         ("{stem}.reply.json", '{"text": "x", "cost_usd": -3}', "cost_usd is -3"),
         ("{stem}.reply.json", '{"text": "x", "cost_usd": NaN}', "cost_usd is nan"),
+        ("{stem}.reply.json", '{"text": "\\ud800"}', "cannot be read"),
+        ("{stem}.reply.json", '{"text": "x", "model": "\\udfff"}', "cannot be read"),
+        (
+            "{stem}.reply.json",
+            '{"text": "x", "prompt_tokens": 1e30, "completion_tokens": 1}',
+            "prompt_tokens is 1e+30",
+        ),
     ],
 )
 def test_a_reply_that_cannot_be_read_is_said_and_may_be_mended(
@@ -221,6 +228,16 @@ def test_a_reply_that_cannot_be_read_is_said_and_may_be_mended(
     path.unlink()
     reply(asked, stem, 7)
     assert "1 program proposed" in evolve("tell", "demo", "out").stdout
+
+
+@pytest.mark.parametrize(("name", "value"), [("sequence", "x"), ("round", None), ("run", 3)])
+def test_a_ticket_that_somebody_has_changed_is_said(evolve, asked, database, name, value):
+    stem = stems(asked)[0]
+    ticket = asked / f"{stem}.ticket.json"
+    ticket.write_text(json.dumps(json.loads(ticket.read_text()) | {name: value}))
+    (asked / f"{stem}.reply.md").write_text("whatever")
+    done = evolve("tell", "demo", str(asked))
+    assert (done.returncode, done.stdout.count("not told: ")) == (0, 1)
 
 
 def test_two_replies_to_one_request_are_refused(evolve, asked):
