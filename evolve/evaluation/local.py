@@ -150,7 +150,8 @@ class LocalEvaluator:
             "opponents": dict(request.opponents),
         }
         try:
-            return Evaluation.from_json(await self._call("evaluate", params, request.instance))
+            verdict = await self._call("evaluate", params, request.instance, request.task)
+            return Evaluation.from_json(verdict)
         except CallFailed as failure:
             return Evaluation(
                 status=Status.INFRA,
@@ -176,7 +177,7 @@ class LocalEvaluator:
         deadline_s = self._deadlines.audit_s
         params = {"task": _judged(task)}
         try:
-            async with self._pool.place() as place:
+            async with self._pool.place(task.revision) as place:
                 findings: list[dict[str, str]] = await place.ask(
                     "audit", params, deadline_s, task.name
                 )
@@ -203,13 +204,13 @@ class LocalEvaluator:
 
     async def noise(self, task: Task) -> dict[str, Any]:
         """Reference time, noise floor and cost of one evaluation on this device."""
-        result: dict[str, Any] = await self._ask("noise", {"task": _judged(task)})
+        result: dict[str, Any] = await self._ask("noise", {"task": _judged(task)}, task)
         return result
 
     async def compiled(self, task: Task, variant: str) -> Compiled | str:
         """What PyTorch's compiler makes of the reference, or why it makes nothing of it."""
         params = {"task": _judged(task), "variant": variant}
-        result = await self._ask("compiled", params)
+        result = await self._ask("compiled", params, task)
         found = result.get("compiled")
         return Compiled.from_json(found) if found else str(result["reason"])
 
@@ -224,15 +225,18 @@ class LocalEvaluator:
         if self._scratch is not None:
             self._scratch.cleanup()
 
-    async def _ask(self, method: str, params: Mapping[str, Any]) -> Any:
+    async def _ask(self, method: str, params: Mapping[str, Any], task: Task | None = None) -> Any:
         """A call whose failure has no other answer than an exception."""
         try:
-            return await self._call(method, params, method)
+            return await self._call(method, params, method, task)
         except CallFailed as failure:
             raise EvaluatorUnavailable(str(failure)) from failure
 
-    async def _call(self, method: str, params: Mapping[str, Any], about: str) -> Any:
-        return await self._pool.call(method, params, self._deadlines.call_s, about)
+    async def _call(
+        self, method: str, params: Mapping[str, Any], about: str, task: Task | None
+    ) -> Any:
+        revision = task.revision if task else ""
+        return await self._pool.call(method, params, self._deadlines.call_s, about, revision)
 
 
 def _say(line: str) -> None:

@@ -1,11 +1,14 @@
 """One worker and its place: started when it is first asked, and again after it has failed."""
 
 import asyncio
+from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from evolve.core.errors import EvaluatorUnavailable, UsageError
 from evolve.evaluation.process import CLOSED, CallFailed, Deadlines, WorkerProcess
+
+WARM = 4  # tasks that a worker keeps warm
 
 
 class Place:
@@ -24,6 +27,7 @@ class Place:
         reserved: whether a call is here, or waits, that wants to be alone.
         blamed: the instances under which workers have failed since the last answer.
         out: why nothing is sent here any more; empty while something is.
+        tasks: revisions of the tasks that the worker was asked of last, and has warm.
     """
 
     def __init__(
@@ -40,6 +44,7 @@ class Place:
         self.reserved = False
         self.blamed: set[str] = set()
         self.out = ""
+        self.tasks: deque[str] = deque(maxlen=WARM)
         self._command = tuple(command)
         self._environment = environment
         self._deadlines = deadlines

@@ -15,6 +15,8 @@ MOST_IN_A_ROW = 3  # instances under which a worker failed, with no answer in be
 class Pool:
     """Sends each call to the first place with room; a place that fails and fails is left out.
 
+    A place that has a call's task warm counts as having room for one more.
+
     A call under which a worker failed is asked once more, alone, and at another place where there
     is one: a candidate that kills workers takes no neighbour with it, one that was only a neighbour
     gets its verdict, and a broken device costs no verdicts while another works.
@@ -53,9 +55,9 @@ class Pool:
                 )
 
     async def call(
-        self, method: str, params: Mapping[str, Any], deadline_s: float, about: str
+        self, method: str, params: Mapping[str, Any], deadline_s: float, about: str, task: str = ""
     ) -> Any:
-        """The result of one call about an instance.
+        """The result of one call about an instance of a task (its revision).
 
         Raises:
             UsageError: the worker says that it cannot serve the request as it is.
@@ -63,7 +65,7 @@ class Pool:
             EvaluatorUnavailable: no worker is left, or the pool is closed.
         """
         try:
-            async with self.place() as place:
+            async with self.place(task) as place:
                 return await self._ask(place, method, params, deadline_s, about)
         except CallOverdue:
             raise
@@ -80,11 +82,12 @@ class Pool:
 
     @asynccontextmanager
     async def place(
-        self, *, alone: bool = False, other_than: Place | None = None
+        self, task: str = "", *, alone: bool = False, other_than: Place | None = None
     ) -> AsyncIterator[Place]:
         """A place whose worker is up, for one call.
 
         Args:
+            task: the revision of the task that it is about.
             alone: wait until no other call is there, and keep others out.
             other_than: where not to be, if there is a choice.
 
@@ -92,8 +95,11 @@ class Pool:
             EvaluatorUnavailable: no place is left, or the pool is closed.
         """
         while True:
-            found = await (self._reserve(other_than) if alone else self._when(self._with_room))
+            waits = self._reserve(other_than) if alone else self._when(lambda: self._room_for(task))
+            found = await waits
             found.running += 1
+            if task and task not in found.tasks:
+                found.tasks.append(task)
             try:
                 if await self._is_up(found):
                     yield found
@@ -103,12 +109,16 @@ class Pool:
                 found.reserved = found.reserved and not alone
                 self._changed.set()
 
-    def _with_room(self) -> Place | None:
-        """Among the places with room, the one with most of it."""
+    def _room_for(self, task: str) -> Place | None:
+        """Among the places with room, the one with most of it; to know the task is worth a slot."""
         having = [
             place for place in self.in_service if not place.reserved and place.running < place.slots
         ]
-        return max(having, key=lambda place: place.slots - place.running, default=None)
+        return max(
+            having,
+            key=lambda place: place.slots - place.running + (task in place.tasks),
+            default=None,
+        )
 
     async def _reserve(self, other_than: Place | None) -> Place:
         """A place that all others have left and none may enter."""

@@ -14,6 +14,7 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -76,6 +77,29 @@ def starts(name: str) -> int:
 def test_evaluations_are_spread_over_all_places():
     verdicts = judge_all(*(f"where {n}" for n in range(4)), a="", b="")
     assert Counter(verdict.feedback for verdict in verdicts) == {"a": 2, "b": 2}
+
+
+def test_a_task_stays_where_it_is_known_while_the_others_have_no_more_room():
+    async def run():
+        async with pool(a="", b="") as judge:
+            await judge.up()
+            found = {}
+            for turn in range(6):
+                tasks = [Task(name=name, source=name) for name in ("one", "two")]
+                verdicts = await asyncio.gather(
+                    *(
+                        judge.evaluate(replace(request(f"where {turn}"), task=task))
+                        for task in (tasks if turn % 2 else tasks[::-1])
+                    )
+                )
+                order = tasks if turn % 2 else tasks[::-1]
+                for task, verdict in zip(order, verdicts, strict=True):
+                    found.setdefault(task.name, set()).add(verdict.feedback)
+            return found
+
+    found = asyncio.run(run())
+    assert sorted(map(len, found.values())) == [1, 1]
+    assert found["one"] != found["two"]
 
 
 def test_what_finds_no_room_waits_for_the_first_place_that_has_some():
