@@ -19,6 +19,9 @@ from evolve.llm.faults import Fault, FaultKind, classify
 from evolve.llm.settings import ModelSettings
 
 CONNECT_S = 20.0
+MOST_TOKENS = 10**9
+"""Of one call: an endpoint that counts more counts wrongly, and is charged as reserved."""
+
 _log = logging.getLogger(__name__)
 _sent: ContextVar[list[bool]] = ContextVar("sent")
 
@@ -244,22 +247,27 @@ def _status(text: str, finish: str, refusal: str | None) -> tuple[CallStatus, st
 
 
 def _usage(counted: Any) -> Usage | None:
-    """The endpoint's counts; None where it gave none, for which LiteLLM writes zeros."""
+    """The endpoint's counts; None where they cannot be, or it gave none: LiteLLM writes zeros."""
     if counted is None or not (counted.prompt_tokens or counted.completion_tokens):
         return None
-    prompt = counted.prompt_tokens or 0
-    said = counted.completion_tokens or 0
+    prompt, said = counted.prompt_tokens or 0, counted.completion_tokens or 0
+    if min(prompt, said) < 0:
+        return None
+    said = max(said, (counted.total_tokens or 0) - prompt)  # some leave reasoning out
+    if max(prompt, said) > MOST_TOKENS:
+        return None
     return Usage(
         prompt=prompt,
-        completion=max(said, (counted.total_tokens or 0) - prompt),  # some leave reasoning out
-        cached=_detail(counted, "prompt_tokens_details", "cached_tokens"),
-        reasoning=_detail(counted, "completion_tokens_details", "reasoning_tokens"),
+        completion=said,
+        cached=_detail(counted, "prompt_tokens_details", "cached_tokens", most=prompt),
+        reasoning=_detail(counted, "completion_tokens_details", "reasoning_tokens", most=said),
     )
 
 
-def _detail(counted: Any, group: str, name: str) -> int | None:
+def _detail(counted: Any, group: str, name: str, *, most: int) -> int | None:
+    """A part of a count; None where it is not given, or cannot be."""
     value = getattr(getattr(counted, group, None), name, None)
-    return None if value is None else int(value)
+    return int(value) if value is not None and 0 <= value <= most else None
 
 
 def _cost(

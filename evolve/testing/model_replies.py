@@ -42,7 +42,7 @@ class Answer:
         delay_s: silence before the first byte.
         spread_s: over how long the text is streamed; without streaming it adds to the delay.
         cached_tokens: how many of the prompt's tokens came from the provider's cache.
-        usage: whether token counts are sent.
+        usage: whether token counts are sent, or what is sent in their place.
         token_ids: whether token ids and log-probabilities are sent.
     """
 
@@ -53,7 +53,7 @@ class Answer:
     delay_s: float = 0.0
     spread_s: float = 0.0
     cached_tokens: int = 0
-    usage: bool = True
+    usage: bool | Mapping[str, Any] = True
     token_ids: bool = False
 
 
@@ -137,6 +137,8 @@ def chunks(request: Request, answer: Answer) -> Iterator[dict[str, Any]]:
 
 def usage(request: Request, answer: Answer) -> dict[str, Any]:
     """Token counts of a request and its answer."""
+    if isinstance(answer.usage, Mapping):
+        return dict(answer.usage)
     prompt = tokens("".join(str(m.get("content")) for m in request.body.get("messages", [])))
     texts = _samples(request, answer)
     reasoning = tokens(answer.reasoning) * len(texts)

@@ -257,6 +257,28 @@ def test_an_answer_without_counts_has_no_usage(serve, stream):
     assert (reply.text, reply.usage, reply.cost_usd) == ("text", None, None)
 
 
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(("prompt", "said"), [(-5, 3), (3, -5), (10**30, 3), (3, 10**30), (-5, -5)])
+def test_counts_that_cannot_be_are_no_counts(serve, prompt, said, stream):
+    counts = {"prompt_tokens": prompt, "completion_tokens": said, "total_tokens": prompt + said}
+    price = {"prompt": 1, "completion": 1}
+    reply = ask(endpoint(serve(Answer("text", usage=counts)), stream=stream, price=price))
+    assert (reply.text, reply.usage, reply.cost_usd) == ("text", None, None)
+
+
+@pytest.mark.parametrize("cached", [-1, 10**30])
+def test_parts_that_are_more_than_the_whole_are_not_known(serve, cached):
+    counts = {
+        "prompt_tokens": 9,
+        "completion_tokens": 3,
+        "total_tokens": 12,
+        "prompt_tokens_details": {"cached_tokens": cached},
+        "completion_tokens_details": {"reasoning_tokens": cached},
+    }
+    reply = ask(endpoint(serve(Answer("text", usage=counts))))
+    assert reply.usage == Usage(prompt=9, completion=3)
+
+
 @pytest.mark.parametrize(
     ("refusal", "words"),
     [
