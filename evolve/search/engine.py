@@ -366,23 +366,23 @@ class Search:
         """What the archive is told of the ticket's program; None where nothing is new.
 
         The program with its best instance, which may be another than the ticket's; with 0
-        evaluations where none is left of a program that was offered before.
+        evaluations where none is left of a program that was offered before, held or not: another
+        archive may hold it when the offers are replayed.
         """
         proposal = _proposal(ticket)
         if proposal.fidelity is not Fidelity.SEARCH or ticket.operator == OPPONENT:
             return None
-        known = self._known(proposal.program.digest)
-        if known is None and evaluation.fitness(self.baseline) is None:
+        fitness = evaluation.fitness(self.baseline)
+        known = self._held.elite(proposal.program.digest)
+        if known is None and (fitness is None or getattr(self.archive, "describes", {})):
+            known = self.store.elite(self.run.id, proposal.program.digest)
+        if known is None and fitness is None:
             return None
         elite = self.store.standing(self.run.id, ticket)
         if elite is None:
             return replace(known, evaluations=0) if known and known.evaluations else None
         elite = described(elite, self.archive, lambda: proposal.program.source, known)
-        return None if elite == known and evaluation.fitness(self.baseline) is None else elite
-
-    def _known(self, program: str) -> Elite | None:
-        """A program as it was offered last, held or not: other archives may hold it."""
-        return self._held.elite(program) or self.store.elite(self.run.id, program)
+        return None if elite == known and fitness is None else elite
 
     def _gains(self, ticket: Ticket, evaluation: Evaluation) -> tuple[float, float]:
         """How far the verdict lies above no gain over the parent, and over the leader."""
@@ -390,9 +390,13 @@ class Search:
         searched = proposal.fidelity is Fidelity.SEARCH and not proposal.again
         if fitness is None or not searched:
             return 0.0, 0.0
-        parent = self._known(ticket.parents[0]) if ticket.parents else None
+        parent = self._offered(ticket.parents[0]) if ticket.parents else None
         reference = parent if parent and parent.evaluations else self.leader
         return rise(fitness, reference), rise(fitness, self.leader)
+
+    def _offered(self, program: str) -> Elite | None:
+        """A program as it was offered last, held or not."""
+        return self._held.elite(program) or self.store.elite(self.run.id, program)
 
 
 def unknown(why: str) -> ModelReply:

@@ -33,6 +33,7 @@ _JUDGED: Select[Any] = (
         ticket.c.id,
         ticket.c.sequence,
         ticket.c.operator,
+        first_ticket(program.c.id).label("maker"),
         run.c.baseline,
         evaluation.c.status,
         evaluation.c.custom,
@@ -67,10 +68,7 @@ _PARENTS = (
     select(_parent.c.digest)
     .join(ticket_parent, ticket_parent.c.program == _parent.c.id)
     .where(
-        ticket_parent.c.ticket
-        == first_ticket(
-            select(program.c.id).where(program.c.digest == bindparam("of")).scalar_subquery()
-        ),
+        ticket_parent.c.ticket == bindparam("maker"),
         ticket_parent.c.role == "selected",
     )
     .order_by(ticket_parent.c.position)
@@ -107,7 +105,7 @@ def of_program(connection: Connection, run_id: int, told: Ticket) -> Elite | Non
         descriptors=_descriptors(verdicts, first.baseline) | {"log_speedup": fitness[best].value},
         sequence=first.sequence,
         operator=first.operator,
-        parents=_parents(connection, run_id, digest),
+        parents=told.parents if first.maker == told.id else _parents(connection, first.maker),
         evaluations=len(held[best]),
     )
 
@@ -131,8 +129,9 @@ def _speed_of_light(known: Sequence[Mapping[str, float | str]]) -> dict[str, flo
     return {"speed_of_light": math.exp(statistics.fmean(logs))} if len(logs) > 1 else {}
 
 
-def _parents(connection: Connection, run_id: int, digest: str) -> tuple[str, ...]:
-    return tuple(connection.execute(_PARENTS, {"run": run_id, "of": digest}).scalars())
+def _parents(connection: Connection, maker: int) -> tuple[str, ...]:
+    """What was selected for a ticket."""
+    return tuple(connection.execute(_PARENTS, {"maker": maker}).scalars())
 
 
 def _says_something(row: Row[Any]) -> bool:

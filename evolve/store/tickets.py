@@ -47,10 +47,7 @@ _CURRENT = (
 _THIS = update(ticket).where(ticket.c.id == bindparam("ticket"))
 _PROPOSED = _THIS.values(
     state=TicketState.PROPOSED.value,
-    instance=bindparam("proposed"),
-    fidelity=bindparam("at"),
-    note=bindparam("remark"),
-    again=bindparam("once_more"),
+    **{name: bindparam(f"new_{name}") for name in ("instance", "fidelity", "note", "again")},
 )
 _STATE = _THIS.values(state=bindparam("now"))
 _EVALUATED = _THIS.values(state=TicketState.EVALUATED.value)
@@ -94,28 +91,37 @@ def ask(
 ) -> Ticket:
     """Open the next ticket of a run."""
     lease.fence_run(connection, run_id, owner)
-    sequence = runs.next_sequence(connection, run_id)
-    row = {
-        "run": run_id,
-        "sequence": sequence,
-        "operator": operator,
-        "model": model,
-        "method": method,
-        "state": TicketState.ASKED.value,
-    }
-    identity: int = connection.execute(_PUT, row).scalar_one()
-    selected = _put_parents(connection, identity, "selected", parents)
-    if selected:
-        visits.count_asked(connection, run_id, selected[0])
-    return Ticket(
-        id=identity,
-        sequence=sequence,
+    asked = Ticket(
+        id=0,
+        sequence=runs.next_sequence(connection, run_id),
         state=TicketState.ASKED,
         operator=operator,
         parents=tuple(parents),
         model=model,
         method=method,
     )
+    return _opened(connection, run_id, asked)
+
+
+def _opened(connection: Connection, run_id: int, item: Ticket) -> Ticket:
+    """The ticket as it is stored now, with its proposal if it has one."""
+    row = {
+        "run": run_id,
+        "sequence": item.sequence,
+        "operator": item.operator,
+        "model": item.model,
+        "method": item.method,
+        "state": item.state.value,
+    }
+    used: tuple[str, ...] = ()
+    if item.proposal is not None:
+        used = item.proposal.parents
+        row |= _proposed(connection, item.proposal)
+    identity: int = connection.execute(_PUT, row).scalar_one()
+    found = _put_parents(connection, identity, selected=item.parents, used=used)
+    if item.parents:
+        visits.count_asked(connection, run_id, found[item.parents[0]])
+    return replace(item, id=identity)
 
 
 def request(
@@ -160,7 +166,11 @@ def propose(
         visits.count_told(connection, row, failed=True, score=None)
         _close(connection, row, outcome.reason)
         return replace(asked, state=TicketState.TOLD, failure=outcome.reason)
-    return _put_proposal(connection, row.run, asked, outcome)
+    runs.count_proposal(connection, row.run, row.operator)
+    _put_parents(connection, asked.id, used=outcome.parents)
+    told = _proposed(connection, outcome)
+    connection.execute(_PROPOSED, {"ticket": asked.id} | {f"new_{n}": v for n, v in told.items()})
+    return replace(asked, state=TicketState.PROPOSED, proposal=outcome)
 
 
 def record(
@@ -174,24 +184,31 @@ def record(
     method: str,
 ) -> Ticket:
     """`ask` and `propose` at once; what has just been written is not read again."""
-    asked = ask(connection, run_id, owner, operator, parents, method=method)
-    if isinstance(outcome, Proposal):
-        return _put_proposal(connection, run_id, asked, outcome)
-    return propose(connection, asked, owner, outcome, None)
+    if isinstance(outcome, Failed):
+        asked = ask(connection, run_id, owner, operator, parents, method=method)
+        return propose(connection, asked, owner, outcome, None)
+    lease.fence_run(connection, run_id, owner)
+    proposed = Ticket(
+        id=0,
+        sequence=runs.next_sequence(connection, run_id),
+        state=TicketState.PROPOSED,
+        operator=operator,
+        parents=tuple(parents),
+        method=method,
+        proposal=outcome,
+    )
+    runs.count_proposal(connection, run_id, operator)
+    return _opened(connection, run_id, proposed)
 
 
-def _put_proposal(connection: Connection, run_id: int, asked: Ticket, outcome: Proposal) -> Ticket:
-    runs.count_proposal(connection, run_id, asked.operator)
-    _put_parents(connection, asked.id, "used", outcome.parents)
-    proposed = {
-        "ticket": asked.id,
-        "proposed": programs.put_instance(connection, outcome.program, outcome.assignment),
-        "at": outcome.fidelity.value,
-        "remark": outcome.note,
-        "once_more": int(outcome.again),
+def _proposed(connection: Connection, item: Proposal) -> dict[str, Any]:
+    """What a ticket's row says of its proposal, whose instance is stored now."""
+    return {
+        "instance": programs.put_instance(connection, item.program, item.assignment),
+        "fidelity": item.fidelity.value,
+        "note": item.note,
+        "again": int(item.again),
     }
-    connection.execute(_PROPOSED, proposed)
-    return replace(asked, state=TicketState.PROPOSED, proposal=outcome)
 
 
 def begin_call(connection: Connection, asked: Ticket, owner: str, worst: Reservation) -> int:
@@ -370,14 +387,14 @@ def _require(row: Row[Any], state: TicketState, verb: str) -> None:
         )
 
 
-def _put_parents(
-    connection: Connection, identity: int, role: str, digests: Sequence[str]
-) -> list[int]:
-    """Record the parents of a ticket; returns their ids."""
-    found = [programs.find(connection, digest) for digest in digests]
+def _put_parents(connection: Connection, identity: int, **roles: Sequence[str]) -> dict[str, int]:
+    """Record the parents (digests) of a ticket by role; returns their ids."""
+    digests = dict.fromkeys(digest for parents in roles.values() for digest in parents)
+    found = {digest: programs.find(connection, digest) for digest in digests}
     rows = [
-        {"ticket": identity, "role": role, "position": position, "program": program_id}
-        for position, program_id in enumerate(found)
+        {"ticket": identity, "role": role, "position": position, "program": found[digest]}
+        for role, parents in roles.items()
+        for position, digest in enumerate(parents)
     ]
     if rows:
         connection.execute(_PUT_PARENTS, rows)
