@@ -1,6 +1,5 @@
 """A suite's results as the database holds them: for every task, what its run came to."""
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -16,7 +15,8 @@ from evolve.store import RunRow, Store
 
 CUSTOM, MIXED = "custom", "mixed"
 CANDIDATE = "candidate"
-MAX_REASON = 200
+MAX_REASON = 200  # characters of an outcome
+MAX_OUTCOMES = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskResult:
-    """What came of one task; `reason` says why there is no program that counts."""
+    """What came of one task; `reason` says why it has no custom program."""
 
     task: SuiteTask
     run: RunRow | None = None
@@ -97,7 +97,7 @@ def read_result(store: Store, task: SuiteTask) -> TaskResult:
         custom=custom,
         mixed=mixed,
         weak=weak,
-        reason="" if custom or mixed else _reason(store, run, steps),
+        reason="" if custom else _reason(store, run, steps),
         evaluations=progress.evaluations,
         device_time_s=progress.device_time_s,
         wall_time_s=progress.wall_time_s,
@@ -163,25 +163,35 @@ def _times(verdicts: Iterable[Evaluation]) -> dict[str, Interval]:
 
 
 def _reason(store: Store, run: RunRow, steps: Sequence[Step]) -> str:
-    """Why a run has no program that counts, in one line."""
+    """Why a run has no custom program: what its proposals came to, each outcome with an example."""
     if run.state != "finished":
         return f"{run.state}: {run.reason}" if run.reason else run.state
-    outcomes = Counter(_outcome(step) for step in steps)
-    if not outcomes:
+    examples: dict[str, Step] = {}
+    for step in steps:
+        examples.setdefault(_outcome(step), step)
+    if not examples:
         return one_line(run.reason, MAX_REASON)
-    usual = outcomes.most_common(1)[0][0]
-    example = next(step for step in steps if _outcome(step) == usual)
-    verdict = store.evaluation(run.id, example.sequence)
-    why = verdict.feedback if verdict and verdict.status is not Status.CORRECT else ""
-    return one_line(f"{usual}: {why}" if why else usual, MAX_REASON)
+    return "; ".join(
+        one_line(f"{step.operator} {step.note}: {outcome}{_why(store, run, step)}", MAX_REASON)
+        for outcome, step in list(examples.items())[:MAX_OUTCOMES]
+    )
 
 
 def _outcome(step: Step) -> str:
     if step.status is None:
         return step.failure or "not judged"
-    if step.status is Status.CORRECT:
-        return "correct, but without a kernel of its own" if step.custom is False else "not timed"
-    return step.status.replace("_", " ")
+    if step.status is not Status.CORRECT:
+        return step.status.replace("_", " ")
+    if is_mixed(step):
+        return "correct, with vendors' calls"
+    return "correct, but not by kernels of its own" if step.custom is not True else "not timed"
+
+
+def _why(store: Store, run: RunRow, step: Step) -> str:
+    verdict = store.evaluation(run.id, step.sequence)
+    if verdict is None or verdict.status is Status.CORRECT:
+        return ""
+    return f": {verdict.feedback}"
 
 
 def task_line(result: TaskResult, baselines: Sequence[str]) -> str:

@@ -46,7 +46,7 @@ def write_suite(name: str, results: Sequence[TaskResult], page: Path, table: Pat
 
 
 def suite_csv(results: Sequence[TaskResult]) -> str:
-    """A row for each task and kind of program; tasks without any have one row that says why."""
+    """A row for each task and kind of program, with why there is no custom one."""
     baselines = baselines_of(results)
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -234,7 +234,7 @@ def render_suite(name: str, results: Sequence[TaskResult]) -> str:
             amsr=amsr_lines(results),
             baselines=[baseline_name(each) for each in baselines],
             categories=_category_rows(results),
-            unsolved=[result for result in begun if result.best is None],
+            unsolved=[result for result in begun if result.custom is None],
             lines=task_lines(results, baselines),
             charts=suite_charts(results),
             evaluations=sum(result.evaluations for result in results),

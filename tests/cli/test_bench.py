@@ -249,3 +249,21 @@ def test_the_report_is_a_page_a_table_and_a_few_lines(capsys):
     assert [row["task"] for row in rows] == ["1/1", "1/2", "2/1"]
     assert all(float(row["eager_speedup"]) > 0 and row["program"] == "custom" for row in rows)
     assert all(float(row["compile_low"]) <= float(row["compile_high"]) for row in rows)
+
+
+def test_the_command_searches_a_shipped_task_and_leaves_a_report(evolve):
+    words = ("task_config.size=tiny", "final=none", "audit=false", "device=cpu", "search=seeds")
+    done = evolve("bench", "suite=shipped", "problems=[gelu_bias]", *words, timeout=115)
+    assert done.returncode == 0, done.stderr
+    assert "1 of 1" in done.stdout
+    assert "custom" in done.stdout
+    assert Path("runs/shipped-seeds.html").is_file()
+    assert "not verified" in done.stdout
+
+
+def test_help_lists_the_settings_of_the_suite(evolve):
+    done = evolve("bench", "--help")
+    assert done.returncode == 0
+    assert "baselines:" in done.stdout
+    assert evolve("bench", "suite=shipped", "--fast").returncode == 2
+    assert "KERNELBENCH_PATH" in evolve("bench", "suite=kernelbench", "search=seeds").stderr
