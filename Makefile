@@ -63,7 +63,7 @@ $(TRAINERS)/.installed: pyproject.toml constraints.txt
 	$(TRAINERS)/bin/python -m pip install --quiet -e '.[data,serve,rl]' \
 	  pytest pytest-timeout hypothesis \
 	  trl==1.16.0 datasets==5.2.0 'transformers>=5.5.3,<5.11' pandas pillow \
-	  ray 'tensordict<=0.10' codetiming cachetools aiohttp
+	  ray 'tensordict<=0.10' codetiming cachetools aiohttp jmespath
 	$(TRAINERS)/bin/python -m pip install --quiet --no-deps verl==0.9.1
 	@touch $@
 
