@@ -47,7 +47,6 @@ def prepare(build: str | None, may_build: bool) -> None:
     os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"  # in this process, which may start few
     # Kernels bundled with the graph remember the folder they were built in, which is gone by now.
     os.environ["TORCHINDUCTOR_BUNDLE_TRITON_INTO_FX_GRAPH_CACHE"] = "0"
-    os.environ["LOGNAME"] = "evolve"  # torch asks for a name, and this user may have none
 
 
 def run_as(name: str, make: Callable[..., nn.Module]) -> Callable[..., nn.Module]:

@@ -68,6 +68,8 @@ class CudaDevice:
     limit_address_space = False  # a CUDA context reserves far more than it uses
 
     def __init__(self) -> None:
+        # Before torch looks: expected values of large tasks leave no room for holes between them.
+        os.environ.setdefault("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
         if not torch.cuda.is_available():
             raise UsageError(_why_none())
         self.place = torch.device("cuda", 0)

@@ -101,6 +101,7 @@ def _forget_surroundings(channel: socket.socket) -> None:
     for name in ("HOME", "TMPDIR", "TVM_FFI_CACHE_DIR", "TRITON_HOME",
                  "TORCHINDUCTOR_CACHE_DIR", "TORCH_EXTENSIONS_DIR", "XDG_CACHE_HOME"):  # fmt: skip
         os.environ[name] = here
+    os.environ["LOGNAME"] = "evolve"  # torch asks for a name, and this user may have none
     os.environ.setdefault("TRITON_CACHE_DIR", here)
     tempfile.tempdir = None
     kept = channel.fileno()
