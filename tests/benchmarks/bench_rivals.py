@@ -1,12 +1,14 @@
 """What one program costs, sampled and added, here and in other frameworks, in the same run.
 
-    python -m tests.benchmarks.bench_rivals --openevolve PATH --shinka PATH --skydiscover PATH
+    python -m tests.benchmarks.bench_rivals --openevolve PATH --shinka PATH --skydiscover PATH \
+        --codeevolve PATH --gepa PATH
 
 The paths are checkouts, whose databases are imported without the packages around them (those want
 clients of language models); what they need themselves has to be installed. Every one runs in a
 fresh process with its own defaults, sources of 4 KB and random scores. `evolve` is a whole step,
-all of it committed to disk: ask, store, tell, offer (`bench_engine`). OpenEvolve and SkyDiscover
-hold everything in memory, ShinkaEvolve commits to SQLite; its embeddings are off.
+all of it committed to disk: ask, store, tell, offer (`bench_engine`). OpenEvolve, SkyDiscover and
+CodeEvolve hold everything in memory, ShinkaEvolve commits to SQLite; its embeddings are off. GEPA
+writes its whole state after every step; it has one validation example here, as for one task.
 """
 
 import argparse
@@ -162,7 +164,56 @@ def skydiscover(checkout: Path, folder: Path, size: int) -> tuple[Add, Sample]:
     return add, database.sample
 
 
-RIVALS = {"openevolve": openevolve, "shinka": shinka, "skydiscover": skydiscover}
+def codeevolve(checkout: Path, folder: Path, size: int) -> tuple[Add, Sample]:
+    _package("codeevolve", checkout / "codeevolve")
+    theirs = importlib.import_module("codeevolve.database")
+    database = theirs.ProgramDatabase(0)
+    rank, database.update_alive_caches = database.update_alive_caches, lambda: None
+
+    def add(number: int, source: str, score: float) -> None:
+        if number == size:
+            database.update_alive_caches = rank  # filling goes without, for it sorts at every step
+        program = theirs.Program(id=str(number), code=source, language="python", fitness=score)
+        database.add(program)
+
+    def sample() -> object:
+        database.update_alive_caches = rank
+        return database.sample("roulette", num_inspirations=3, roulette_by_rank=True)
+
+    return add, sample
+
+
+def gepa(checkout: Path, folder: Path, size: int) -> tuple[Add, Sample]:
+    root = checkout / "src" / "gepa"
+    inner = ("core", "logging", "proposer", "proposer.reflective_mutation", "strategies")
+    for name in ("", *(f".{each}" for each in inner)):
+        _package(f"gepa{name}", root.joinpath(*name.split(".")))
+    state_of = importlib.import_module("gepa.core.state")
+    selectors = importlib.import_module("gepa.strategies.candidate_selector")
+
+    def judged(score: float) -> object:
+        return state_of.ValsetEvaluation({0: score}, {0: score})
+
+    state = state_of.GEPAState({"kernel": distinct_source(-1)}, judged(0.0))
+    selector = selectors.ParetoCandidateSelector(random.Random(0))
+
+    def add(number: int, source: str, score: float) -> None:
+        state.update_state_with_new_program(
+            [0], {"kernel": source}, judged(score), None, number, iteration_id=str(number)
+        )
+        if number >= size:
+            state.save(str(folder))
+
+    return add, lambda: selector.select_candidate_idx(state)
+
+
+RIVALS = {
+    "openevolve": openevolve,
+    "shinka": shinka,
+    "skydiscover": skydiscover,
+    "codeevolve": codeevolve,
+    "gepa": gepa,
+}
 
 if __name__ == "__main__":
     main()
