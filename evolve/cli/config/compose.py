@@ -215,9 +215,7 @@ def to_plain(config: DictConfig) -> dict[str, Any]:
     plain = {str(key): value for key, value in resolved.items()}
     for name in (*COMPONENTS, "llm"):
         plain[name] = _storable(written[name], resolved[name])
-    for name, value in (("initial", plain["initial"]), ("sandbox.read", plain["sandbox"]["read"])):
-        if not all(isinstance(path, str) for path in value):
-            raise UsageError(f"{name}={value}: it is a list of paths; write {name}=[one,another]")
+    _check_lists(plain)
     for name in ("archive", "selection", "schedule", "knowledge"):
         check_types(plain[name], name)
     for group in ("operators", "trackers"):
@@ -226,6 +224,19 @@ def to_plain(config: DictConfig) -> dict[str, Any]:
                 ours = ("weight",) if group == "operators" else ()
                 check_types(node, f"{group}.{name}", ours=ours)
     return plain
+
+
+def _check_lists(plain: Mapping[str, Any]) -> None:
+    """Raise UsageError for lists within lists, which OmegaConf takes for lists of anything."""
+    for group, name, kind, example in (
+        ("", "initial", str, "[mine.py,other.py]"),
+        ("sandbox", "read", str, "[/data,/models]"),
+        ("device", "ids", int, "[0,1]"),
+    ):
+        value = (plain[group] if group else plain)[name] or ()
+        if not all(isinstance(each, kind) for each in value):
+            full = f"{group}.{name}" if group else name
+            raise UsageError(f"{full}={value} cannot be; write e.g. {full}={example}")
 
 
 def _storable(written: Any, resolved: Any) -> Any:
