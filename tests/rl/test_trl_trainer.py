@@ -89,11 +89,7 @@ def test_an_episode_of_several_turns_is_played_by_the_trainer(tmp_path):
     words = tokenizer()
     words.add_special_tokens({"additional_special_tokens": ["<|im_start|>", "<|im_end|>"]})
     words.eos_token, words.chat_template = "<|im_end|>", templates.qwen3_chat_template
-    replies = [
-        tool_call(candidate("wrong_value")),
-        tool_call(candidate("speedup 3.0")),
-        "So be it.",
-    ]
+    turns = [tool_call(candidate(word)) for word in ("wrong_value", "speedup 3.0")]
     row = {"prompt": [{"role": "user", "content": "Make it fast."}], "task": "rmsnorm"}
     with serving(tmp_path) as server:
         client = Client(server.url, rewards=["kevin@1"])
