@@ -18,6 +18,10 @@ def main() -> None:
                        choices=("none", "uid", "landlock", "namespaces"))  # fmt: skip
     serve.add_argument("--read", action="append", default=[], metavar="PATH",
                        help="a further path that candidates may read")  # fmt: skip
+    serve.add_argument("--cuda-include", action="append", default=[], metavar="DIR",
+                       help="a folder of headers for CUDA C++, such as CUTLASS's")  # fmt: skip
+    serve.add_argument("--cuda-flag", action="append", default=[], metavar="FLAG",
+                       help="a further flag of nvcc, as in --cuda-flag=-O3")  # fmt: skip
     serve.add_argument("--call-timeout", type=float, default=30.0, metavar="S",
                        help="seconds that one forward may take")  # fmt: skip
     serve.add_argument("--device", default="cpu", choices=("auto", "cpu", "cuda"),
@@ -101,19 +105,22 @@ def _batch(options: argparse.Namespace, judge_words: list[str]) -> int:
 
 
 def _serve(options: argparse.Namespace) -> None:
+    from evolve.worker.cuda_flags import add_flags
     from evolve.worker.device import open_device
     from evolve.worker.referee import Referee
     from evolve.worker.serve import serve
 
-    serve(
-        lambda: Referee(
+    def start() -> Referee:
+        add_flags(options.cuda_include, options.cuda_flag)
+        return Referee(
             open_device(options.device),
             options.cache.absolute(),  # its processes work in folders of their own
             options.sandbox_require,
-            tuple(options.read),
+            (*options.read, *options.cuda_include),
             options.call_timeout,
         )
-    )
+
+    serve(start)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 
 from evolve.core.digest import framed_digest
+from evolve.worker import cuda_flags
 from evolve.worker.device import Device
 
 JUDGE_VERSION = "5"
@@ -39,7 +40,8 @@ def evaluator_version() -> str:
     A verdict is answered from the store under an equal version only.
     """
     found = versions()
-    libraries = (found[name] for name in ("python", "torch", "triton", "tvm_ffi", "compiler"))
+    libraries = [found[name] for name in ("python", "torch", "triton", "tvm_ffi", "compiler")]
+    libraries += filter(None, [found["nvcc_flags"]])
     return f"{JUDGE_VERSION}-{framed_digest(*libraries)[:8]}"
 
 
@@ -52,6 +54,7 @@ def versions() -> dict[str, str]:
         "triton": package_version("triton"),
         "tvm_ffi": package_version("apache-tvm-ffi"),
         "compiler": compiler_version(),
+        "nvcc_flags": cuda_flags.current(),
         "os": platform.platform(),
     }
 

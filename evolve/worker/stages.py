@@ -71,7 +71,7 @@ class Candidate:
         """Identity of what a build of it would give."""
         known = versions()
         return framed_digest("build", self.kind, self.source, known["tvm_ffi"], known["compiler"],
-                             known["python"], known["torch"])  # fmt: skip
+                             known["python"], known["torch"], known["nvcc_flags"])  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,11 +16,12 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from evolve.worker import wire
+from evolve.worker import cuda_flags, wire
 from evolve.worker.guard import guard
 from evolve.worker.sandbox import Confinement
 
-_PASSED_ON = ("PATH", "LANG", "LC_ALL", "CC", "CXX", "CUDA_HOME", "LD_LIBRARY_PATH")
+_PASSED_ON = ("PATH", "LANG", "LC_ALL", "CC", "CXX", "CUDA_HOME", "LD_LIBRARY_PATH",
+              cuda_flags.VARIABLE)  # fmt: skip
 _IMPORT_S = 120.0  # importing torch and triton from a cold disk
 _START = (
     "import sys; sys.path.append(sys.argv[1]); "

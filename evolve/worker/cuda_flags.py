@@ -1,0 +1,45 @@
+"""What CUDA C++ may be compiled with besides a program's own words: CUTLASS and the like.
+
+nvcc reads further options from NVCC_APPEND_FLAGS, whoever starts it; so they reach every build,
+through tvm_ffi as through torch. They are part of the judge's version, since they change programs.
+"""
+
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from evolve.core.errors import UsageError
+
+VARIABLE = "NVCC_APPEND_FLAGS"
+_ALLOWED = re.compile(
+    r"-O[0-3]|--use_fast_math|-use_fast_math|--?lineinfo|-std=c\+\+(?:17|20)"
+    r"|--?expt-(?:relaxed-constexpr|extended-lambda)|--?extended-lambda"
+    r"|-D\w+(?:=[\w.]+)?|--?maxrregcount=\d+|--?(?:ftz|fmad|prec-div|prec-sqrt)=(?:true|false)"
+    r"|--?diag-suppress=[\d,]+|-arch=sm_\d+[af]?|-gencode=arch=compute_\d+[af]?,code=sm_\d+[af]?"
+)
+
+
+def add_flags(include: Sequence[str], flags: Sequence[str]) -> None:
+    """Have all CUDA C++ of this process and those that it starts compiled so.
+
+    Raises:
+        UsageError: a folder is not there, or a flag is not among those allowed.
+    """
+    for folder in include:
+        if not Path(folder).is_dir() or re.search(r"\s", folder):
+            raise UsageError(f"cuda.include: {folder} is no folder (or has a space): correct it")
+    for flag in flags:
+        if not _ALLOWED.fullmatch(flag):
+            raise UsageError(
+                f"cuda.flags: {flag} is not allowed. Optimisation and language flags are: -O3, "
+                "--use_fast_math, -std=c++20, -DNAME=VALUE, --maxrregcount=N, -arch=sm_90a, ..."
+            )
+    words = [*(f"-I{Path(folder).absolute()}" for folder in include), *flags]
+    if words:
+        os.environ[VARIABLE] = " ".join(words)
+
+
+def current() -> str:
+    """The further options in force."""
+    return os.environ.get(VARIABLE, "")
