@@ -219,6 +219,19 @@ def test_an_island_that_was_hardly_asked_goes_first():
     assert main(AdaptiveIslands(), population) == "small0"
 
 
+def test_tickets_of_a_migrant_are_shared_between_its_islands():
+    class Shared(MemoryPopulation):
+        @property
+        def islands(self):
+            both, own = self.elite("both"), self.elite("own")
+            return {"here": [both], "there": [own, both]}
+
+    elites = [make_elite("both", speedup=1.0), make_elite("own", speedup=1.5, sequence=9)]
+    visits = {name: Visits(asked=4, told=4, subtree=4) for name in ("both", "own")}
+    policy = AdaptiveIslands(exploration=0, least_visits=3)
+    assert main(policy, Shared(elites, visits=visits)) == "both"
+
+
 def test_an_island_that_gained_of_late_is_preferred():
     visits = asked(rising=20, still=20, small=20)
     population = archipelago(visits=visits)

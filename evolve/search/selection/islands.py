@@ -3,7 +3,8 @@
 import heapq
 import math
 import random
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import ClassVar
@@ -60,7 +61,8 @@ class AdaptiveIslands:
 
     All of it is read from the elites that are held, the best 1000 of all islands together: an
     evaluation that left none had no gain, and is taken to lie evenly between the others. A migrant
-    is a gain where it arrives.
+    is a gain where it arrives. The tickets of a program that stands on several islands are shared
+    out evenly, as its children are.
 
     Raises:
         UsageError: a setting is out of range, or `intensity_low` above `intensity_high`.
@@ -90,7 +92,8 @@ class AdaptiveIslands:
         if not held:
             return ()
         window = max(WINDOW // len(held), _RECENT)
-        islands = [self._record(population, elites, window) for elites in held]
+        copies = Counter(elite.program for elites in held for elite in elites[:window])
+        islands = [self._record(population, elites, window, copies) for elites in held]
         chosen = self._next(islands)
         intensity = self.intensity_low + (self.intensity_high - self.intensity_low) / (
             1 + math.sqrt(chosen.energy)
@@ -111,11 +114,24 @@ class AdaptiveIslands:
             key=lambda island: island.rate + self.exploration * math.sqrt(log_total / island.asked),
         )
 
-    def _record(self, population: Population, elites: Sequence[Elite], window: int) -> "_Record":
-        """Replays the newest evaluations among the best of an island."""
+    def _record(
+        self,
+        population: Population,
+        elites: Sequence[Elite],
+        window: int,
+        copies: Mapping[str, int],
+    ) -> "_Record":
+        """Replays the newest evaluations among the best of an island.
+
+        Args:
+            population: knows what came of programs as parents.
+            elites: of the island.
+            window: how many of them are read.
+            copies: on how many islands a program stands.
+        """
         read = elites[:window]
-        counts = [population.visits(elite.program) for elite in read]
-        told = sum(visits.told for visits in counts)
+        counts = [(population.visits(elite.program), copies[elite.program]) for elite in read]
+        told = sum(visits.told / islands for visits, islands in counts)
         apart = max(told / len(read), 1.0)  # evaluations from one held elite to the next
         fade = self.decay**apart
         newest = heapq.nlargest(_RECENT, read, key=attrgetter("sequence"))[::-1]
@@ -128,7 +144,7 @@ class AdaptiveIslands:
             gains = gains * fade + gain
             visits = visits * fade + (1 - fade) / (1 - self.decay)
             energy = energy * fade + (1 - self.decay) * gain**2
-        asked = sum(visits.asked for visits in counts)
+        asked = sum(visits.asked / islands for visits, islands in counts)
         return _Record(elites=elites, rate=gains / visits, energy=energy, asked=asked)
 
 
@@ -139,7 +155,7 @@ class _Record:
     elites: Sequence[Elite]
     rate: float
     energy: float
-    asked: int
+    asked: float
 
 
 def _best_before(elites: Sequence[Elite], sequence: int) -> float | None:
