@@ -6,6 +6,7 @@ import zlib
 from sqlalchemy import Connection, bindparam, select
 from sqlalchemy.dialects.sqlite import insert
 
+from evolve.core.errors import StoreError
 from evolve.store.schema import blob
 
 _SHORTEST_TO_COMPRESS = 128
@@ -37,8 +38,17 @@ def put_unless_empty(connection: Connection, text: str) -> int | None:
 
 
 def decode(codec: str, data: bytes) -> str:
-    """The text of a stored blob."""
-    return (zlib.decompress(data) if codec == "zlib" else data).decode()
+    """The text of a stored blob.
+
+    Raises:
+        StoreError: it is not what was stored.
+    """
+    try:
+        return (zlib.decompress(data) if codec == "zlib" else data).decode()
+    except (zlib.error, UnicodeDecodeError) as error:
+        raise StoreError(
+            f"a stored text is damaged ({error}); go back to a backup of the database"
+        ) from error
 
 
 def get(connection: Connection, identity: int) -> str:

@@ -51,13 +51,20 @@ def test_a_damaged_database_is_one_line(evolve, recorded: Path):
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_a_database_that_lacks_a_table_is_one_line(evolve, recorded: Path):
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        ("DROP TABLE evaluation", "is damaged (no such table: evaluation)"),
+        ("UPDATE blob SET bytes = x'00'", "a stored text is damaged"),
+    ],
+)
+def test_a_database_that_somebody_has_changed_is_one_line(evolve, recorded: Path, damage, said):
     with sqlite3.connect(recorded) as connection:
-        connection.execute("DROP TABLE evaluation")
+        connection.execute(damage)
     connection.close()
     done = evolve("show", "demo")
     assert done.returncode == 2
-    assert "is damaged (no such table: evaluation)" in done.stderr
+    assert said in done.stderr
     assert len(done.stderr.splitlines()) == 1
 
 
