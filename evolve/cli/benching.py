@@ -131,7 +131,7 @@ class Bench:
             return
         if self._stop.is_set():
             return
-        result = read_result(self._store, entry.task)
+        result = read_result(self._store, entry.task, self._store.run(run.name))
         self._ended += 1
         seconds = time.monotonic() - start
         if seconds > 1.0:  # else it was done before
@@ -149,7 +149,7 @@ class Bench:
         task = load_task(entry.config)
         recorded, failure = {**entry.config, "opponents": {}, "audit": []}, ""
         try:
-            request = read_request(entry.config)
+            request = read_request({**entry.config, "on_exists": "new"})
             task, recorded = request.task, {**request.recorded, "audit": []}
             task, recorded["audit"] = await self._unless_stopped(self._prepared(task, entry))
         except UsageError as error:  # of this task: the settings of all have been checked

@@ -70,13 +70,21 @@ def _existing(config: Mapping[str, Any]) -> RunRow | None:
     if name is None or not Path(path).is_file() or config["on_exists"] == "new":
         return None
     with Store.open(path, read_only=True) as store:
-        run = next((run for run in store.runs() if run.name == name), None)
+        run = _stored(store, name)
     if run is not None and config["on_exists"] == "error":
         raise UsageError(
             f"name={name}: {path} holds a run of this name; continue it with on_exists=resume, "
             "or start another beside it with on_exists=new"
         )
     return run
+
+
+def _stored(store: Store, name: str) -> RunRow | None:
+    """One run of what may be hundreds, each with its task's text."""
+    try:
+        return store.run(name)
+    except UsageError:
+        return None
 
 
 def _refuse_another(run: RunRow, task: Task, config: Mapping[str, Any]) -> None:

@@ -78,14 +78,17 @@ class TaskResult:
 
 def read_suite(store: Store, tasks: Sequence[SuiteTask]) -> list[TaskResult]:
     """The results of all tasks, in their order."""
-    return [read_result(store, task) for task in tasks]
+    runs = {run.name: run for run in store.runs()}
+    return [
+        read_result(store, task, runs[task.run])
+        if task.run in runs
+        else TaskResult(task=task, reason="not begun")
+        for task in tasks
+    ]
 
 
-def read_result(store: Store, task: SuiteTask) -> TaskResult:
+def read_result(store: Store, task: SuiteTask, run: RunRow) -> TaskResult:
     """What a task's run has come to by now."""
-    run = next((run for run in store.runs() if run.name == task.run), None)
-    if run is None:
-        return TaskResult(task=task, reason="not begun")
     steps = list(store.steps(run.id))
     custom = _best(store, run, steps, CUSTOM)
     mixed = _best(store, run, steps, MIXED)
