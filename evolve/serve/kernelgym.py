@@ -44,8 +44,8 @@ class GymRequest(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
     task_id: Id
-    reference_code: Annotated[str, StringConstraints(min_length=10, max_length=MAX_TEXT)]
-    kernel_code: Annotated[str, StringConstraints(min_length=10, max_length=MAX_TEXT)]
+    reference_code: Annotated[str, StringConstraints(min_length=10, max_length=MAX_TEXT - 200)]
+    kernel_code: Annotated[str, StringConstraints(min_length=10)]
     entry_point: Name = "Model"
     reference_backend: str | None = None
     force_refresh: bool = False
@@ -209,10 +209,12 @@ def _submission(request: GymRequest) -> Submission:
     if name != "Model":
         reference = f"{reference}\n\nModel = {name}\n"
         kernel = f"{kernel}\n\nModelNew = {name}New\n"
+    is_read = len(kernel) <= MAX_TEXT  # as a reply it is a failure of the kernel's, else a mistake
     return Submission(
         id=request.task_id,
         reference=reference,
-        source=kernel,
+        source=kernel if is_read else None,
+        completion=None if is_read else kernel,
         baseline=_BASELINES.get(request.reference_backend or "", "eager"),
         fresh=request.force_refresh,
     )

@@ -91,6 +91,13 @@ def test_a_kernel_that_does_not_compile_has_failed_there(server):
     assert result["error_message"].startswith("compile_error")
 
 
+def test_a_kernel_that_is_too_long_to_be_read_has_failed_there(server):
+    kernel = candidate("speedup 2.0") + "#" * 400_000
+    result = submit_and_poll(server, kernel, "long")
+    assert result["status"] == "failed"
+    assert "is not read" in result["error_message"]
+
+
 def test_our_own_fault_is_told_from_the_kernels(server):
     assert submit_and_poll(server, candidate("fail"), "ours")["status"] == "failed"
     result = server.ask.get("/kernelgym/results/ours").json()
