@@ -1,20 +1,23 @@
 """Compiled references with kernels of ours for what the compiler leaves to vendors' libraries."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
 
 from evolve.core.compiled import VARIANTS
 from evolve.core.errors import UsageError
 from evolve.core.program import Program
 from evolve.core.protocols import Context, Declined, Failed, Proposal
+from evolve.core.task import Task
 from operators.inductor import NotConvertible, convert
 from operators.templates import Products, has_products, precisions
 
 
 class TemplateSeed:
-    """Proposes, once for each compiled reference that calls a library, one that calls none.
+    """Proposes, for each compiled reference that calls a library, programs that call none.
 
-    Products of matrices and convolutions become Triton kernels with open tunables; what the
-    compiler fused around them stays. On a GPU only.
+    Products of matrices, convolutions, attention and large windows become Triton kernels with open
+    tunables, with and without the compiler's pointwise kernels in their tails; what it fused
+    elsewhere stays. On a GPU only.
 
     Args:
         variants: settings of the compiler whose code to take, of `VARIANTS`.
@@ -36,18 +39,24 @@ class TemplateSeed:
 
     def propose(self, context: Context) -> Proposal | Declined | Failed:
         """The next one; a failure where it needs what only the compiler has."""
-        task, number = context.task, context.facts.proposals("template_seed")
-        known = [
-            compiled
-            for compiled in task.compiled
-            if compiled.variant in self.variants and has_products(compiled)
-        ]
-        if number >= len(known):
-            return Declined("every compiled reference that calls a library has been proposed")
-        chosen = known[number]
-        products = Products(precisions(task.accumulation))
-        try:
-            source = convert(task.source, task.name, chosen, products)
-        except NotConvertible as error:
-            return Failed(f"variant {chosen.variant}: {error}")
-        return Proposal(program=Program(source), note=f"variant {chosen.variant}, own products")
+        number = context.facts.proposals("template_seed")
+        found = next(islice(self._programs(context.task), number, None), None)
+        return found or Declined("every compiled reference that calls a library has been proposed")
+
+    def _programs(self, task: Task) -> Iterator[Proposal | Failed]:
+        """All of them, those with tails first; equal ones once."""
+        seen: set[str] = set()
+        for compiled in task.compiled:
+            if compiled.variant not in self.variants or not has_products(compiled):
+                continue
+            for fused in (True, False):
+                products = Products(precisions(task.accumulation), fused=fused)
+                note = f"variant {compiled.variant}, own kernels{' with tails' if fused else ''}"
+                try:
+                    source = convert(task.source, task.name, compiled, products)
+                except NotConvertible as error:
+                    yield Failed(f"variant {compiled.variant}: {error}")
+                    break
+                if source not in seen:
+                    seen.add(source)
+                    yield Proposal(program=Program(source), note=note)

@@ -27,7 +27,7 @@ class Launch:
 def launches(code: OutputCode) -> Iterator[Launch]:
     """All calls of Triton kernels, in order."""
     for statement in code.statements:
-        if (found := _launch(statement.node)) is not None:
+        if (found := launch_of(statement.node)) is not None:
             yield found
 
 
@@ -44,7 +44,8 @@ def cpp_calls(code: OutputCode) -> Iterator[tuple[str, tuple[ast.expr, ...]]]:
             yield name, calls[0]
 
 
-def _launch(node: ast.stmt) -> Launch | None:
+def launch_of(node: ast.stmt) -> Launch | None:
+    """The launch that a statement is; None where it is none."""
     match node:
         case ast.Expr(
             value=ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="run"), args=arguments)
@@ -93,7 +94,7 @@ class Body:
         raise NotConvertible("the output code returns nothing")
 
     def _written(self, node: ast.stmt) -> Iterator[str]:
-        if (launch := _launch(node)) is not None:
+        if (launch := launch_of(node)) is not None:
             yield self._launched(launch)
             return
         match node:

@@ -23,10 +23,11 @@ CALLS = (
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """What stands for a statement: others that make room for a result, then launches."""
+    """What stands for a statement: room for a result, launches, and what frees their arguments."""
 
     launches: tuple[Launch, ...] = ()
     before: tuple[ast.stmt, ...] = ()
+    after: tuple[ast.stmt, ...] = ()
 
 
 class Calls:

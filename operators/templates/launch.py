@@ -3,7 +3,7 @@
 import ast
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from operators.inductor.blocks import Blocks
 from operators.inductor.kernels import Kernel
@@ -15,13 +15,14 @@ class Launch:
     """What a program needs to launch a kernel.
 
     Attributes:
-        kernel: its name in the library.
+        kernel: its name.
         grid: an expression over tunables, by their names in the kernel's signature.
         pointers: what is passed first.
         constants: compile-time constants that do not change, by name.
         tunables: the others, by name.
         before: statements, e.g. that make room for parts of the result.
         shared: tunables of the launch before, with the same prefix.
+        definitions: the kernel's own text; empty for one of the library.
     """
 
     kernel: str
@@ -31,6 +32,7 @@ class Launch:
     tunables: Mapping[str, Blocks]
     before: tuple[str, ...] = ()
     shared: tuple[str, ...] = ()
+    definitions: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def signature(self) -> tuple[object, ...]:
@@ -50,12 +52,12 @@ class Launch:
 
     def described(self, prefix: str) -> Kernel:
         """As a program's list of kernels has it."""
-        definitions = library.definitions(self.kernel)
+        definitions = dict(self.definitions) or library.definitions(self.kernel)
         return Kernel(
             name=self.kernel,
             definitions=definitions,
             names=frozenset(name for text in definitions.values() for name in library.names(text)),
-            uses_libdevice=False,
+            uses_libdevice=any("libdevice." in text for text in definitions.values()),
             positions=(),
             grid=self.grid,
             blocks={f"{prefix}{name.upper()}": blocks for name, blocks in self.tunables.items()},

@@ -12,6 +12,7 @@ from evolve.core.compiled import Compiled, CompiledCase
 from operators.inductor.kernels import Kernel
 from operators.inductor.reading import OutputCode, Statement
 from operators.templates.calls import CALLS, Calls
+from operators.templates.fusion import fuse
 from operators.templates.launch import Launch
 from operators.templates.tensors import FLOAT32, Tensors
 
@@ -44,10 +45,13 @@ class Products:
 
     Args:
         precisions: for float32, of those that `tl.dot` takes, the first to begin with.
+        fused: whether pointwise kernels go into the tails of ours where they can.
     """
 
-    def __init__(self, precisions: Sequence[str] = PRECISIONS) -> None:
+    def __init__(self, precisions: Sequence[str] = PRECISIONS, *, fused: bool = False) -> None:
         self._precisions = tuple(precisions)
+        self._fused = fused
+        self._names: dict[str, str] = {}
 
     def __call__(
         self, case: CompiledCase, code: OutputCode, taken: set[str]
@@ -57,6 +61,8 @@ class Products:
         precisions = self._precisions if tensors.dtype == FLOAT32 else HALF
         calls = Calls(code.statements, tensors, precisions)
         found = [(each, calls.replacement(each.node)) for each in code.statements]
+        if self._fused:
+            found = fuse(found, code.kernels, tensors, self._names)
         names = _Prefixes([one for _, new in found if new for one in new.launches], taken)
         statements: list[Statement] = []
         kernels: dict[str, Kernel] = {}
@@ -66,6 +72,7 @@ class Products:
                 continue
             prefix = names[new.launches] if new.launches else ""
             written = [*new.before, *(n for one in new.launches for n in one.statements(prefix))]
+            written += new.after
             operations = [statement.operations, *[()] * len(written)][: len(written)]
             statements += map(Statement, written, operations)
             for one in new.launches:

@@ -21,10 +21,13 @@ class Model(torch.nn.Module):
 """
 
 
-def compiled(arguments: dict[str, torch.Tensor], lines: Sequence[str], out: str) -> Compiled:
+def compiled(
+    arguments: dict[str, torch.Tensor], lines: Sequence[str], out: str, kernels: str = ""
+) -> Compiled:
     """As if Inductor had written the lines for a reference with these arguments."""
     body = "".join(f"    {line}\n" for line in lines)
-    code = f"def call(args):\n    {', '.join(arguments)}, = args\n{body}    return ({out}, )\n"
+    start = f"{kernels}\ndef call(args):\n    {', '.join(arguments)}, = args\n"
+    code = f"{start}{body}    return ({out}, )\n"
     taken = tuple(
         Argument(name, ArgumentKind.INPUT, name, tuple(t.shape), t.stride())
         for name, t in arguments.items()
@@ -33,9 +36,15 @@ def compiled(arguments: dict[str, torch.Tensor], lines: Sequence[str], out: str)
     return Compiled("default", "2.13", (case,))
 
 
-def program(arguments: dict[str, torch.Tensor], lines: Sequence[str], out: str = "buf0") -> str:
+def program(
+    arguments: dict[str, torch.Tensor],
+    lines: Sequence[str],
+    out: str = "buf0",
+    kernels: str = "",
+) -> str:
     task = TASK.format(names=", ".join(arguments))
-    return convert(task, "t", compiled(arguments, lines, out), Products())
+    found = compiled(arguments, lines, out, kernels)
+    return convert(task, "t", found, Products(fused=bool(kernels)))
 
 
 def instance(source: str, seed: object, precisions: Sequence[str] = PRECISIONS) -> str:
@@ -61,8 +70,9 @@ def case(
     lines: Sequence[str],
     reference: str,
     out: str = "buf0",
+    kernels: str = "",
 ):
-    source = program(arguments, lines, out)
+    source = program(arguments, lines, out, kernels)
     assert "_kernel[" in source
     assert "torch.ops" not in source
     views = [(max(extent(t), 1), (tuple(t.shape), t.stride())) for t in arguments.values()]
@@ -283,4 +293,98 @@ def attention_cases():
     yield attention("on a CPU", "flash_attention_for_cpu", *turned, "")
 
 
-CASES = [*matrix_cases(), *convolution_cases(), *pool_cases(), *attention_cases()]
+# --- pointwise kernels in the tail ----------------------------------------------------------------
+
+POINTWISE = """
+triton_poi_fused_{name}_0 = async_compile.triton('triton_poi_fused_{name}_0', '''
+import triton
+
+@triton_heuristics.pointwise(
+    size_hints={{'x': {size}}}, triton_meta={{}}, inductor_meta={{'grid_type': 'Grid1D'}}
+)
+@triton.jit
+def triton_poi_fused_{name}_0({parameters}, xnumel, XBLOCK : tl.constexpr):
+    xnumel = {size}
+    xoffset = tl.program_id(0) * XBLOCK
+    xindex = xoffset + tl.arange(0, XBLOCK)[:]
+    xmask = xindex < xnumel
+{body}''', device_str='cuda')
+"""
+
+
+def pointwise(name: str, size: int, parameters: str, body: Sequence[str]) -> str:
+    """A kernel as Inductor writes it; its launch is `triton_poi_fused_{name}_0.run(...)`."""
+    text = "".join(f"    {line}\n" for line in body)
+    return POINTWISE.format(name=name, size=size, parameters=parameters, body=text)
+
+
+RELU = ["tmp0 = tl.load(in_out_ptr0 + (x0), {mask})", "tmp1 = tl.full([1], 0.0, tl.float32)"]
+RELU += ["tmp2 = triton_helpers.maximum(tmp0, tmp1)", "tl.store(in_out_ptr0 + (x0), tmp2, {mask})"]
+
+
+def relu(size: int, mask: str = "xmask") -> str:
+    lines = ["x0 = xindex", *(line.format(mask=mask) for line in RELU)]
+    return pointwise("relu", size, "in_out_ptr0", lines)
+
+
+def tail_cases():
+    a, b, bias = matrix(37, 50), matrix(50, 29), matrix(29)
+    made = room("buf0", matrix(37, 29))
+    product = "extern_kernels.addmm(bias, a, b, alpha=1, beta=1, out=buf0)"
+    after = ["buf1 = buf0", "del buf0", "triton_poi_fused_relu_0.run(buf1, 1073, stream=s)"]
+    for mask in ("xmask", "None"):
+        yield case(
+            f"relu in place, mask {mask}",
+            {"a": a, "b": b, "bias": bias},
+            [made, product, *after],
+            "torch.relu(torch.addmm(bias, a, b))",
+            out="buf1",
+            kernels=relu(1073, mask),
+        )
+    a, b = matrix(19, 2100), matrix(2100, 23)
+    yield case(
+        "after parts of a sum",
+        {"a": a, "b": b},
+        [
+            room("buf0", matrix(19, 23)),
+            "extern_kernels.mm(a, b, out=buf0)",
+            "triton_poi_fused_relu_0.run(buf0, 437, stream=s)",
+        ],
+        "torch.relu(torch.mm(a, b))",
+        kernels=relu(437),
+    )
+    scaled = [
+        "x2 = xindex",
+        "x1 = (xindex // 30) % 20",
+        "tmp0 = tl.load(in_ptr0 + (x2), xmask)",
+        "tmp1 = tl.load(in_ptr1 + (x1), xmask, eviction_policy='evict_last')",
+        "tmp2 = tmp0 * tmp1",
+        "tmp3 = tmp2 + tmp0",
+        "tl.store(out_ptr0 + (x2), tmp3, xmask)",
+    ]
+    out = torch.empty(2, 20, 5, 6, device="meta")
+    settings = "stride=(1, 1), padding=(1, 1), dilation=(1, 1), transposed=True, groups=1"
+    yield case(
+        "scaled by channel into another tensor",
+        {"x": image(2, 17, 5, 6), "weight": image(17, 20, 3, 3), "scale": matrix(20)},
+        [
+            f"buf0 = extern_kernels.convolution(x, weight, {settings}, bias=None)",
+            f"assert_size_stride(buf0, {tuple(out.shape)}, {out.stride()}, 'aten.convolution')",
+            "copy = reinterpret_tensor(scale, (20, ), (1, ), 0)",
+            room("buf1", out),
+            "triton_poi_fused_add_mul_0.run(buf0, copy, buf1, 1200, stream=s)",
+            "del buf0",
+        ],
+        "(lambda y: y * scale[:, None, None] + y)(torch.conv_transpose2d(x, weight, padding=1))",
+        out="buf1",
+        kernels=pointwise("add_mul", 1200, "in_ptr0, in_ptr1, out_ptr0", scaled),
+    )
+
+
+CASES = [
+    *matrix_cases(),
+    *convolution_cases(),
+    *pool_cases(),
+    *attention_cases(),
+    *tail_cases(),
+]

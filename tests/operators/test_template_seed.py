@@ -16,7 +16,7 @@ from evolve.core.errors import UsageError
 from evolve.core.protocols import Context, Declined, Failed, Proposal
 from evolve.core.task import Task
 from operators.template_seed import TemplateSeed
-from tests.operators.templates_cases import TASK, compiled, matrix, room
+from tests.operators.templates_cases import TASK, compiled, matrix, relu, room
 
 LINES = [
     "with torch.cuda._DeviceGuard(0):",
@@ -66,6 +66,19 @@ def test_a_reference_that_calls_a_library_is_proposed_without_the_call():
     assert isinstance(propose(GPU, count=1), Declined)
 
 
+def test_the_compilers_kernels_go_into_the_tail_and_once_they_do_not():
+    (plain,) = GPU.cases
+    code = plain.code.replace(
+        "out=buf0)", "out=buf0)\n        triton_poi_fused_relu_0.run(buf0, 72, stream=s)"
+    )
+    found = replace(GPU, cases=(replace(plain, code=relu(72) + code),))
+    first, second = propose(found), propose(found, count=1)
+    assert "matmul_relu_kernel[" in first.program.source
+    assert "matmul_kernel[" in second.program.source
+    assert "relu_kernel[" in second.program.source
+    assert isinstance(propose(found, count=2), Declined)
+
+
 def test_what_calls_no_library_and_what_runs_on_a_cpu_is_not_proposed():
     others = (
         changed("extern_kernels.mm", "extern_kernels.other"),
@@ -75,7 +88,7 @@ def test_what_calls_no_library_and_what_runs_on_a_cpu_is_not_proposed():
     assert isinstance(propose(*others), Declined)
     proposal = propose(*others, replace(GPU, variant="same_layout"))
     assert isinstance(proposal, Proposal)
-    assert proposal.note == "variant same_layout, own products"
+    assert proposal.note == "variant same_layout, own kernels with tails"
 
 
 def test_a_failure_to_convert_is_recorded_and_holds_up_nothing():

@@ -2,6 +2,7 @@
 
 Invariants:
 - a program with our kernels computes what torch does, whatever sizes, strides and tunables are;
+- a pointwise kernel goes into the tail of the product it reads where nothing else can tell;
 - what a template cannot do stays a call of the library, and no other statement changes;
 - launches of the same shape share their tunables, and so do all of a kernel where there are many.
 
@@ -11,7 +12,15 @@ Programs run under Triton's interpreter, which knows no precision but ieee.
 import pytest
 
 from evolve.core import tunables
-from tests.operators.templates_cases import CASES, instance, matrix, program, room
+from tests.operators.templates_cases import (
+    CASES,
+    instance,
+    matrix,
+    pointwise,
+    program,
+    relu,
+    room,
+)
 from tests.operators.templates_running import answers
 
 IEEE = ("ieee",)
@@ -89,3 +98,53 @@ def test_products_of_one_shape_share_their_tunables():
 def test_where_shapes_are_many_all_products_share_their_tunables():
     assert len(tunables_of(*range(1, 9))) == 8
     assert tunables_of(*range(1, 10)) == {"MATMUL_NUM_WARPS"}
+
+
+A, B = matrix(8, 7), matrix(7, 9)
+MADE = [room("buf0", matrix(8, 9)), room("buf2", matrix(8, 9))]
+PRODUCT = "extern_kernels.mm(a, b, out=buf0)"
+READ = "triton_poi_fused_relu_0.run(buf0, 72, stream=s)"
+COPIED = ["tmp0 = tl.load(in_ptr0 + (x0), xmask)", "tl.store(out_ptr0 + (x0), tmp0, xmask)"]
+COPY = pointwise("copy", 72, "in_ptr0, out_ptr0", ["x0 = xindex", *COPIED])
+TURNED = pointwise(
+    "copy", 72, "in_ptr0, out_ptr0", ["x0 = (xindex % 9) * 8 + xindex // 9", *COPIED]
+)
+WRITE = "triton_poi_fused_copy_0.run(buf0, buf2, 72, stream=s)"
+
+
+def launches(lines, out: str, kernels: str) -> int:
+    source = program({"a": A, "b": B}, [*MADE, *lines], out, kernels)
+    return source.count("_kernel[")
+
+
+def test_a_kernel_goes_into_the_tail_of_the_product_that_only_it_reads():
+    assert launches([PRODUCT, READ], "buf0", relu(72)) == 1
+    assert launches([PRODUCT, WRITE], "buf2", COPY) == 1
+
+
+@pytest.mark.parametrize(
+    ("lines", "out", "kernels"),
+    [
+        ([PRODUCT, READ], "buf0", relu(71)),
+        ([PRODUCT, WRITE], "buf0", COPY),
+        ([PRODUCT, WRITE, "buf3 = reinterpret_tensor(buf0, (9, 8), (8, 1), 0)"], "buf3", COPY),
+        ([PRODUCT, WRITE], "buf2", TURNED),
+        ([PRODUCT, "b.add_(1)", READ], "buf0", relu(72)),
+        ([PRODUCT, "extern_kernels.mm(b, a, out=buf2)", READ], "buf0", relu(72)),
+    ],
+    ids=["another size", "returned too", "read later", "another order", "a change", "a call"],
+)
+def test_a_kernel_stays_where_a_tail_might_change_what_is_computed(lines, out, kernels):
+    assert launches(lines, out, kernels) >= 2
+
+
+def test_two_tails_of_one_name_and_different_texts_are_two_kernels():
+    other = COPY.replace("tmp0, xmask)", "tmp0 + 1.0, xmask)")
+    second = other.replace("triton_poi_fused_copy_0", "triton_poi_fused_copy_1")
+    lines = [PRODUCT, WRITE, room("buf3", matrix(8, 9)), room("buf4", matrix(8, 9))]
+    lines += ["extern_kernels.mm(a, b, out=buf3)"]
+    lines += ["triton_poi_fused_copy_1.run(buf3, buf4, 72, stream=s)"]
+    lines += ["buf5 = torch.add(buf2, buf4)"]
+    source = program({"a": A, "b": B}, [*MADE, *lines], "buf5", COPY + second)
+    assert "def matmul_copy_kernel(" in source
+    assert "def matmul_copy_2_kernel(" in source

@@ -81,4 +81,5 @@ def attention_kernel(
     offsets = batch * OUT_STRIDE[0] + head * OUT_STRIDE[1]
     offsets = offsets + rows[:, None] * OUT_STRIDE[2] + columns[None, :] * OUT_STRIDE[3]
     mask = (rows < QUERIES)[:, None] & (columns < VALUES)[None, :]
-    tl.store(out_ptr + offsets, value / total[:, None], mask)
+    value = value / total[:, None]
+    tl.store(out_ptr + offsets, value, mask)

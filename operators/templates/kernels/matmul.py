@@ -219,7 +219,8 @@ def matvec_kernel(
         sums += a * b
         a_ptrs += BLOCK_K * A_STRIDE[2]
         b_ptrs += BLOCK_K * B_STRIDE[1]
+    mask = rows < SHAPE[0]
     bias = batch * BIAS_STRIDE[0] + rows * BIAS_STRIDE[1]
-    value = with_bias(tl.sum(sums, 1), bias_ptr, bias, rows < SHAPE[0])
+    value = with_bias(tl.sum(sums, 1), bias_ptr, bias, mask)
     offsets = batch * OUT_STRIDE[0] + rows.to(tl.int64) * OUT_STRIDE[1]
-    tl.store(out_ptr + offsets, value, rows < SHAPE[0])
+    tl.store(out_ptr + offsets, value, mask)

@@ -68,4 +68,5 @@ def pool_kernel(
         value = value / (DIVISOR if DIVISOR else count)
     offsets = batch * OUT_STRIDE[0] + channel * OUT_STRIDE[1]
     offsets = offsets + depth * OUT_STRIDE[2] + height * OUT_STRIDE[3] + width * OUT_STRIDE[4]
-    tl.store(out_ptr + offsets, value, index < SIZE)
+    mask = index < SIZE
+    tl.store(out_ptr + offsets, value, mask)

@@ -1,0 +1,183 @@
+"""A pointwise kernel of Inductor in the tail of the kernel of ours whose result it reads.
+
+Where it reads the result element by element, in the order of memory, its body can follow in
+registers: its index becomes the place of the result in memory, its load the result itself.
+"""
+
+import ast
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+from operators.inductor.forward import Launch as RawLaunch
+from operators.inductor.kernels import convert_kernel, short_name
+from operators.inductor.reading import RawKernel
+from operators.templates import library
+from operators.templates.launch import Launch
+from operators.templates.tensors import Tensor
+
+_INDEX, _MASK, _BLOCK = "xindex", "xmask", "XBLOCK"
+_OURS = frozenset((_INDEX, _MASK, "xoffset", "xnumel"))  # which the tail sets itself, or not at all
+_STORE = "    tl.store(out_ptr + offsets, value, mask)"  # how kernels of the library end
+_RESULT = "    out_ptr,\n"
+_LARGEST = 2**31 - 1
+
+
+def fused(
+    ours: Launch,
+    out: Tensor,
+    names: Collection[str],
+    raw: RawKernel,
+    launch: RawLaunch,
+    known: dict[str, str],
+) -> Launch | None:
+    """The launch with the kernel in its tail; None where that cannot be.
+
+    Args:
+        ours: writes the result.
+        out: the result.
+        names: of the result.
+        raw: the kernel that reads it.
+        launch: of that kernel.
+        known: names of launches with tails by their text, to which a new one is added.
+    """
+    size = math.prod(out.shape)
+    if raw.heuristic != "pointwise" or raw.helpers or not _is_dense(out) or _count(raw) != size:
+        return None
+    kernel = convert_kernel(raw, raw.function.name, {}, "")
+    arguments = [launch.arguments[at] for at in kernel.positions]
+    given = [at for at, argument in enumerate(arguments) if ast.unparse(argument) in names]
+    (function,) = ast.parse(kernel.definitions[kernel.name]).body
+    assert isinstance(function, ast.FunctionDef)
+    parameters = [argument.arg for argument in function.args.args]
+    if parameters[len(arguments) :] != [_BLOCK] or len(given) != 1:
+        return None
+    tail = _Tail(function.body, parameters[given[0]])
+    if not tail.is_possible:
+        return None
+    kept = [at for at, name in enumerate(parameters[: len(arguments)]) if name in tail.names]
+    base = f"{ours.kernel.removesuffix('_kernel')}_{short_name(raw.function.name)}"
+    index = "offsets.to(tl.int32)" if size <= _LARGEST else "offsets"
+    lines = [f"{_INDEX} = {index}", f"{_MASK} = mask", *tail.lines]
+    *helpers, text = library.definitions(ours.kernel).items()
+    written = _with_tail(text[1], [parameters[at] for at in kept], lines)
+    name = _named(base, written, known)
+    return replace(
+        ours,
+        kernel=name,
+        pointers=(*ours.pointers[:-1], *(arguments[at] for at in kept)),
+        definitions=dict(helpers) | {name: written.replace(f"def {ours.kernel}(", f"def {name}(")},
+    )
+
+
+def _named(base: str, text: str, known: dict[str, str]) -> str:
+    """A kernel's name; two of the same text have one."""
+    if text not in known:
+        number, name = 1, f"{base}_kernel"
+        while name in known.values():
+            number += 1
+            name = f"{base}_{number}_kernel"
+        known[text] = name
+    return known[text]
+
+
+def writes(launch: Launch, names: Collection[str]) -> bool:
+    """Whether a launch with a tail still has the result among its pointers, to write to it."""
+    return any(ast.unparse(pointer) in names for pointer in launch.pointers)
+
+
+def _is_dense(tensor: Tensor) -> bool:
+    """Whether its elements lie side by side, in whatever order."""
+    step = 1
+    for stride, size in sorted(zip(tensor.stride, tensor.shape, strict=True)):
+        if size != 1:
+            if stride != step:
+                return False
+            step *= size
+    return True
+
+
+def _count(raw: RawKernel) -> int:
+    """Of elements that a kernel works on; 0 where its body does not say."""
+    for node in raw.function.body:
+        match node:
+            case ast.Assign(targets=[ast.Name(id="xnumel")], value=ast.Constant(value=int(size))):
+                return size
+    return 0
+
+
+def _with_tail(text: str, parameters: Sequence[str], lines: Sequence[str]) -> str:
+    """A kernel of the library that does not store its result, but goes on."""
+    head, end, rest = text.rpartition(_STORE)
+    assert end and not rest.strip(), "kernels of the library end with a store of their result"
+    named = "".join(f"    {parameter},\n" for parameter in parameters)
+    return head.replace(_RESULT, named, 1) + "\n".join(f"    {line}" for line in lines)
+
+
+class _Tail(ast.NodeTransformer):
+    """The body of a pointwise kernel, for a block of any shape.
+
+    Attributes:
+        is_possible: whether it is one; the others only count then.
+        lines: of the body.
+        names: that it uses.
+    """
+
+    def __init__(self, body: Sequence[ast.stmt], result: str) -> None:
+        self._result = result
+        self._same = {_INDEX}  # names of the index
+        self.is_possible = True
+        kept = [self.visit(node) for node in body if not self._is_ours(node)]
+        self.lines = [line for node in kept for line in ast.unparse(node).splitlines()]
+        self.names = {n.id for node in kept for n in ast.walk(node) if isinstance(n, ast.Name)}
+        if self.names & {_BLOCK, "xoffset", "xnumel"}:
+            self.is_possible = False
+
+    def _is_ours(self, node: ast.stmt) -> bool:
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                if isinstance(value, ast.Name) and value.id in self._same:
+                    self._same.add(name)
+                return name in _OURS
+            case ast.Expr():
+                return False
+        self.is_possible = False
+        return False
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        self.generic_visit(node)
+        match node:
+            case ast.Call(func=ast.Attribute(attr="load"), args=[place, mask, *_]):
+                if self._is_result(place):
+                    return ast.Name("value", ast.Load())
+                self._require_elsewhere(place)
+                node.args[1] = _inside(mask)
+            case ast.Call(func=ast.Attribute(attr="store"), args=[place, _, mask, *_]):
+                if not self._is_result(place):
+                    self._require_elsewhere(place)
+                node.args[2] = _inside(mask)
+            case ast.Call(func=ast.Attribute(attr=name)) if name.startswith("atomic"):
+                self.is_possible = False
+        return node
+
+    def _require_elsewhere(self, place: ast.expr) -> None:
+        """Another element of the result is not there yet, or still to be read."""
+        if any(isinstance(n, ast.Name) and n.id == self._result for n in ast.walk(place)):
+            self.is_possible = False
+
+    def _is_result(self, place: ast.expr) -> bool:
+        """Whether it is the address of the result's element."""
+        match place:
+            case ast.BinOp(left=ast.Name(id=pointer), op=ast.Add(), right=ast.Name(id=index)):
+                return pointer == self._result and index in self._same
+        return False
+
+
+def _inside(mask: ast.expr) -> ast.expr:
+    """A mask that holds the block's too; Inductor leaves it out where blocks divide the size."""
+    own = ast.Name(_MASK, ast.Load())
+    if isinstance(mask, ast.Constant):
+        return own
+    if any(isinstance(node, ast.Name) and node.id == _MASK for node in ast.walk(mask)):
+        return mask
+    return ast.BinOp(mask, ast.BitAnd(), own)
