@@ -1,6 +1,7 @@
 """`evolve show`: one run, or one of its steps."""
 
 import json
+import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -98,6 +99,11 @@ def _step_text(store: "Store", run: "RunRow", sequence: int) -> Iterator[str]:
         yield f"parents    {', '.join(parent[:16] for parent in step.parents)}"
     if step.failure:
         yield f"failed     {printable(step.failure)}"
+    elif step.program is None:
+        asked = f"{shlex.quote(run.name)}:{sequence}"
+        yield f"open       not answered yet; `evolve prompt {asked}` shows what was asked"
+    elif evaluation is None:
+        yield "open       not judged yet"
     if step.program is None:
         return
     yield f"program    {step.program[:16]} {dict(step.assignment) or ''}"

@@ -111,6 +111,17 @@ def test_what_a_step_has_asked_and_was_answered_is_shown(evolve, asked, database
     assert "asked no model" in evolve("prompt", "demo:0").stderr
 
 
+def test_a_step_that_waits_says_for_what(evolve, asked, database):
+    sequence = int(stems(asked)[0].partition("-")[0])
+    shown = evolve("show", f"demo:{sequence}").stdout
+    assert f"not answered yet; `evolve prompt demo:{sequence}` shows what was asked" in shown
+    (asked / f"{stems(asked)[0]}.reply.md").write_text(
+        WRITTEN.format(source=SEED_SOURCE + "X = 1\n")
+    )
+    evolve("tell", "demo", str(asked))
+    assert "not judged yet" in evolve("show", f"demo:{sequence}").stdout
+
+
 def test_an_operator_that_is_not_there_is_named_with_those_that_are(evolve, database):
     result = evolve("prompt", "demo", "--operator", "rewrite")
     assert result.returncode == 2
