@@ -169,7 +169,7 @@ class Module:
         return Text(value, start, end, (*offsets, end), node.lineno)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=8)  # trees are large, and walked by every full collection of garbage
 def read(source: str) -> Module:
     """The module of a text; parsed once for all that ask about a program while it is new."""
     return Module(source)
