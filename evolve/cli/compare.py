@@ -32,7 +32,7 @@ Verdicts are not shared between them unless store.reuse=true is given.
 """
 OF_A_RUN = (  # settings that do not make another method of a search
     *("name", "seed", "on_exists", "audit", "termination", "device", "sandbox", "store"),
-    "trackers",
+    *("cuda", "trackers"),
 )
 
 

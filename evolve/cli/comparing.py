@@ -20,7 +20,7 @@ from evolve.store import RunRow, Store
 
 SAME = (  # what a method may not set for itself
     *("task", "task_config", "name", "on_exists", "seed", "termination", "device", "sandbox"),
-    *("store", "baseline", "initial", "warm_start", "deterministic"),
+    *("cuda", "store", "baseline", "initial", "warm_start", "deterministic"),
 )
 
 

@@ -110,7 +110,11 @@ async def start_evaluator(config: Mapping[str, Any]) -> Evaluator:
     from evolve.store import Store
 
     device, sandbox = config["device"], config["sandbox"]
+    include, flags = config["cuda"]["include"], config["cuda"]["flags"]
     kind = kind_of(config)
+    if kind == CPU and (include or flags):
+        what = f"cuda.include={list(include)}" if include else f"cuda.flags={list(flags)}"
+        raise UsageError(f"{what} has no effect on the CPU; leave it out, or take device=cuda")
     if device["kind"] == "replay":
         recorded = Store.open(config["store"]["path"], read_only=True)
         return ReplayEvaluator(recorded, recorded.run(device["run"]).id)
@@ -125,6 +129,8 @@ async def start_evaluator(config: Mapping[str, Any]) -> Evaluator:
         python=device["python"],
         sandbox_require=sandbox["require"],
         sandbox_read=sandbox["read"],
+        cuda_include=include,
+        cuda_flags=flags,
     )
 
 

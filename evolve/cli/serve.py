@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from omegaconf import MISSING
 
 from evolve.cli import stopping
-from evolve.cli.config.schema import Device, Sandbox
+from evolve.cli.config.schema import Cuda, Device, Sandbox
 from evolve.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ class ServeConfig:
     keep: str = MISSING
     device: Device = field(default_factory=Device)
     sandbox: Sandbox = field(default_factory=Sandbox)
+    cuda: Cuda = field(default_factory=Cuda)
 
 
 def main(words: Sequence[str]) -> int:

@@ -71,6 +71,8 @@ class LocalEvaluator:
         python: str | None = None,
         sandbox_require: str = "none",
         sandbox_read: Sequence[str] = (),
+        cuda_include: Sequence[str] = (),
+        cuda_flags: Sequence[str] = (),
         cache: Path | None = None,
     ) -> "LocalEvaluator":
         """Started workers.
@@ -83,6 +85,8 @@ class LocalEvaluator:
             python: another interpreter for referees and runners, with torch in it.
             sandbox_require: the weakest sandbox tier that is acceptable.
             sandbox_read: further paths that candidates may read.
+            cuda_include: folders of headers for CUDA C++.
+            cuda_flags: flags of nvcc, of those that are allowed.
             cache: folder for compiled candidates.
 
         Raises:
@@ -92,6 +96,8 @@ class LocalEvaluator:
         options = ["--device", device, "--sandbox-require", sandbox_require]
         for path in sandbox_read:
             options += ["--read", path]
+        options += [f"--cuda-include={Path(folder).absolute()}" for folder in cuda_include]
+        options += [f"--cuda-flag={flag}" for flag in cuda_flags]
         if cache is not None:
             options += ["--cache", str(cache)]
         commands = {}

@@ -231,6 +231,8 @@ def _check_lists(plain: Mapping[str, Any]) -> None:
     for group, name, kind, example in (
         ("", "initial", str, "[mine.py,other.py]"),
         ("sandbox", "read", str, "[/data,/models]"),
+        ("cuda", "include", str, "[cutlass/include]"),
+        ("cuda", "flags", str, "[-O3,--use_fast_math]"),
         ("device", "ids", int, "[0,1]"),
     ):
         value = (plain[group] if group else plain)[name] or ()

@@ -162,6 +162,14 @@ class Sandbox:
 
 
 @dataclass
+class Cuda:
+    """What CUDA C++ is compiled with besides a program's own words."""
+
+    include: list[str] = field(default_factory=list)
+    flags: list[str] = field(default_factory=list)
+
+
+@dataclass
 class StoreSettings:
     """Where the database is, and whether a verdict that it holds already is an answer."""
 
@@ -193,4 +201,5 @@ class RunConfig:
     termination: Termination = field(default_factory=Termination)
     device: Device = field(default_factory=Device)
     sandbox: Sandbox = field(default_factory=Sandbox)
+    cuda: Cuda = field(default_factory=Cuda)
     store: StoreSettings = field(default_factory=StoreSettings)
