@@ -32,6 +32,7 @@ class Device(Protocol):
         has_profiler: Whether a runner can say which kernels of the device ran (`proof`).
         seats: Sittings that may be made ready at once; each holds memory of the device.
         spares: Processes to have ready ahead of time.
+        compiles_aside: Whether work on the CPU's cores leaves times as they are.
         reveals_late: Whether inputs of a block reach a runner only when it runs.
         memory: That a runner's processes may hold on the host.
         limit_address_space: Whether a limit on address space can hold a runner.
@@ -53,6 +54,7 @@ class Device(Protocol):
     has_profiler: bool
     seats: int
     spares: int
+    compiles_aside: bool
     reveals_late: bool
     memory: int
     limit_address_space: bool

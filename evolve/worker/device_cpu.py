@@ -42,6 +42,7 @@ class CpuDevice:
     has_profiler = False
     seats = 1
     spares = 0
+    compiles_aside = False
     reveals_late = False
     memory = 6 << 30
     limit_address_space = True

@@ -63,6 +63,7 @@ class CudaDevice:
     has_profiler = True
     seats = 1
     spares = 6
+    compiles_aside = True  # the clock's core is its own
     reveals_late = True
     memory = 32 << 30
     limit_address_space = False  # a CUDA context reserves far more than it uses

@@ -189,8 +189,8 @@ class Referee:
         compiler.settings(variant)
         warm = self.warm(task)
         try:
-            with self._placed(warm, 1), self._lock.shared():
-                return {"compiled": self.workshop.written(warm, variant).to_json()}
+            with self._placed(warm, 1):
+                return {"compiled": self.workshop.written(warm, variant, self._lock).to_json()}
         except CandidateFault as fault:
             return {"reason": fault.feedback}
 

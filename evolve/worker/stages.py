@@ -25,6 +25,7 @@ from evolve.worker.environment import versions
 from evolve.worker.faults import CandidateFault
 from evolve.worker.labels import disowned
 from evolve.worker.launcher import Launcher
+from evolve.worker.locks import HostLock
 from evolve.worker.probes import custom_label
 from evolve.worker.process import RunnerProcess
 from evolve.worker.proof import OwnCode, Proof, library_labels, prove, read_kernels
@@ -167,8 +168,11 @@ class Workshop:
             on_failure.pop_all()
         return runner
 
-    def written(self, task: WarmTask, variant: str) -> Compiled:
+    def written(self, task: WarmTask, variant: str, lock: HostLock) -> Compiled:
         """What the compiler makes of the reference, for every case; kept like a build.
+
+        Of the device it needs the inputs only, so where work on the CPU disturbs no timing, `lock`
+        is not held while it thinks.
 
         Raises:
             CandidateFault: the reference cannot be compiled so; the message says why.
@@ -179,21 +183,31 @@ class Workshop:
         if done is None:
             folder = self.builds.begin(key)
             try:
-                self._write(task, variant, folder)
+                self._write(task, variant, folder, lock)
                 done = self.builds.commit(key, folder)
             finally:
                 self.builds.discard(folder)
         return compiler.read(done, {case.index: case.case for case in task.cases}, variant)
 
-    def _write(self, task: WarmTask, variant: str, folder: str) -> None:
-        with self.launcher.start(
-            Language.TORCH, (folder,), tensors=working_bytes(task.cases)
-        ) as runner:
-            runner.load("reference", json.dumps(task.task.to_json()), SETUP_S)
+    def _write(self, task: WarmTask, variant: str, folder: str, lock: HostLock) -> None:
+        held = contextlib.ExitStack()
+        try:
+            with lock.shared():
+                size = working_bytes(task.cases)
+                runner = held.enter_context(
+                    self.launcher.start(Language.TORCH, (folder,), tensors=size)
+                )
+                runner.load("reference", json.dumps(task.task.to_json()), SETUP_S)
+                inputs = {}
+                for case in task.cases:
+                    runner.construct(case.index, case.model_seed, None, SETUP_S)
+                    inputs[case.index] = held.enter_context(self.device.share(case.block(-1, 1)))
             for case in task.cases:
-                runner.construct(case.index, case.model_seed, None, SETUP_S)
-                with self.device.share(case.block(-1, 1)) as inputs:
-                    runner.write(case.index, inputs, variant, folder, BUILD_S)
+                with contextlib.nullcontext() if self.device.compiles_aside else lock.shared():
+                    runner.write(case.index, inputs[case.index], variant, folder, BUILD_S)
+        finally:
+            with lock.shared():
+                held.close()
 
     def outcome(
         self, runner: RunnerProcess, case: WarmCase, hidden: Check, trap: bool = False
