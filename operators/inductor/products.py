@@ -56,7 +56,7 @@ class Product:
             text = f"({_ROWS}, {_COLUMNS}, {third})"
         elif {"M", "N", "K"} <= known.keys():
             rows, columns = known["M"], known["N"]
-            text = f"({_ROWS} * {_COLUMNS}, {known.get('BATCH', 1)})"
+            text = f"({_ROWS} * {_COLUMNS}, {known.get('BATCH', '')})"
         else:
             raise NotConvertible(f"{self._name} is of an unknown template")
         text = text.format(rows=rows, columns=columns, m="{m}", n="{n}")

@@ -1,0 +1,67 @@
+"""Children by rewriting the structure of a Triton program, without a model."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from evolve.core.errors import UsageError
+from evolve.core.normalise import normalised_digest
+from evolve.core.program import Language, Program, detect_language, instance_digest
+from evolve.core.protocols import Context, Declined, Proposal
+from evolve.core.tunables import parse, render
+from operators.checks import check_choice
+from operators.structure import REWRITES, NotApplicable, TritonProgram
+
+
+@dataclass(frozen=True, slots=True)
+class Structural:
+    """Proposes a rewrite of one kernel of its parent, each once.
+
+    The child has its tunables as the parent's best instance has them; new ones have a value to
+    begin with, and `tune` goes on from there. Its note names the rewrite and the kernel.
+
+    Args:
+        rewrites: of `operators.structure.REWRITES`.
+
+    Raises:
+        UsageError: there is no such rewrite.
+    """
+
+    rewrites: Sequence[str] = tuple(REWRITES)
+
+    def __post_init__(self) -> None:
+        for name in self.rewrites:
+            check_choice("operators.structural.rewrites", name, tuple(REWRITES))
+
+    @property
+    def parents(self) -> int:
+        return 1
+
+    def propose(self, context: Context) -> Proposal | Declined:
+        """A rewrite that has not been proposed, drawn from all that can be made."""
+        if not context.parents:
+            return Declined("needs a parent")
+        parent = context.parents[0]
+        source = context.facts.source(parent.program)
+        if detect_language(source) is not Language.TRITON:
+            return Declined("the parent is no Triton program")
+        try:
+            program = TritonProgram(render(source, parent.assignment))
+        except UsageError as error:
+            return Declined(f"the parent cannot be read: {error}")
+        options = [(name, kernel) for name in self.rewrites for kernel in program.kernels]
+        context.rng.shuffle(options)
+        reason = "it launches no kernel"
+        for name, kernel in options:
+            try:
+                child = REWRITES[name](program, kernel)
+                parse(child)
+            except (NotApplicable, UsageError) as error:
+                reason = f"{name} of {kernel}: {error}"
+                continue
+            made = Program(child)
+            if context.facts.seen(instance_digest(made.digest, {})):
+                reason = f"{name} of {kernel} is known"
+            elif normalised_digest(child) != normalised_digest(source):
+                note = f"{name} of {kernel}"
+                return Proposal(program=made, parents=(parent.program,), note=note)
+        return Declined(f"no rewrite is left, the last: {reason}")

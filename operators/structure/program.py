@@ -1,0 +1,286 @@
+"""A Triton program taken apart: its kernels, where they are launched, its tunables."""
+
+import ast
+import copy
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from evolve.core.program import TunableValue
+from evolve.core.pytext import Edit, Module, apply, read
+from evolve.core.tunable_sites import DECLARATION, declaration
+
+_LONGEST_LINE = 88
+
+
+class NotApplicable(Exception):
+    """The rewrite cannot be made of this kernel; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """A statement `kernel[grid](...)`, and the block of statements that it stands in."""
+
+    statement: ast.Expr
+    call: ast.Call
+    grid: ast.expr
+    block: list[ast.stmt]
+
+    @property
+    def counts(self) -> list[ast.expr]:
+        """Numbers of programs by axis."""
+        return self.grid.elts if isinstance(self.grid, ast.Tuple) else [self.grid]
+
+    def option(self, name: str) -> ast.expr | None:
+        """What is passed by that name."""
+        return next((k.value for k in self.call.keywords if k.arg == name), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """A tunable to be declared: the value to begin with, and all of them."""
+
+    first: TunableValue
+    values: tuple[TunableValue, ...]
+
+
+class TritonProgram:
+    """The source of a program.
+
+    Args:
+        source: its text.
+
+    Raises:
+        UsageError: the text is not valid Python, or declares its tunables wrongly.
+    """
+
+    def __init__(self, source: str) -> None:
+        self.module: Module = read(source)
+
+    @cached_property
+    def kernels(self) -> Mapping[str, ast.FunctionDef]:
+        """Functions under `@triton.jit` that are launched, in order."""
+        launched = {launch_name(node) for node in ast.walk(self.module.tree)}
+        return {
+            node.name: node
+            for node in self.module.tree.body
+            if isinstance(node, ast.FunctionDef)
+            and [ast.unparse(d) for d in node.decorator_list] == ["triton.jit"]
+            and node.name in launched
+        }
+
+    def kernel(self, name: str) -> ast.FunctionDef:
+        """A copy of a kernel's definition, to be changed."""
+        return copy.deepcopy(self.kernels[name])
+
+    def launches(self, kernel: str) -> list[Launch]:
+        """All places that launch a kernel.
+
+        Raises:
+            NotApplicable: it is used in another way than in statements `kernel[grid](...)`.
+        """
+        found = [launch for launch in self._launches if launch_name(launch.call) == kernel]
+        uses = sum(
+            isinstance(node, ast.Name) and node.id == kernel for node in ast.walk(self.module.tree)
+        )
+        if uses != len(found):
+            raise NotApplicable(f"{kernel} is not only launched")
+        return found
+
+    @cached_property
+    def _launches(self) -> list[Launch]:
+        found = []
+        for node in ast.walk(self.module.tree):
+            block: list[ast.stmt] = getattr(node, "body", [])
+            for statement in block if isinstance(block, list) else ():
+                match statement:
+                    case ast.Expr(value=ast.Call(func=ast.Subscript(slice=grid)) as call):
+                        found.append(Launch(statement, call, grid, block))
+        return found
+
+    def free(self, wanted: str) -> str:
+        """The name, or it with a number, that nothing in the program has."""
+        number, name = 1, wanted
+        while name in self._names:
+            number += 1
+            name = f"{wanted}_{number}"
+        return name
+
+    @cached_property
+    def _names(self) -> frozenset[str]:
+        tree = self.module.tree
+        return frozenset(
+            name
+            for node in ast.walk(tree)
+            for name in (getattr(node, "id", None), getattr(node, "name", None),
+                         getattr(node, "arg", None))
+            if isinstance(name, str)
+        )  # fmt: skip
+
+    @cached_property
+    def choices(self) -> Mapping[str, tuple[TunableValue, ...]]:
+        """Of the declared tunables, by name."""
+        found = declaration(self.module)
+        return found.choices if found else {}
+
+    # --- writing ----------------------------------------------------------------------------------
+
+    def replaced_kernel(self, new: ast.FunctionDef) -> Edit:
+        """An edit that puts a definition in the place of the kernel of its name."""
+        span = self.module.definition_span(self.kernels[new.name])
+        return Edit(*span, ast.unparse(new))
+
+    def replaced_call(self, launch: Launch, new: ast.Call) -> Edit:
+        """An edit that puts another call in the place of a launch."""
+        start, end = self.module.span(launch.call)
+        indent = launch.statement.col_offset
+        return Edit(start, end, _call_text(new, indent))
+
+    def is_only_in(self, name: str, nodes: Iterable[ast.AST]) -> bool:
+        """Whether nothing but these nodes reads a name."""
+        inside = sum(_reads(node, name) for node in nodes)
+        return inside == _reads(self.module.tree, name)
+
+    def without_definition(self, function: ast.FunctionDef) -> Edit:
+        """An edit that takes a function away, with its decorators and the comment above."""
+        start, end = self.module.definition_span(function)
+        start, end = self._with_comment(start, end)
+        rest = self.module.source[end:]
+        return Edit(start, end + len(rest) - len(rest.lstrip("\n")), "")
+
+    def without(self, statement: ast.stmt) -> Edit:
+        """An edit that takes a statement away, with its lines and the comment above."""
+        return Edit(*self._with_comment(*self.module.span(statement)), "")
+
+    def _with_comment(self, start: int, end: int) -> tuple[int, int]:
+        """A span widened to whole lines, and to a comment on the line above."""
+        text = self.module.source
+        start = text.rfind("\n", 0, start) + 1
+        end = text.find("\n", end) + 1 or len(text)
+        above = text.rfind("\n", 0, max(start - 1, 0)) + 1
+        return (above if text[above:start].lstrip().startswith("#") else start), end
+
+    def written(
+        self,
+        edits: Iterable[Edit],
+        declared: Mapping[str, Choices],
+        dropped: Iterable[str] = (),
+    ) -> str:
+        """The source with edits made, and tunables declared, changed and dropped."""
+        found, gone = declaration(self.module), set(dropped)
+        choices = {name: values for name, values in self.choices.items() if name not in gone}
+        choices |= {name: choice.values for name, choice in declared.items()}
+        constants = self._constants()
+        made = list(edits)
+        for name, statement in constants.items():
+            if name in gone:
+                made.append(self.without(statement))
+            elif name in declared:
+                made.append(_replaced(self.module, statement, f"{name} = {declared[name].first!r}"))
+        new = [f"{n} = {c.first!r}" for n, c in declared.items() if n not in constants]
+        lines = [*new, f"{DECLARATION} = {{"]
+        lines += [
+            f'    "{name}": {values!r},' for name, values in choices.items() if len(values) > 1
+        ]
+        text = "\n".join([*lines, "}"])
+        if found:
+            made.append(_replaced(self.module, found.statement, text))
+        else:
+            made.append(Edit(*2 * (self._after_imports(),), f"\n\n{text}\n"))
+        return apply(self.module.source, made)
+
+    def _constants(self) -> dict[str, ast.stmt]:
+        found: dict[str, ast.stmt] = {}
+        for node in self.module.tree.body:
+            match node:
+                case ast.Assign(targets=[ast.Name(id=name)]):
+                    found[name] = node
+        return found
+
+    def _after_imports(self) -> int:
+        imports = [n for n in self.module.tree.body if isinstance(n, ast.Import | ast.ImportFrom)]
+        return self.module.span(imports[-1])[1] if imports else 0
+
+
+def launch_name(node: ast.AST) -> str:
+    """`kernel` of a call `kernel[grid](...)`; empty for anything else."""
+    match node:
+        case ast.Call(func=ast.Subscript(value=ast.Name(id=name))):
+            return name
+    return ""
+
+
+def parameters(function: ast.FunctionDef) -> list[str]:
+    """Names of what a function takes."""
+    return [argument.arg for argument in function.args.args]
+
+
+def passed(function: ast.FunctionDef, launch: Launch) -> dict[str, ast.expr]:
+    """What is passed for each parameter of a kernel."""
+    given = dict(zip(parameters(function), launch.call.args, strict=False))
+    return given | {k.arg: k.value for k in launch.call.keywords if k.arg in parameters(function)}
+
+
+def calls(node: ast.AST) -> Iterator[tuple[str, ast.Call]]:
+    """Calls with what is called, as text: `tl.load`."""
+    for part in ast.walk(node):
+        if isinstance(part, ast.Call):
+            yield ast.unparse(part.func), part
+
+
+def names(node: ast.AST) -> set[str]:
+    """Names that are read."""
+    return {
+        part.id
+        for part in ast.walk(node)
+        if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load)
+    }
+
+
+def stored(nodes: Iterable[ast.AST]) -> list[str]:
+    """Names that are assigned, each as often as it is."""
+    return [
+        part.id
+        for node in nodes
+        for part in ast.walk(node)
+        if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)
+    ]
+
+
+def _reads(node: ast.AST, name: str) -> int:
+    """How often a name of the module is read; a parameter of that name is something else."""
+    if isinstance(node, ast.FunctionDef) and name in parameters(node):
+        return 0
+    own = isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load)
+    return own + sum(_reads(child, name) for child in ast.iter_child_nodes(node))
+
+
+def parse(text: str) -> ast.stmt:
+    """The one statement of a text."""
+    (statement,) = ast.parse(text).body
+    return statement
+
+
+def _replaced(module: Module, statement: ast.stmt, text: str) -> Edit:
+    return Edit(*module.span(statement), text)
+
+
+def _call_text(call: ast.Call, indent: int) -> str:
+    """A call on one line, or with an argument or more on each."""
+    head = ast.unparse(call.func)
+    if isinstance(call.func, ast.Subscript):  # with brackets around the grid
+        head = f"{ast.unparse(call.func.value)}[{ast.unparse(call.func.slice)}]"
+    arguments = [*map(ast.unparse, call.args), *map(ast.unparse, call.keywords)]
+    line = f"{head}({', '.join(arguments)})"
+    if indent + len(line) <= _LONGEST_LINE:
+        return line
+    inside = textwrap.fill(
+        ", ".join(argument.replace(" ", "\0") for argument in arguments) + ",",
+        width=_LONGEST_LINE - indent,
+        initial_indent=" " * (indent + 4),
+        subsequent_indent=" " * (indent + 4),
+        break_long_words=False,
+        break_on_hyphens=False,
+    ).replace("\0", " ")
+    return f"{head}(\n{inside}\n{' ' * indent})"

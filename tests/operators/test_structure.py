@@ -1,0 +1,252 @@
+"""Rewrites of the structure of Triton programs.
+
+Invariants:
+- a rewritten program computes what the one before computes, whatever its tunables are set to;
+- it is a program like any other: tunables declared rightly, constants that nothing reads gone;
+- what cannot be rewritten is refused with a reason.
+
+Programs are the fixtures of `test_inductor`, interpreted at tiny sizes.
+"""
+
+import json
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from evolve.core import tunables
+from evolve.core.compiled import Compiled
+from operators.inductor import convert
+from operators.structure import REWRITES, NotApplicable, TritonProgram
+
+FOLDER = Path(__file__).parent / "inductor_fixtures"
+ROOT = Path(__file__).parents[2]
+SLOW = ("softmax_split",)  # tens of thousands of elements, and nothing that the others have not
+
+CHAIN_TASK = """import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(torch.randn(30))
+
+    def forward(self, x):
+        return torch.relu(x * self.scale + x), (x * self.scale + x) * 3 + x
+
+
+def get_inputs():
+    return [torch.randn(7, 30)]
+
+
+def get_init_inputs():
+    return []
+"""
+
+CHAIN = '''"""A chain of elementwise kernels."""
+
+import torch
+import triton
+import triton.language as tl
+from torch import nn
+
+SCALED_BLOCK = 64
+SCALED_WARPS = 4
+SHIFTED_BLOCK = 32
+SHIFTED_WARPS = 2
+TUNABLE = {"SCALED_BLOCK": (32, 64), "SCALED_WARPS": (4, 8), "SHIFTED_BLOCK": (16, 32)}
+
+
+# x * scale + x
+@triton.jit
+def scaled_kernel(x_ptr, scale_ptr, scaled_ptr, BLOCK: tl.constexpr):
+    numel = 210
+    index = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = index < numel
+    column = index % 30
+    x = tl.load(x_ptr + index, mask)
+    scale = tl.load(scale_ptr + column, mask)
+    tl.store(scaled_ptr + index, x * scale + x, mask)
+
+
+# relu(scaled), scaled * 3 + x
+@triton.jit
+def shifted_kernel(scaled_ptr, x_ptr, first_ptr, second_ptr, BLOCK: tl.constexpr):
+    numel = 210
+    offset = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offset < numel
+    value = tl.load(scaled_ptr + offset, mask)
+    x = tl.load(x_ptr + offset, mask)
+    tl.store(first_ptr + offset, tl.where(value > 0, value, 0.0), mask)
+    tl.store(second_ptr + offset, value * 3 + x, mask)
+
+
+class ModelNew(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(torch.randn(30))
+
+    def forward(self, x):
+        x = x.contiguous()
+        scaled = torch.empty((7, 30), device=x.device, dtype=torch.float32)
+        # the first
+        scaled_kernel[(triton.cdiv(210, SCALED_BLOCK),)](
+            x, self.scale, scaled, BLOCK=SCALED_BLOCK, num_warps=SCALED_WARPS
+        )
+        first = torch.empty((7, 30), device=x.device, dtype=torch.float32)
+        second = torch.empty((7, 30), device=x.device, dtype=torch.float32)
+        # the second
+        shifted_kernel[(triton.cdiv(210, SHIFTED_BLOCK),)](
+            scaled, x, first, second, BLOCK=SHIFTED_BLOCK, num_warps=SHIFTED_WARPS
+        )
+        del scaled
+        return first, second
+'''
+
+
+def programs():
+    """Source of each program, and of its task, by name."""
+    found = {"chain": (CHAIN, CHAIN_TASK)}
+    for path in sorted(FOLDER.glob("*.json")):
+        if path.stem in SLOW:
+            continue
+        data = json.loads(path.read_text())
+        compiled = Compiled.from_json(data["compiled"])
+        found[path.stem] = (convert(data["task"], path.stem, compiled), data["task"])
+    return found
+
+
+PROGRAMS = programs()
+
+
+def rewritten():
+    """All rewrites that can be made, by name, each with its program's."""
+    found = {}
+    for name, (source, _) in PROGRAMS.items():
+        program = TritonProgram(source)
+        for rewrite, function in REWRITES.items():
+            for kernel in program.kernels:
+                try:
+                    found[f"{name}: {rewrite} of {kernel}"] = (name, function(program, kernel))
+                except NotApplicable as reason:
+                    assert str(reason)
+    return found
+
+
+REWRITTEN = rewritten()
+
+
+@pytest.fixture(scope="module")
+def differences():
+    rng = random.Random(1)
+    lines = []
+    for name, (origin, source) in REWRITTEN.items():
+        before, task = PROGRAMS[origin]
+        chosen = tunables.parse(source).sample(rng)
+        interpreted = {n: v for n, v in chosen.items() if not n.endswith("INPUT_PRECISION")}
+        instance = tunables.render(source, interpreted)
+        pair = {"name": name, "task": task, "before": before, "after": instance}
+        lines.append(json.dumps(pair))
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.operators.structure_running"],
+        input="\n".join(lines),
+        cwd=ROOT,
+        env={**os.environ, "TRITON_INTERPRET": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return dict(map(json.loads, done.stdout.splitlines()))
+
+
+@pytest.mark.parametrize("name", REWRITTEN)
+def test_a_rewritten_program_computes_what_it_did(differences, name):
+    assert differences[name] < 2e-6
+
+
+@pytest.mark.parametrize("rewrite", REWRITES)
+def test_every_rewrite_can_be_made_of_some_program(rewrite):
+    assert any(f": {rewrite} of " in name for name in REWRITTEN)
+
+
+@pytest.mark.parametrize("name", REWRITTEN)
+def test_what_it_declares_is_what_it_has(name):
+    space = tunables.parse(REWRITTEN[name][1])
+    assert all(len(tunable.choices) > 1 for tunable in space)
+    assert all(tunable.default in tunable.choices for tunable in space)
+
+
+def test_elementwise_neighbours_become_one_kernel_and_what_passed_between_is_gone():
+    source = REWRITES["fuse_pointwise"](TritonProgram(CHAIN), "scaled_kernel")
+    program = TritonProgram(source)
+    assert list(program.kernels) == ["scaled_shifted_kernel"]
+    kernel = source[source.index("def scaled_shifted_kernel") : source.index("class ModelNew")]
+    assert "scaled_ptr" not in source
+    assert kernel.count("tl.load(x_ptr") == 1
+    assert "SHIFTED" not in source
+    assert "scaled = " not in source.replace("scaled_value = ", "")
+    assert "del " not in source
+
+
+def test_a_buffer_that_somebody_else_reads_is_written_still():
+    source = CHAIN.replace("return first, second", "return first, second + scaled")
+    source = source.replace("        del scaled\n", "")
+    fused = REWRITES["fuse_pointwise"](TritonProgram(source), "scaled_kernel")
+    assert "tl.store(scaled_ptr + index, scaled_value, mask)" in fused
+    assert "scaled = torch.empty(" in fused
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (("offset < numel", "offset < numel - 1"), "not read where it is written"),
+        (("scaled_ptr + offset", "scaled_ptr + offset // 2"), "not read where it is written"),
+        (("cdiv(210, SHIFTED_BLOCK)", "cdiv(211, SHIFTED_BLOCK)"), "another number of elements"),
+        (("dtype=torch.float32)\n        # the first", "dtype=torch.float16)\n        # the first"),
+         "not known to be a float32 buffer"),
+        (("        # the second\n", "        x = x + 1\n"), "no other kernel is launched"),
+        (("tl.where(value > 0, value, 0.0)", "value / tl.sum(value, 0)"), "calls tl.sum"),
+        (("scaled, x, first, second,", "scaled, x, first, x,"), "x is not read where"),
+    ],
+)  # fmt: skip
+def test_neighbours_that_do_not_fit_are_left_alone(change, reason):
+    assert change[0] in CHAIN
+    source = CHAIN.replace(*change)
+    if change[1].endswith("x,"):
+        source = source.replace("x_ptr + index", "x_ptr + (index + 1)")
+    with pytest.raises(NotApplicable, match=reason):
+        REWRITES["fuse_pointwise"](TritonProgram(source), "scaled_kernel")
+
+
+def test_a_persistent_kernel_loads_parameters_once_and_starts_accumulators_for_each_tile():
+    source = REWRITTEN["layernorm: persistent_grid of native_layer_norm_kernel"][1]
+    kernel = source[source.index("@triton.jit\ndef native_layer_norm_kernel") :]
+    before, inside = kernel.split("for tile in tl.range(", 1)
+    assert "tl.load(weight_ptr" in before
+    assert "tl.load(x_ptr" not in before
+    assert "tl.load(x_ptr" in inside
+    looped = REWRITTEN["softmax_online: persistent_grid of softmax_prepare_softmax_kernel"][1]
+    before, inside = looped.split("for tile in tl.range(", 1)
+    assert "_sum = tl.zeros(" not in before
+    assert "_sum = tl.zeros(" in inside
+
+
+def test_a_held_row_is_read_once_and_has_no_block_to_choose():
+    source = REWRITTEN["softmax_online: hold_rows of softmax_prepare_softmax_kernel"][1]
+    assert source.count("tl.load(x_ptr") == 1
+    assert "R0_BLOCK: tl.constexpr = 4096" in source
+    assert "R0_BLOCK" not in {tunable.name for tunable in tunables.parse(source)}
+
+
+def test_a_row_that_no_mask_bounds_is_not_held_in_a_longer_block():
+    source = PROGRAMS["softmax_online"][0]
+    unmasked = source.replace("r0_mask & xmask, eviction", "xmask, eviction")
+    assert unmasked != source
+    with pytest.raises(NotApplicable, match="no mask along the row"):
+        REWRITES["hold_rows"](TritonProgram(unmasked), "softmax_prepare_softmax_kernel")
