@@ -1,11 +1,16 @@
 """How far apart two programs are, by what their descriptors say of them."""
 
-from collections.abc import Mapping, Sequence
+import base64
+import binascii
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from archives.checks import checked_whole
 from archives.descriptors import of_text
 from evolve.core.errors import UsageError
 from evolve.core.protocols import Describe
@@ -95,3 +100,68 @@ class Numbers:
         apart = np.divide(np.abs(row - rows), larger, out=np.zeros_like(rows), where=larger > 0)
         distances: Row = apart.mean(1)
         return distances
+
+
+class Embedding:
+    """One minus the cosine of what a function of yours makes of two sources, at most 1.
+
+    The function is called once for a new program, where the search runs; what it says is recorded
+    with the elite, so that a resume does not call it again. POLCA (arXiv 2603.14769) and
+    ShinkaEvolve tell programs apart by embeddings of a language model.
+
+    Args:
+        function: gives `width` numbers for a source; by its dotted name, `package.module.name`.
+        width: how many numbers.
+
+    Raises:
+        UsageError: there is no such function, or, once it is called, it gives no such numbers.
+    """
+
+    dtype = np.float32
+
+    def __init__(self, *, function: str, width: int) -> None:
+        self.width = checked_whole("distance.width", width, 1, example=384)
+        self._function = lru_cache(maxsize=256)(_imported(function))
+        self._name = f"embedding:{function}"
+        self.describes: Mapping[str, Describe] = {self._name: self._written}
+
+    def row(self, descriptors: Mapping[str, float | str]) -> Row | None:
+        word = descriptors.get(self._name)
+        try:
+            data = base64.b64decode(word, validate=True) if isinstance(word, str) else b""
+        except (binascii.Error, ValueError):
+            return None
+        if len(data) != self.width * np.dtype(self.dtype).itemsize:
+            return None
+        row = np.frombuffer(data, self.dtype)
+        length = float(np.linalg.norm(row))
+        return row / length if np.isfinite(length) and length > 0 else None
+
+    def between(self, row: Row, rows: Row) -> Row:
+        distances: Row = np.clip(1 - rows @ row, 0, 1)
+        return distances
+
+    def _written(self, source: str) -> str:
+        """The numbers of a source as a word, four bytes each."""
+        numbers = np.asarray(self._function(source), self.dtype)
+        if numbers.shape != (self.width,):
+            raise UsageError(
+                f"archive.distance.width={self.width}, but {self._name.partition(':')[2]} gave "
+                f"numbers of shape {numbers.shape}; set the width that it has"
+            )
+        return base64.b64encode(numbers.tobytes()).decode()
+
+
+def _imported(name: str) -> Callable[[str], Sequence[float]]:
+    module, _, function = str(name).rpartition(".")
+    try:
+        found = getattr(importlib.import_module(module), function)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise UsageError(
+            f"archive.distance.function={name}: {error}; give package.module.name of a function "
+            "that can be imported here (PYTHONPATH=. for one of this folder)"
+        ) from error
+    if not callable(found):
+        raise UsageError(f"archive.distance.function={name} is no function")
+    called: Callable[[str], Sequence[float]] = found
+    return called

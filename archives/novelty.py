@@ -9,22 +9,25 @@ from archives.distances import Distance, Text
 from archives.rows import Rows
 from archives.slot_table import SlotTable
 from archives.wrapping import make_inner
-from evolve.core.protocols import AddStatus, Archive, Elite, Offer, rank
+from evolve.core.protocols import AddStatus, Archive, Elite, Offer, best_of, rank
 
 
 class Novelty:
     """Keeps a net: programs of another archive that are further than `epsilon` from each other.
 
     A newcomer that is near a program at least as fast is refused; otherwise those near it give way,
-    if the archive takes it (clearing, Pétrowski 1996; the net of POLCA, arXiv 2603.14769, which
-    turns near ones away before they are evaluated and knows no fitness). Exact duplicates never
-    come this far. Programs of which the distance knows nothing are near none.
+    if the archive takes it (clearing, Pétrowski 1996). With `before_judging` a new program near one
+    that is held is not even evaluated, where its text says so (the net of POLCA, arXiv 2603.14769,
+    which knows no fitness): that saves evaluations, and loses what is faster by a small change.
+    Exact duplicates never come this far. Programs of which the distance knows nothing are near
+    none.
 
     Args:
         of: makes the archive; called with its capacity.
         capacity: the most programs held.
         epsilon: programs this near, or nearer, are told apart by fitness only.
         distance: what near means; None for that of the texts.
+        before_judging: whether near ones are turned away before they are evaluated.
 
     Raises:
         UsageError: a setting is out of range, or the archive holds a program at several places.
@@ -37,10 +40,12 @@ class Novelty:
         capacity: int = 1000,
         epsilon: float = 0.05,
         distance: Distance | None = None,
+        before_judging: bool = False,
     ) -> None:
         self._archive = make_inner(of, checked_capacity(capacity))
         self._epsilon = checked_number("epsilon", epsilon, 0, 1, example=0.05)
         self._distance: Distance = Text() if distance is None else distance
+        self._before_judging = before_judging
         self._table = SlotTable()
         self._rows = Rows(self._distance.width, self._distance.dtype)
         self.offers = frozenset(getattr(self._archive, "offers", ()))
@@ -53,7 +58,7 @@ class Novelty:
     def offer(self, elite: Elite) -> Offer:
         """Keep the elite or not; see `evolve.core.protocols.Archive`."""
         held = self._table.slot_of(elite.program) is not None
-        near = [] if held else self._near(elite)
+        near = [] if held else self._near(elite.descriptors)
         if any(twin.fitness.value >= elite.fitness.value for twin in near):
             return Offer(AddStatus.NOT_ADDED)
         if near:
@@ -77,8 +82,13 @@ class Novelty:
         for elite in slots.values():
             self._add_row(elite)
 
-    def _near(self, elite: Elite) -> list[Elite]:
-        row = self._distance.row(elite.descriptors)
+    def twin(self, descriptors: Mapping[str, float | str]) -> str | None:
+        """The best program that one of these descriptors is too near to be judged."""
+        best = best_of(self._near(descriptors)) if self._before_judging else None
+        return None if best is None else best.program
+
+    def _near(self, descriptors: Mapping[str, float | str]) -> list[Elite]:
+        row = self._distance.row(descriptors)
         if row is None or not len(self._rows):
             return []
         near = np.flatnonzero(self._distance.between(row, self._rows.values) <= self._epsilon)

@@ -72,7 +72,9 @@ class Archive(Protocol):
 
     One that looks at the text of programs has an attribute `describes`: by the name of a descriptor
     a function (`Describe`) that makes it of the source. It is called once for a program, and what
-    it says is recorded with the elite; `described` is how.
+    it says is recorded with the elite; `described` is how. It may also have a method `twin`, which
+    is asked about the text of a new program before it is judged, by what `describes` makes of it,
+    and names a held program that it is too near to; such a program is a duplicate.
     """
 
     @property

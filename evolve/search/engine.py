@@ -355,12 +355,23 @@ class Search:
         trials = self._proposer.facts.trials(proposal.program.digest)
         if not trials and (twin := self.store.twin(self.run.id, proposal.program)):
             return f"program {twin[:12]} differs in layout, comments or tunable values only"
+        if not trials and (near := self._near(proposal.program.source)):
+            return f"program {near[:12]} is too near for the archive"
         known = any(
             dict(trial.assignment) == dict(proposal.assignment)
             and (trial.fidelity is not Fidelity.SCREEN or proposal.fidelity is Fidelity.SCREEN)
             for trial in trials
         )
         return "this run holds the same instance already" if known else ""
+
+    def _near(self, source: str) -> str | None:
+        """A held program that the archive does not tell the text from (`Archive`)."""
+        twin = getattr(self.archive, "twin", None)
+        if twin is None:
+            return None
+        describes = getattr(self.archive, "describes", {})
+        found: str | None = twin({name: describe(source) for name, describe in describes.items()})
+        return found
 
     def _elite(self, ticket: Ticket, evaluation: Evaluation) -> Elite | None:
         """What the archive is told of the ticket's program; None where nothing is new.

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from archives import MapElites, Novelty, TopK
-from archives.distances import Numbers, Text
+from archives.distances import Embedding, Numbers, Text
 from evolve.core.errors import UsageError
 from evolve.core.sketch import sketch
 from evolve.testing.parts import make_elite
@@ -90,6 +90,52 @@ def test_an_epsilon_of_0_refuses_only_what_is_the_same():
     archive.offer(kernel("first", KERNEL))
     assert not archive.offer(kernel("renamed", RENAMED, sequence=1))
     assert archive.offer(kernel("retuned", RETUNED, sequence=2))
+
+
+def loops(source: str) -> list[float]:
+    """An embedding: what a program does, by its words."""
+    return [float(source.count(word)) for word in ("tl.sum", "tl.max", "tl.exp", "tl.load")]
+
+
+def embedded(program: str, source: str, by: Embedding, speedup: float = 1.0):
+    said = {name: describe(source) for name, describe in by.describes.items()}
+    return make_elite(program, speedup=speedup, descriptors=said)
+
+
+def test_programs_are_told_apart_by_the_embedding_of_a_users_function():
+    by = Embedding(function=f"{__name__}.loops", width=4)
+    archive = novelty(distance=by, epsilon=0.01)
+    assert archive.describes.keys() == {f"embedding:{__name__}.loops"}
+    archive.offer(embedded("first", KERNEL, by))
+    assert not archive.offer(embedded("longer", KERNEL + "\nMORE = 1\n" * 40, by))
+    assert archive.offer(embedded("other", OTHER, by))
+    again = novelty(distance=Embedding(function=f"{__name__}.loops", width=4), epsilon=0.01)
+    again.restore(archive.slots())
+    assert not again.offer(embedded("late", OTHER, by))
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [("loops", "package.module.name"), ("no_such_module.loops", "no_such_module")],
+)
+def test_a_function_that_cannot_be_found_is_refused(function, said):
+    with pytest.raises(UsageError, match=said):
+        Embedding(function=function, width=4)
+
+
+def test_an_embedding_of_another_width_is_refused():
+    by = Embedding(function=f"{__name__}.loops", width=3)
+    with pytest.raises(UsageError, match=r"archive\.distance\.width=3"):
+        embedded("first", KERNEL, by)
+
+
+def test_only_on_request_are_near_ones_turned_away_before_they_are_judged():
+    late, early = novelty(), novelty(before_judging=True)
+    for archive in (late, early):
+        archive.offer(kernel("first", KERNEL))
+    assert late.twin({"sketch": sketch(RENAMED)}) is None
+    assert early.twin({"sketch": sketch(RENAMED)}) == "first"
+    assert early.twin({"sketch": sketch(OTHER)}) is None
 
 
 def test_programs_without_a_sketch_are_near_none():

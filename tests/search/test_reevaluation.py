@@ -328,6 +328,22 @@ def test_texts_are_described_for_archives_that_read_them_and_for_projections(sto
     assert store.slots(other.id) == watching.archive.slots()
 
 
+def test_what_is_near_is_turned_away_before_it_is_judged_where_that_is_asked_for(store, run):
+    renamed = A.replace("NAME", "CALLED")
+    search = listed(
+        store,
+        run,
+        *(instance(A), instance(renamed), instance(A, 32)),
+        archive=Novelty(of=TopK, epsilon=0.2, before_judging=True),
+    )
+    put(search, 1.5)
+    near = search.ask()
+    assert near.state is TicketState.TOLD
+    assert near.failure.startswith("duplicate: ")
+    assert search.progress.evaluations == 1
+    put(search, 1.6)  # another instance of what is held is no near program
+
+
 def test_a_recorded_run_with_repeated_measurements_is_replayed_as_it_was(store, run):
     async def search_serially(which, evaluator):
         remeasure = Scheduled(operator=Remeasure(least=0.0), weight=math.inf)
