@@ -106,7 +106,7 @@ class Referee:
         except BaseException:
             self.launcher.close()
             raise
-        self._tasks = WarmTasks(device)
+        self._tasks = WarmTasks(device, tasks=max(4, 2 * device.slots))
         self._lock = HostLock(device.name)
         self._room = Room(device.room)
         self.workshop = Workshop(device, self.launcher, builds, call_s)

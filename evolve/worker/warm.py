@@ -300,15 +300,24 @@ class WarmTasks:
         """
         purpose = "verify" if fidelity is Fidelity.VERIFY else "search"
         key = (task.revision, purpose)
-        with self._lock:
-            if key not in self._tasks:
-                with task_lock:
-                    loaded = load_task(task, self._device.place)
-                    self._tasks[key] = WarmTask(task, loaded, self._device, self._store, purpose)
+        if (known := self._known(key)) is not None:
+            return known
+        with task_lock:
+            if (known := self._known(key)) is not None:  # somebody has loaded it meanwhile
+                return known
+            loaded = load_task(task, self._device.place)
+            made = WarmTask(task, loaded, self._device, self._store, purpose)
+            with self._lock:
+                self._tasks[key] = made
                 while len(self._tasks) > self._limit:
                     self._tasks.popitem(last=False)
-            self._tasks.move_to_end(key)
-            return self._tasks[key]
+        return made
+
+    def _known(self, key: tuple[str, str]) -> WarmTask | None:
+        with self._lock:
+            if key in self._tasks:
+                self._tasks.move_to_end(key)
+            return self._tasks.get(key)
 
 
 def working_bytes(cases: Sequence[WarmCase]) -> int:
