@@ -54,7 +54,8 @@ def suite_csv(results: Sequence[TaskResult]) -> str:
     writer.writerow(
         (
             *("task", "title", "level", "category", "run", "state", "program", "step", "measured"),
-            *("candidate_ms", *columns, "speed_of_light", "weak", "reason"),
+            *("candidate_ms", "candidate_ms_low", "candidate_ms_high", *columns),
+            *("speed_of_light", "weak", "reason"),
             *("evaluations", "device_time_s", "wall_time_s"),
         )
     )
@@ -69,9 +70,11 @@ def _row(result: TaskResult, found: Found | None, baselines: Sequence[str]) -> l
     state = run.state if run else "not begun"
     row: list[object] = [task.label, task.title, task.level, task.category, task.run, state]
     if found is None:
-        row += ["none", "", "", ""] + [""] * 4 * len(baselines) + [""]
+        row += ["none"] + [""] * (6 + 4 * len(baselines))
     else:
-        row += [found.kind, found.sequence, measured_text(found), _ms(found, "candidate")]
+        time = found.times_ms.get("candidate")
+        row += [found.kind, found.sequence, measured_text(found)]
+        row += time.to_json() if time else [""] * 3
         for name in baselines:
             ratio = found.ratios.get(name)
             row += [_ms(found, name), *(ratio.to_json() if ratio else ("", "", ""))]
@@ -194,7 +197,7 @@ def _task_line(result: TaskResult, baselines: Sequence[str]) -> TaskLine:
         run=task.run,
         verdict=(found.kind if found else "none") + (", weak task" if result.weak else ""),
         outcome=_outcome(ratio.low, ratio.high) if ratio else "none",
-        time=time_text(time.value) if time else "",
+        time=f"{time_text(time.value)} ± {100 * time.half_width:.1f} %" if time else "",
         baselines=[_speedup(found, name) for name in baselines],
         speed_of_light="" if share is None else f"{100 * share:.0f} %",
         measured=measured_text(found) if found else "",

@@ -194,6 +194,8 @@ def test_a_task_without_a_start_is_listed_with_its_reason_and_counts_as_not_solv
     assert bench(plan, say=lambda line: None) == ""
     report(plan)
     assert capsys.readouterr().out.count("has no program to start from") == 3
+    rows = list(csv.DictReader(Path("runs/kernelbench-seeds.csv").read_text().splitlines()))
+    assert all("has no program to start from" in row["reason"] for row in rows)
     page = read(Path("runs/kernelbench-seeds.html").read_text())
     assert page.text.count("has no program to start from") == 3
     with Store.open(DB, read_only=True) as store:
@@ -249,6 +251,8 @@ def test_the_report_is_a_page_a_table_and_a_few_lines(capsys):
     assert [row["task"] for row in rows] == ["1/1", "1/2", "2/1"]
     assert all(float(row["eager_speedup"]) > 0 and row["program"] == "custom" for row in rows)
     assert all(float(row["compile_low"]) <= float(row["compile_high"]) for row in rows)
+    assert all(float(row["candidate_ms_low"]) <= float(row["candidate_ms"]) for row in rows)
+    assert {row["reason"] for row in rows} == {""}
 
 
 def test_the_command_searches_a_shipped_task_and_leaves_a_report(evolve):
