@@ -116,13 +116,20 @@ class _Precision(ast.NodeTransformer):
 
 
 def _numbers(function: ast.FunctionDef) -> Mapping[str, int]:
-    """What the body states at its top level: sizes, blocks, and flags as 0 and 1."""
+    """What the body states at its top level: sizes, blocks, and flags as 0 and 1.
+
+    Sizes of large tensors are `tl.full([], 2048, dtype=tl.int64)`.
+    """
     found: dict[str, int] = {}
     for node in function.body:
         match node:
             case (
                 ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=int() as value))
                 | ast.AnnAssign(target=ast.Name(id=name), value=ast.Constant(value=int() as value))
+                | ast.Assign(
+                    targets=[ast.Name(id=name)],
+                    value=ast.Call(args=[ast.List(elts=[]), ast.Constant(value=int() as value)]),
+                )
             ):
                 found[name] = int(value)
     return found
