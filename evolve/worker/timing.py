@@ -35,6 +35,7 @@ _CLEARLY_SLOWER = 0.9
 _REWARD_HALF_WIDTH = 0.05
 _MOST_DISTURBED = 3  # sittings in a row that a stranger may spoil
 _MOST_TOO_SHORT = 2  # sittings without a time, before it is the candidate's doing
+_RECORDED = (Fidelity.SEARCH, Fidelity.VERIFY)  # as graphs too, where plain calls decide
 _MERGED_FACTOR = 4.0
 _MISMATCH_SHARE = 0.25  # of all blocks; a few are the scheduler's doing
 
@@ -76,7 +77,7 @@ class Timekeeper:
             CandidateFault: the candidate failed in a timed run.
         """
         sides = {CANDIDATE: candidate, EAGER: None, **opponents}
-        cases = self._plan(task, sides, timing)
+        cases = self._plan(task, sides, fidelity, timing)
         rule = task.loaded.timing
         pairs: list[Measured] = []
         mismatches: list[str] = []
@@ -189,7 +190,11 @@ class Timekeeper:
         return self._workshop.loaded(who, task.timed)
 
     def _plan(
-        self, task: WarmTask, sides: dict[str, Candidate | None], timing: Timing
+        self,
+        task: WarmTask,
+        sides: dict[str, Candidate | None],
+        fidelity: Fidelity,
+        timing: Timing,
     ) -> list[TimedCase]:
         """Calls per block, and where each side's outputs lie relative to their address."""
         with self._lock.shared():
@@ -201,6 +206,8 @@ class Timekeeper:
                     self._leave(side, fault, sides, timing)
             cases = []
             candidate = sides[CANDIDATE]
+            by_graph = task.loaded.timing == "graph"
+            is_wanted = by_graph or (candidate is not None and fidelity in _RECORDED)
             for case in task.timed:
                 name = case.case.name
                 layouts = {
@@ -209,7 +216,8 @@ class Timekeeper:
                 _require_worth(candidate, case.case.name, task.reference_s[case.index])
                 slowest = max((who.seconds[name] for who in sides.values() if who), default=1e-6)
                 calls = min(task.calls[case.index], max(1, int(_LONGEST_BLOCK_S / slowest)))
-                recorded = self._is_launch_bound(task.reference_s[case.index], case, calls, layouts)
+                reference_s = task.reference_s[case.index]
+                recorded = is_wanted and self._is_launch_bound(reference_s, case, calls, layouts)
                 cases.append(TimedCase(warm=case, calls=calls, layouts=layouts, recorded=recorded))
                 case.prepare_blocks(calls)  # now, not while the device is ours alone
         return cases

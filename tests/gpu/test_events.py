@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.gpu.programs import SMALL, TASK
+from tests.gpu.programs import RIGHT, SMALL, TASK
 
 LONG = replace(TASK, name="relu2-long", source=TASK.source.replace("4096, 4096", "16384, 16384"))
 
@@ -27,3 +27,13 @@ def test_what_fits_the_cache_is_faster_warm(worker):
     print(times)
     assert 0 < times["warm_ms"] < 1.1 * times["cold_ms"]
     assert times["cold_ms"] < times["end_to_end_ms"]
+
+
+def test_a_timed_verdict_has_what_both_sides_say_of_their_calls(worker):
+    verdict = worker.evaluate(RIGHT + "\n# told\n", TASK, fidelity="search")
+    (row,) = verdict.samples.values()
+    print(row["told"], verdict.device_time_s)
+    assert set(row["told"]) == {"candidate", "eager"}
+    times = verdict.cases[0].times_ms
+    for side, said in row["told"].items():
+        assert said["cold_ms"] == pytest.approx(times[side].value, rel=0.15)
