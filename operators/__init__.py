@@ -3,7 +3,7 @@
 Without a model:
 
 - `Seed`: the user's initial programs and the task's own.
-- `Tune`: assignments of a program's tunables, by successive halving.
+- `Tune`: assignments of a program's tunables, by a model of what was measured.
 - `Recombine`: whole functions and tunable values of two relatives.
 - `Remeasure`: known programs once more, where that may change which one leads.
 

@@ -76,8 +76,15 @@ class Products:
             operations = [statement.operations, *[()] * len(written)][: len(written)]
             statements += map(Statement, written, operations)
             for one in new.launches:
-                kernels.setdefault(f"{prefix}{one.kernel}", one.described(prefix))
+                own = one.described(prefix)
+                known = kernels.setdefault(f"{prefix}{one.kernel}", own)
+                if _choices(own) > _choices(known):  # of all that share tunables, the largest
+                    kernels[f"{prefix}{one.kernel}"] = own
         return replace(code, statements=tuple(statements)), kernels
+
+
+def _choices(kernel: Kernel) -> int:
+    return sum(len(blocks.choices) for blocks in kernel.blocks.values())
 
 
 class _Prefixes:

@@ -98,6 +98,8 @@ def test_products_of_one_shape_share_their_tunables():
 def test_where_shapes_are_many_all_products_share_their_tunables():
     assert len(tunables_of(*range(1, 9))) == 8
     assert tunables_of(*range(1, 10)) == {"MATMUL_NUM_WARPS"}
+    source = program({"a": A, "b": matrix(70, 9)}, lines_of_products(*range(1, 9), 40, 5))
+    assert tunables.parse(source)["MATMUL_BLOCK_K"].choices == (16, 32, 64)  # of the largest
 
 
 A, B = matrix(8, 7), matrix(7, 9)
