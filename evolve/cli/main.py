@@ -77,18 +77,19 @@ Give a PyTorch reference, get the fastest correct kernel that a budget can find.
 
 {verbs}
 
-`run`, `resume`, `bench` and `serve` take configuration as key=value words; all others take --flags:
+`run`, `resume`, `bench` and `serve` take configuration as key=value words; all
+others take --flags:
 
   evolve run task=softmax                          search on what this machine has
-  evolve run task=softmax llm.model=anthropic/NAME termination.usd=5    with a language model
+  evolve run task=softmax llm.model=anthropic/NAME    with a language model
   evolve run task=./mine.py termination.wall_time=10m archive=topk
   evolve run task=softmax --dry-run                what the budget will buy
   evolve resume RUN termination.wall_time=2h       go on, with more time
   evolve best RUN -o kernel.py                     the winner, ready to use
   evolve eval kernel.py --task softmax --json      judge one file
 
-`evolve VERB --help` says more; `evolve run --help` lists the whole configuration.
-A run is named by its name; without one, the newest run of the database is meant.
+`evolve VERB --help` says more, `evolve run --help` lists the configuration.
+Without the name of a run, the newest one of the database is meant.
 """
 
 
