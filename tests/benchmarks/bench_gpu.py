@@ -47,6 +47,8 @@ def main() -> None:
     parser.add_argument("--fidelity", default="search", help="of kernelbench")
     parser.add_argument("--our-seconds", type=float, default=500, help="to wait for a verdict")
     parser.add_argument("--kernelbench-seconds", type=float, default=900, help="no start after")
+    parser.add_argument("--log", type=Path, default=Path(tempfile.gettempdir(), "kernelbench.log"),
+                        help="what KernelBench prints")  # fmt: skip
     options = parser.parse_args()
     print_conditions()
     with tempfile.TemporaryDirectory() as folder:

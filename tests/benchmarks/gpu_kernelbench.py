@@ -11,7 +11,6 @@ which are reported apart. With several parts, each does its share of the problem
 
 import argparse
 import json
-import os
 import statistics
 import subprocess
 import sys
@@ -67,7 +66,7 @@ def compare(folder: Path, options: argparse.Namespace) -> None:
         "compile one fails in Triton when it is launched, one is no Python"
     )
     our_seconds = _judge_all(folder, chosen, options)
-    start_s = _evaluate_all(chosen, options.kernelbench_seconds)
+    start_s = _evaluate_all(chosen, options.kernelbench_seconds, options.log)
     _print_problems(chosen)
     _print_summary(chosen, our_seconds, start_s)
 
@@ -115,10 +114,9 @@ def _kernelbench(log: Path) -> Iterator[tuple[subprocess.Popen[str], float]]:
         process.wait()
 
 
-def _evaluate_all(chosen: Sequence[Problem], limit_s: float) -> float:
+def _evaluate_all(chosen: Sequence[Problem], limit_s: float, log: Path) -> float:
     """KernelBench's answers, as far as the seconds go; the median seconds of a start."""
     until, starts = time.monotonic() + limit_s, []
-    log = Path(os.environ.get("OUT", ".")) / "kernelbench.log"
     for problem in chosen:
         if time.monotonic() > until:
             problem.trouble = "KernelBench had no time left for it"
