@@ -7,7 +7,8 @@ Invariants:
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from evolve.cli import parts
 from evolve.cli.config.compose import compose, to_plain
 from evolve.cli.config.locate import config_dir
 from evolve.cli.inputs import WARM, with_seeds
-from evolve.core.protocols import Archive, Elite, Offer
+from evolve.core.protocols import Archive, Elite, Offer, described
 from evolve.core.tunables import render
 from evolve.search.engine import Search
 from evolve.search.pipeline import Pipeline
@@ -36,16 +37,22 @@ def empty(option: str) -> Archive:
 
 
 class Watched(TopK):
-    """A run's archive, and others that are offered the same."""
+    """A run's archive, and others that are told the same, with what they want to know of texts."""
 
-    def __init__(self, watchers: Mapping[str, Archive]) -> None:
+    def __init__(self, watchers: Mapping[str, Archive], source: Callable[[str], str]) -> None:
         super().__init__(capacity=8)
         self.watchers = watchers
+        self.source = source
 
     def offer(self, elite: Elite) -> Offer:
         for watcher in self.watchers.values():
-            watcher.offer(elite)
+            watcher.offer(described(elite, watcher, partial(self.source, elite.program)))
         return super().offer(elite)
+
+    def remove(self, program: str) -> bool:
+        for watcher in self.watchers.values():
+            watcher.remove(program)
+        return super().remove(program)
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +67,7 @@ def watched(tmp_path_factory) -> tuple[Path, dict[str, Archive]]:
         search = Search(
             store=store,
             run=run,
-            archive=Watched(watchers),
+            archive=Watched(watchers, store.source),
             selection=parts.build_selection(config),
             operators=parts.build_operators(config),
         )
