@@ -84,14 +84,17 @@ class Bench:
 
         for number in STOP_SIGNALS:
             loop.add_signal_handler(number, stop, f"stopped by {number.name}")
+        alarm = None
         if self._ends_at is not None:
             left_s = self._ends_at - time.monotonic() - RESERVE_S
-            loop.call_later(max(left_s, 0.0), stop, "the time is up")
+            alarm = loop.call_later(max(left_s, 0.0), stop, "the time is up")
         try:
             ends = await asyncio.gather(
                 *(self._work(stop) for _ in range(self._evaluator.slots)), return_exceptions=True
             )
         finally:
+            if alarm is not None:
+                alarm.cancel()
             for number in STOP_SIGNALS:
                 loop.remove_signal_handler(number)
         if errors := [end for end in ends if isinstance(end, BaseException)]:

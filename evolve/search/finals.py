@@ -118,11 +118,12 @@ async def play_finals(
     store.claim(run.id)
     final = _Final(search, evaluator, stop)
     try:
-        for ticket in search.open_tickets():
+        for ticket in search.open_tickets():  # of a call that was stopped
             await final.measure(ticket, baselines)
         for _ in range(MAX_CONTENDERS):
             for elite in finalists(search):
-                if missing := lacking(store, run.id, elite, baselines):
+                missing = lacking(store, run.id, elite, baselines)
+                if missing and not stop.is_set():
                     ticket = search.again(elite, operator=VERIFY, fidelity=fidelity)
                     await final.measure(ticket, missing)
     finally:
@@ -140,8 +141,6 @@ class _Final:
 
     async def measure(self, ticket: Ticket, baselines: Sequence[str]) -> None:
         """Until its verdict is told, or a stop is asked."""
-        if self._stop.is_set():
-            return
         self._judging.start(ticket, {name: "" for name in baselines if name != EAGER})
         clock = time.monotonic()
         while (tasks := list(self._judging.tasks)) and not self._stop.is_set():

@@ -15,12 +15,15 @@ import csv
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from evolve.cli import bench_plan
 from evolve.cli.bench import report
-from evolve.cli.bench_plan import Plan, make_plan
-from evolve.cli.benching import Bench
+from evolve.cli.bench_plan import BenchConfig, Plan, make_plan
+from evolve.cli.benching import RESERVE_S, Bench
+from evolve.cli.config.compose import compose_other
 from evolve.core.errors import EvaluatorUnavailable, UsageError
 from evolve.core.evaluation import Evaluation, Fidelity, Status
 from evolve.core.lineage import VERIFY
@@ -179,14 +182,36 @@ def test_nothing_begins_that_would_not_end_in_time():
     assert judge.calls == 0
 
 
-def test_the_end_of_the_time_gives_up_what_is_under_way():
-    judge = SyntheticEvaluator(latency_s=60)
-    start = time.monotonic()
-    why = bench(planned(), judge, ends_at=start + 22, first_s=0.0)
-    assert why == "the time is up"
+@pytest.mark.parametrize(("slow_from", "state"), [(0, "interrupted"), (1, "finished")])
+def test_the_end_of_the_time_gives_up_what_is_under_way(slow_from: int, state: str):
+    class Slow(SyntheticEvaluator):
+        """A judge that takes its time from one verdict on: in the search, or in the final."""
+
+        async def evaluate(self, request: EvaluationRequest) -> Evaluation:
+            if self.calls >= slow_from:
+                await asyncio.sleep(60)
+            return await super().evaluate(request)
+
+    plan, start = planned("problems=[1/1]"), time.monotonic()
+    assert bench(plan, Slow(), ends_at=start + RESERVE_S + 2, first_s=0.0) == "the time is up"
     assert time.monotonic() - start < 15
     with Store.open(DB, read_only=True) as store:
-        assert [run.state for run in store.runs()] == ["interrupted"]
+        (run,) = store.runs()
+        assert run.state == state
+        assert len(store.made_by(run.id, VERIFY)) == slow_from
+    assert bench(plan) == ""
+    with Store.open(DB, read_only=True) as store:
+        assert len(store.made_by(run.id, VERIFY)) == 1
+
+
+@pytest.mark.parametrize("name", sorted(BenchConfig.__dataclass_fields__))
+def test_every_setting_of_the_suite_is_read(name: str, monkeypatch):
+    def without(*words: Any) -> dict[str, Any]:
+        return {key: value for key, value in compose_other(*words).items() if key != name}
+
+    monkeypatch.setattr(bench_plan, "compose_other", without)
+    with pytest.raises(KeyError, match=name):
+        planned()
 
 
 def test_a_task_without_a_start_is_listed_with_its_reason_and_counts_as_not_solved(capsys):
