@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from evolve.core.protocols import Evaluator, Progress, TerminationRule
     from evolve.search.engine import Search
     from evolve.search.verification import RunAlone
-    from evolve.store import Ticket
+    from evolve.store import RunRow, Ticket
+    from evolve.worker.batchfile import BatchRequest
 
 MAX_FAILURES = 50  # recorded failures in a row: nothing is to be had at present
 
@@ -70,13 +71,14 @@ class Asked:
 
 def write(search: "Search", path: Path, asked: Asked) -> Iterator[str]:
     """Write the file; says what it holds."""
-    from evolve.evaluation.batch import as_batch, audit_request, write_requests
+    from evolve.evaluation.batch import as_batch, write_requests
     from evolve.search.verdicts import request_id
 
     run = search.run
+    first = _about_the_task(run) if run.config.get("audit") is None else []
     if asked.known:
         yield f"{count_text(asked.known, 'verdict')} known to this database already, and told"
-    if not asked.tickets:
+    if not asked.tickets and not first:
         raise UsageError(f"run {run.name} has nothing to judge now: {asked.reason}")
     if asked.reason:
         yield f"no more than these: {asked.reason}"
@@ -84,10 +86,17 @@ def write(search: "Search", path: Path, asked: Asked) -> Iterator[str]:
         as_batch(request_id(run, ticket), search.request(ticket, opponents))
         for ticket, opponents in asked.tickets
     ]
-    if run.config.get("audit") is None:  # a run that was created without a judge
-        requests.insert(0, audit_request(run.task))
-    write_requests(path, requests)
+    write_requests(path, [*first, *requests])
     yield f"{path}: {count_text(len(asked.tickets), 'evaluation')} of {run.name}"
+
+
+def _about_the_task(run: "RunRow") -> "list[BatchRequest]":
+    """What a run that was created without a judge has to know: its task's audit, compiler seeds."""
+    from evolve.cli.compiled import variants
+    from evolve.evaluation.batch import audit_request, compiled_request
+
+    wanted = () if run.task.compiled else variants(run.task, run.config)
+    return [audit_request(run.task), *(compiled_request(run.task, name) for name in wanted)]
 
 
 def ask(search: "Search", options: argparse.Namespace) -> Asked:

@@ -52,27 +52,40 @@ async def with_compiled(
     evaluator: Evaluator,
     say: Callable[[str], None] = print_now,
 ) -> Task:
-    """The task with what the compiler makes of it; of variants that say the same, the first."""
-    found: dict[str, Compiled] = {}
-    reasons: list[str] = []
+    """The task with what the compiler makes of it."""
     wanted = variants(task, config)
-    templates = config["operators"].get("template_seed") is not None
+    why = ""
     if wanted and isinstance(evaluator, LocalEvaluator):
         say(f"compiling the reference, {count_text(len(wanted), 'variant')} ...")
         answers = await asyncio.gather(*(evaluator.compiled(task, name) for name in wanted))
-        for variant, answer in zip(wanted, answers, strict=True):
-            reason = answer if isinstance(answer, str) else ""
-            if isinstance(answer, Compiled):
-                identity, reason = _identified(task, answer, templates=templates)
-                if not reason:
-                    found.setdefault(identity, answer)
-            if reason:
-                reasons.append(f"{variant}: {reason}")
-                say(f"variant {reasons[-1]}")
-    task = replace(task, compiled=tuple(found.values()))
-    why = f", and the compiler makes none of it ({'; '.join(reasons)})" if reasons else ""
+        compiled, reasons = usable(task, config, dict(zip(wanted, answers, strict=True)))
+        for reason in reasons:
+            say(f"variant {reason}")
+        why = f", and the compiler makes none of it ({'; '.join(reasons)})" if reasons else ""
+        task = replace(task, compiled=compiled)
     require_start(task, config, why)
     return task
+
+
+def usable(
+    task: Task, config: Mapping[str, Any], answers: Mapping[str, Compiled | str]
+) -> tuple[tuple[Compiled, ...], list[str]]:
+    """Variants that programs can be made of, and why there are none of the others.
+
+    Of variants that say the same, the first is kept.
+    """
+    found: dict[str, Compiled] = {}
+    reasons: list[str] = []
+    templates = config["operators"].get("template_seed") is not None
+    for variant, answer in answers.items():
+        reason = answer if isinstance(answer, str) else ""
+        if isinstance(answer, Compiled):
+            identity, reason = _identified(task, answer, templates=templates)
+            if not reason:
+                found.setdefault(identity, answer)
+        if reason:
+            reasons.append(f"{variant}: {reason}")
+    return tuple(found.values()), reasons
 
 
 def _identified(task: Task, compiled: Compiled, *, templates: bool) -> tuple[str, str]:

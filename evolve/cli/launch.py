@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from evolve.cli.compiled import require_start, with_compiled
+from evolve.cli.compiled import require_start, variants, with_compiled
 from evolve.cli.device import start_evaluator
 from evolve.cli.dry_run import audit_lines
 from evolve.cli.models import haste_notes, key_notes
@@ -48,10 +48,11 @@ async def launch(config: Mapping[str, Any]) -> int:
 def create(config: Mapping[str, Any]) -> int:
     """Store the run that `config` describes and judge nothing: `evolve batch` goes on from there.
 
-    Its task is not audited yet; the first batch does that too.
+    Its task is not audited yet, nor its reference compiled; the first batch does that too.
     """
     request = read_request(config)
-    require_start(request.task, config)
+    if not variants(request.task, config):
+        require_start(request.task, config)
     with Store.open(config["store"]["path"], create=True) as store:
         run = request.existing or _create(store, request.recorded, request.task)
         print(f"run {run.name} in {store.path}, nothing judged yet")

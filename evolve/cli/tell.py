@@ -83,6 +83,7 @@ def tell_verdicts(search: "Search", path: Path) -> Iterator[str]:
     from evolve.search.verdicts import tell_verdicts as tell
 
     found = read_verdicts(path)
+    yield from _compiled(found, search)
     outcome = tell(search, found)
     yield f"{count_text(outcome.told, 'verdict')} told, {outcome.added} into the archive"
     if outcome.known:
@@ -93,6 +94,20 @@ def tell_verdicts(search: "Search", path: Path) -> Iterator[str]:
     if len(outcome.problems) > MAX_SHOWN:
         yield f"not told: {len(outcome.problems) - MAX_SHOWN:,} more"
     yield from _standing(search, outcome.waiting)
+
+
+def _compiled(found: "Verdicts", search: "Search") -> Iterator[str]:
+    """What the compiler made of the task is kept with the run; what it did not make is said."""
+    from evolve.cli.compiled import usable
+
+    answers = found.compiled.get(search.run.task.revision, {})
+    if not answers or search.run.task.compiled:
+        return
+    compiled, reasons = usable(search.run.task, search.run.config, answers)
+    search.store.record_compiled(search.run.id, compiled)
+    yield f"{count_text(len(compiled), 'variant')} of the compiled reference, to start from"
+    for reason in reasons:
+        yield f"variant {one_line(reason)}"
 
 
 def _refusals(found: "Verdicts", search: "Search") -> Iterator[str]:

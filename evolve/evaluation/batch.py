@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from evolve.core.compiled import Compiled
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import Evaluation
 from evolve.core.protocols import EvaluationRequest
@@ -13,7 +14,7 @@ from evolve.core.task import Task
 from evolve.evaluation.checked import read_evaluation
 from evolve.worker.batchfile import Answer, BatchRequest, read_answers, request_lines
 
-EVALUATE, AUDIT = "evaluate", "audit"
+EVALUATE, AUDIT, COMPILED = "evaluate", "audit", "compiled"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +51,14 @@ class Verdicts:
     Attributes:
         verdicts: evaluations, those of one request in the order of the shards.
         audits: what audits found, by task revision.
+        compiled: what the compiler made of tasks, or why it made nothing, by revision and variant.
         refused: requests that cannot be judged as they are, with the reason, by id.
         problems: a sentence per line or answer that cannot be used.
     """
 
     verdicts: list[Verdict] = field(default_factory=list)
     audits: dict[str, list[dict[str, str]]] = field(default_factory=dict)
+    compiled: dict[str, dict[str, Compiled | str]] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
 
@@ -79,8 +82,16 @@ def audit_request(task: Task) -> BatchRequest:
     return BatchRequest(id=f"audit:{task.revision}", method=AUDIT, params={"task": _judged(task)})
 
 
+def compiled_request(task: Task, variant: str) -> BatchRequest:
+    """Ask what the compiler makes of the reference under a variant."""
+    name = f"compiled:{variant}:{task.revision}"
+    return BatchRequest(
+        id=name, method=COMPILED, params={"task": _judged(task), "variant": variant}
+    )
+
+
 def _judged(task: Task) -> dict[str, object]:
-    return replace(task, seeds=()).to_json()
+    return replace(task, seeds=(), compiled=()).to_json()
 
 
 def write_requests(path: Path, requests: Iterable[BatchRequest]) -> None:
@@ -133,6 +144,11 @@ def _take(found: Verdicts, answer: Answer) -> str:
                 {name: str(finding[name]) for name in ("name", "passed_by", "detail")}
                 for finding in answer.result
             ]
+        elif method == COMPILED:
+            made = answer.result.get("compiled")
+            found.compiled.setdefault(answer.subject["task"], {})[answer.subject["variant"]] = (
+                Compiled.from_json(made) if made else str(answer.result["reason"])
+            )
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         return f"the answer to {answer.id} is damaged: {error}"
     return ""

@@ -2,12 +2,14 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import Connection, Row, Select, bindparam, case, insert, select, update
 from sqlalchemy.dialects.sqlite import insert as upsert
 
+from evolve.core.compiled import Compiled
 from evolve.core.digest import canonical_json
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import Evaluation, Fidelity, Status
@@ -141,6 +143,15 @@ def record_audit(
     if config.get("audit") is None:
         text = canonical_json({**config, "audit": [dict(finding) for finding in findings]})
         connection.execute(update(run).where(run.c.id == run_id).values(config=text))
+
+
+def record_compiled(connection: Connection, run_id: int, compiled: Sequence[Compiled]) -> None:
+    """Keep what a compiler made of the task's reference; the first answer stands."""
+    task = by_id(connection, run_id).task
+    if not task.compiled:
+        text = canonical_json(replace(task, compiled=tuple(compiled)).to_json())
+        values = {"task": blobs.put(connection, text)}
+        connection.execute(update(run).where(run.c.id == run_id).values(values))
 
 
 def progress(connection: Connection, run_id: int) -> Progress:

@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
+from evolve.core.compiled import Compiled
 from evolve.core.elites import Visits
 from evolve.core.evaluation import Evaluation, Fidelity
 from evolve.core.lineage import Step
@@ -137,6 +138,12 @@ class Store:
         with self._database.write() as connection:
             lease.fence_run(connection, run, self._owner)
             runs.record_audit(connection, run, findings)
+
+    def record_compiled(self, run: int, compiled: Sequence[Compiled]) -> None:
+        """Keep what a compiler made of the task's reference, in a run that began without."""
+        with self._database.write() as connection:
+            lease.fence_run(connection, run, self._owner)
+            runs.record_compiled(connection, run, compiled)
 
     def progress(self, run: int) -> Progress:
         """The run's counters; one row, however long the run is."""

@@ -6,6 +6,7 @@ Invariants:
 3. Bad input is one line with status 2, and changes nothing.
 """
 
+import json
 import os
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from evolve.core.compiled import VARIANTS
 from evolve.core.evaluation import Fidelity
 from evolve.core.protocols import EvaluationRequest
 from evolve.core.task import Task
@@ -64,6 +66,49 @@ def answer(request: BatchRequest):
             opponents=request.params["opponents"],
         )
     ).to_json()  # fmt: skip
+
+
+FIXTURE = json.loads(
+    (ROOT / "tests/operators/inductor_fixtures/softmax_online.json").read_text(encoding="utf-8")
+)
+
+
+def compile_elsewhere(folder: Path) -> list[str]:
+    """Answer what a first file asks about the task alone, as a GPU's judge would; the variants."""
+    requests, problems = read_requests(folder / "in.jsonl")
+    assert problems == []
+    shards = Shards(folder / "out")
+    for request in requests:
+        result: object = []
+        if request.method == "compiled":
+            is_first = request.params["variant"] in ("default", "looped")
+            made = {**FIXTURE["compiled"], "variant": request.params["variant"]}
+            result = {"compiled": made} if is_first else {"reason": "it is not to be had"}
+        about = {"id": request.id, "subject": request.subject, "final": True, "seconds": 1.0}
+        shards.write({**about, "result": result})
+    shards.close()
+    return [request.params["variant"] for request in requests if request.method == "compiled"]
+
+
+def test_a_gpu_that_is_elsewhere_compiles_what_a_run_without_seeds_starts_from(
+    evolve: Evolve, tmp_path: Path
+):
+    (tmp_path / "mine.py").write_text(FIXTURE["task"])
+    done = evolve("run", "task=./mine.py", "name=far", "device=cuda", LIMIT, "--create")
+    assert done.returncode == 0, done.stderr
+    done = evolve("batch", "far", "-o", "in.jsonl")
+    assert done.returncode == 0, done.stderr
+    assert set(compile_elsewhere(tmp_path)) == set(VARIANTS)
+    done = evolve("tell", "far", "out")
+    assert done.returncode == 0, done.stderr
+    assert "1 variant of the compiled reference" in done.stdout  # two that say the same
+    assert "variant unfused: it is not to be had" in done.stdout
+    done = evolve("batch", "far", "-o", "in.jsonl")
+    assert done.returncode == 0, done.stderr
+    (request,) = read_requests(tmp_path / "in.jsonl")[0]
+    assert request.method == "evaluate"
+    assert "softmax_prepare_softmax_kernel[" in request.params["source"]
+    assert "compiled" not in request.params["task"] or not request.params["task"]["compiled"]
 
 
 def round_of(evolve: Evolve, folder: Path, number: int = 4) -> None:
