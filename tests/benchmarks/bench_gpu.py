@@ -45,7 +45,7 @@ def main() -> None:
     parser.add_argument("--part", type=int, default=1, help="of kernelbench: which, from 1 on")
     parser.add_argument("--parts", type=int, default=1, help="and of how many")
     parser.add_argument("--fidelity", default="search", help="of kernelbench")
-    parser.add_argument("--our-seconds", type=float, default=500, help="to wait for a verdict")
+    parser.add_argument("--our-seconds", type=float, default=500, help="of kernelbench: for all")
     parser.add_argument("--kernelbench-seconds", type=float, default=900, help="no start after")
     parser.add_argument("--log", type=Path, default=Path(tempfile.gettempdir(), "kernelbench.log"),
                         help="what KernelBench prints")  # fmt: skip

@@ -10,13 +10,14 @@ which are reported apart. With several parts, each does its share of the problem
 """
 
 import argparse
+import contextlib
 import json
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from tests.worker.serving import ROOT, Worker
 
 TRIALS, TIMINGS = 5, 100  # the defaults of KernelBench's batch script
 CLASSES = ("right", "wrong", "not compiling")
+_EVENTS_S = 60.0  # to wait for the reference's times by events
 _SHORT_MS = 10.0  # problems that take longer have no goal for a candidate's seconds
 _ON_DEVICE = ("smoke", "correctness", "labels", "profile", "speed_of_light")
 _TAKEN = {"right": (0,), "wrong": (0,), "not compiling": (0, 1)}  # by KernelBench
@@ -81,22 +83,36 @@ def _judge_all(folder: Path, chosen: Sequence[Problem], options: argparse.Namesp
                                         fidelity=options.fidelity))
             for problem in chosen for name in CLASSES for source in problem.sources[name]
         ]  # fmt: skip
-        for problem, name, future in sent:
-            reply = future.result(options.our_seconds)
-            if "result" in reply:
-                problem.ours.setdefault(name, []).append(Evaluation.from_json(reply["result"]))
-            else:
-                problem.trouble = reply["error"]["message"][:300]
+        for number, (problem, name, future) in enumerate(sent, 1):
+            left = start + options.our_seconds - time.monotonic()
+            _take(problem, name, future, max(left, 0.0))
+            if number == len(sent) or sent[number][0] is not problem:
+                passed = time.monotonic() - start
+                print(f"judge {problem.name}: all verdicts after {passed:.1f} s", flush=True)
         seconds = time.monotonic() - start
         for problem in chosen:
-            reply = worker.send("events", task=problem.task.to_json()).result(options.our_seconds)
-            problem.events = next(iter(reply.get("result", {}).values()), {})
+            if not problem.trouble:
+                with contextlib.suppress(TimeoutError):
+                    reply = worker.send("events", task=problem.task.to_json()).result(_EVENTS_S)
+                    problem.events = next(iter(reply.get("result", {}).values()), {})
     finally:
         worker.close()
     return seconds
 
 
-@contextmanager
+def _take(problem: Problem, name: str, future: "Future[dict[str, Any]]", seconds: float) -> None:
+    try:
+        reply = future.result(seconds)
+    except TimeoutError:
+        problem.trouble = "the judge had no time left for all of it"
+        return
+    if "result" in reply:
+        problem.ours.setdefault(name, []).append(Evaluation.from_json(reply["result"]))
+    else:
+        problem.trouble = reply["error"]["message"][:300]
+
+
+@contextlib.contextmanager
 def _kernelbench(log: Path) -> Iterator[tuple[subprocess.Popen[str], float]]:
     """Its evaluator's process and the seconds until it was ready."""
     start = time.monotonic()
