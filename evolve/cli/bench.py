@@ -85,6 +85,7 @@ def report(plan: "Plan") -> None:
         amsr_lines,
         caveats,
         figure_rows,
+        spent_line,
         write_suite,
     )
 
@@ -98,7 +99,7 @@ def report(plan: "Plan") -> None:
     print()
     print(table((*HEADER, *FAST), list(figure_rows(results))))
     print()
-    for line in (*amsr_lines(results), *caveats(results)):
+    for line in (*amsr_lines(results), spent_line(results), *caveats(results)):
         print(line)
     for result in results:
         if result.ended and result.best is None:

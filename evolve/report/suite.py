@@ -63,6 +63,7 @@ class TaskResult:
     wall_time_s: float = 0.0
     curve: Curve | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
+    evaluator_version: str = ""
 
     @property
     def ended(self) -> bool:
@@ -106,6 +107,7 @@ def read_result(store: Store, task: SuiteTask, run: RunRow) -> TaskResult:
         wall_time_s=progress.wall_time_s,
         curve=read_curve(store, run),
         environment=store.environment(run.id),
+        evaluator_version=store.judge(run.id)[1] if progress.evaluations else "",
     )
 
 

@@ -130,6 +130,17 @@ def _mean_text(found: Figures) -> str:
     return ratio_text(mean.value) + span
 
 
+def spent_line(results: Sequence[TaskResult]) -> str:
+    """What all runs have used together; searches that were under way at once count each."""
+    evaluations = sum(result.evaluations for result in results)
+    search_s = sum(result.wall_time_s for result in results)
+    device_s = sum(result.device_time_s for result in results)
+    return (
+        f"{count_text(evaluations, 'full evaluation')}, {duration_text(search_s)} of search over "
+        f"all tasks, {duration_text(device_s)} with the device to itself"
+    )
+
+
 def amsr_lines(results: Sequence[TaskResult]) -> list[str]:
     """The published average, for each level, by its own definition."""
     lines = []
@@ -159,6 +170,12 @@ def caveats(results: Sequence[TaskResult]) -> list[str]:
     devices = {result.environment.get("device", "") for result in results if result.environment}
     if len(devices) > 1:
         found.append(f"Judged on several devices: {', '.join(sorted(devices))}.")
+    versions = {result.evaluator_version for result in results if result.evaluator_version}
+    if len(versions) > 1:
+        found.append(
+            "Judged by several versions of the evaluator, so that small differences may be the "
+            f"judge's: {', '.join(sorted(versions))}."
+        )
     return found
 
 
@@ -240,9 +257,7 @@ def render_suite(name: str, results: Sequence[TaskResult]) -> str:
             unsolved=[result for result in begun if result.custom is None],
             lines=task_lines(results, baselines),
             charts=suite_charts(results),
-            evaluations=sum(result.evaluations for result in results),
-            took=duration_text(sum(result.wall_time_s for result in results)),
-            device_time=duration_text(sum(result.device_time_s for result in results)),
+            spent=spent_line(results),
         )
     )
 
