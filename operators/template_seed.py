@@ -28,7 +28,7 @@ class TemplateSeed:
 
     parents = 0
 
-    def __init__(self, variants: Sequence[str] = ("default", "same_layout")) -> None:
+    def __init__(self, variants: Sequence[str] = ("default", "same_layout", "products")) -> None:
         unknown = [variant for variant in variants if variant not in VARIANTS]
         if unknown:
             raise UsageError(
@@ -50,10 +50,11 @@ class TemplateSeed:
             if compiled.variant not in self.variants or not has_products(compiled):
                 continue
             for fused in (True, False):
-                products = Products(precisions(task.accumulation), fused=fused)
+                allowed = precisions(task.accumulation)
+                products = Products(allowed, fused=fused)
                 note = f"variant {compiled.variant}, own kernels{' with tails' if fused else ''}"
                 try:
-                    source = convert(task.source, task.name, compiled, products)
+                    source = convert(task.source, task.name, compiled, products, allowed)
                 except NotConvertible as error:
                     yield Failed(f"variant {compiled.variant}: {error}")
                     break
