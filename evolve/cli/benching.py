@@ -18,7 +18,7 @@ from evolve.cli.inputs import load_task
 from evolve.cli.request import read_request
 from evolve.cli.session import keep
 from evolve.cli.stopping import STOP_SIGNALS
-from evolve.core.errors import EvolveError, UsageError
+from evolve.core.errors import EvaluatorUnavailable, EvolveError, UsageError
 from evolve.core.protocols import Evaluator
 from evolve.core.task import Task
 from evolve.evaluation import LocalEvaluator
@@ -32,6 +32,7 @@ from evolve.trackers import Feed
 FIRST_S = 45.0  # taken for a task's time before one has ended
 RESERVE_S = 20.0  # before the end: to give up what is under way, end the judge, write the report
 DRAIN_S = 5.0
+MOST_SKIPPED = 3  # tasks in a row under which the judge failed: it is not the tasks
 
 T = TypeVar("T")
 
@@ -66,6 +67,8 @@ class Bench:
         self._stop = asyncio.Event()
         self._took_s: list[float] = []
         self._ended = 0
+        self._skipped: list[str] = []
+        self._skipped_in_a_row = 0
 
     async def run(self) -> str:
         """Search until all is done; why it ended before that, empty where it did not.
@@ -101,6 +104,8 @@ class Bench:
             raise errors[0]
         if not reasons and self._waiting:
             return "too little time is left for another task"
+        if not reasons and self._skipped:
+            return "the judge failed under some tasks"
         return reasons[0] if reasons else ""
 
     async def _work(self, stop: Callable[[str], None]) -> None:
@@ -130,8 +135,12 @@ class Bench:
         except UsageError as error:
             self._say(f"{entry.task.label}: {error}")
             return
+        except _JudgeFailed as failure:
+            self._skip(entry, failure)
+            return
         except _GivenUp:
             return
+        self._skipped_in_a_row = 0
         if self._stop.is_set():
             return
         result = read_result(self._store, entry.task, self._store.run(run.name))
@@ -141,6 +150,14 @@ class Bench:
             self._took_s.append(seconds)
         number = f"{self._ended} of {len(self._plan.entries)}"
         self._say(f"{number}: {task_line(result, self._plan.baselines)} | {seconds:.1f} s")
+
+    def _skip(self, entry: Entry, failure: "_JudgeFailed") -> None:
+        """Leave a task to a later call; raises EvaluatorUnavailable where it is not the task."""
+        self._skipped_in_a_row += 1
+        self._skipped.append(entry.task.label)
+        self._say(f"{entry.task.label}: left out for now, the judge failed: {failure}")
+        if self._skipped_in_a_row >= MOST_SKIPPED:
+            raise EvaluatorUnavailable(str(failure)) from failure
 
     async def _begun(self, entry: Entry) -> tuple[RunRow, Mapping[str, Any]]:
         """The entry's run, which begins now unless it is stored, and its configuration."""
@@ -171,7 +188,10 @@ class Bench:
         findings: Findings = []
         if self._plan.audit and isinstance(self._evaluator, LocalEvaluator):
             findings = await self._evaluator.audit(task)
-        return await with_compiled(task, entry.config, self._evaluator, _nothing), findings
+        try:
+            return await with_compiled(task, entry.config, self._evaluator, _nothing), findings
+        except EvaluatorUnavailable as error:
+            raise _JudgeFailed(str(error)) from error
 
     async def _unless_stopped(self, work: Coroutine[Any, Any, T]) -> T:
         """What `work` gives. Raises _GivenUp where a stop is asked first."""
@@ -219,6 +239,10 @@ class Bench:
         await play_finals(
             engine, self._evaluator, self._plan.baselines, self._plan.final, self._stop
         )
+
+
+class _JudgeFailed(Exception):
+    """The judge failed while it looked at a reference: the task's doing, or its own."""
 
 
 class _GivenUp(Exception):

@@ -12,6 +12,8 @@ Invariants:
 
 import asyncio
 import csv
+import os
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -28,6 +30,7 @@ from evolve.core.errors import EvaluatorUnavailable, UsageError
 from evolve.core.evaluation import Evaluation, Fidelity, Status
 from evolve.core.lineage import VERIFY
 from evolve.core.protocols import EvaluationRequest
+from evolve.evaluation import LocalEvaluator
 from evolve.report.suite import read_suite
 from evolve.report.suite_figures import figures
 from evolve.store import Store
@@ -35,6 +38,7 @@ from evolve.testing.synthetic import SEED_SOURCE, SyntheticEvaluator, synthetic_
 from tests.report.page import read
 
 DB = "runs/evolve.db"
+SCRIPTED = Path(__file__).parents[1] / "evaluation" / "scripted_worker.py"
 NAMES = ["kernelbench-1-1-seeds", "kernelbench-1-2-seeds", "kernelbench-2-1-seeds"]
 WORDS = ("suite=kernelbench", "path=checkout", "search=seeds", "device=cpu", "final=search")
 
@@ -227,6 +231,43 @@ def test_a_task_without_a_start_is_listed_with_its_reason_and_counts_as_not_solv
         results = read_suite(store, [entry.task for entry in plan.entries])
     found = figures(results, "custom", "eager")
     assert (found.tasks, found.correct, found.amsr) == (3, 0, 0.0)
+
+
+@pytest.mark.parametrize(("dies_at", "skipped"), [("1/2", ["1/2"]), ("1", ["1/1", "2/1"])])
+def test_a_reference_that_takes_the_judge_along_costs_no_other_task_its_turn(dies_at, skipped):
+    plan = make_plan([*WORDS, f"store.path={DB}", "audit=false"])
+    said: list[str] = []
+
+    async def run() -> str:
+        command = [sys.executable, "-SE", str(SCRIPTED), dies_at]
+        judge = LocalEvaluator({"CPU 0": command}, dict(os.environ), slots=1)
+        try:
+            with Store.open(DB, create=True) as store:
+                return await Bench(plan, store, judge, say=said.append).run()
+        finally:
+            await judge.close()
+
+    assert asyncio.run(run()) == "the judge failed under some tasks"
+    assert [line.split(":")[0] for line in said if "took me along" in line] == skipped
+    with Store.open(DB, read_only=True) as store:
+        results = read_suite(store, [entry.task for entry in plan.entries])
+    assert [result.task.label for result in results if not result.ended] == skipped
+
+
+def test_a_judge_that_fails_under_every_task_ends_the_bench():
+    plan = make_plan([*WORDS, f"store.path={DB}", "audit=false"])
+
+    async def run() -> None:
+        command = [sys.executable, "-SE", str(SCRIPTED), ""]  # every name ends so
+        judge = LocalEvaluator({"CPU 0": command}, dict(os.environ), slots=1)
+        try:
+            with Store.open(DB, create=True) as store:
+                await Bench(plan, store, judge).run()
+        finally:
+            await judge.close()
+
+    with pytest.raises(EvaluatorUnavailable):
+        asyncio.run(run())
 
 
 def test_programs_that_leave_work_to_vendors_stand_apart_and_are_measured_too():

@@ -117,6 +117,13 @@ def evaluate(number: int, params: dict) -> None:
         reply(number, verdict(params, "again"))
 
 
+def compiled(number: int, task: str, mode: str) -> None:
+    """A mode is the end of the names of tasks that it dies of."""
+    if task.endswith(mode):
+        die("the compiler took me along")
+    reply(number, {"reason": "nothing to compile"})
+
+
 EVALUATE = {  # by mode, where that says what happens
     "broken": lambda number, params: refuse(number, "unavailable", "the device has failed"),
     "breaks": lambda number, params: die("the device is gone"),
@@ -147,6 +154,8 @@ def main() -> None:
             reply(request["id"], HELLO | KINDS.get(mode, {}))
         elif request["method"] == "audit":
             AUDIT.get(request["params"]["task"]["name"], lambda number: None)(request["id"])
+        elif request["method"] == "compiled":
+            compiled(request["id"], request["params"]["task"]["name"], mode)
         elif request["method"] == "doctor":
             die("no doctor")
     if mode in ("leaves_a_child", "stays"):
