@@ -134,6 +134,11 @@ AUDIT = {  # by the name of the task
     "exits": lambda number: die("the task did it"),
     "large": lambda number: refuse(number, "unavailable", "OutOfMemoryError: out of memory"),
 }
+OTHERS = {
+    "audit": lambda number, task, mode: AUDIT.get(task, lambda number: None)(number),
+    "compiled": compiled,
+    "doctor": lambda number, task, mode: die("no doctor"),
+}
 KINDS = {"another": {"device_class": "another"}}
 
 
@@ -152,12 +157,9 @@ def main() -> None:
             EVALUATE.get(mode, evaluate)(request["id"], request["params"])
         elif request["method"] == "hello" and mode != "mute":
             reply(request["id"], HELLO | KINDS.get(mode, {}))
-        elif request["method"] == "audit":
-            AUDIT.get(request["params"]["task"]["name"], lambda number: None)(request["id"])
-        elif request["method"] == "compiled":
-            compiled(request["id"], request["params"]["task"]["name"], mode)
-        elif request["method"] == "doctor":
-            die("no doctor")
+        elif request["method"] in OTHERS:
+            task = request["params"].get("task", {"name": ""})["name"]
+            OTHERS[request["method"]](request["id"], task, mode)
     if mode in ("leaves_a_child", "stays"):
         child()
     if mode == "stays":
