@@ -5,9 +5,10 @@ program of one kernel leaves the beginning out.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Mapping
+from functools import lru_cache
 
-from evolve.core.tunables import Tunable
+from evolve.core.tunables import Space, Tunable
 
 _ENDING = re.compile(
     r"(?i)(XBLOCK|YBLOCK|ZBLOCK|R\d_BLOCK|BLOCK(_[A-Z]+)?|NUM_(WARPS|STAGES)|GROUP_M|PARTS"
@@ -15,10 +16,11 @@ _ENDING = re.compile(
 )
 
 
-def by_kernel(tunables: Iterable[Tunable]) -> dict[str, dict[str, Tunable]]:
+@lru_cache(maxsize=16)
+def by_kernel(space: Space) -> Mapping[str, Mapping[str, Tunable]]:
     """Tunables by the beginning of their names, then by the ending; all of one that is unknown."""
     found: dict[str, dict[str, Tunable]] = {}
-    for tunable in tunables:
+    for tunable in space:
         match = _ENDING.search(tunable.name)
         start = match.start() if match else 0
         prefix, ending = tunable.name[:start], tunable.name[start:]

@@ -4,10 +4,10 @@ Only what cannot fit is left out: the numbers are lower bounds, of a compiler th
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from evolve.core.program import Assignment, TunableValue
-from evolve.core.tunables import Tunable
+from evolve.core.tunables import Space
 from operators.tuning.groups import by_kernel
 
 SHARED_MEMORY = 232_448  # bytes that a block may have on an H100 or H200, the most there is
@@ -17,9 +17,9 @@ _SPILLED = 4  # times as many values as registers, and the program runs from loc
 _TILE = ("BLOCK_M", "BLOCK_N", "BLOCK_K")
 
 
-def fits(tunables: Iterable[Tunable], assignment: Assignment) -> bool:
+def fits(space: Space, assignment: Assignment) -> bool:
     """Whether every kernel of the instance can have what it needs."""
-    for group in by_kernel(tunables).values():
+    for group in by_kernel(space).values():
         values = {ending: assignment.get(each.name, each.default) for ending, each in group.items()}
         if not _has_room(values):
             return False
