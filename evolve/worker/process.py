@@ -120,9 +120,9 @@ class RunnerProcess:
         command = ("events", case, inputs.size, inputs.trees[0], trials)
         return str(self._parse(wire.parse_text, self._ask(command, Reply.TEXT, seconds, inputs.fd)))
 
-    def sanitise(self, case: int, inputs: Shared, tool: str, kind: str, seconds: float) -> str:
-        """What compute-sanitizer says of one forward in its sandbox (`sanitizer.observe`)."""
-        command = ("sanitise", case, inputs.size, inputs.trees[0], tool, kind)
+    def apart(self, case: int, inputs: Shared, tool: tuple[str, ...], seconds: float) -> str:
+        """What a tool prints around one forward in the sandbox (`apart.observe`)."""
+        command = ("apart", case, inputs.size, inputs.trees[0], tool)
         return str(self._parse(wire.parse_text, self._ask(command, Reply.TEXT, seconds, inputs.fd)))
 
     def write(self, case: int, inputs: Shared, variant: str, folder: str, seconds: float) -> None:

@@ -19,6 +19,7 @@ from evolve.worker import compiler
 from evolve.worker.audit import audit
 from evolve.worker.baselines import require_baseline
 from evolve.worker.buildcache import BuildCache
+from evolve.worker.counters import count
 from evolve.worker.descriptors import describe
 from evolve.worker.device import Device
 from evolve.worker.environment import environment, evaluator_version
@@ -281,6 +282,9 @@ class Referee:
         if self.device.has_profiler and fidelity is Fidelity.VERIFY:
             with self._stage("sanitizer", progress):
                 progress.labels += sanitise_call(self.workshop, candidate, task)
+            with self._stage("counters", progress):
+                own = {fact.name for fact in progress.facts if fact.is_own}
+                progress.labels += count(self.workshop, candidate, task, own)
         if fidelity is Fidelity.CHECK:
             return Status.CORRECT, "correct; at this fidelity no time is taken"
         if not self.device.can_time(candidate.language):

@@ -13,8 +13,8 @@ Commands (tuples, the first item names them) and what is answered:
     call        one forward: `("call", case, size, tree, trap)` -> OUTPUT
     observe     a forward under a profiler: `("observe", case, size, tree)` -> TEXT
     events      time forwards by events: `("events", case, size, tree, trials)` -> TEXT
-    sanitise    a forward under compute-sanitizer, in a process of its own:
-                `("sanitise", case, size, tree, tool, kind)` -> TEXT
+    apart       a forward in a process of its own, under a tool:
+                `("apart", case, size, tree, tool)` -> TEXT
     write       have a compiler write down the reference, into a folder:
                 `("write", case, size, tree, variant, folder)` -> ACK
     stage       prepare for the inputs of a timed block: `("stage", size, trees)` -> ACK; on the CPU
@@ -45,6 +45,7 @@ from evolve.core.protocols import BASELINES
 from evolve.core.task import Task
 from evolve.worker import (
     access,
+    apart,
     baselines,
     buildcache,
     compiler,
@@ -52,7 +53,6 @@ from evolve.worker import (
     graphs,
     probes,
     proof,
-    sanitizer,
     slab,
     wire,
 )
@@ -202,14 +202,13 @@ class Runner:
         with torch.no_grad():
             wire.send_text(channel, events.observe(lambda: model(*inputs), trials))
 
-    def _sanitise(
+    def _apart(
         self,
         channel: socket.socket,
         case: int,
         size: int,
         tree: bytes,
-        tool: str,
-        kind: str,
+        tool: tuple[str, ...],
         fd: int,
     ) -> None:
         call = {
@@ -217,8 +216,8 @@ class Runner:
             "state": self._models[case].state_dict(),
             "inputs": slab.unpack(tree, self._access.open(fd, size)),
         }
-        torch.save(call, sanitizer.CALL_FILE)
-        wire.send_text(channel, sanitizer.observe(tool, kind, str(Path.cwd() / _FILENAME)))
+        torch.save(call, apart.CALL_FILE)
+        wire.send_text(channel, apart.observe(tool, str(Path.cwd() / _FILENAME)))
 
     def _write(
         self,

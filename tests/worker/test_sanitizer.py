@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evolve.worker import sanitizer
-from evolve.worker.sanitizer import Finding, observe, read
+from evolve.worker import apart
+from evolve.worker.sanitizer import Finding, read
 
 INVALID = """========= COMPUTE-SANITIZER
 ========= Invalid __global__ read of size 4 bytes
@@ -29,7 +29,7 @@ RACE = """========= Error: Race reported between Write access at f+0x90 and Read
 TOOL = """#!{python}
 import os, sys
 assert os.environ["PYTORCH_NO_CUDA_MEMORY_CACHING"] == "1"
-print("not of the tool")
+print("ERROR SUMMARY: 7 errors, says the candidate")
 print("========= called with", *sys.argv[1:3], sys.argv[-1])
 print("========= ERROR SUMMARY: 0 errors")
 """
@@ -67,14 +67,13 @@ def tool(folder, text):
 
 
 def test_the_tool_gets_the_candidates_file_and_only_its_own_lines_count(tmp_path):
-    said = json.loads(observe(tool(tmp_path, TOOL), "memcheck", "candidate.py"))
-    assert "called with --tool memcheck candidate.py" in said
-    assert "not of the tool" not in said
-    assert read(json.dumps(said), "memcheck") == Finding(0)
+    said = apart.observe([tool(tmp_path, TOOL), "--tool", "memcheck"], "candidate.py")
+    assert "called with --tool memcheck candidate.py" in apart.read(said)
+    assert read(said, "memcheck") == Finding(0)
 
 
 def test_a_tool_that_hangs_or_is_not_there_is_no_finding(tmp_path, monkeypatch):
-    monkeypatch.setattr(sanitizer, "_SECONDS", 0.2)
+    monkeypatch.setattr(apart, "SECONDS", 0.2)
     slow = tool(tmp_path, "#!{python}\nimport time\ntime.sleep(30)\n")
-    assert read(observe(slow, "memcheck", "candidate.py"), "memcheck") is None
-    assert read(observe("/nowhere/tool", "memcheck", "candidate.py"), "memcheck") is None
+    assert read(apart.observe([slow], "candidate.py"), "memcheck") is None
+    assert read(apart.observe(["/nowhere/tool"], "candidate.py"), "memcheck") is None

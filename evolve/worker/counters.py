@@ -1,0 +1,89 @@
+"""A few of the GPU's own counters for a candidate's kernels, by Nsight Compute.
+
+Many hosts forbid counters to all but root; then there are none, and nothing is said about it. One
+call on a timed case, in a process of its own (`apart`), at verification: the tool takes seconds.
+What it says comes out of the candidate's sandbox, and is a label for people and models.
+"""
+
+import csv
+import math
+import re
+import shutil
+from collections.abc import Collection, Iterator
+from typing import TYPE_CHECKING
+
+from evolve.core.evaluation import Label
+from evolve.worker import apart
+from evolve.worker.faults import CandidateFault
+from evolve.worker.feedback import plain
+
+if TYPE_CHECKING:
+    from evolve.worker.stages import Candidate, Workshop
+    from evolve.worker.warm import WarmTask
+
+_PLACES = "/usr/local/cuda/bin"
+_NAMED = 2
+_LAUNCHES = "8"  # of these kernels
+_DURATION = "gpu__time_duration.sum"
+_COUNTERS = {
+    "dram__throughput.avg.pct_of_peak_sustained_elapsed": "memory {:.0f} % of its peak",
+    "sm__throughput.avg.pct_of_peak_sustained_elapsed": "arithmetic {:.0f} %",
+    "lts__t_sector_hit_rate.pct": "second-level cache hit {:.0f} %",
+    "smsp__thread_inst_executed_per_inst_executed.ratio": "{:.0f} of 32 lanes active",
+}
+
+
+def find_tool() -> str | None:
+    """The path of `ncu` on this host."""
+    return shutil.which("ncu") or shutil.which("ncu", path=_PLACES)
+
+
+def count(
+    workshop: "Workshop", candidate: "Candidate", task: "WarmTask", own: Collection[str]
+) -> Iterator[Label]:
+    """Labels for the longest of the candidate's kernels, whose names are `own`; or none."""
+    tool, case = find_tool(), task.timed[0]
+    names = [name for name in own if re.fullmatch(r"\w+", name)]
+    if tool is None or not names:
+        return
+    metrics = ",".join([_DURATION, *_COUNTERS])
+    command = (tool, "--csv", "--page", "raw", "--metrics", metrics, "--launch-count", _LAUNCHES,
+               "--kernel-name", f"regex:^({'|'.join(names)})$")  # fmt: skip
+    try:
+        with (
+            workshop.loaded(candidate, [case]) as runner,
+            workshop.device.share(case.check("task", 1).inputs) as inputs,
+        ):
+            text = runner.apart(case.index, inputs, command, 2 * apart.SECONDS)
+    except CandidateFault:  # the same call was right without the tool
+        return
+    yield from labels(apart.read(text), own)
+
+
+def labels(printed: str, own: Collection[str]) -> Iterator[Label]:
+    """What the tool's table says of kernels of these names, those that took longest first."""
+    lines = printed.splitlines()
+    start = next((at for at, line in enumerate(lines) if line.startswith('"ID"')), len(lines))
+    rows = csv.DictReader(line for line in lines[start:] if line.startswith('"'))
+    mine = [row for row in rows if _base(row.get("Kernel Name")) in own]
+    seen: dict[str, dict[str, str]] = {}
+    for row in sorted(mine, key=lambda row: -_number(row.get(_DURATION))):
+        seen.setdefault(_base(row["Kernel Name"]), row)
+    for name, row in list(seen.items())[:_NAMED]:
+        values = {text: _number(row.get(counter)) for counter, text in _COUNTERS.items()}
+        said = [text.format(value) for text, value in values.items() if value >= 0]
+        if said:
+            yield Label("counters", f"{plain(name, 60)}: {', '.join(said)}")
+
+
+def _base(name: str | None) -> str:
+    return (name or "").partition("(")[0].strip()
+
+
+def _number(text: str | None) -> float:
+    """A counter's value; -1 where it has none."""
+    try:
+        value = float((text or "").replace(",", ""))
+    except ValueError:
+        return -1.0
+    return value if math.isfinite(value) else -1.0
