@@ -10,6 +10,7 @@ from evolve.core.errors import UsageError
 from evolve.core.pytext import Edit, Module, apply, read, write_literal
 from evolve.core.tunable_sites import Site, declaration, find_sites
 
+_SCOPES = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 Block = Any  # a statement, a handler of exceptions or a case: what holds statements
 
 
@@ -33,7 +34,7 @@ def normalised_text(source: str) -> str:
     """What `normalised_digest` tells programs apart by, the choices of tunables left out."""
     found = _normalised(source)
     try:
-        return source if found is None else ast.unparse(found[0])
+        return source if found is None else ast.unparse(_undocumented(found[0]))
     except (ValueError, RecursionError):  # an integer too long to be written, a tree too deep
         return source
 
@@ -44,19 +45,19 @@ def normalised_length(source: str) -> float:
 
 
 def _normalised(source: str) -> tuple[ast.Module, str] | None:
-    """Bare tree, which is not to be changed, and domains; None where the source cannot be read."""
+    """A tree without values, not to be changed, and domains; None where it cannot be read."""
     try:
         module = read(source)
         sites = find_sites(module)
         bare = read(_without_values(module, sites))
-        tree = _undocumented(_parsed(bare, _cpp_edits(bare)))
+        tree = _parsed(bare, _cpp_edits(bare))
     except (UsageError, RecursionError):
         return None
     return tree, canonical_json({site.name: sorted(map(repr, site.written)) for site in sites})
 
 
 def _shape(tree: ast.Module) -> str:
-    """A text that no other tree has; several times as quick as `ast.unparse` or `ast.dump`."""
+    """A text that only trees have which differ in docstrings; quicker than `ast.unparse`."""
     said: list[str] = []
     stack: list[object] = [tree]
     while stack:
@@ -68,6 +69,8 @@ def _shape(tree: ast.Module) -> str:
         for name in node._fields:
             value = getattr(node, name)
             if isinstance(value, list):
+                if name == "body" and isinstance(node, _SCOPES):
+                    value = _bare(node, value)
                 said.append(f"{name}*{len(value)}")
                 stack += value
             elif isinstance(value, ast.AST):
@@ -105,8 +108,7 @@ def _parsed(module: Module, edits: list[Edit]) -> ast.Module:
 
 def _undocumented(module: ast.Module) -> ast.Module:
     """A copy without docstrings, and without `pass` at module level."""
-    body = [_copied(each) for each in _without_docstring(module.body)]
-    return ast.Module([each for each in body if not isinstance(each, ast.Pass)], [])
+    return ast.Module([_copied(each) for each in _bare(module, module.body)], [])
 
 
 def _copied(statement: Block) -> Block:
@@ -118,13 +120,16 @@ def _copied(statement: Block) -> Block:
     }
     if not blocks:
         return statement
-    if isinstance(statement, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
-        blocks["body"] = _without_docstring(blocks["body"])
+    if isinstance(statement, _SCOPES):
+        blocks["body"] = _bare(statement, blocks["body"])
     return type(statement)(**vars(statement) | blocks)
 
 
-def _without_docstring(body: list[Block]) -> list[Block]:
+def _bare(scope: ast.AST, body: list[Block]) -> list[Block]:
+    """The statements of a scope without its docstring; of a module also without `pass`."""
     match body:
         case [ast.Expr(value=ast.Constant(value=str())), *rest]:
-            return [*rest] or [ast.Pass()]
+            body = [*rest] or [ast.Pass()]
+    if isinstance(scope, ast.Module):
+        return [each for each in body if not isinstance(each, ast.Pass)]
     return body

@@ -14,7 +14,7 @@ class Boltzmann:
     """Probability proportional to exp(log speedup / temperature) (Goldberg 1990).
 
     At temperature 1 a program twice as fast is drawn twice as often; at 0.1 one that is 10 % faster
-    is drawn 2.6 times as often.
+    is drawn 2.6 times as often. The best 1000 elites take part.
 
     Raises:
         UsageError: `temperature` is not above 0.
@@ -26,7 +26,7 @@ class Boltzmann:
         check_above_0("temperature", self.temperature, example=0.1)
 
     def select(self, population: Population, count: int, rng: random.Random) -> tuple[Elite, ...]:
-        elites = list(population)
+        elites = population[:WINDOW]
         best = elites[0].fitness.value if elites else 0.0
         cold = 1.0 / self.temperature
         weights = [math.exp((elite.fitness.value - best) * cold) for elite in elites]
