@@ -78,7 +78,7 @@ def write(search: "Search", path: Path, asked: Asked) -> Iterator[str]:
     first = _about_the_task(run) if run.config.get("audit") is None else []
     if asked.known:
         yield f"{count_text(asked.known, 'verdict')} known to this database already, and told"
-    if not asked.tickets and not first:
+    if not asked.tickets and len(first) < 2:  # an audit alone gives nothing to start from
         raise UsageError(f"run {run.name} has nothing to judge now: {asked.reason}")
     if asked.reason:
         yield f"no more than these: {asked.reason}"
