@@ -146,6 +146,10 @@ class Device(Protocol):
         """Leave nothing behind."""
         ...
 
+    def is_idle(self) -> bool:
+        """Whether nothing runs on it, work of processes that are stopped included."""
+        ...
+
     def others(self) -> frozenset[int]:
         """Process ids that the device works for, as far as it tells; a new one is a stranger."""
         ...

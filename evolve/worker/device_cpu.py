@@ -131,6 +131,10 @@ class CpuDevice:
     def close(self) -> None:
         """Nothing was put anywhere."""
 
+    def is_idle(self) -> bool:
+        """Stopped processes use no cores."""
+        return True
+
     def others(self) -> frozenset[int]:
         """Cores are shared by design; a lock keeps timing apart from all else of ours."""
         return frozenset()

@@ -24,10 +24,13 @@ from evolve.worker.slab import Packed, Shared, Slab
 from evolve.worker.window import Window
 from evolve.worker.window_cuda import CudaWindow
 
-_POOL_SHARE = 14  # a runner's tensors get one in so many bytes of the device
+_POOL_SHARE = 28  # a runner's tensors get one in so many bytes of the device
+_BLOCK_SHARE = 42
 _WARM_SHARE = 8
-_REFEREE_SHARE = 0.42
-_ROOM_SHARE = 0.5  # what is left is for contexts, and for inputs under way
+_REFEREE_SHARE = 0.62  # at most: what it does not use the runners may have
+_ROOM_SHARE = 0.36
+_QUIET_TRIES = 5
+_QUIET_FACTOR = 4.0  # an idle device answers within so many times its usual time
 _CONNECT_S = 60.0
 _NODES = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools")
 
@@ -61,7 +64,7 @@ class CudaDevice:
     blocks = 4
     block_pool = 12
     has_profiler = True
-    seats = 1
+    seats = 3
     spares = 6
     compiles_aside = True  # the clock's core is its own
     reveals_late = True
@@ -78,7 +81,7 @@ class CudaDevice:
         self.name = f"cuda-{facts.uuid}"
         self._pool_size = _whole(facts.total_memory // _POOL_SHARE)
         self.warm_bytes = facts.total_memory // _WARM_SHARE
-        self.block_bytes = self._pool_size // 3
+        self.block_bytes = facts.total_memory // _BLOCK_SHARE
         self.room = int(_ROOM_SHARE * facts.total_memory)
         # Or what torch keeps for later would leave too little for the runners.
         torch.cuda.set_per_process_memory_fraction(_REFEREE_SHARE)
@@ -91,7 +94,7 @@ class CudaDevice:
         self._pools: dict[RunnerProcess, _Pool] = {}
         self._probe = torch.arange(1 << 20, device=self.place)
         self._answer = int(self._probe.sum())
-        self.usual_answer_s = min(self.answer_s() for _ in range(9))
+        self._usual_answer_s = min(self._answer_s() for _ in range(9))
         node = nvml.node_of(str(facts.uuid))
         self.nodes = tuple(path for path in (node, *_NODES) if Path(path).exists())
         self.cores_of_clock, self._cores_of_runners = _split_cores()
@@ -163,7 +166,12 @@ class CudaDevice:
 
     def connect(self, process: RunnerProcess, tensors: int = 0) -> None:
         """Give it a pool; what lies in it looks like values, and is none."""
-        mapping, fd = cuda_driver.allocate(max(self._pool_size, tensors))
+        size = max(self._pool_size, tensors)
+        try:
+            mapping, fd = cuda_driver.allocate(size)
+        except cuda_driver.CudaError:
+            torch.cuda.empty_cache()
+            mapping, fd = cuda_driver.allocate(size)
         try:
             memory = mapping.tensor()
             memory.view(torch.float32).fill_(random.gauss(0, 1))
@@ -202,7 +210,11 @@ class CudaDevice:
     def window(self) -> Window:
         return CudaWindow(self)
 
-    def answer_s(self) -> float:
+    def is_idle(self) -> bool:
+        usual = self._usual_answer_s
+        return any(self._answer_s() < _QUIET_FACTOR * usual for _ in range(_QUIET_TRIES))
+
+    def _answer_s(self) -> float:
         """How long a small piece of work takes; where others compute it waits for its turn."""
         torch.cuda.synchronize()
         start = time.perf_counter()

@@ -108,6 +108,8 @@ def evaluate_truth(model: nn.Module, inputs: list[Any], reference: list[Tensor])
     """
     try:
         outputs = _forward_in(torch.float64, model, inputs)
+    except torch.OutOfMemoryError:
+        raise  # is a RuntimeError too
     except _MISSING_OPERATION as error:
         return _fallback(model, inputs, reference, error)
     for index, (exact, own) in enumerate(zip(outputs, reference, strict=True)):

@@ -3,7 +3,7 @@
 import contextlib
 import statistics
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -60,6 +60,7 @@ class Timekeeper:
         self._workshop = workshop
         self._lock = lock
         self._seat = threading.Semaphore(workshop.device.seats)
+        self._seated: set[RunnerProcess] = set()  # changes while nothing is timed
 
     def time(
         self,
@@ -116,22 +117,23 @@ class Timekeeper:
     ) -> tuple[Sitting, Recorded] | None:
         """One more sitting; None where it does not count, or an opponent has left the field."""
         device = self._workshop.device
-        starts = {side: partial(self._start, task, who) for side, who in sides.items()}
         try:
-            with self._seat, contextlib.ExitStack() as stack:
-                with self._lock.shared():
-                    processes = stack.enter_context(seated(device, starts, cases))
-                with self._lock.exclusive() as watch:
-                    before = device.others()
-                    try:
-                        sitting = sit(device, processes, cases)
-                        recorded = time_recorded(device, processes, cases, sitting.pair)
-                        if sides[CANDIDATE] and device.has_profiler and not timing.told:
-                            timing.told = events.told(device, processes, cases, sitting.pair)
-                    finally:
-                        watch.stop()
-                        timing.device_time_s += watch.seconds
-                    strangers = device.others() - before
+            with (
+                self._seat,
+                self._table(task, sides, cases) as processes,
+                self._lock.exclusive() as watch,
+                self._rest_stopped(processes),
+            ):
+                before = device.others()
+                try:
+                    sitting = sit(device, processes, cases)
+                    recorded = time_recorded(device, processes, cases, sitting.pair)
+                    if sides[CANDIDATE] and device.has_profiler and not timing.told:
+                        timing.told = events.told(device, processes, cases, sitting.pair)
+                finally:
+                    watch.stop()
+                    timing.device_time_s += watch.seconds
+                strangers = device.others() - before
             ours = {side for side, who in sides.items() if who and who.is_ours}
             sitting.samples = [sample for sample in sitting.samples if sample[0] not in ours]
             recorded.samples = [s for s in recorded.samples if s[0] not in {EAGER, *ours}]
@@ -142,6 +144,38 @@ class Timekeeper:
             self._after_fault(error, sides, timing)
             return None
         return None if self._disturbed(strangers, timing) else (sitting, recorded)
+
+    @contextlib.contextmanager
+    def _table(
+        self, task: WarmTask, sides: dict[str, Candidate | None], cases: list[TimedCase]
+    ) -> Iterator[dict[str, RunnerProcess]]:
+        """Fresh processes of all sides, which start, warm up and end while nothing is timed."""
+        starts = {side: partial(self._start, task, who) for side, who in sides.items()}
+        with contextlib.ExitStack() as stack:
+            with self._lock.shared():
+                ready = seated(self._workshop.device, starts, cases)
+                processes = stack.enter_context(ready)
+                self._seated.update(processes.values())
+            try:
+                yield processes
+            finally:
+                with self._lock.shared():
+                    self._seated.difference_update(processes.values())
+                    stack.close()
+
+    @contextlib.contextmanager
+    def _rest_stopped(self, processes: Mapping[str, RunnerProcess]) -> Iterator[None]:
+        """Processes of other sittings, which wait for their turn, do nothing meanwhile."""
+        rest = self._seated.difference(processes.values())
+        for process in rest:
+            process.pause()
+        try:
+            if rest and not self._workshop.device.is_idle():
+                raise InfraFault("the device is busy with what another candidate has left running")
+            yield
+        finally:
+            for process in rest:
+                process.resume()
 
     def _after_fault(
         self,

@@ -45,8 +45,6 @@ if TYPE_CHECKING:
 _WARM_BLOCKS = 1
 _FLUSH_BYTES = 256 << 20  # more than twice the cache of any known GPU
 _PIECE_BYTES = 64 << 10
-_QUIET_TRIES = 5
-_QUIET_FACTOR = 4.0  # an idle device answers within so many times its usual time
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,9 +202,8 @@ class CudaWindow:
         for name, process in others.items():
             if process.has_company():
                 _blame(name, "processes that the candidate has started are alive while it is timed")
-        for _ in range(_QUIET_TRIES):
-            if self._device.answer_s() < _QUIET_FACTOR * self._device.usual_answer_s:
-                return
+        if self._device.is_idle():
+            return
         suspect = CANDIDATE if CANDIDATE in others else next(iter(others))
         _blame(
             suspect,
