@@ -162,14 +162,14 @@ class Bench:
     async def _begun(self, entry: Entry) -> tuple[RunRow, Mapping[str, Any]]:
         """The entry's run, which begins now unless it is stored, and its configuration."""
         if entry.task.run in self._rows:
-            request = read_request(entry.config)
+            request = read_request(entry.config, has_parts=True)
             assert request.existing is not None
             audited = findings_of(request.existing.config)
             return request.existing, {**request.recorded, "audit": audited}
         task = load_task(entry.config)
         recorded, failure = {**entry.config, "opponents": {}, "audit": []}, ""
         try:
-            request = read_request({**entry.config, "on_exists": "new"})
+            request = read_request({**entry.config, "on_exists": "new"}, has_parts=True)
             task, recorded = request.task, {**request.recorded, "audit": []}
             task, recorded["audit"] = await self._unless_stopped(self._prepared(task, entry))
         except UsageError as error:  # of this task: the settings of all have been checked

@@ -28,8 +28,11 @@ class Request:
     recorded: Mapping[str, Any]
 
 
-def read_request(config: Mapping[str, Any]) -> Request:
+def read_request(config: Mapping[str, Any], *, has_parts: bool = False) -> Request:
     """Everything that a search needs but its judge; writes nothing.
+
+    `has_parts` says that the configuration's parts are known to go together: of a hundred runs
+    that have the same ones, the first need be asked.
 
     Raises:
         UsageError: the run that `config` describes cannot be.
@@ -42,7 +45,8 @@ def read_request(config: Mapping[str, Any]) -> Request:
         task = with_seeds(task, config)
     else:
         _refuse_another(existing, task, recorded)
-    parts.build_all(config)
+    if not has_parts:
+        parts.build_all(config)
     return Request(existing=existing, task=task, recorded=recorded)
 
 
