@@ -9,6 +9,33 @@ import triton.language as tl
 
 
 @triton.jit
+def attention_scores(
+    q_ptrs,
+    k_ptrs,
+    rows_in,
+    keys_in,
+    FEATURES: tl.constexpr,
+    Q_STEP: tl.constexpr,
+    K_STEP: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+    INPUT_PRECISION: tl.constexpr,
+):
+    """Products of queries (rows) and keys (columns), BLOCK_K features at a time."""
+    scores = tl.zeros([rows_in.shape[0], keys_in.shape[0]], tl.float32)
+    for start in tl.range(0, FEATURES, BLOCK_K):
+        features = start + tl.arange(0, BLOCK_K)
+        known = features < FEATURES
+        q = tl.load(
+            q_ptrs + features[None, :] * Q_STEP, mask=rows_in[:, None] & known[None, :], other=0.0
+        )
+        k = tl.load(
+            k_ptrs + features[:, None] * K_STEP, mask=keys_in[None, :] & known[:, None], other=0.0
+        )
+        scores = tl.dot(q, k, scores, input_precision=INPUT_PRECISION)
+    return scores
+
+
+@triton.jit
 def attention_kernel(
     q_ptr,
     k_ptr,
@@ -41,27 +68,24 @@ def attention_kernel(
     k_ptr += batch * K_STRIDE[0] + head * K_STRIDE[1]
     v_ptr += batch * V_STRIDE[0] + head * V_STRIDE[1]
     rows = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
-    columns, depth = tl.arange(0, WIDTH), tl.arange(0, BLOCK_K)
+    columns = tl.arange(0, WIDTH)
     largest = tl.full([BLOCK_M], float("-inf"), tl.float32)
     total = tl.zeros([BLOCK_M], tl.float32)
     value = tl.zeros([BLOCK_M, WIDTH], tl.float32)
     stop = tl.minimum((tl.program_id(0) + 1) * BLOCK_M, KEYS) if CAUSAL else KEYS
     for start in tl.range(0, stop, BLOCK_N):
         keys = start + tl.arange(0, BLOCK_N)
-        scores = tl.zeros([BLOCK_M, BLOCK_N], tl.float32)
-        for feature in tl.range(0, FEATURES, BLOCK_K):
-            features = feature + depth
-            q = tl.load(
-                q_ptr + rows[:, None] * Q_STRIDE[2] + features[None, :] * Q_STRIDE[3],
-                mask=(rows < QUERIES)[:, None] & (features < FEATURES)[None, :],
-                other=0.0,
-            )
-            k = tl.load(
-                k_ptr + keys[None, :] * K_STRIDE[2] + features[:, None] * K_STRIDE[3],
-                mask=(keys < KEYS)[None, :] & (features < FEATURES)[:, None],
-                other=0.0,
-            )
-            scores = tl.dot(q, k, scores, input_precision=INPUT_PRECISION)
+        scores = attention_scores(
+            q_ptr + rows[:, None] * Q_STRIDE[2],
+            k_ptr + keys[None, :] * K_STRIDE[2],
+            rows < QUERIES,
+            keys < KEYS,
+            FEATURES,
+            Q_STRIDE[3],
+            K_STRIDE[3],
+            BLOCK_K,
+            INPUT_PRECISION,
+        )
         seen = (keys < KEYS)[None, :]
         if CAUSAL:
             seen = seen & (keys[None, :] <= rows[:, None])

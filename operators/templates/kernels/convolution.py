@@ -29,6 +29,19 @@ def conv_place(index, SIZE: tl.constexpr):
 
 
 @triton.jit
+def conv_inside(depth, height, width, SIZE: tl.constexpr):
+    """Whether places in space are of an input of that size."""
+    inside = (depth >= 0) & (depth < SIZE[0]) & (height >= 0) & (height < SIZE[1])
+    return inside & (width >= 0) & (width < SIZE[2])
+
+
+@triton.jit
+def conv_offset(depth, height, width, STRIDE: tl.constexpr):
+    """Where places in space lie, by the last three of six strides."""
+    return depth * STRIDE[3] + height * STRIDE[4] + width * STRIDE[5]
+
+
+@triton.jit
 def conv_tile(
     x_ptrs,
     weight_ptrs,
@@ -75,26 +88,19 @@ def conv_tile(
         d = depth[:, None] + (tap_depth * STEP[0])[None, :]
         h = height[:, None] + (tap_height * STEP[1])[None, :]
         w = width[:, None] + (tap_width * STEP[2])[None, :]
-        inside = (d >= 0) & (d < INPUT[0]) & (h >= 0) & (h < INPUT[1]) & (w >= 0) & (w < INPUT[2])
+        inside = conv_inside(d, h, w, INPUT)
         kernel_d = first_depth + tap_depth * SPREAD[0]
         kernel_h = first_height + tap_height * SPREAD[1]
         kernel_w = first_width + tap_width * SPREAD[2]
         met = (kernel_d < KERNEL[0]) & (kernel_h < KERNEL[1]) & (kernel_w < KERNEL[2])
         met = met & (channel < CHANNELS)
-        x = tl.load(
-            x_ptrs[:, None]
-            + (d * X_STRIDE[3] + h * X_STRIDE[4] + w * X_STRIDE[5])
-            + (channel * X_STRIDE[2])[None, :],
-            mask=rows_in[:, None] & inside & met[None, :],
-            other=0.0,
-        )
-        offsets = kernel_d * WEIGHT_STRIDE[3] + kernel_h * WEIGHT_STRIDE[4]
-        offsets = offsets + kernel_w * WEIGHT_STRIDE[5] + channel * WEIGHT_STRIDE[2]
-        weight = tl.load(
-            weight_ptrs[None, :] + offsets[:, None],
-            mask=met[:, None] & columns_in[None, :],
-            other=0.0,
-        )
+        offsets = conv_offset(d, h, w, X_STRIDE) + (channel * X_STRIDE[2])[None, :]
+        mask = rows_in[:, None] & inside & met[None, :]
+        x = tl.load(x_ptrs[:, None] + offsets, mask=mask, other=0.0)
+        offsets = conv_offset(kernel_d, kernel_h, kernel_w, WEIGHT_STRIDE)
+        offsets = offsets + channel * WEIGHT_STRIDE[2]
+        mask = met[:, None] & columns_in[None, :]
+        weight = tl.load(weight_ptrs[None, :] + offsets[:, None], mask=mask, other=0.0)
         sums = tl.dot(x, weight, sums, input_precision=INPUT_PRECISION)
     return sums
 
@@ -158,7 +164,7 @@ def conv_kernel(
     )
     mask = (rows < POSITIONS)[:, None] & (columns < FILTERS)[None, :]
     value = with_bias(value, bias_ptr, (group * FILTERS + columns)[None, :], mask)
-    offsets = depth * OUT_STRIDE[3] + height * OUT_STRIDE[4] + width * OUT_STRIDE[5]
+    offsets = conv_offset(depth, height, width, OUT_STRIDE)
     offsets = offsets + batch.to(tl.int64) * OUT_STRIDE[0] + group * OUT_STRIDE[1]
     offsets = offsets[:, None] + (columns * OUT_STRIDE[2])[None, :]
     tl.store(out_ptr + offsets, value, mask)
@@ -184,6 +190,30 @@ def conv_phase(
     tap = reached // COMMON * INVERSE % (STRIDE // COMMON)
     place = (reached - tap * DILATION) // STRIDE
     return tl.where(reached % COMMON == 0, tap, KERNEL), place
+
+
+@triton.jit
+def conv_phases(
+    index,
+    KERNEL: tl.constexpr,
+    STRIDE: tl.constexpr,
+    PADDING: tl.constexpr,
+    DILATION: tl.constexpr,
+    COMMON: tl.constexpr,
+    INVERSE: tl.constexpr,
+):
+    """The index-th phase: in each dimension its number, its first tap, and where it meets that."""
+    _, d, h, w = conv_place(index, STRIDE)
+    tap_d, place_d = conv_phase(
+        d, KERNEL[0], STRIDE[0], PADDING[0], DILATION[0], COMMON[0], INVERSE[0]
+    )
+    tap_h, place_h = conv_phase(
+        h, KERNEL[1], STRIDE[1], PADDING[1], DILATION[1], COMMON[1], INVERSE[1]
+    )
+    tap_w, place_w = conv_phase(
+        w, KERNEL[2], STRIDE[2], PADDING[2], DILATION[2], COMMON[2], INVERSE[2]
+    )
+    return d, h, w, tap_d, tap_h, tap_w, place_d, place_h, place_w
 
 
 @triton.jit
@@ -223,15 +253,8 @@ def conv_transpose_kernel(
     COLUMNS: tl.constexpr = (FILTERS + BLOCK_N - 1) // BLOCK_N
     tile_row, tile_column = grouped(tl.program_id(0), ROWS, COLUMNS, GROUP_M)
     group = tl.program_id(1).to(tl.int64)
-    _, phase_d, phase_h, phase_w = conv_place(tl.program_id(2), STRIDE)
-    tap_d, place_d = conv_phase(
-        phase_d, KERNEL[0], STRIDE[0], PADDING[0], DILATION[0], COMMON[0], INVERSE[0]
-    )
-    tap_h, place_h = conv_phase(
-        phase_h, KERNEL[1], STRIDE[1], PADDING[1], DILATION[1], COMMON[1], INVERSE[1]
-    )
-    tap_w, place_w = conv_phase(
-        phase_w, KERNEL[2], STRIDE[2], PADDING[2], DILATION[2], COMMON[2], INVERSE[2]
+    phase_d, phase_h, phase_w, tap_d, tap_h, tap_w, place_d, place_h, place_w = conv_phases(
+        tl.program_id(2), KERNEL, STRIDE, PADDING, DILATION, COMMON, INVERSE
     )
     rows = tile_row * BLOCK_M + tl.arange(0, BLOCK_M)
     columns = tile_column * BLOCK_N + tl.arange(0, BLOCK_N)
@@ -265,7 +288,7 @@ def conv_transpose_kernel(
     mask = (rows < POSITIONS) & (depth < OUTPUT[0]) & (height < OUTPUT[1]) & (width < OUTPUT[2])
     mask = mask[:, None] & (columns < FILTERS)[None, :]
     value = with_bias(value, bias_ptr, (group * FILTERS + columns)[None, :], mask)
-    offsets = depth * OUT_STRIDE[3] + height * OUT_STRIDE[4] + width * OUT_STRIDE[5]
+    offsets = conv_offset(depth, height, width, OUT_STRIDE)
     offsets = offsets + batch.to(tl.int64) * OUT_STRIDE[0] + group * OUT_STRIDE[1]
     offsets = offsets[:, None] + (columns * OUT_STRIDE[2])[None, :]
     tl.store(out_ptr + offsets, value, mask)
@@ -303,7 +326,7 @@ def conv_direct_kernel(
     rows = tl.program_id(0) // COLUMNS * BLOCK_M + tl.arange(0, BLOCK_M)
     columns = tl.program_id(0) % COLUMNS * BLOCK_N + tl.arange(0, BLOCK_N)
     batch, depth, height, width = conv_place(rows, OUTPUT)
-    group, column = columns // FILTERS, columns % FILTERS
+    group, column, columns_in = columns // FILTERS, columns % FILTERS, columns < GROUPS * FILTERS
     x_rows = x_ptr + batch.to(tl.int64) * X_STRIDE[0]
     weight_columns = weight_ptr + group * WEIGHT_STRIDE[0] + column * WEIGHT_STRIDE[1]
     value = tl.zeros([BLOCK_M, BLOCK_N], tl.float32)
@@ -312,23 +335,16 @@ def conv_direct_kernel(
         d = depth * STRIDE[0] - PADDING[0] + tap_d * DILATION[0]
         h = height * STRIDE[1] - PADDING[1] + tap_h * DILATION[1]
         w = width * STRIDE[2] - PADDING[2] + tap_w * DILATION[2]
-        inside = (d >= 0) & (d < INPUT[0]) & (h >= 0) & (h < INPUT[1]) & (w >= 0) & (w < INPUT[2])
-        offsets = d * X_STRIDE[3] + h * X_STRIDE[4] + w * X_STRIDE[5] + channel * X_STRIDE[2]
-        x = tl.load(
-            (x_rows + offsets)[:, None] + (group * X_STRIDE[1])[None, :],
-            mask=(inside & (rows < POSITIONS))[:, None] & (columns < GROUPS * FILTERS)[None, :],
-            other=0.0,
-        )
-        offset = tap_d * WEIGHT_STRIDE[3] + tap_h * WEIGHT_STRIDE[4] + tap_w * WEIGHT_STRIDE[5]
-        weight = tl.load(
-            weight_columns + channel * WEIGHT_STRIDE[2] + offset,
-            mask=columns < GROUPS * FILTERS,
-            other=0.0,
-        )
+        inside = conv_inside(d, h, w, INPUT)
+        x_ptrs = x_rows + conv_offset(d, h, w, X_STRIDE) + channel * X_STRIDE[2]
+        mask = (inside & (rows < POSITIONS))[:, None] & columns_in[None, :]
+        x = tl.load(x_ptrs[:, None] + (group * X_STRIDE[1])[None, :], mask=mask, other=0.0)
+        offset = conv_offset(tap_d, tap_h, tap_w, WEIGHT_STRIDE) + channel * WEIGHT_STRIDE[2]
+        weight = tl.load(weight_columns + offset, mask=columns_in, other=0.0)
         value += x.to(tl.float32) * weight.to(tl.float32)[None, :]
-    mask = (rows < POSITIONS)[:, None] & (columns < GROUPS * FILTERS)[None, :]
+    mask = (rows < POSITIONS)[:, None] & columns_in[None, :]
     value = with_bias(value, bias_ptr, columns[None, :], mask)
-    offsets = depth * OUT_STRIDE[3] + height * OUT_STRIDE[4] + width * OUT_STRIDE[5]
+    offsets = conv_offset(depth, height, width, OUT_STRIDE)
     offsets = offsets + batch.to(tl.int64) * OUT_STRIDE[0]
     offsets = offsets[:, None] + (group * OUT_STRIDE[1] + column * OUT_STRIDE[2])[None, :]
     tl.store(out_ptr + offsets, value, mask)

@@ -7,7 +7,7 @@ depth, height, width).
 import triton
 import triton.language as tl
 
-from operators.templates.kernels.convolution import conv_place
+from operators.templates.kernels.convolution import conv_inside, conv_place
 
 
 @triton.jit
@@ -48,7 +48,7 @@ def pool_kernel(
         _, tap_d, tap_h, tap_w = conv_place(tap, KERNEL)
         d, h = first_d + tap_d * DILATION[0], first_h + tap_h * DILATION[1]
         w = first_w + tap_w * DILATION[2]
-        inside = (d >= 0) & (d < INPUT[0]) & (h >= 0) & (h < INPUT[1]) & (w >= 0) & (w < INPUT[2])
+        inside = conv_inside(d, h, w, INPUT)
         offsets = d * X_STRIDE[2] + h * X_STRIDE[3] + w * X_STRIDE[4]
         x = tl.load(
             x_ptrs + offsets,
