@@ -9,11 +9,10 @@ from sqlalchemy.dialects.sqlite import insert as upsert
 
 from evolve.core.digest import canonical_json
 from evolve.core.measurement import Interval
-from evolve.core.program import Program
 from evolve.core.protocols import AddStatus, Elite, Offer
-from evolve.store import blobs, programs, visits
+from evolve.store import programs, visits
 from evolve.store.connection import Database
-from evolve.store.schema import archive_offer, archive_slot, blob, instance, program
+from evolve.store.schema import archive_offer, archive_slot, instance, program
 
 _PAGE = 500
 
@@ -40,17 +39,6 @@ _SLOTS = (
     .join(archive_slot, archive_slot.c.offer == archive_offer.c.id)
     .where(archive_slot.c.run == bindparam("run"))
     .order_by(archive_slot.c.slot)
-)
-_BEST = (
-    _ELITES.add_columns(blob.c.codec, blob.c.bytes)
-    .join(blob, blob.c.id == program.c.source)
-    .where(
-        archive_offer.c.id.in_(
-            select(archive_slot.c.offer).where(archive_slot.c.run == bindparam("run"))
-        )
-    )
-    .order_by(archive_offer.c.fitness.desc(), archive_offer.c.sequence)
-    .limit(bindparam("limit"))
 )
 _NEWEST = (
     _ELITES.where(
@@ -127,12 +115,6 @@ def _held_by(connection: Connection, run_id: int, program_id: int) -> int | None
 def slots(connection: Connection, run_id: int) -> dict[str, Elite]:
     """The elites by slot, in the order of the slots' names."""
     return {row.place: _elite(row) for row in connection.execute(_SLOTS, {"run": run_id})}
-
-
-def best(connection: Connection, run_id: int, limit: int) -> list[tuple[Elite, Program]]:
-    """The fittest elites with their programs, for another run to start from."""
-    rows = connection.execute(_BEST, {"run": run_id, "limit": limit})
-    return [(_elite(row), Program(blobs.decode(row.codec, row.bytes))) for row in rows]
 
 
 def elite(connection: Connection, run_id: int, digest: str) -> Elite | None:

@@ -426,11 +426,6 @@ class Store:
         """Every offer in the order of telling, read page by page."""
         return archive.offers(self._database, run)
 
-    def elites(self, run: int, limit: int) -> list[tuple[Elite, Program]]:
-        """The fittest elites with their programs, best first, for another run to start from."""
-        with self._database.read() as connection:
-            return archive.best(connection, run, limit)
-
     # Lineage
 
     def steps(self, run: int) -> Iterator[Step]:

@@ -93,17 +93,3 @@ def test_a_program_may_hold_several_slots_and_shows_one_elite_in_them(store: Sto
         {"1/a": 4},
     ]
     assert [offer for _, offer in store.offers(run)] == [offer for _, offer in events]
-    assert [kept.sequence for kept, _ in store.elites(run, 9)] == [4]
-
-
-def test_the_best_elites_come_with_their_programs_for_a_warm_start(store: Store) -> None:
-    run = new_run(store).id
-    archive = SmallArchive()
-    for number in range(1, 5):
-        take_step(store, run, archive, number, judged=evaluation(float(number)))
-    best = store.elites(run, 2)
-    assert [item.source for _, item in best] == [program(4).source, program(3).source]
-    assert [kept.program for kept, _ in best] == [item.digest for _, item in best]
-    assert [kept.fitness for kept, _ in best] == [
-        evaluation(n).fitness("eager") for n in (4.0, 3.0)
-    ]
