@@ -16,6 +16,7 @@ import torch
 from evolve.core.compiled import VARIANTS, Compiled
 from evolve.worker.compiler import compile_model, settings
 from operators.inductor import convert
+from operators.structure import REWRITES, NotApplicable, TritonProgram
 
 pytestmark = pytest.mark.gpu
 
@@ -93,9 +94,27 @@ REFERENCES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("name", REFERENCES)
-def test_a_seed_computes_what_its_reference_does(name, variant, tmp_path):
+@dataclass(frozen=True)
+class Written:
+    """A model on the GPU with inputs, and the program that its compiled code becomes."""
+
+    model: torch.nn.Module
+    inputs: list[torch.Tensor]
+    source: str
+
+    def require_equal(self, source, path):
+        path.write_text(source)
+        program = _imported(path).ModelNew().eval().cuda()
+        program.load_state_dict(self.model.state_dict())
+        with torch.no_grad():
+            expected, found = _flat(self.model(*self.inputs)), _flat(program(*self.inputs))
+        assert len(expected) == len(found)
+        for right, got in zip(expected, found, strict=True):
+            assert right.stride() == got.stride()
+            torch.testing.assert_close(got, right, rtol=2e-3, atol=2e-4)
+
+
+def written(name, variant):
     reference = REFERENCES[name]
     namespace = {}
     exec(reference.task, namespace)
@@ -105,16 +124,32 @@ def test_a_seed_computes_what_its_reference_does(name, variant, tmp_path):
         inputs = [eval(text, {"torch": torch}) for text in reference.inputs]
     case = compile_model(model, inputs, settings(variant))
     compiled = Compiled(variant, torch.__version__, (replace(case, name="main"),))
-    path = tmp_path / "program.py"
-    path.write_text(convert(reference.task, name, compiled))
-    program = _imported(path).ModelNew().eval().cuda()
-    program.load_state_dict(model.state_dict())
-    with torch.no_grad():
-        expected, found = _flat(model(*inputs)), _flat(program(*inputs))
-    assert len(expected) == len(found)
-    for right, got in zip(expected, found, strict=True):
-        assert right.stride() == got.stride()
-        torch.testing.assert_close(got, right, rtol=2e-3, atol=2e-4)
+    return Written(model, inputs, convert(reference.task, name, compiled))
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("name", REFERENCES)
+def test_a_seed_computes_what_its_reference_does(name, variant, tmp_path):
+    found = written(name, variant)
+    found.require_equal(found.source, tmp_path / "program.py")
+
+
+@pytest.mark.parametrize(
+    ("name", "variant"),
+    [*((name, "default") for name in REFERENCES), ("linear", "products")],
+)
+def test_a_seed_of_another_structure_computes_the_same(name, variant, tmp_path):
+    found = written(name, variant)
+    program, made = TritonProgram(found.source), 0
+    for rewrite, function in REWRITES.items():
+        for kernel in program.kernels:
+            try:
+                source = function(program, kernel)
+            except NotApplicable:
+                continue
+            made += 1
+            found.require_equal(source, tmp_path / f"{rewrite}_{made}.py")
+    assert made
 
 
 def _imported(path):
