@@ -22,6 +22,8 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
@@ -29,8 +31,7 @@ from types import ModuleType
 from typing import Any
 
 import torch
-from triton.compiler import CompilationError
-from triton.runtime.errors import OutOfResources
+from triton.errors import TritonError
 from triton.testing import do_bench
 
 from evolve.core import tunables
@@ -132,7 +133,7 @@ def measure(table: Path, names: Sequence[str], seconds: float) -> None:
     work = [(name, one) for name in names for one in instances(sources[name], PROBLEMS[name])]
     random.Random(0).shuffle(work)  # what is left out is left out of all problems
     print(f"{len(work)} instances", flush=True)
-    rows = list(compiled(work, sources, ends - seconds / 2))
+    rows = list(compiled(work, sources, ends - 0.45 * seconds))
     print(f"{len(rows)} compiled, {ends - time.monotonic():.0f} s left", flush=True)
     for row in rows:
         row["time_ms"] = None
@@ -153,7 +154,9 @@ def program(problem: Problem) -> str:
     model, inputs = made(module)
     case = compile_model(model, inputs, settings(problem.variant))
     version = torch.__version__.partition("+")[0]
-    return convert(task.source, task.name, Compiled(problem.variant, version, (case,)), Products())
+    return convert(
+        task.source, task.name, Compiled(problem.variant, version, (case,)), Products(fused=True)
+    )
 
 
 def task_of(problem: Problem) -> Task:
@@ -237,14 +240,15 @@ def compiled(
             pool.submit(checked, name, sources[name], assignment) for name, assignment in work
         ]
         waiting = iter(futures)
-        for future in waiting:
-            if time.monotonic() > ends:
-                pool.shutdown(wait=True, cancel_futures=True)
-                break
-            yield future.result()
-        for future in waiting:
-            if future.done() and not future.cancelled():
+        with suppress(BrokenProcessPool):  # a kernel that takes its process with it ends the table
+            for future in waiting:
+                if time.monotonic() > ends:
+                    pool.shutdown(wait=True, cancel_futures=True)
+                    break
                 yield future.result()
+            for future in waiting:
+                if future.done() and not future.cancelled():
+                    yield future.result()
 
 
 def prepare() -> None:
@@ -258,7 +262,7 @@ def checked(name: str, source: str, assignment: Assignment) -> dict[str, Any]:
         value = known.candidate(tunables.render(source, assignment))()
         off = (value - known.expected).abs().max() / known.expected.abs().max()
         found["error"] = float(off)
-    except (OutOfResources, CompilationError, RuntimeError) as error:
+    except (TritonError, RuntimeError) as error:
         found["error"] = f"{type(error).__name__}: {error}"[:200]
     return found
 
