@@ -45,6 +45,8 @@ def prepare(build: str | None, may_build: bool) -> None:
             place = Path.cwd() / name
         os.environ[variable] = str(place)
     os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"  # in this process, which may start few
+    # A folder of its own for headers, which every process would compile anew, for seconds.
+    os.environ["TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS"] = "0"
     # Kernels bundled with the graph remember the folder they were built in, which is gone by now.
     os.environ["TORCHINDUCTOR_BUNDLE_TRITON_INTO_FX_GRAPH_CACHE"] = "0"
 
