@@ -283,9 +283,7 @@ def milliseconds(work: Callable[[], object]) -> float:
 def replay(path: Path, seeds: Sequence[int]) -> None:
     """Print, for each program, how close the tuner comes with a tenth of all evaluations."""
     found = json.loads(path.read_text())
-    print(
-        f"measured on {found['device']}; gaps after a tenth of the evaluations, of {len(seeds)} runs"
-    )
+    print(f"{found['device']}: gaps after a tenth of the evaluations, {len(seeds)} runs each")
     for name, source in found["sources"].items():
         rows = [row for row in found["rows"] if row["problem"] == name]
         table = Table.read(rows, tunables.parse(source).defaults)

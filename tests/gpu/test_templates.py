@@ -4,11 +4,15 @@ Invariant: in every precision that is offered for float32, a program with our ke
 torch does in float32.
 """
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from operators.templates import PRECISIONS
 from tests.operators.templates_cases import CASES, instance
 from tests.operators.templates_running import answers
+
+PROCESSES = 8
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
@@ -16,7 +20,10 @@ def test_programs_with_our_kernels_compute_what_torch_does(precision):
     cases = [
         each | {"source": instance(each["source"], each["name"], [precision])} for each in CASES
     ]
-    found = answers(cases, "cuda")
+    shares = [cases[at::PROCESSES] for at in range(PROCESSES)]
+    with ThreadPoolExecutor(PROCESSES) as pool:  # to compile takes a second each
+        parts = list(pool.map(lambda share: answers(share, "cuda"), shares))
+    found = {name: off for part in parts for name, off in part.items()}
     assert len(found) == len(CASES)
     limit = 2e-5 if precision == "bf16x3" else 4e-6
     assert {name: off for name, off in found.items() if not off < limit} == {}
