@@ -71,7 +71,8 @@ def fuse_pointwise(program: TritonProgram, name: str) -> str:
     _require_apart(first, second)
     for buffer in passing:
         _require_float32(first.launch.block, buffer)
-    unread = {buffer for buffer in passing if not _is_read_later(second.launch, buffer)}
+    both = [first.launch.call, second.launch.call]
+    unread = {buffer for buffer in passing if program.is_only_in(buffer, both)}
     unread -= second.touched("tl.store")
     fused, arguments = _Fusion(first, second, passing, unread).function(
         program.free(_joined(name, following))
@@ -187,11 +188,6 @@ def _require_float32(block: Sequence[ast.stmt], buffer: str) -> None:
                 if ast.unparse(made.func) in _MAKES_ROOM and options.get("dtype") == _FLOAT32:
                     return
     raise NotApplicable(f"{buffer} is not known to be a float32 buffer")
-
-
-def _is_read_later(launch: Launch, buffer: str) -> bool:
-    after = launch.block[launch.block.index(launch.statement) + 1 :]
-    return any(buffer in names(node) for node in after if not isinstance(node, ast.Delete))
 
 
 class _Fusion:

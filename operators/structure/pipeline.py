@@ -10,20 +10,26 @@ _PARAMETER = "STAGES"
 
 
 def pipeline_loops(program: TritonProgram, name: str) -> str:
-    """Give every `tl.range` of a kernel with loads a number of stages, which is a tunable."""
+    """Give every counting loop of a kernel that loads a number of stages, which is a tunable.
+
+    Loops with `tl.dot` have their stages from the launch.
+    """
     kernel, launches = program.kernel(name), program.launches(name)
     loops = [
         node
         for node in ast.walk(kernel)
         if isinstance(node, ast.For)
         and isinstance(node.iter, ast.Call)
-        and ast.unparse(node.iter.func) == "tl.range"
+        and ast.unparse(node.iter.func) in ("range", "tl.range")
         and any(called == "tl.load" for part in node.body for called, _ in calls(part))
     ]
     if not loops:
-        raise NotApplicable("no loop over tl.range loads anything")
+        raise NotApplicable("no loop loads anything")
+    if any(called == "tl.dot" for called, _ in calls(kernel)):
+        raise NotApplicable("its launch says how far products load ahead")
     for loop in loops:
         assert isinstance(loop.iter, ast.Call)
+        loop.iter.func = ast.parse("tl.range", mode="eval").body
         if any(option.arg == "num_stages" for option in loop.iter.keywords):
             raise NotApplicable("its loops have stages already")
         loop.iter.keywords.append(ast.keyword("num_stages", ast.Name(_PARAMETER)))

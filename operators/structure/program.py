@@ -29,8 +29,14 @@ class Launch:
 
     @property
     def counts(self) -> list[ast.expr]:
-        """Numbers of programs by axis."""
-        return self.grid.elts if isinstance(self.grid, ast.Tuple) else [self.grid]
+        """Numbers of programs by axis.
+
+        Raises:
+            NotApplicable: the grid is a name or a function, which may hold any number of axes.
+        """
+        if not isinstance(self.grid, ast.Tuple):
+            raise NotApplicable("its grid is not written as a tuple")
+        return self.grid.elts
 
     def option(self, name: str) -> ast.expr | None:
         """What is passed by that name."""

@@ -5,7 +5,7 @@ Invariants:
 - it is a program like any other: tunables declared rightly, constants that nothing reads gone;
 - what cannot be rewritten is refused with a reason.
 
-Programs are the fixtures of `test_inductor`, interpreted at tiny sizes.
+Programs are the fixtures of `test_inductor` and seeds that ship, interpreted at tiny sizes.
 """
 
 import json
@@ -117,6 +117,9 @@ def programs():
         data = json.loads(path.read_text())
         compiled = Compiled.from_json(data["compiled"])
         found[path.stem] = (convert(data["task"], path.stem, compiled), data["task"])
+    for task, seed in (("softmax", "seed_triton"), ("rmsnorm", "seed_triton")):
+        path = ROOT / "examples" / "tasks" / task / "seeds" / f"{seed}.py"
+        found[f"{task} by hand"] = (path.read_text(), found[task][1])
     return found
 
 
@@ -194,9 +197,16 @@ def test_elementwise_neighbours_become_one_kernel_and_what_passed_between_is_gon
     assert "del " not in source
 
 
-def test_a_buffer_that_somebody_else_reads_is_written_still():
-    source = CHAIN.replace("return first, second", "return first, second + scaled")
-    source = source.replace("        del scaled\n", "")
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("return first, second", "return first, second + scaled"),
+        ("        # the first\n", "        other = scaled.view(-1)\n        # the first\n"),
+    ],
+    ids=["afterwards", "by another name"],
+)
+def test_a_buffer_that_somebody_else_reads_is_written_still(change):
+    source = CHAIN.replace(*change).replace("        del scaled\n", "")
     fused = REWRITES["fuse_pointwise"](TritonProgram(source), "scaled_kernel")
     assert "tl.store(scaled_ptr + index, scaled_value, mask)" in fused
     assert "scaled = torch.empty(" in fused
@@ -222,6 +232,15 @@ def test_neighbours_that_do_not_fit_are_left_alone(change, reason):
         source = source.replace("x_ptr + index", "x_ptr + (index + 1)")
     with pytest.raises(NotApplicable, match=reason):
         REWRITES["fuse_pointwise"](TritonProgram(source), "scaled_kernel")
+
+
+def test_a_grid_that_is_no_tuple_is_left_alone():
+    source = CHAIN.replace(
+        "scaled_kernel[(triton.cdiv(210, SCALED_BLOCK),)]", "scaled_kernel[x.shape[:1]]"
+    )
+    for rewrite in ("persistent_grid", "fuse_pointwise"):
+        with pytest.raises(NotApplicable, match="not written as a tuple"):
+            REWRITES[rewrite](TritonProgram(source), "scaled_kernel")
 
 
 def test_a_persistent_kernel_loads_parameters_once_and_starts_accumulators_for_each_tile():
