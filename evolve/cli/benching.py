@@ -24,7 +24,9 @@ from evolve.core.task import Task
 from evolve.evaluation import LocalEvaluator
 from evolve.report.audit import Findings, findings_of
 from evolve.report.suite import read_result, task_line
-from evolve.search.finals import play_finals
+from evolve.report.text import one_line
+from evolve.search.engine import Search
+from evolve.search.finals import judge_again, play_finals, unjudged
 from evolve.search.pipeline import Pipeline
 from evolve.store import RunRow, Store
 from evolve.trackers import Feed
@@ -32,6 +34,7 @@ from evolve.trackers import Feed
 FIRST_S = 45.0  # taken for a task's time before one has ended
 RESERVE_S = 20.0  # before the end: to give up what is under way, end the judge, write the report
 DRAIN_S = 5.0
+MAX_WHY = 150  # characters
 MOST_SKIPPED = 3  # tasks in a row under which the judge failed: it is not the tasks
 
 T = TypeVar("T")
@@ -62,11 +65,12 @@ class Bench:
         self._plan, self._store, self._evaluator = plan, store, evaluator
         self._ends_at, self._first_s, self._say = ends_at, first_s, say
         self._waiting = deque(plan.entries)
-        self._rows = {run.name: run for run in store.runs()}
+        self._begun_runs = {run.name for run in store.runs()}
         self._pipelines: set[Pipeline] = set()
         self._stop = asyncio.Event()
         self._took_s: list[float] = []
         self._ended = 0
+        self._alone: deque[Entry] = deque()
         self._skipped: list[str] = []
         self._skipped_in_a_row = 0
 
@@ -92,9 +96,9 @@ class Bench:
             left_s = self._ends_at - time.monotonic() - RESERVE_S
             alarm = loop.call_later(max(left_s, 0.0), stop, "the time is up")
         try:
-            ends = await asyncio.gather(
-                *(self._work(stop) for _ in range(self._evaluator.slots)), return_exceptions=True
-            )
+            workers = (self._work(stop) for _ in range(self._evaluator.slots))
+            ends = await asyncio.gather(*workers, return_exceptions=True)
+            ends.append(await self._work_alone())
         finally:
             if alarm is not None:
                 alarm.cancel()
@@ -102,7 +106,7 @@ class Bench:
                 loop.remove_signal_handler(number)
         if errors := [end for end in ends if isinstance(end, BaseException)]:
             raise errors[0]
-        if not reasons and self._waiting:
+        if not reasons and (self._waiting or self._alone):
             return "too little time is left for another task"
         if not reasons and self._skipped:
             return "the judge failed under some tasks"
@@ -117,51 +121,75 @@ class Bench:
             stop(str(error))
             raise
 
+    async def _work_alone(self) -> BaseException | None:
+        """Try again, one by one, what failed while others were under way."""
+        try:
+            while not self._stop.is_set() and self._alone and self._has_time():
+                await self._take(self._alone.popleft(), alone=True)
+        except EvolveError as error:
+            return error
+        return None
+
     def _has_time(self) -> bool:
         if self._ends_at is None:
             return True
         usual_s = statistics.median(self._took_s) if self._took_s else self._first_s
         return time.monotonic() + usual_s < self._ends_at - RESERVE_S
 
-    async def _take(self, entry: Entry) -> None:
-        """All that is left to do of one task."""
+    async def _take(self, entry: Entry, *, alone: bool = False) -> None:
+        """All that is left to do of one task; what fails beside others is tried again alone."""
         start = time.monotonic()
         try:
-            run, config = await self._begun(entry)
+            run, config = await self._begun(entry, alone=alone)
             if not _is_done(run, config):
                 await self._search(run, config)
+            if alone and not self._stop.is_set():
+                await judge_again(self._engine(run, config), self._evaluator, self._stop)
             if not self._stop.is_set():
                 await self._final(self._store.run(run.name), config)
+        except _Failed as failure:
+            self._put_off(entry, failure, alone=alone)
+            return
         except UsageError as error:
             self._say(f"{entry.task.label}: {error}")
-            return
-        except _JudgeFailed as failure:
-            self._skip(entry, failure)
             return
         except _GivenUp:
             return
         self._skipped_in_a_row = 0
         if self._stop.is_set():
             return
-        result = read_result(self._store, entry.task, self._store.run(run.name))
+        if not alone and unjudged(self._store, run.id):
+            self._put_off(entry, "by a fault of the judge something has no verdict", alone=False)
+            return
+        self._report(entry, run.name, time.monotonic() - start)
+
+    def _put_off(self, entry: Entry, why: object, *, alone: bool) -> None:
+        """Leave a task for when nothing else is under way, and then to a later call.
+
+        Raises:
+            EvaluatorUnavailable: it is not the tasks.
+        """
+        if not alone:
+            self._alone.append(entry)
+            self._say(f"{entry.task.label}: again alone, {one_line(str(why), MAX_WHY)}")
+            return
+        self._skipped_in_a_row += 1
+        self._skipped.append(entry.task.label)
+        self._say(f"{entry.task.label}: left out for now, the judge failed: {why}")
+        if self._skipped_in_a_row >= MOST_SKIPPED:
+            raise EvaluatorUnavailable(str(why))
+
+    def _report(self, entry: Entry, run: str, seconds: float) -> None:
+        result = read_result(self._store, entry.task, self._store.run(run))
         self._ended += 1
-        seconds = time.monotonic() - start
         if seconds > 1.0:  # else it was done before
             self._took_s.append(seconds)
         number = f"{self._ended} of {len(self._plan.entries)}"
         self._say(f"{number}: {task_line(result, self._plan.baselines)} | {seconds:.1f} s")
 
-    def _skip(self, entry: Entry, failure: "_JudgeFailed") -> None:
-        """Leave a task to a later call; raises EvaluatorUnavailable where it is not the task."""
-        self._skipped_in_a_row += 1
-        self._skipped.append(entry.task.label)
-        self._say(f"{entry.task.label}: left out for now, the judge failed: {failure}")
-        if self._skipped_in_a_row >= MOST_SKIPPED:
-            raise EvaluatorUnavailable(str(failure)) from failure
-
-    async def _begun(self, entry: Entry) -> tuple[RunRow, Mapping[str, Any]]:
+    async def _begun(self, entry: Entry, *, alone: bool) -> tuple[RunRow, Mapping[str, Any]]:
         """The entry's run, which begins now unless it is stored, and its configuration."""
-        if entry.task.run in self._rows:
+        if entry.task.run in self._begun_runs:
             request = read_request(entry.config, has_parts=True)
             assert request.existing is not None
             audited = findings_of(request.existing.config)
@@ -171,12 +199,19 @@ class Bench:
         try:
             request = read_request({**entry.config, "on_exists": "new"}, has_parts=True)
             task, recorded = request.task, {**request.recorded, "audit": []}
-            task, recorded["audit"] = await self._unless_stopped(self._prepared(task, entry))
         except UsageError as error:  # of this task: the settings of all have been checked
             failure = str(error)
+        else:
+            try:
+                task, recorded["audit"] = await self._unless_stopped(self._prepared(task, entry))
+            except UsageError as error:
+                if not alone:
+                    raise _Failed(str(error)) from error
+                failure = str(error)
         run = self._store.create_run(
             name=entry.task.run, task=task, config=recorded, seed=recorded["seed"]
         )
+        self._begun_runs.add(run.name)
         if failure:
             self._store.claim(run.id)
             self._store.release(run.id, "finished", failure)
@@ -191,7 +226,7 @@ class Bench:
         try:
             return await with_compiled(task, entry.config, self._evaluator, _nothing), findings
         except EvaluatorUnavailable as error:
-            raise _JudgeFailed(str(error)) from error
+            raise _Failed(str(error)) from error
 
     async def _unless_stopped(self, work: Coroutine[Any, Any, T]) -> T:
         """What `work` gives. Raises _GivenUp where a stop is asked first."""
@@ -206,9 +241,7 @@ class Bench:
             task.cancel()
 
     async def _search(self, run: RunRow, config: Mapping[str, Any]) -> None:
-        engine = parts.build_search(
-            self._store, run, config, device_class=self._evaluator.device_class
-        )
+        engine = self._engine(run, config)
         keep(self._store, run, config)
         feed = Feed(parts.build_trackers(config), run, self._say)
         pipeline = Pipeline(
@@ -233,16 +266,22 @@ class Bench:
     async def _final(self, run: RunRow, config: Mapping[str, Any]) -> None:
         if self._plan.final is None or run.state != "finished":
             return
-        engine = parts.build_search(
+        await play_finals(
+            self._engine(run, config),
+            self._evaluator,
+            self._plan.baselines,
+            self._plan.final,
+            self._stop,
+        )
+
+    def _engine(self, run: RunRow, config: Mapping[str, Any]) -> Search:
+        return parts.build_search(
             self._store, run, config, device_class=self._evaluator.device_class
         )
-        await play_finals(
-            engine, self._evaluator, self._plan.baselines, self._plan.final, self._stop
-        )
 
 
-class _JudgeFailed(Exception):
-    """The judge failed while it looked at a reference: the task's doing, or its own."""
+class _Failed(Exception):
+    """A reference could not be looked at: the task's doing, the judge's, or that of neighbours."""
 
 
 class _GivenUp(Exception):

@@ -7,10 +7,12 @@ where it is faster, the best that leaves part of it to vendors' libraries (`is_m
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 
 from evolve.core.evaluation import Evaluation, Fidelity, Status
 from evolve.core.lineage import VERIFY, Step
+from evolve.core.measurement import Interval
 from evolve.core.program import instance_digest
 from evolve.core.protocols import Elite, Evaluator
 from evolve.search.engine import Search
@@ -19,10 +21,14 @@ from evolve.search.pace import Pace
 from evolve.search.verification import MAX_CONTENDERS
 from evolve.store import Store, Ticket
 
+AGAIN = "again"
+"""Operator name of tickets that ask for a verdict once more, after a fault of our own."""
+
 EAGER = "eager"
 FAILED = "opponent_failed"  # the judge's label, whose evidence begins with the opponent's name
 _NOT_ITS_OWN = frozenset(("decoy_kernel", "evaluator_access", "foreign_library"))
 _BEAT_S = 1.0
+_NOTHING = Interval(0.0, 0.0, 0.0)
 
 
 def is_mixed(step: Step) -> bool:
@@ -54,14 +60,7 @@ def _best_mixed(search: Search) -> Elite | None:
         if step.operator == VERIFY or _instance(step) in fallen:
             continue
         if best is None or ratio.log().value > best.fitness.value:
-            best = Elite(
-                program=step.program,
-                assignment=step.assignment,
-                fitness=ratio.log(),
-                descriptors={},
-                sequence=step.sequence,
-                operator=step.operator,
-            )
+            best = _stand_in(step, ratio.log())
     return best
 
 
@@ -113,22 +112,66 @@ async def play_finals(
         fidelity: how thoroughly.
         stop: ends it early; a final that is under way then is repeated.
     """
+    async with _taken_up(search, evaluator, stop) as final:
+        for ticket in search.open_tickets():  # of a call that was stopped
+            await final.measure(ticket, baselines)
+        for _ in range(MAX_CONTENDERS):
+            for elite in finalists(search):
+                missing = lacking(search.store, search.run.id, elite, baselines)
+                if missing and not stop.is_set():
+                    ticket = search.again(elite, operator=VERIFY, fidelity=fidelity)
+                    await final.measure(ticket, missing)
+
+
+def unjudged(store: Store, run: int) -> list[Elite]:
+    """Instances that have no verdict but that of our own fault."""
+    last: dict[str, Step] = {}
+    judged: set[str] = set()
+    for step in store.steps(run):
+        if step.program is not None and step.status is not None:
+            last[_instance(step)] = step
+            judged |= {_instance(step)} if step.status is not Status.INFRA else set()
+    return [_stand_in(step, _NOTHING) for name, step in last.items() if name not in judged]
+
+
+async def judge_again(search: Search, evaluator: Evaluator, stop: asyncio.Event) -> None:
+    """Judge once more, one after the other, what has failed by our own fault.
+
+    A large task may need the memory that those had which were judged at the same time.
+    """
+    async with _taken_up(search, evaluator, stop) as final:
+        for elite in unjudged(search.store, search.run.id):
+            if not stop.is_set():
+                ticket = search.again(elite, operator=AGAIN, fidelity=Fidelity.SEARCH)
+                await final.measure(ticket, ())
+
+
+@asynccontextmanager
+async def _taken_up(
+    search: Search, evaluator: Evaluator, stop: asyncio.Event
+) -> AsyncIterator["_Final"]:
+    """A finished run, claimed for as long as something is measured in it."""
     store, run = search.store, search.run
     reason = store.run(run.name).reason
     store.claim(run.id)
     final = _Final(search, evaluator, stop)
     try:
-        for ticket in search.open_tickets():  # of a call that was stopped
-            await final.measure(ticket, baselines)
-        for _ in range(MAX_CONTENDERS):
-            for elite in finalists(search):
-                missing = lacking(store, run.id, elite, baselines)
-                if missing and not stop.is_set():
-                    ticket = search.again(elite, operator=VERIFY, fidelity=fidelity)
-                    await final.measure(ticket, missing)
+        yield final
     finally:
         await final.abandon()
         store.release(run.id, "finished", reason)
+
+
+def _stand_in(step: Step, fitness: Interval) -> Elite:
+    """A program as `Search.again` takes it, also one that no archive holds."""
+    return Elite(
+        program=step.program or "",
+        assignment=step.assignment,
+        fitness=fitness,
+        descriptors={},
+        sequence=step.sequence,
+        operator=step.operator,
+    )
 
 
 class _Final:

@@ -233,6 +233,34 @@ def test_a_task_without_a_start_is_listed_with_its_reason_and_counts_as_not_solv
     assert (found.tasks, found.correct, found.amsr) == (3, 0, 0.0)
 
 
+class Crowded(SyntheticEvaluator):
+    """A judge that runs out of memory where it has two programs at once."""
+
+    async def evaluate(self, request: EvaluationRequest) -> Evaluation:
+        crowded = self.calls_under_way > 0
+        self.calls_under_way += 1
+        await asyncio.sleep(0.05)
+        verdict = await super().evaluate(request)
+        self.calls_under_way -= 1
+        if crowded:
+            return replace(verdict, status=Status.INFRA, custom=None, ratios={}, cases=())
+        return verdict
+
+    calls_under_way = 0
+
+
+def test_what_fails_for_its_neighbours_is_judged_again_alone():
+    plan = planned("final=none")
+    said: list[str] = []
+    assert bench(plan, Crowded(slots=3), say=said.append) == ""
+    assert any("again alone" in line for line in said)
+    with Store.open(DB, read_only=True) as store:
+        results = read_suite(store, [entry.task for entry in plan.entries])
+        operators = {step.operator for run in store.runs() for step in store.steps(run.id)}
+    assert all(result.custom is not None for result in results)
+    assert operators == {"seed", "again"}
+
+
 @pytest.mark.parametrize(("dies_at", "skipped"), [("1/2", ["1/2"]), ("1", ["1/1", "2/1"])])
 def test_a_reference_that_takes_the_judge_along_costs_no_other_task_its_turn(dies_at, skipped):
     plan = make_plan([*WORDS, f"store.path={DB}", "audit=false"])
@@ -248,7 +276,7 @@ def test_a_reference_that_takes_the_judge_along_costs_no_other_task_its_turn(die
             await judge.close()
 
     assert asyncio.run(run()) == "the judge failed under some tasks"
-    assert [line.split(":")[0] for line in said if "took me along" in line] == skipped
+    assert [line.split(":")[0] for line in said if "left out for now" in line] == skipped
     with Store.open(DB, read_only=True) as store:
         results = read_suite(store, [entry.task for entry in plan.entries])
     assert [result.task.label for result in results if not result.ended] == skipped
