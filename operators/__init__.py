@@ -5,6 +5,7 @@ Without a model:
 - `Seed`: the user's initial programs and the task's own.
 - `Tune`: assignments of a program's tunables, by a model of what was measured.
 - `Recombine`: whole functions and tunable values of two relatives.
+- `Structural`: other loops, grids and kernels for a Triton program, by rewriting it.
 - `Remeasure`: known programs once more, where that may change which one leads.
 
 With one, each a few lines over the prompts of `operators.composition`:
@@ -27,6 +28,7 @@ from operators.remeasure import Remeasure
 from operators.repair import Repair
 from operators.rewrite import RewriteFull
 from operators.seed import Seed
+from operators.structural import Structural
 from operators.summarise import Summarise
 from operators.template import Template
 from operators.tune import Tune
@@ -42,6 +44,7 @@ __all__ = [
     "Repair",
     "RewriteFull",
     "Seed",
+    "Structural",
     "Summarise",
     "Template",
     "Tune",
