@@ -55,7 +55,8 @@ def instance(source: str, seed: object, precisions: Sequence[str] = PRECISIONS) 
         if set(tunable.choices) <= set(PRECISIONS):
             chosen[tunable.name] = rng.choice(precisions)
         else:
-            chosen[tunable.name] = rng.choice([c for c in tunable.choices if int(c) <= 64])
+            small = [c for c in tunable.choices if int(c) <= 64] or tunable.choices[:1]
+            chosen[tunable.name] = rng.choice(small[-2:])
     return tunables.render(source, chosen)
 
 

@@ -9,9 +9,15 @@ Invariants:
 Programs run under Triton's interpreter, which knows no precision but ieee.
 """
 
+import json
+from pathlib import Path
+
 import pytest
 
 from evolve.core import tunables
+from evolve.core.compiled import Compiled
+from operators.inductor import convert
+from operators.templates import Products
 from tests.operators.templates_cases import (
     CASES,
     instance,
@@ -24,13 +30,35 @@ from tests.operators.templates_cases import (
 from tests.operators.templates_running import answers
 
 IEEE = ("ieee",)
+FIXTURES = sorted((Path(__file__).parent / "template_fixtures").glob("*.json"))
 EFFICIENT = "_scaled_dot_product_efficient_attention"
 
 
 @pytest.fixture(scope="module")
 def differences() -> dict[str, float]:
     cases = [each | {"source": instance(each["source"], each["name"], IEEE)} for each in CASES]
-    return answers(cases, "cpu", TRITON_INTERPRET="1")
+    whole = [whole_program(path, fused) for path in FIXTURES for fused in (False, True)]
+    return answers([*cases, *whole], "cpu", TRITON_INTERPRET="1")
+
+
+def whole_program(path: Path, fused: bool) -> dict[str, str]:
+    """What is made of output code as torch wrote it."""
+    data = json.loads(path.read_text())
+    compiled = Compiled.from_json(data["compiled"])
+    source = convert(data["task"], path.stem, compiled, Products(IEEE, fused=fused))
+    assert "torch.mm(" not in source
+    assert "torch.convolution(" not in source
+    return {
+        "name": f"{path.stem} {fused}",
+        "task": data["task"],
+        "source": instance(source, path.stem, IEEE),
+    }
+
+
+@pytest.mark.parametrize("path", FIXTURES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("fused", [False, True])
+def test_whole_programs_compute_what_their_references_do(differences, path, fused):
+    assert differences[f"{path.stem} {fused}"] < 2e-6
 
 
 @pytest.mark.parametrize("name", [each["name"] for each in CASES])
