@@ -12,6 +12,13 @@ from operators.checks import check_choice
 from operators.structure import REWRITES, NotApplicable, TritonProgram
 
 
+_CHILDREN = 256  # of a parent that are looked through
+
+
+def _note(rewrite: str, kernel: str) -> str:
+    return f"{rewrite} of {kernel}"
+
+
 @dataclass(frozen=True, slots=True)
 class Structural:
     """Proposes a rewrite of one kernel of its parent, each once.
@@ -48,20 +55,26 @@ class Structural:
             program = TritonProgram(render(source, parent.assignment))
         except UsageError as error:
             return Declined(f"the parent cannot be read: {error}")
-        options = [(name, kernel) for name in self.rewrites for kernel in program.kernels]
+        made = {child.note for child in context.facts.children(parent.program, _CHILDREN)}
+        options = [
+            (name, kernel)
+            for name in self.rewrites
+            for kernel in program.kernels
+            if _note(name, kernel) not in made  # perhaps with other values to begin with
+        ]
         context.rng.shuffle(options)
-        reason = "it launches no kernel"
+        reason = "all that there are have been made"
         for name, kernel in options:
             try:
                 child = REWRITES[name](program, kernel)
                 parse(child)
             except (NotApplicable, UsageError) as error:
-                reason = f"{name} of {kernel}: {error}"
+                reason = f"{_note(name, kernel)}: {error}"
                 continue
-            made = Program(child)
-            if context.facts.seen(instance_digest(made.digest, {})):
-                reason = f"{name} of {kernel} is known"
+            proposed = Program(child)
+            if context.facts.seen(instance_digest(proposed.digest, {})):
+                reason = f"{_note(name, kernel)} is known"
             elif normalised_digest(child) != normalised_digest(source):
-                note = f"{name} of {kernel}"
-                return Proposal(program=made, parents=(parent.program,), note=note)
+                note = _note(name, kernel)
+                return Proposal(program=proposed, parents=(parent.program,), note=note)
         return Declined(f"no rewrite is left, the last: {reason}")

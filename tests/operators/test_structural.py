@@ -12,7 +12,7 @@ import pytest
 from evolve.core.compiled import Compiled
 from evolve.core.errors import UsageError
 from evolve.core.program import Program, instance_digest
-from evolve.core.protocols import Declined, Proposal
+from evolve.core.protocols import Attempt, Declined, Proposal
 from evolve.core.tunables import parse
 from evolve.testing.operators import OperatorConformance
 from evolve.testing.parts import MemoryFacts, make_context, make_elite
@@ -40,10 +40,13 @@ class Known(MemoryFacts):
 
     def __init__(self):
         super().__init__()
-        self.instances = set()
+        self.instances, self.notes = set(), []
 
     def source(self, program):
         return {PARENT.digest: PARENT.source}.get(program, "x = 1\n")
+
+    def children(self, program, limit):
+        return [Attempt(sequence=at, operator="mine", note=n) for at, n in enumerate(self.notes)]
 
     def seen(self, instance):
         return instance in self.instances
@@ -62,6 +65,14 @@ def test_every_rewrite_is_proposed_once_and_then_none():
         assert answer.parents == (PARENT.digest,)
     assert sorted(notes) == sorted(ALL)
     assert isinstance(answer, Declined)
+
+
+def test_a_rewrite_is_not_made_again_when_its_parent_is_best_with_other_values():
+    facts = Known()
+    first = propose(facts, Structural(["hold_rows"]))
+    facts.notes.append(first.note)
+    answer = propose(facts, Structural(["hold_rows"]), assignment={"NUM_WARPS": 16})
+    assert answer == Declined("no rewrite is left, the last: all that there are have been made")
 
 
 def test_a_child_begins_where_its_parent_was_best():
