@@ -11,7 +11,6 @@ from evolve.core.tunables import parse, render
 from operators.checks import check_choice
 from operators.structure import REWRITES, NotApplicable, TritonProgram
 
-
 _CHILDREN = 256  # of a parent that are looked through
 
 
