@@ -31,13 +31,15 @@ def pool_kernel(
 ):
     """BLOCK of SIZE outputs. An average is over DIVISOR elements, where that is not 0."""
     WINDOW: tl.constexpr = KERNEL[0] * KERNEL[1] * KERNEL[2]
-    index = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    start = tl.program_id(0) if SIZE < 2**31 else tl.program_id(0).to(tl.int64)
+    index = start * BLOCK + tl.arange(0, BLOCK)
     if OUT_STRIDE[1] == 1:  # channels lie side by side
         channel, place = index % CHANNELS, index // CHANNELS
         batch, depth, height, width = conv_place(place, OUTPUT)
     else:
         place, depth, height, width = conv_place(index, OUTPUT)
         channel, batch = place % CHANNELS, place // CHANNELS
+    batch = batch.to(tl.int64)
     x_ptrs = x_ptr + batch * X_STRIDE[0] + channel * X_STRIDE[1]
     first_d = depth * STRIDE[0] - PADDING[0]
     first_h = height * STRIDE[1] - PADDING[1]
