@@ -2,7 +2,7 @@
 
 Invariant: under every setting of the compiler, a program computes what its reference does.
 
-Needs torch, triton and numpy only. The references are what KernelBench is made of, at sizes where
+Needs torch, triton, numpy, pyyaml and jinja2. The references are what KernelBench is made of, at sizes where
 Inductor writes different code: rows that one block holds, rows that it reads in a loop, reductions
 that it cuts in two.
 """
@@ -15,8 +15,12 @@ import torch
 
 from evolve.core.compiled import VARIANTS, Compiled
 from evolve.worker.compiler import compile_model, settings
-from operators.inductor import convert
-from operators.structure import REWRITES, NotApplicable, TritonProgram
+
+for name in ("yaml", "jinja2"):
+    pytest.importorskip(name, reason="the package of operators needs it")
+
+from operators.inductor import convert  # noqa: E402
+from operators.structure import REWRITES, NotApplicable, TritonProgram  # noqa: E402
 
 pytestmark = pytest.mark.gpu
 
