@@ -2,9 +2,9 @@
 
 Invariant: under every setting of the compiler, a program computes what its reference does.
 
-Needs torch, triton, numpy, pyyaml and jinja2. The references are what KernelBench is made of, at sizes where
-Inductor writes different code: rows that one block holds, rows that it reads in a loop, reductions
-that it cuts in two.
+Needs torch, triton, numpy, pyyaml and jinja2. The references are what KernelBench is made of, at
+sizes where Inductor writes different code: rows that one block holds, rows that it reads in a loop,
+reductions that it cuts in two.
 """
 
 import importlib.util
