@@ -23,7 +23,6 @@ from evolve.llm.secrets import is_secret_variable
 PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "CC", "CXX", "VIRTUAL_ENV")
 PASSED_ON_PREFIXES = ("LD_", "CUDA_", "NVIDIA_", "OMP_", "MKL_", "TORCH", "TRITON_", "XDG_CACHE")
 
-OUT_OF_MEMORY = "OutOfMemoryError"  # what torch raises where a device's memory is used up
 _NAMES = {"cpu": "CPU", "cuda": "GPU"}
 
 PACKAGE = Path(__file__).resolve().parents[1]
@@ -199,12 +198,6 @@ class LocalEvaluator:
                 "(SIZES in the file, task_config.size=tiny)"
             ) from overdue
         except CallFailed as failure:
-            if OUT_OF_MEMORY in str(failure):
-                raise UsageError(
-                    f"task {task.name}, size {task.size}, does not fit into the memory of "
-                    f"{self.device_class}: take a smaller size (SIZES in the file, "
-                    "task_config.size=cpu or tiny), or free what others hold there"
-                ) from failure
             raise EvaluatorUnavailable(str(failure)) from failure
         return findings
 

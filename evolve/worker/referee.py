@@ -36,7 +36,7 @@ from evolve.worker.room import Room
 from evolve.worker.sanitizer import sanitise_call
 from evolve.worker.stages import Candidate, Workshop, check, probe_custom, prove_kernels, smoke
 from evolve.worker.timing import Timekeeper, Timing
-from evolve.worker.warm import WarmTask, WarmTasks, plan, task_lock, working_bytes
+from evolve.worker.warm import WarmTask, WarmTasks, plan, working_bytes
 
 
 @dataclass(slots=True)
@@ -123,8 +123,8 @@ class Referee:
     def audit(self, task: Task) -> list[dict[str, str]]:
         """Null candidates that the task cannot tell from a kernel; UsageError for a bad file."""
         warm = self.warm(task, Fidelity.SEARCH)
-        with self._lock.shared(), task_lock, torch.no_grad():
-            found = audit(warm.loaded)
+        with self._fitting(task), self._lock.shared(), torch.no_grad():
+            found = self._tasks.made(lambda: audit(warm.loaded))
         return [{"name": f.name, "passed_by": f.passed_by, "detail": f.detail} for f in found]
 
     def noise(self, task: Task) -> dict[str, Any]:
@@ -245,8 +245,20 @@ class Referee:
 
     def warm(self, task: Task, fidelity: Fidelity = Fidelity.SEARCH) -> WarmTask:
         """The task with its hidden inputs, as evaluations of this fidelity use it."""
-        with self._lock.shared(), torch.no_grad():
+        with self._fitting(task), self._lock.shared(), torch.no_grad():
             return self._tasks.get(task, fidelity)
+
+    @contextmanager
+    def _fitting(self, task: Task) -> Iterator[None]:
+        """What the task needs and the device has not is nothing that the service could mend."""
+        try:
+            yield
+        except torch.OutOfMemoryError as error:
+            raise UsageError(
+                f"task {task.name}, size {task.size}, does not fit into the memory of "
+                f"{self.device.device_class}: take a smaller size (SIZES in the file, "
+                "task_config.size=cpu or tiny), or free what others hold there"
+            ) from error
 
     def _climb(
         self,

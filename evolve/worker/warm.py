@@ -13,7 +13,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -25,6 +25,8 @@ from evolve.worker.expected import Expected
 from evolve.worker.slab import Slab
 from evolve.worker.taskfile import LoadedCase, LoadedTask, load_task
 from evolve.worker.trees import tensors_of
+
+Made = TypeVar("Made")
 
 _SAMPLES = 2  # outputs of a timed block that are looked at
 _OTHER_BLOCKS = 2  # with calls of other families among the task's own
@@ -69,8 +71,7 @@ class Store:
             if key in self._held:
                 self._held.move_to_end(key)
                 return self._held[key][0]
-        with task_lock:
-            value = self._made(make)
+        value = self.made(make)
         with self._lock:
             self._held[key] = (value, size(value))
             self._bytes += size(value)
@@ -79,21 +80,22 @@ class Store:
                 self._bytes -= freed
         return value
 
-    def _made(self, make: Callable[[], Any]) -> Any:
-        """What is kept counts up to the capacity; making it may need more for a while."""
-        try:
+    def made(self, make: Callable[[], Made]) -> Made:
+        """What `make` gives. Where memory is short for that, nothing is held any longer."""
+        with task_lock:
+            try:
+                return make()
+            except (torch.OutOfMemoryError, UsageError) as error:
+                short = isinstance(error, torch.OutOfMemoryError) or isinstance(
+                    error.__cause__, torch.OutOfMemoryError
+                )
+                if not short or not self._held:
+                    raise
+            with self._lock:
+                self._held.clear()
+                self._bytes = 0
+            torch.cuda.empty_cache()
             return make()
-        except (torch.OutOfMemoryError, UsageError) as error:
-            short = isinstance(error, torch.OutOfMemoryError) or isinstance(
-                error.__cause__, torch.OutOfMemoryError
-            )
-            if not short or not self._held:
-                raise
-        with self._lock:
-            self._held.clear()
-            self._bytes = 0
-        torch.cuda.empty_cache()
-        return make()
 
 
 class WarmCase:
@@ -305,13 +307,20 @@ class WarmTasks:
         with task_lock:
             if (known := self._known(key)) is not None:  # somebody has loaded it meanwhile
                 return known
-            loaded = load_task(task, self._device.place)
-            made = WarmTask(task, loaded, self._device, self._store, purpose)
+            made = self._store.made(lambda: self._loaded(task, purpose))
             with self._lock:
                 self._tasks[key] = made
                 while len(self._tasks) > self._limit:
                     self._tasks.popitem(last=False)
         return made
+
+    def _loaded(self, task: Task, purpose: str) -> WarmTask:
+        loaded = load_task(task, self._device.place)
+        return WarmTask(task, loaded, self._device, self._store, purpose)
+
+    def made(self, make: Callable[[], Made]) -> Made:
+        """What `make` gives, at the cost of what is warm where memory is short for it."""
+        return self._store.made(make)
 
     def _known(self, key: tuple[str, str]) -> WarmTask | None:
         with self._lock:

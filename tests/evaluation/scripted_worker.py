@@ -132,7 +132,6 @@ EVALUATE = {  # by mode, where that says what happens
 
 AUDIT = {  # by the name of the task
     "exits": lambda number: die("the task did it"),
-    "large": lambda number: refuse(number, "unavailable", "OutOfMemoryError: out of memory"),
 }
 OTHERS = {
     "audit": lambda number, task, mode: AUDIT.get(task, lambda number: None)(number),

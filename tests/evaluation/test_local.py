@@ -337,7 +337,6 @@ def test_the_folder_for_another_interpreter_is_removed(tmp_path, monkeypatch):
     [
         ("exits", "ended the process that loads it"),
         ("sleeps", "more than 0.4 s"),
-        ("large", "does not fit into the memory of scripted"),
     ],
 )
 def test_a_task_that_ends_or_holds_up_the_worker_is_the_users_to_mend(name: str, words: str):

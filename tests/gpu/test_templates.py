@@ -8,9 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from operators.templates import PRECISIONS
-from tests.operators.templates_cases import CASES, instance
-from tests.operators.templates_running import answers
+for name in ("yaml", "jinja2"):
+    pytest.importorskip(name, reason="the operators need it")
+
+from operators.templates import PRECISIONS  # noqa: E402
+from tests.operators.templates_cases import CASES, instance  # noqa: E402
+from tests.operators.templates_running import answers  # noqa: E402
 
 PROCESSES = 8
 

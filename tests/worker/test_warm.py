@@ -3,6 +3,8 @@
 import threading
 import time
 
+import torch
+
 from evolve.core.evaluation import Fidelity
 from evolve.core.task import Task
 from evolve.worker.device_cpu import CpuDevice
@@ -45,3 +47,27 @@ def test_the_task_used_longest_ago_gives_way():
     assert tasks.get(RELU_TASK, Fidelity.SEARCH) is first
     tasks.get(Task(name="other", source=RELU_TASK.source + "\n# other\n"), Fidelity.SEARCH)
     assert tasks.get(RELU_TASK, Fidelity.SEARCH) is first
+
+
+def test_where_memory_is_short_what_is_warm_gives_way():
+    tasks = WarmTasks(CpuDevice())
+    check = tasks.get(RELU_TASK, Fidelity.SEARCH).cases[0].check("task", 0)
+    tries = []
+
+    def greedy():
+        tries.append(1)
+        if len(tries) == 1:
+            raise torch.OutOfMemoryError("no room")
+        return "made"
+
+    assert tasks.made(greedy) == "made"
+    assert tasks.get(RELU_TASK, Fidelity.SEARCH).cases[0].check("task", 0) is not check
+
+
+def test_what_never_fits_is_refused_and_ends_nothing(worker):
+    body = "raise torch.OutOfMemoryError('as a GPU would')"
+    source = RELU_TASK.source.replace("return ", f"{body}\n        return ", 1)
+    reply = worker.send("audit", task=Task(name="vast", source=source).to_json()).result(60)
+    assert reply["error"]["kind"] == "usage"
+    assert "vast" in reply["error"]["message"]
+    assert worker.ask("audit", task=RELU_TASK.to_json()) is not None
