@@ -9,6 +9,7 @@ Invariants:
 Programs run under Triton's interpreter, which knows no precision but ieee.
 """
 
+import ast
 import json
 from pathlib import Path
 
@@ -30,6 +31,7 @@ from tests.operators.templates_cases import (
 from tests.operators.templates_running import answers
 
 IEEE = ("ieee",)
+OPTIONS = {"num_warps", "num_stages", "num_ctas", "maxnreg"}
 FIXTURES = sorted((Path(__file__).parent / "template_fixtures").glob("*.json"))
 EFFICIENT = "_scaled_dot_product_efficient_attention"
 
@@ -53,6 +55,30 @@ def whole_program(path: Path, fused: bool) -> dict[str, str]:
         "task": data["task"],
         "source": instance(source, path.stem, IEEE),
     }
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+def test_a_launch_passes_what_its_kernel_takes(case):
+    """The interpreter overlooks a keyword too many; the compiler does not."""
+    tree = ast.parse(case["source"])
+    takes = {
+        node.name: {argument.arg for argument in node.args.args}
+        for node in tree.body
+        if isinstance(node, ast.FunctionDef)
+    }
+    launches = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Subscript)
+        and ast.unparse(node.func.value) in takes
+    ]
+    assert launches
+    for launch in launches:
+        kernel = ast.unparse(launch.func.value)
+        passed = {keyword.arg for keyword in launch.keywords} - OPTIONS
+        assert passed <= takes[kernel], kernel
+        assert len(launch.args) + len(passed) == len(takes[kernel]), kernel
 
 
 @pytest.mark.parametrize("path", FIXTURES, ids=lambda path: path.stem)

@@ -127,8 +127,9 @@ def matmul_split_kernel(
     BLOCK_K: tl.constexpr,
     GROUP_M: tl.constexpr,
     INPUT_PRECISION: tl.constexpr,
+    PARTS: tl.constexpr,
 ):
-    """One of as many parts of the depth as the grid is high, for a few tiles with long sums.
+    """One of PARTS parts of the depth, for a few tiles with long sums.
 
     Parts lie one after the other, each row by row; `matmul_parts_kernel` adds them.
     """
@@ -137,7 +138,7 @@ def matmul_split_kernel(
     batch = (tl.program_id(0) // (ROWS * COLUMNS)).to(tl.int64)
     tile_row, tile_column = grouped(tl.program_id(0) % (ROWS * COLUMNS), ROWS, COLUMNS, GROUP_M)
     row, column = tile_row * BLOCK_M, tile_column * BLOCK_N
-    slices = tl.cdiv(tl.cdiv(SHAPE[2], BLOCK_K), tl.num_programs(1))
+    slices = tl.cdiv(tl.cdiv(SHAPE[2], BLOCK_K), PARTS)
     start = tl.program_id(1) * slices * BLOCK_K
     value = matmul_tile(
         a_ptr + batch * A_STRIDE[0],
