@@ -96,6 +96,12 @@ def synthetic_task(*, seeds: tuple[str, ...] = (SEED_SOURCE,)) -> Task:
     return Task(name="synthetic", source=_REFERENCE, size="tiny", seeds=seeds)
 
 
+def synthetic_seeds(count: int) -> tuple[str, ...]:
+    """So many programs for the synthetic task, with the same tunables and none tuned yet."""
+    last = "tile(x) * UNROLL * STAGES"
+    return tuple(SEED_SOURCE.replace(last, f"{last} + {number}") for number in range(count))
+
+
 def constants(source: str) -> dict[str, float]:
     """The numeric module constants of a source. Raises SyntaxError where it does not parse."""
     found: dict[str, float] = {}

@@ -22,7 +22,7 @@ from evolve.core.errors import EvaluatorUnavailable, UsageError
 from evolve.core.evaluation import Evaluation
 from evolve.core.protocols import EvaluationRequest
 from evolve.store import Store
-from evolve.testing.synthetic import SyntheticEvaluator, synthetic_task
+from evolve.testing.synthetic import SyntheticEvaluator, synthetic_seeds, synthetic_task
 from tests.report.page import read
 
 DB = "runs/evolve.db"
@@ -38,10 +38,10 @@ NAMES = [
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    task = synthetic_task()
-    Path("synthetic.py").write_text(task.source)
+    Path("synthetic.py").write_text(synthetic_task().source)
     Path("seeds").mkdir()
-    Path("seeds/seed.py").write_text(task.seeds[0])
+    for number, source in enumerate(synthetic_seeds(8)):  # more than any budget here measures
+        Path(f"seeds/seed_{number}.py").write_text(source)
     return tmp_path
 
 

@@ -46,7 +46,7 @@ def test_of_a_very_long_run_only_the_sitting_is_counted(recorded: Path, monkeypa
 
 def test_a_better_program_is_not_verified_yet(tmp_path: Path):
     with Store.open(tmp_path / "evolve.db", create=True) as store:
-        run = record(store, synthetic_task(), SyntheticEvaluator(), "termination.evaluations=2")
+        run = record(store, synthetic_task(), SyntheticEvaluator(), "termination.evaluations=1")
         tally = tally_of(store)
         before = tally.best
         config = settings("termination.evaluations=60")

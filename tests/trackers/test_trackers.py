@@ -18,7 +18,7 @@ from evolve.cli import parts
 from evolve.cli.session import search
 from evolve.core.errors import UsageError
 from evolve.store import RunRow, Store
-from evolve.testing.synthetic import SyntheticEvaluator, synthetic_task
+from evolve.testing.synthetic import SyntheticEvaluator, synthetic_seeds, synthetic_task
 from evolve.trackers import Feed, TrackerFailed
 from evolve.trackers.tracker import require
 from tests.cli.recording import settings
@@ -35,7 +35,8 @@ def store(tmp_path: Path, monkeypatch):
 
 def begin(store: Store, *words: str, **changes: Any) -> tuple[RunRow, dict[str, Any]]:
     config = settings("name=demo", "termination.evaluations=4", *words) | {"audit": []} | changes
-    run = store.create_run(name="demo", task=synthetic_task(), config=config, seed=0)
+    task = synthetic_task(seeds=synthetic_seeds(5))
+    run = store.create_run(name="demo", task=task, config=config, seed=0)
     return run, config
 
 
