@@ -1,12 +1,15 @@
-"""How methods fare on landscapes with a planted optimum, each alone and as arms of a portfolio.
+"""How presets fare on landscapes with a planted optimum, beside the portfolio and each of its arms.
 
-    python -m tests.benchmarks.bench_landscapes --seeds 30 --out landscapes.jsonl
+    python -m tests.benchmarks.bench_landscapes --seeds 10 --out landscapes.jsonl
     python -m tests.benchmarks.bench_landscapes --out landscapes.jsonl --table
 
-Every run has the real engine, a database, the archive `tree`, the operator `remeasure`, and as many
-evaluations; the score is the true one of its leader, from the start (0) to the optimum (1). An
-evaluation is priced like a call of a model, 0.02 USD, so that the portfolio's bandit has something
-to go by. Runs can be cut short: what is in the file is not done again.
+`preset:NAME` is `search=NAME`, every part as `conf/` composes it; `arm:NAME` is the portfolio with
+that arm alone. A scripted model stands for the language model: it reads the operators' prompts and
+answers with small random changes (`tests/search/landscape_model.py`), for 0.02 USD a call.
+`policy:NAME` is a selection policy on the archive `tree` with `remeasure`, children made without a
+prompt. All have as many evaluations; what ends a preset otherwise does not count. The score is the
+true one of the verified champion, from the start (0) to the optimum (1). Runs can be cut short:
+what is in the file is not done again.
 """
 
 import argparse
@@ -16,30 +19,33 @@ import os
 import statistics
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+from evolve.cli.config.locate import config_dir
 from evolve.core.protocols import SelectionPolicy
 from evolve.search import selection
-from evolve.search.methods import Method
-from evolve.search.schedule import Bandit, Scheduled
+from evolve.search.schedule import Scheduled
 from evolve.store import Store
 from evolve.testing.landscapes import family
 from operators import Remeasure
 from tests.benchmarks.conditions import print_conditions
-from tests.search.climbing import climbed, progress
+from tests.search.climbing import climbed, verified
+from tests.search.composed import preset, searched, verified_progress
 
-PORTFOLIO = "portfolio"
-NAMES = ("deceptive", "multi_modal", "noisy", "plateau", "needle")
-USD_PER_EVALUATION = 0.02
+LANDSCAPES = ("deceptive", "multi_modal", "noisy", "plateau", "needle")
+PORTFOLIO = "preset:portfolio"
+IDLE_ALONE = "repairs"  # an arm that needs the failures of others
 
 Job = tuple[str, str, int, int]  # landscape, method, seed, evaluations
+Scores = Mapping[tuple[str, str], Sequence[float]]  # by landscape and method
 
 
-def arms() -> Mapping[str, SelectionPolicy]:
-    """One method of each kind, as it ships."""
+def policies() -> Mapping[str, SelectionPolicy]:
+    """One policy of each kind, as it ships."""
     return {
         "greedy": selection.Greedy(),
         "beam": selection.Beam(),
@@ -50,92 +56,151 @@ def arms() -> Mapping[str, SelectionPolicy]:
     }
 
 
-def parts(method: str) -> dict[str, Any]:
-    """What makes a search one of a method, or of all of them."""
-    if method != PORTFOLIO:
-        return {"selection": arms()[method]}
-    return {
-        "selection": selection.Greedy(),
-        "methods": {
-            name: Method(selection=policy, weights={"mutate": 1.0})
-            for name, policy in arms().items()
-        },
-        "schedule": Bandit(usd_per_device_hour=3600 * USD_PER_EVALUATION),
+def presets() -> list[str]:
+    """All that search by a method of their own, the portfolio first."""
+    found = {path.stem for path in (config_dir() / "search").glob("*.yaml")}
+    return ["portfolio", *sorted(found - {"portfolio", "quick", "seeds"})]
+
+
+@cache
+def arms() -> list[str]:
+    """The portfolio's arms that can search alone."""
+    return [name for name in preset("portfolio")["methods"] if name != IDLE_ALONE]
+
+
+def methods() -> list[str]:
+    return [
+        *(f"preset:{name}" for name in presets()),
+        *(f"arm:{name}" for name in arms()),
+        *(f"policy:{name}" for name in policies()),
+    ]
+
+
+@cache
+def composed(method: str) -> Mapping[str, Any]:
+    """The configuration of a preset, or of an arm of the portfolio on its own."""
+    kind, _, name = method.partition(":")
+    if kind == "preset":
+        return preset(name)
+    config = preset("portfolio")
+    config["methods"] = {name: config["methods"][name]}
+    named = {*config["methods"][name]["operators"], "seed", "remeasure"}
+    config["operators"] = {
+        operator: node if operator in named else None
+        for operator, node in config["operators"].items()
     }
+    return config
 
 
 def score(job: Job) -> float:
     """The final score of a run."""
     name, method, seed, evaluations = job
     landscape = family(seed)[name]
-    again = {"remeasure": Scheduled(operator=Remeasure(), weight=math.inf)}
+    kind, _, policy = method.partition(":")
     with (
         tempfile.TemporaryDirectory() as folder,
         Store.open(Path(folder) / "evolve.db", create=True) as store,
     ):
-        search = climbed(
-            store, landscape, seed=seed, evaluations=evaluations, others=again, **parts(method)
-        )
-        return progress(search, landscape)
+        if kind == "policy":
+            again = {"remeasure": Scheduled(operator=Remeasure(), weight=math.inf)}
+            limits = {"seed": seed, "evaluations": evaluations}
+            search = climbed(store, landscape, policies()[policy], others=again, **limits)
+            verified(search, landscape)
+        else:
+            search = searched(
+                store, landscape, composed(method), seed=seed, evaluations=evaluations
+            )
+        return verified_progress(store, search.run, landscape)
 
 
 def main() -> None:
+    options = _options()
+    print_conditions()
+    with tempfile.TemporaryDirectory() as folder:
+        out = options.out or Path(folder) / "landscapes.jsonl"
+        if not options.table:
+            chosen = options.methods.split(",") if options.methods else methods()
+            run(out, jobs(chosen, options.seeds, options.evaluations), options.jobs)
+        print_table(scores(out))
+
+
+def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seeds", type=int, default=1, help="30 for figures: an hour")
-    parser.add_argument("--evaluations", type=int, default=150)
+    parser.add_argument("--seeds", type=int, default=1, help="10 for figures")
+    parser.add_argument("--evaluations", type=int, default=100)
+    parser.add_argument("--methods", help="some of preset:NAME, arm:NAME, policy:NAME")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--out", type=Path, help="JSON lines; kept and continued")
     parser.add_argument("--table", action="store_true", help="print what the file holds")
-    options = parser.parse_args()
-    print_conditions()
-    with tempfile.TemporaryDirectory() as folder:
-        options.out = options.out or Path(folder) / "landscapes.jsonl"
-        if not options.table:
-            run(options)
-        print_table(options.out)
+    return parser.parse_args()
 
 
-def run(options: argparse.Namespace) -> None:
-    done = {tuple(row["job"]) for row in rows(options.out)}
-    jobs = [
-        (name, method, seed, options.evaluations)
-        for seed in range(options.seeds)
-        for name in NAMES
-        for method in (*arms(), PORTFOLIO)
+def jobs(chosen: Sequence[str], seeds: int, evaluations: int) -> list[Job]:
+    return [
+        (name, method, seed, evaluations)
+        for seed in range(seeds)
+        for name in LANDSCAPES
+        for method in chosen
     ]
-    waiting = [job for job in jobs if job not in done]
-    with ProcessPoolExecutor(options.jobs) as pool, options.out.open("a") as out:
+
+
+def run(out: Path, wanted: Sequence[Job], processes: int) -> None:
+    """Append a row to the file for each job that it lacks."""
+    done = {tuple(row["job"]) for row in _rows(out)}
+    waiting = [job for job in wanted if job not in done]
+    with ProcessPoolExecutor(processes) as pool, out.open("a") as file:
         for job, found in zip(waiting, pool.map(score, waiting), strict=True):
-            print(json.dumps({"job": job, "score": found}), file=out, flush=True)
+            print(json.dumps({"job": job, "score": found}), file=file, flush=True)
 
 
-def rows(path: Path) -> Iterator[dict[str, Any]]:
+def scores(out: Path) -> Scores:
+    found: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for row in _rows(out):
+        name, method, *_ = row["job"]
+        found[name, method].append(row["score"])
+    return found
+
+
+def _rows(path: Path) -> Iterator[dict[str, Any]]:
     if path.exists():
         yield from map(json.loads, path.read_text().splitlines())
 
 
-def print_table(path: Path) -> None:
-    scores: dict[tuple[str, str], list[float]] = defaultdict(list)
-    for row in rows(path):
-        name, method, *_ = row["job"]
-        scores[name, method].append(row["score"])
-    print(f"{'mean score':<12}" + "".join(f"{name:>17}" for name in NAMES))
-    for method in (*arms(), PORTFOLIO):
-        cells = "".join(f"{cell(scores[name, method]):>17}" for name in NAMES)
-        print(f"{method:<12}{cells}")
-    for name in NAMES:
-        alone = sorted(statistics.mean(scores[name, method]) for method in arms())
-        ours = statistics.mean(scores[name, PORTFOLIO])
-        print(
-            f"{name}: portfolio {ours:.2f}, best arm {alone[-1]:.2f}, "
-            f"median arm {statistics.median(alone):.2f}"
-        )
+def print_table(found: Scores) -> None:
+    print(f"{'mean score':<22}" + "".join(f"{name:>17}" for name in LANDSCAPES))
+    for method in dict.fromkeys(method for _, method in found):
+        cells = [_cell(found[name, method]) for name in LANDSCAPES]
+        print(f"{method:<22}" + "".join(f"{each:>17}" for each in cells))
+    for name in LANDSCAPES:
+        alone = sorted(arm_means(found, name))
+        if alone and found[name, PORTFOLIO]:
+            ours = statistics.mean(found[name, PORTFOLIO])
+            median = statistics.median(alone)
+            print(f"{name}: portfolio {ours:.2f}, best arm {alone[-1]:.2f}, median {median:.2f}")
 
 
-def cell(scores: list[float]) -> str:
-    """The mean with its standard error, and how many runs it is of."""
-    error = statistics.stdev(scores) / math.sqrt(len(scores)) if len(scores) > 1 else math.nan
-    return f"{statistics.mean(scores):.2f} ± {error:.2f} ({len(scores)})"
+def arm_means(found: Scores, landscape: str) -> list[float]:
+    """The mean score of every arm alone."""
+    return [
+        statistics.mean(values)
+        for (name, method), values in found.items()
+        if name == landscape and method.startswith("arm:") and values
+    ]
+
+
+def _cell(values: Sequence[float]) -> str:
+    """The mean with half its 95 % interval over seeds, and how many there are."""
+    if not values:
+        return ""
+    half = half_width(values) if len(values) > 1 else math.nan
+    return f"{statistics.mean(values):.2f} ± {half:.2f} ({len(values)})"
+
+
+def half_width(values: Sequence[float]) -> float:
+    """Half the 95 % interval of a mean, by Student's t (its expansion in the normal quantile)."""
+    z, freedom = 1.96, len(values) - 1
+    t = z + (z**3 + z) / (4 * freedom) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
+    return t * statistics.stdev(values) / math.sqrt(len(values))
 
 
 if __name__ == "__main__":

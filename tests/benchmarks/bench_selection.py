@@ -3,8 +3,8 @@
     python -m tests.benchmarks.bench_selection --sizes 100,1000,10000,100000
 
 The database of `bench_store` at each size, opened by the engine with a full archive of 10^4
-programs (fewer where fewer are stored), which is all that policies see. What the first choice has
-to read (counts, descent) is not in the median.
+programs (fewer where fewer are stored) on four islands, which is all that policies see. What the
+first choice has to read (counts, descent) is not in the median.
 """
 
 import argparse
@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from archives import TopK
+from archives import Islands, TopK
 from evolve.core.protocols import Population, SelectionPolicy
 from evolve.search import selection
 from evolve.search.engine import Search
@@ -24,6 +24,7 @@ from evolve.store import Store
 from operators import Seed
 from tests.benchmarks.bench_store import CAPACITY, grow
 from tests.benchmarks.conditions import print_conditions
+from tests.benchmarks.store_filling import ISLANDS
 
 CALLS = 41
 
@@ -59,10 +60,11 @@ def measure(path: Path) -> dict[str, float]:
         search = Search(
             store=store,
             run=store.run(),
-            archive=TopK(capacity=CAPACITY),
+            archive=Islands(of=TopK, capacity=CAPACITY, count=ISLANDS, most=ISLANDS),
             selection=selection.Greedy(),
             operators={"seed": Scheduled(operator=Seed())},
         )
+        assert len(search.population.islands) == ISLANDS
         return {name: median_ms(policy, search.population) for name, policy in policies()}
 
 

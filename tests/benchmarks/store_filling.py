@@ -12,6 +12,9 @@ from typing import Any
 
 from evolve.core.program import Program, instance_digest
 
+ISLANDS = 4
+"""Slots are named as those of `archives.Islands`; to other archives it is all the same."""
+
 _CHUNK = 2_000
 _REPEATS = 20
 _HEAD = """BLOCK = 64
@@ -180,7 +183,8 @@ def _take_slots(connection: sqlite3.Connection, run: int, capacity: int) -> None
     connection.execute("DELETE FROM archive_slot")
     connection.execute(
         "INSERT INTO archive_slot (run, slot, program, offer) "
-        "SELECT o.run, 'cell ' || o.sequence, i.program, o.id FROM archive_offer o "
+        "SELECT o.run, o.sequence % ? || '/cell ' || o.sequence, i.program, o.id "
+        "FROM archive_offer o "
         "JOIN instance i ON i.id = o.instance WHERE o.run = ? ORDER BY o.id DESC LIMIT ?",
-        (run, capacity),
+        (ISLANDS, run, capacity),
     )

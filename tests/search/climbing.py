@@ -1,5 +1,6 @@
 """Whole searches of landscapes, for tests and benchmarks."""
 
+import asyncio
 from collections.abc import Callable, Mapping
 from itertools import count
 from typing import Any
@@ -8,7 +9,8 @@ from archives import Tree
 from evolve.core.protocols import Archive, SelectionPolicy
 from evolve.search.engine import Search
 from evolve.search.schedule import Scheduled
-from evolve.store import RunRow, Store
+from evolve.search.verification import verify_champion
+from evolve.store import RunRow, Store, Ticket
 from evolve.testing.landscapes import Landscape
 from evolve.testing.landscapes_parts import LandscapeEvaluator, Mutate, climb
 from operators import Seed
@@ -71,6 +73,16 @@ def climbed(
     """A search after so many evaluations, in a run of its own."""
     run = start(store, landscape, seed)
     return go_on(store, run, landscape, selection, evaluations=evaluations, **parts)
+
+
+def verified(search: Search, landscape: Landscape) -> None:
+    """Let the leader stand its verification."""
+    judge = LandscapeEvaluator(landscape=landscape, seed=search.run.seed)
+
+    async def run_alone(ticket: Ticket, opponents: Mapping[str, str]) -> None:
+        search.tell(ticket, judge.judge(search.request(ticket, opponents)))
+
+    asyncio.run(verify_champion(search, run_alone, lambda: False))
 
 
 def progress(search: Search, landscape: Landscape) -> float:

@@ -1,0 +1,53 @@
+"""Whole searches of landscapes as presets compose them: every part from `conf/`, none replaced."""
+
+import asyncio
+from collections.abc import Mapping
+from itertools import count
+from typing import Any
+
+from evolve.cli import parts
+from evolve.core.model import LanguageModel
+from evolve.search.champion import champion
+from evolve.search.engine import Search
+from evolve.search.pipeline import Pipeline
+from evolve.search.termination import from_config
+from evolve.store import RunRow, Store
+from evolve.testing.landscapes import Landscape
+from evolve.testing.landscapes_parts import LandscapeEvaluator
+from tests.cli.recording import settings
+from tests.search.landscape_model import LandscapeModel
+
+_numbers = count()
+
+
+def preset(name: str, *words: str) -> dict[str, Any]:
+    """The configuration of `evolve run search=NAME WORDS` with a model that has a price."""
+    model = ("llm.model=openai/climber", "llm.price.prompt=1", "llm.price.completion=2")
+    return settings(f"search={name}", *model, "store.reuse=false", *words) | {"audit": []}
+
+
+def searched(
+    store: Store,
+    landscape: Landscape,
+    config: Mapping[str, Any],
+    *,
+    seed: int,
+    evaluations: int,
+    model: LanguageModel | None = None,
+) -> Search:
+    """A search of a run of its own, to its verified end: one thing after the other."""
+    run = store.create_run(
+        name=f"run-{next(_numbers)}", task=landscape.task(), config=dict(config), seed=seed
+    )
+    model = model or LandscapeModel(landscape=landscape, seed=seed)
+    search = parts.build_search(store, run, config, model=model)
+    judge = LandscapeEvaluator(landscape=landscape, seed=seed)
+    limit = from_config({"evaluations": evaluations})
+    asyncio.run(Pipeline(search, judge, limit, serial=True).run())
+    return search
+
+
+def verified_progress(store: Store, run: RunRow, landscape: Landscape) -> float:
+    """How far the verified champion has really come: 0 is the start, 1 the optimum."""
+    crowned = champion(store, run)
+    return landscape.progress(store.source(crowned.program)) if crowned else 0.0
