@@ -4,7 +4,7 @@ The winner of many noisy measurements is partly lucky, so the search's own numbe
 A contender becomes champion by a verification: measured again after it was chosen, in fresh
 processes and with fresh seeds. Where two could have won, they are timed in one interleaved run (a
 direct duel): `RUNNER_UP` beside the contender, or the reigning `CHAMPION` beside a challenger, who
-has to win by a whole interval.
+has to win by a whole interval. Without a duel the higher ratio wins.
 """
 
 from dataclasses import dataclass, replace
@@ -62,6 +62,11 @@ def refuted_instances(store: Store, run: RunRow) -> set[str]:
     return {instance for instance, found in _verifications(store, run) if found is None}
 
 
+def verified_instances(store: Store, run: RunRow) -> set[str]:
+    """Instances (digests) that have stood a verification, or been refuted by one."""
+    return {instance for instance, _ in _verifications(store, run)}
+
+
 def _verifications(store: Store, run: RunRow) -> list[tuple[str, Champion | None]]:
     """Every verification that says something, in order: the instance, None where it is refuted."""
     found = []
@@ -79,6 +84,8 @@ def _is_crowned(found: Champion, reigning: Champion | None) -> bool:
     duels = found.evaluation.ratios
     if reigning is not None and CHAMPION in duels:
         return duels[CHAMPION].is_gain
+    if reigning is not None and reigning.instance != found.instance:
+        return found.ratio.value > reigning.ratio.value
     return not (RUNNER_UP in duels and duels[RUNNER_UP].high < 1.0)
 
 

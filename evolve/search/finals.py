@@ -15,10 +15,11 @@ from evolve.core.lineage import VERIFY, Step
 from evolve.core.measurement import Interval
 from evolve.core.program import instance_digest
 from evolve.core.protocols import Elite, Evaluator
+from evolve.search.champion import champion
 from evolve.search.engine import Search
 from evolve.search.judging import Judging
 from evolve.search.pace import Pace
-from evolve.search.verification import MAX_CONTENDERS
+from evolve.search.verification import MAX_CONTENDERS, next_contender
 from evolve.store import Store, Ticket
 
 AGAIN = "again"
@@ -38,12 +39,18 @@ def is_mixed(step: Step) -> bool:
 
 
 def finalists(search: Search) -> list[Elite]:
-    """Whom to measure: the best custom program, and a mixed one that is faster, if there is one."""
-    custom = search.contenders()[:1]
-    mixed = _best_mixed(search)
-    if mixed is None or (custom and mixed.fitness.value <= custom[0].fitness.value):
-        return custom
-    return [*custom, mixed]
+    """Whom to measure: the best custom program, and a mixed one that is faster, if there is one.
+
+    Also a custom one that has not been measured and is faster than what the final came to.
+    """
+    custom, mixed = search.contenders()[:1], _best_mixed(search)
+    found = [*custom]
+    challenger, _ = next_contender(search, champion(search.store, search.run))
+    if challenger is not None and challenger not in custom:
+        found.append(challenger)
+    if mixed is not None and not (custom and mixed.fitness.value <= custom[0].fitness.value):
+        found.append(mixed)
+    return found
 
 
 def _best_mixed(search: Search) -> Elite | None:

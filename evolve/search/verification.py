@@ -1,5 +1,6 @@
 """What is judged alone: the user's own baseline before a search, and its winner after it."""
 
+import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from evolve.core.errors import UsageError
@@ -7,11 +8,17 @@ from evolve.core.evaluation import Evaluation, Fidelity, Status
 from evolve.core.lineage import OPPONENT, VERIFY
 from evolve.core.program import instance_digest
 from evolve.core.protocols import Elite
-from evolve.search.champion import CHAMPION, RUNNER_UP, champion
+from evolve.search.champion import (
+    CHAMPION,
+    RUNNER_UP,
+    Champion,
+    champion,
+    verified_instances,
+)
 from evolve.search.engine import Search
 from evolve.store import Ticket
 
-MAX_CONTENDERS = 3  # verified one after the other until one stands
+MAX_CONTENDERS = 3  # verified one after the other until nobody else may be faster
 
 RunAlone = Callable[[Ticket, Mapping[str, str]], Awaitable[None]]
 """Evaluates a ticket against some opponents while nothing else runs; returns early on a stop."""
@@ -36,28 +43,41 @@ async def judge_opponents(search: Search, run_alone: RunAlone) -> None:
 
 
 async def verify_champion(search: Search, run_alone: RunAlone, stopped: Callable[[], bool]) -> None:
-    """Let the leader stand a verification, and the next one where it is refuted.
+    """Let the leader stand a verification, then whoever may still be faster than what stood.
 
     See `evolve.search.champion` for what follows from the stored results.
     """
     for _ in range(MAX_CONTENDERS):
         reigning = champion(search.store, search.run)
-        contenders = search.contenders()
-        if not contenders or stopped():
+        contender, others = next_contender(search, reigning)
+        if contender is None or stopped():
             return
-        leader = contenders[0]
         if reigning is not None and reigning.verified:
-            if reigning.instance == instance_digest(leader.program, leader.assignment):
-                return
             rivals = {CHAMPION: search.text(reigning.program, reigning.assignment)}
         else:
-            rivals = _runner_up(search, leader, contenders[1:])
-        verdict = await _verify_one(search, run_alone, leader, rivals)
+            rivals = _runner_up(search, contender, others)
+        verdict = await _verify_one(search, run_alone, contender, rivals)
         if verdict is not None and RUNNER_UP in rivals and _lost(verdict):
-            leader_text = search.text(leader.program, leader.assignment)
-            await _verify_one(search, run_alone, contenders[1], {CHAMPION: leader_text})
-        if verdict is not None:
-            return
+            leader_text = search.text(contender.program, contender.assignment)
+            await _verify_one(search, run_alone, others[0], {CHAMPION: leader_text})
+
+
+def next_contender(
+    search: Search, reigning: Champion | None
+) -> tuple[Elite | None, Sequence[Elite]]:
+    """Who is to be verified now, if anybody, and the contenders behind.
+
+    The leader, if it has not been; with a champion, also one whose interval lies above all of what
+    its verification came to: that may be much less than what the search took it for.
+    """
+    contenders, done = search.contenders(), verified_instances(search.store, search.run)
+    has_stood = reigning is not None and reigning.instance in done
+    bar = reigning.ratio.log().high if reigning is not None and has_stood else -math.inf
+    for place, elite in enumerate(contenders):
+        is_open = instance_digest(elite.program, elite.assignment) not in done
+        if is_open and (place == 0 or elite.fitness.low > bar):
+            return elite, contenders[place + 1 :]
+    return None, ()
 
 
 def _runner_up(search: Search, leader: Elite, others: Sequence[Elite]) -> dict[str, str]:

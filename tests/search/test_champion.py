@@ -3,8 +3,11 @@
 1. A verification outranks every number of the search; what it refutes is never crowned.
 2. A direct duel outranks ratios from separate runs; a challenger has to win by a whole interval.
 3. The last word on an instance counts, and it is about the instance, not the program.
+4. A champion that its verification found slower than the search had is challenged by whoever is
+   faster than that by a whole interval; also where a run is resumed.
 """
 
+import asyncio
 from dataclasses import replace
 
 import pytest
@@ -13,7 +16,11 @@ from evolve.core.evaluation import Fidelity, Status
 from evolve.core.lineage import VERIFY
 from evolve.core.measurement import Ratio
 from evolve.search.champion import CHAMPION, RUNNER_UP, champion
-from evolve.testing.synthetic import SEED_SOURCE, SyntheticEvaluator
+from evolve.search.finals import play_finals
+from evolve.search.pipeline import Pipeline
+from evolve.search.termination import from_config
+from evolve.search.verification import MAX_CONTENDERS
+from evolve.testing.synthetic import SEED_SOURCE, SyntheticEvaluator, constants
 from tests.search.conftest import make_search, run_to_end, variants
 
 
@@ -100,3 +107,79 @@ def test_a_finished_run_that_is_resumed_verifies_nothing_twice(store, run):
     run_to_end(make_search(store, run), SyntheticEvaluator(), evaluations=5)
     run_to_end(make_search(store, run), SyntheticEvaluator(), evaluations=5)
     assert len(verified(store, run)) == 1
+
+
+class Sobering(SyntheticEvaluator):
+    """Searches and verifies programs at the speedups that are listed by their VARIANT."""
+
+    def __init__(self, searched, verified):
+        super().__init__()
+        self.searched, self.verified = searched, verified
+
+    def judge(self, request):
+        verdict = super().judge(request)
+        if request.fidelity is not Fidelity.VERIFY:
+            return replace(
+                verdict, ratios={"eager": around(self.searched[variant(request.source)])}
+            )
+        own = self.verified[variant(request.source)]
+        duels = {
+            name: around(own / self.verified[variant(source)])
+            for name, source in request.opponents.items()
+        }
+        return replace(verdict, ratios={"eager": around(own)} | duels)
+
+
+def variant(source: str) -> int:
+    return int(constants(source)["VARIANT"])
+
+
+def around(value: float) -> Ratio:
+    return Ratio(value, value * 0.975, value * 1.025)
+
+
+def test_a_champion_that_turned_out_slower_is_challenged_by_those_that_were_not(store, run):
+    evaluator = Sobering(searched=(2.0, 1.9, 1.85), verified=(1.5, 1.4, 1.85))
+    run_to_end(make_search(store, run, operators=variants()), evaluator, evaluations=3)
+    assert champion(store, run).ratio == around(1.85)
+    assert [variant(store.source(step.program)) for step in verified(store, run)] == [0, 1, 2]
+
+
+def test_who_is_not_faster_by_a_whole_interval_challenges_nobody(store, run):
+    evaluator = Sobering(searched=(2.0, 1.85), verified=(1.8, 1.85))
+    run_to_end(make_search(store, run, operators=variants()), evaluator, evaluations=2)
+    assert len(verified(store, run)) == 1
+    assert champion(store, run).ratio == around(1.8)
+
+
+def test_a_sitting_verifies_so_many_contenders_and_a_resumed_one_goes_on_from_there(store, run):
+    evaluator = Sobering(searched=[2.0 - n / 100 for n in range(9)], verified=[1.0] * 9)
+    for times in (1, 2):
+        search = make_search(store, run, operators=variants())
+        run_to_end(search, evaluator, evaluations=5)
+        assert len(verified(store, run)) == min(times * MAX_CONTENDERS, 5)
+    instances = [step.program for step in verified(store, run)]
+    assert len(instances) == len(set(instances))
+
+
+def test_a_resumed_run_challenges_a_champion_also_where_the_leader_is_the_same(store, run):
+    evaluator = Sobering(searched={0: 2.0, 2: 1.85}, verified={0: 1.5, 2: 1.85})
+    run_to_end(make_search(store, run, operators=variants()), evaluator, evaluations=1)
+    assert champion(store, run).ratio == around(1.5)
+    search = make_search(store, run, operators=variants())
+    run_to_end(search, evaluator, evaluations=2)
+    assert variant(store.source(search.leader.program)) == 0
+    assert champion(store, run).ratio == around(1.85)
+
+
+def test_finals_measure_whoever_is_faster_than_what_the_leader_came_to(store, run):
+    evaluator = Sobering(searched=(2.0, 1.9, 1.85), verified=(1.5, 1.85, 1.4))
+
+    async def search_and_play() -> None:
+        search = make_search(store, run, operators=variants())
+        await Pipeline(search, evaluator, from_config({"evaluations": 3}), verify=False).run()
+        await play_finals(search, evaluator, (), Fidelity.VERIFY, asyncio.Event())
+
+    asyncio.run(search_and_play())
+    assert [variant(store.source(step.program)) for step in verified(store, run)] == [0, 1]
+    assert champion(store, run).ratio == around(1.85)
