@@ -12,16 +12,8 @@ from operators.material import Exhibit
 LAUNCH_BOUND_MS = 0.02
 """Below this a GPU kernel's time is mostly that of launching it."""
 
-_WORDS = (
-    (Bottleneck.MEMORY, re.compile(r"\b(?:memory|bandwidth)[- ](?:bound|limited)\b", re.I)),
-    (Bottleneck.COMPUTE, re.compile(r"\bcompute[- ](?:bound|limited)\b", re.I)),
-    (Bottleneck.LAUNCH, re.compile(r"\b(?:launch|overhead)[- ](?:bound|limited)\b", re.I)),
-    (
-        Bottleneck.LATENCY,
-        re.compile(r"\blatency[- ](?:bound|limited)\b|\bunderutili[sz]ed\b", re.I),
-    ),
-    (Bottleneck.PARALLELISM, re.compile(r"\b(?:low occupancy|idle (?:SMs|cores|blocks))\b", re.I)),
-)
+_HEAD = re.compile(r"^[ \t]*(memory-bound|compute-bound|neither)\b", re.MULTILINE)
+"""How lines begin that `evolve.worker.feedback.bound` writes; the slowest case's is the first."""
 
 
 def diagnose(
@@ -55,15 +47,23 @@ def device_of(context: Context) -> str:
 
 
 def bottleneck(context: Context, evaluation: Evaluation | None) -> str:
-    """What the judge's own words say, else what the time does; empty where neither does."""
+    """What the judge's own words say, else what the time does; empty where neither does.
+
+    That too few processors are busy is none of the facts: only a model may say `parallelism`.
+    """
     if evaluation is None or evaluation.status is not Status.CORRECT:
         return ""
-    for kind, words in _WORDS:
-        if words.search(evaluation.feedback):
-            return kind.value
+    head = _HEAD.search(evaluation.feedback)
+    match head[1] if head else "":
+        case "memory-bound":
+            return Bottleneck.MEMORY.value
+        case "compute-bound":
+            return Bottleneck.COMPUTE.value
     times = [case.times_ms["candidate"].value for case in evaluation.cases if case.times_ms]
     on_gpu = device_of(context) not in ("", "cpu")
-    return Bottleneck.LAUNCH.value if on_gpu and times and max(times) < LAUNCH_BOUND_MS else ""
+    if on_gpu and times and max(times) < LAUNCH_BOUND_MS:
+        return Bottleneck.LAUNCH.value
+    return Bottleneck.LATENCY.value if head else ""
 
 
 def _error(evaluation: Evaluation | None, attempts: Iterable[Attempt]) -> str:
