@@ -27,8 +27,10 @@ def build_model(config: Mapping[str, Any]) -> LanguageModel | None:
     """Who answers operators; None where no model is configured. Sends nothing.
 
     Raises:
-        UsageError: settings that cannot be, or a USD budget for a model without a price.
+        UsageError: settings that cannot be, a key among them (they are stored and shown), or a USD
+            budget for a model without a price.
     """
+    _refuse_keys(config["llm"])
     kind, recorded = config["llm"]["kind"], config["llm"]["run"]
     if kind == "replay":
         return _replay(config, recorded)
@@ -125,6 +127,18 @@ def _live(given: Mapping[str, Any]) -> LanguageModel | None:
         return None
     resolved: Any = OmegaConf.to_container(OmegaConf.create(settings), resolve=True)
     return LiteLLM(**resolved)
+
+
+def _refuse_keys(given: Mapping[str, Any]) -> None:
+    """Raise UsageError where a key is spelled out, without repeating it."""
+    from evolve.llm.secrets import literal_secret
+
+    if name := literal_secret(given):
+        raise UsageError(
+            f"llm.{name}: keys stay in the environment, for the configuration is stored and shown; "
+            "export it there and give llm.key_variable=NAME_OF_THE_VARIABLE, or what takes it from "
+            f"there: 'llm.{name}=${{oc.env:NAME_OF_THE_VARIABLE}}'"
+        )
 
 
 def _refuse_unpriced(config: Mapping[str, Any], model: LanguageModel) -> None:

@@ -1,12 +1,13 @@
 """Keys stay in the environment: they are taken out of every text that is shown, stored or raised.
 
-A configuration names the *variable* that holds a key, never the key. What an endpoint or a library
-says about a failed call may still quote it, so such text passes through `scrub`.
+A configuration names the *variable* that holds a key, never the key: by `llm.key_variable`, or as
+`${oc.env:NAME}`, which is stored as it is written. What an endpoint or a library says about a
+failed call may still quote the key, so such text passes through `scrub`.
 """
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 HIDDEN = "[key]"
@@ -33,6 +34,9 @@ _VARIABLES = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|CREDENTIAL", re.IGNORECASE)
 _SETTINGS = re.compile(
     r"api[_-]?key|secret|password|credential|authorization|(^|[_-])token$", re.IGNORECASE
 )
+_SENT = re.compile(r"(header|headers|query)$", re.IGNORECASE)
+_SENT_SECRETS = re.compile(r"key|auth(?!or)|token|cookie", re.IGNORECASE)
+_FROM_ENVIRONMENT = re.compile(r"\$\{oc\.env:\w+\}")
 _SHORTEST = 8  # a shorter value is no key, and would be found all over the text
 # What keys look like, each by a mark that is looked for first: most texts hold none, and searching
 # them for shapes takes a hundred times as long. Variables of kernels (`pk_stride_m`, `sk-offset`)
@@ -75,14 +79,32 @@ def looks_like_key(text: str) -> bool:
     return any(mark in text and shape.search(text) for mark, shape in _SHAPES)
 
 
-def secret_setting(settings: Mapping[str, Any]) -> str | None:
-    """The first name within nested settings under which a secret would stand."""
-    for name, value in settings.items():
-        if _SETTINGS.search(name):
-            return name
-        if isinstance(value, Mapping) and (inner := secret_setting(value)):
-            return f"{name}.{inner}"
-    return None
+def literal_secret(settings: Any, names: tuple[str, ...] = ()) -> str | None:
+    """The dotted name of the first key that nested settings spell out; None where there is none.
+
+    That is a text that looks like a key or is one of this process's environment, and any literal
+    under the name of a secret option, or of a header (or part of a query) that carries one. What
+    `${oc.env:NAME}` takes from the environment is no literal.
+    """
+    inner: Iterable[tuple[str, Any]] = ()
+    if isinstance(settings, Mapping):
+        inner = ((str(name), value) for name, value in settings.items())
+    elif isinstance(settings, Sequence) and not isinstance(settings, str):
+        inner = ((str(number), value) for number, value in enumerate(settings))
+    elif settings is not None and not isinstance(settings, bool):
+        return ".".join(names) if _is_secret(str(settings), names) else None
+    found = (literal_secret(value, (*names, name)) for name, value in inner)
+    return next(filter(None, found), None)
+
+
+def _is_secret(value: str, names: Sequence[str]) -> bool:
+    literal, references = _FROM_ENVIRONMENT.subn("", value)
+    if scrub(literal) != literal:
+        return True
+    *groups, name = names
+    named = "options" in groups and _SETTINGS.search(name)
+    sent = any(map(_SENT.search, groups)) and _SENT_SECRETS.search(name)
+    return bool(literal and not references and (named or sent))
 
 
 def is_secret_variable(name: str) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 from evolve.core.errors import UsageError
 from evolve.llm.prices import Listing, Price, listed, price_from, provider_of
 from evolve.llm.providers import guess, providers
-from evolve.llm.secrets import KEY_VARIABLES, looks_like_key, secret_setting
+from evolve.llm.secrets import KEY_VARIABLES, looks_like_key, scrub
 
 _KINDS: Mapping[type, tuple[str, tuple[str, ...]]] = {
     str: ("a text", ("model", "api_base", "key_variable", "reasoning_effort")),
@@ -29,6 +29,7 @@ _OWN = {  # parameters of LiteLLM that would undo what is recorded, reserved or 
     **{name: f"it is a setting of its own, llm.{name}" for name in _SETTINGS},
     **dict.fromkeys(_RETRIES, "nobody but evolve sends a call again"),
     **dict.fromkeys(("messages", "seed", "stop"), "operators decide on it"),
+    "api_key": "llm.key_variable names the environment variable that holds it",
     "n": "an operator's `samples` asks for several answers",
     "timeout": "llm.deadline_s says how long a call may take",
     "max_completion_tokens": "llm.max_tokens bounds an answer, and LiteLLM translates it",
@@ -148,18 +149,13 @@ class ModelSettings:
         scheme, _, rest = base.partition("://")
         if scheme not in ("http", "https") or not rest:
             raise UsageError(f"llm.api_base={base}: write it as http://HOST:PORT/v1")
-        if "@" in rest.partition("/")[0] or "?" in rest:
-            raise UsageError(
-                "llm.api_base holds a password or a query; keys stay in the environment: give the "
-                "URL without it, and llm.key_variable=NAME_OF_THE_VARIABLE"
+        if "@" in rest.partition("/")[0] or "?" in rest or scrub(base) != base:
+            raise UsageError(  # messages name the address
+                "llm.api_base holds a password, a query or a key; keys stay in the environment: "
+                "give the URL without it, and llm.key_variable=NAME_OF_THE_VARIABLE"
             )
 
     def _check_options(self) -> None:
-        if option := secret_setting(self.options):
-            raise UsageError(
-                f"llm.options.{option}: keys stay in the environment; export it there and give "
-                "llm.key_variable=NAME_OF_THE_VARIABLE"
-            )
         for option in self.options:
             if why := _OWN.get(option):
                 raise UsageError(f"llm.options.{option} is no option: {why}")

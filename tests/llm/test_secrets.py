@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from evolve.core.errors import EvolveError, UsageError
 from evolve.llm import LiteLLM, ModelSettings
-from evolve.llm.secrets import HIDDEN, scrub
+from evolve.llm.secrets import HIDDEN, literal_secret, scrub
 from evolve.testing.model_server import Answer, Refusal
 from tests.llm.conftest import ask, endpoint, request
 
@@ -61,14 +61,15 @@ def test_a_server_of_ones_own_does_not_get_the_key_of_the_openai_account(serve, 
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"options": {"api_key": KEY}}, "llm.options.api_key: keys stay in the environment"),
-        (
-            {"options": {"extra_headers": {"Authorization": f"Bearer {KEY}"}}},
-            "llm.options.extra_headers.Authorization: keys stay",
-        ),
+        ({"options": {"api_key": KEY}}, "llm.options.api_key is no option: llm.key_variable names"),
         ({"key_variable": KEY}, "llm.key_variable is no name of an environment variable"),
-        ({"api_base": f"https://host/v1?key={KEY}"}, "llm.api_base holds a password or a query"),
+        (
+            {"api_base": f"https://host/v1?key={KEY}"},
+            "llm.api_base holds a password, a query or a key",
+        ),
         ({"api_base": f"https://me:{KEY}@host/v1"}, "llm.api_base holds a password"),
+        ({"api_base": f"https://host/v1/{KEY}"}, "llm.api_base holds a password"),
+        ({"api_base": "https://gw/v1/sk-proj-0123456789"}, "llm.api_base holds a password"),
     ],
 )
 def test_a_key_in_the_configuration_is_refused_without_repeating_it(settings, words):
@@ -77,9 +78,46 @@ def test_a_key_in_the_configuration_is_refused_without_repeating_it(settings, wo
     assert KEY not in str(caught.value)
 
 
-def test_options_that_only_sound_like_keys_are_taken():
-    options = {"stop_token_ids": [1], "truncate_prompt_tokens": 9, "prompt_cache_key": "run"}
-    assert ModelSettings(model="openai/x", options=options).options == options
+HEX = "0123456789abcdef" * 2
+
+
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [
+        ({"aws_secret_access_key": "short"}, "aws_secret_access_key"),
+        ({"extra_headers": {"Authorization": f"Basic {HEX}"}}, "extra_headers.Authorization"),
+        ({"extra_headers": {"Ocp-Apim-Subscription-Key": HEX}},
+         "extra_headers.Ocp-Apim-Subscription-Key"),
+        ({"extra_headers": {"Helicone-Auth": "Bearer sk-helicone-abcdefgh"}},
+         "extra_headers.Helicone-Auth"),
+        ({"extra_headers": {"Cookie": "session"}}, "extra_headers.Cookie"),
+        ({"extra_headers": {"x-number-key": 12345}}, "extra_headers.x-number-key"),
+        ({"extra_headers": {"Proxy-Auth": "${oc.env:NAME,literal-default}"}},
+         "extra_headers.Proxy-Auth"),
+        ({"extra_headers": {"Proxy-Auth": "${llm.other}"}}, "extra_headers.Proxy-Auth"),
+        ({"extra_query": {"subscription-key": HEX}}, "extra_query.subscription-key"),
+        ({"anything": ["fine", {"deep": f"x {KEY} y"}]}, "anything.1.deep"),
+        ({"anything": "sk-proj-0123456789"}, "anything"),
+    ],
+)  # fmt: skip
+def test_a_key_that_options_spell_out_is_found_by_its_name_or_its_look(options, name):
+    assert literal_secret({"options": options}) == f"options.{name}"
+    assert literal_secret({"models": {"a": {"options": options}}}) == f"models.a.options.{name}"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"stop_token_ids": [1], "truncate_prompt_tokens": 9, "prompt_cache_key": "run"},
+        {"extra_headers": {"Helicone-Auth": "Bearer ${oc.env:HELICONE_KEY}"}},
+        {"extra_headers": {"X-Key": "${oc.env:MY_GATEWAY_KEY}", "X-Author": "me", "A-Key": None}},
+        {"extra_headers": {"anthropic-beta": "context-1m", "x-session-key": ""}},
+        {"vertex_credentials": "${oc.env:GOOGLE_APPLICATION_CREDENTIALS}"},
+    ],
+)
+def test_what_comes_from_the_environment_or_only_sounds_like_a_key_is_none(options):
+    assert literal_secret({"options": options}) is None
+    assert literal_secret({"key_variable": "MY_KEY", "models": {"secret": {"weight": 1}}}) is None
 
 
 def test_a_key_is_no_setting():
