@@ -132,7 +132,8 @@ def build_search(
     """The engine of a stored run, with the parts that `config` describes.
 
     `model` answers instead of the configured one; `device_class` is told to operators until a
-    verdict says more.
+    verdict says more. A replay takes every verdict from its record, with the device time that
+    schedules and limits knew of then: one that is reused costs nothing.
     """
     return Search(
         store=store,
@@ -145,7 +146,7 @@ def build_search(
         model=model or build_model(config),
         baseline=config["baseline"],
         opponents=config["opponents"],
-        reuse=config["store"]["reuse"],
+        reuse=config["store"]["reuse"] and config["device"]["kind"] != "replay",
         device={"device_class": device_class},
     )
 

@@ -87,18 +87,23 @@ def canonical(name: str) -> list[str]:
         return list(store.dump(store.run(name).id, canonical=True))
 
 
-def test_a_recorded_run_is_repeated_offline_byte_for_byte(folder, capsys):
+@pytest.mark.parametrize("schedule", ["shares", "bandit"])
+def test_a_recorded_run_is_repeated_offline_byte_for_byte(folder, schedule):
+    words = (f"schedule={schedule}", "termination.evaluations=14")
     with ModelServer(script) as server:
-        record(server, "termination.evaluations=14")
+        record(server, *words)
         assert len(server.log.requests) > 3
     again = settings(
         "name=again",
         *("llm=replay", "llm.run=demo", "device=replay", "device.run=demo"),
-        *("deterministic=true", "operators=llm", "termination.evaluations=14"),
+        *("deterministic=true", "operators=llm", *words),
     )
     assert asyncio.run(launch(again | {"task": "./synthetic.py"})) == 0
     assert canonical("again") == canonical("demo")
     assert any('"rounds"' in line for line in canonical("demo"))
+    with Store.open("runs/evolve.db", read_only=True) as store:
+        first, second = (store.progress(store.run(name).id) for name in ("demo", "again"))
+    assert second.device_time_s == first.device_time_s > 0
 
 
 def test_a_replay_of_a_run_without_a_model_is_refused(folder, recorded):
@@ -138,6 +143,35 @@ def test_keys_are_nowhere(folder, monkeypatch, capfd):
     ):
         assert KEY not in text
     assert "bad request" in dump
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        "+llm.options.extra_headers.Helicone-Auth='Bearer sk-helicone-0123456789abcdef'",
+        "+llm.options.extra_headers.Ocp-Apim-Subscription-Key=0123456789abcdef0123456789abcdef",
+        "llm.api_base=https://gateway/v1/sk-proj-0123456789abcdef",
+        "llm.models.a.options.anything=[sk-proj-0123456789abcdef]",
+    ],
+)
+@pytest.mark.parametrize("kind", [[], ["llm=replay", "llm.run=demo"]])
+def test_a_key_that_the_configuration_spells_out_is_refused_unrepeated(word, kind):
+    with pytest.raises(
+        UsageError, match=r"keys stay in the environment.*\$\{oc\.env:NAME"
+    ) as caught:
+        parts.build_all(settings("llm.model=openai/x", *kind, word))
+    assert "0123456789abcdef" not in str(caught.value)
+
+
+def test_a_header_from_the_environment_is_sent_and_its_value_stored_nowhere(folder, monkeypatch):
+    monkeypatch.setenv("SUBSCRIPTION", KEY)
+    header = "+llm.options.extra_headers.Ocp-Apim-Subscription-Key='${oc.env:SUBSCRIPTION}'"
+    with ModelServer(script) as server:
+        record(server, "termination.evaluations=3", header)
+        assert server.log.requests[0].headers["ocp-apim-subscription-key"] == KEY
+    with Store.open("runs/evolve.db", read_only=True) as store:
+        assert "${oc.env:SUBSCRIPTION}" in json.dumps(store.run("demo").config)
+    assert KEY not in Path("runs/evolve.db").read_bytes().decode("latin1")
 
 
 def test_a_refused_key_costs_nothing_however_many_calls_were_under_way(folder):
