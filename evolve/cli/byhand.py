@@ -52,20 +52,26 @@ class ByHand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """A reply file, with the request that it belongs to."""
+    """A reply file, with the request that it belongs to; `key` is that of what was asked."""
 
     path: Path
     run: str
     sequence: int
     round: int
+    key: str
     reply: ModelReply
 
 
 def write_request(folder: Path, run: RunRow, ticket: Ticket) -> Path:
-    """Write a ticket's open request, whole or not at all; returns the file that people read."""
+    """Write a ticket's open request, whole or not at all; returns the file that people read.
+
+    Raises:
+        UsageError: a reply to another request lies where the one to this will.
+    """
     request = ticket.request
     assert request is not None
     stem = f"{ticket.sequence:06}-{len(ticket.exchanges)}"
+    _refuse_stale(folder, stem, request.key)
     about = {
         "run": run.name,
         "task": run.task.name,
@@ -85,6 +91,27 @@ def write_request(folder: Path, run: RunRow, ticket: Ticket) -> Path:
     return prompt
 
 
+def _refuse_stale(folder: Path, stem: str, key: str) -> None:
+    """Raise UsageError where a reply would be taken for the answer to what it does not answer."""
+    path = folder / (stem + _TICKET)
+    replies = _replies(folder, stem)
+    if not replies or not path.exists():
+        return
+    try:
+        answered = json.loads(path.read_text())["key"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UsageError(f"{path} cannot be read: {error}; choose another --out") from error
+    if answered != key:
+        raise UsageError(
+            f"{replies[0]} answers another request than step {int(stem.partition('-')[0])} of this "
+            "run asks; choose another --out, or move the reply away"
+        )
+
+
+def _replies(folder: Path, stem: str) -> list[Path]:
+    return [path for suffix in _REPLIES if (path := folder / (stem + suffix)).exists()]
+
+
 def conversation(request: ModelRequest) -> str:
     """The messages as one text, each under its role."""
     return "\n\n".join(
@@ -101,8 +128,7 @@ def read_answers(folder: Path) -> Iterator[Answer | str]:
     """Every reply beside a request, in order; a sentence for one that cannot be read."""
     for ticket in sorted(folder.glob(f"*{_TICKET}")):
         stem = ticket.name.removesuffix(_TICKET)
-        found = [folder / (stem + suffix) for suffix in _REPLIES]
-        found = [path for path in found if path.exists()]
+        found = _replies(folder, stem)
         if len(found) > 1:
             yield f"{found[0].name} and {found[1].name} answer the same request; keep one of them"
         elif found:
@@ -113,6 +139,7 @@ def read_answers(folder: Path) -> Iterator[Answer | str]:
                     run=str(about["run"]),
                     sequence=int(about["sequence"]),
                     round=int(about["round"]),
+                    key=str(about["key"]),
                     reply=_read(found[0]),
                 )
             except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:

@@ -27,9 +27,8 @@ def tell_replies(search: "Search", folder: Path) -> Iterator[str]:
         if wrong := _misplaced(search, answer):
             yield f"not told: {answer.path.name}: {wrong}"
             continue
-        tickets = search.store.open_tickets(search.run.id)
-        ticket = next((one for one in tickets if one.sequence == answer.sequence), None)
-        if ticket is None or ticket.request is None or len(ticket.exchanges) != answer.round:
+        ticket = search.store.ticket(search.run.id, answer.sequence)
+        if len(ticket.exchanges) > answer.round:
             known += 1
             continue
         ticket = search.answered(ticket, answer.reply)
@@ -49,6 +48,17 @@ def _misplaced(search: "Search", answer: Answer) -> str:
     """What is wrong with where an answer is told; empty where nothing is."""
     if answer.run != search.run.name:
         return f"it is of run {answer.run}, not of {search.run.name}; tell that run"
-    if answer.sequence >= search.store.next_sequence(search.run.id):
+    if not 0 <= answer.sequence < search.store.next_sequence(search.run.id):
         return f"step {answer.sequence} was never asked for in this database"
+    ticket = search.store.ticket(search.run.id, answer.sequence)
+    asked = [exchange.request for exchange in ticket.exchanges]
+    asked += [ticket.request] if ticket.request else []
+    if not 0 <= answer.round < len(asked):
+        return f"step {answer.sequence} has asked no round {answer.round}"
+    if asked[answer.round].key != answer.key:
+        name = shlex.quote(search.run.name)
+        return (
+            f"it answers another request than step {answer.sequence} asks; "
+            f"`evolve ask {name} --out DIR` writes that"
+        )
     return ""

@@ -241,7 +241,10 @@ def test_a_reply_that_cannot_be_read_is_said_and_may_be_mended(
     assert "1 program proposed" in evolve("tell", "demo", "out").stdout
 
 
-@pytest.mark.parametrize(("name", "value"), [("sequence", "x"), ("round", None), ("run", 3)])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("sequence", "x"), ("round", None), ("run", 3), ("round", 7), ("round", -1), ("sequence", -1)],
+)
 def test_a_ticket_that_somebody_has_changed_is_said(evolve, asked, database, name, value):
     stem = stems(asked)[0]
     ticket = asked / f"{stem}.ticket.json"
@@ -263,6 +266,35 @@ def test_replies_of_another_run_are_refused(evolve, asked, database):
     for path in asked.glob("*.ticket.json"):
         path.write_text(path.read_text().replace('"demo"', '"other"'))
     assert "of run other, not of demo" in evolve("tell", "demo", "out").stdout
+
+
+def test_a_reply_to_another_prompt_is_not_taken_for_the_answer(evolve, asked, database):
+    """As where a database was made anew, with a run of the same name, beside an old folder."""
+    first = stems(asked)[0]
+    reply(asked, first, 1)
+    ticket = asked / f"{first}.ticket.json"
+    ticket.write_text(json.dumps(json.loads(ticket.read_text()) | {"key": "0" * 64}))
+    told = evolve("tell", "demo", "out")
+    assert "answers another request than step" in told.stdout
+    assert states(database) == [TicketState.ASKED] * 3
+    again = evolve("ask", "demo", "-n", "3", "--out", "out")
+    assert again.returncode == 2
+    assert f"{first}.reply.md answers another request" in again.stderr
+    (asked / f"{first}.reply.md").unlink()
+    assert evolve("ask", "demo", "-n", "3", "--out", "out").returncode == 0
+    reply(asked, first, 1)
+    assert "1 program proposed" in evolve("tell", "demo", "out").stdout
+
+
+def test_a_reply_to_another_prompt_is_said_also_where_the_step_was_answered(
+    evolve, asked, database
+):
+    stem = stems(asked)[0]
+    reply(asked, stem, 1)
+    evolve("tell", "demo", "out")
+    ticket = asked / f"{stem}.ticket.json"
+    ticket.write_text(json.dumps(json.loads(ticket.read_text()) | {"key": "0" * 64}))
+    assert "not told: " in evolve("tell", "demo", "out").stdout
 
 
 def test_what_a_reply_says_it_cost_is_counted(evolve, asked, database):
