@@ -75,6 +75,7 @@ class Body:
         self._functions = functions
         self._rewriter = _Expressions(expressions, device)
         self._inputs = frozenset(expressions)
+        self._names: dict[str, set[str]] = {}  # of a buffer, that are in use
 
     def lines(self, statements: Sequence[Statement]) -> tuple[list[str], list[str]]:
         """The lines, and the expressions that the output code returns.
@@ -119,19 +120,27 @@ class Body:
             ) if new == old:
                 return  # Triton looks at the alignment of what it is given
             case ast.Assign(targets=[ast.Name(id=new)], value=ast.Name(id=old)):
-                self._rewriter.renamed[new] = self._rewriter.renamed.get(old, old)
+                root = self._root(old)
+                self._rewriter.renamed[new] = root
+                self._names.setdefault(root, {old}).add(new)
                 return
             case ast.Delete(targets=targets):
-                gone = [name for name in map(ast.unparse, targets) if self._is_last(name)]
+                gone = [root for name in map(ast.unparse, targets) if (root := self._freed(name))]
                 if gone:
                     yield f"del {', '.join(gone)}"
                 return
         yield ast.unparse(self._rewriter.visit(node))
 
-    def _is_last(self, name: str) -> bool:
-        """Whether deleting the name frees a buffer, and not an argument or one of two names."""
-        renamed = self._rewriter.renamed
-        return name not in self._inputs and name not in renamed and name not in renamed.values()
+    def _root(self, name: str) -> str:
+        """What the program calls it."""
+        return self._rewriter.renamed.get(name, name)
+
+    def _freed(self, name: str) -> str:
+        """The buffer that is freed as its last name goes; empty where it stays."""
+        root = self._root(name)
+        left = self._names.setdefault(root, {name})
+        left.discard(name)
+        return "" if left or root in self._inputs else root
 
     def _launched(self, launch: Launch) -> str:
         kernel = self._kernels[launch.kernel]

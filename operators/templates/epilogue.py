@@ -14,7 +14,7 @@ from operators.inductor.kernels import convert_kernel, short_name
 from operators.inductor.reading import RawKernel
 from operators.templates import library
 from operators.templates.launch import Launch
-from operators.templates.tensors import Tensor
+from operators.templates.tensors import Tensor, Tensors
 
 _INDEX, _MASK, _BLOCK = "xindex", "xmask", "XBLOCK"
 _OURS = frozenset((_INDEX, _MASK, "xoffset", "xnumel"))  # which the tail sets itself, or not at all
@@ -25,7 +25,7 @@ _LARGEST = 2**31 - 1
 
 def fused(
     ours: Launch,
-    out: Tensor,
+    tensors: Tensors,
     names: Collection[str],
     raw: RawKernel,
     launch: RawLaunch,
@@ -34,15 +34,18 @@ def fused(
     """The launch with the kernel in its tail; None where that cannot be.
 
     Args:
-        ours: writes the result.
-        out: the result.
+        ours: writes the result, its last pointer.
+        tensors: of the output code.
         names: of the result.
         raw: the kernel that reads it.
         launch: of that kernel.
         known: names of launches with tails by their text, to which a new one is added.
     """
+    out = tensors[ours.pointers[-1]]
+    if raw.heuristic != "pointwise" or raw.helpers or out is None or not _is_dense(out):
+        return None
     size = math.prod(out.shape)
-    if raw.heuristic != "pointwise" or raw.helpers or not _is_dense(out) or _count(raw) != size:
+    if _count(raw) != size:
         return None
     kernel = convert_kernel(raw, raw.function.name, {}, "")
     arguments = [launch.arguments[at] for at in kernel.positions]
@@ -55,6 +58,10 @@ def fused(
     tail = _Tail(function.body, parameters[given[0]])
     if not tail.is_possible:
         return None
+    stored = (arguments[at] for at, name in enumerate(parameters) if name in tail.stored)
+    operands = {tensors.storage(pointer) for pointer in ours.pointers[:-1]}
+    if any(tensors.storage(argument) in operands for argument in stored):
+        return None  # other programs still read what this one would overwrite
     kept = [at for at, name in enumerate(parameters[: len(arguments)]) if name in tail.names]
     base = f"{ours.kernel.removesuffix('_kernel')}_{short_name(raw.function.name)}"
     index = "offsets.to(tl.int32)" if size <= _LARGEST else "offsets"
@@ -121,12 +128,14 @@ class _Tail(ast.NodeTransformer):
         is_possible: whether it is one; the others only count then.
         lines: of the body.
         names: that it uses.
+        stored: parameters that it stores to.
     """
 
     def __init__(self, body: Sequence[ast.stmt], result: str) -> None:
         self._result = result
         self._same = {_INDEX}  # names of the index
         self.is_possible = True
+        self.stored: set[str] = set()
         kept = [self.visit(node) for node in body if not self._is_ours(node)]
         self.lines = [line for node in kept for line in ast.unparse(node).splitlines()]
         self.names = {n.id for node in kept for n in ast.walk(node) if isinstance(n, ast.Name)}
@@ -153,6 +162,7 @@ class _Tail(ast.NodeTransformer):
                 self._require_elsewhere(place)
                 node.args[1] = _inside(mask)
             case ast.Call(func=ast.Attribute(attr="store"), args=[place, _, mask, *_]):
+                self.stored |= {n.id for n in ast.walk(place) if isinstance(n, ast.Name)}
                 if not self._is_result(place):
                     self._require_elsewhere(place)
                 node.args[2] = _inside(mask)

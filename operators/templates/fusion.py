@@ -8,10 +8,10 @@ from operators.inductor.forward import launch_of
 from operators.inductor.reading import RawKernel, Statement
 from operators.templates.calls import Replacement
 from operators.templates.epilogue import fused, writes
-from operators.templates.tensors import Tensors
+from operators.templates.tensors import Tensors, is_view
 
 Found = list[tuple[Statement, Replacement | None]]
-_HARMLESS = ("get_raw_stream", "empty_strided", "reinterpret_tensor")
+_HARMLESS = ("get_raw_stream", "empty_strided")
 _CHECKS = ("assert_size_stride", "assert_alignment")
 
 
@@ -21,7 +21,8 @@ def fuse(
     """The statements with kernels in tails where that can be.
 
     A launch with a tail stands where the kernel stood that went into it: what else that reads is
-    there by then. Nothing but room for results may come between.
+    there by then. Nothing but room for results and other shapes may come between. Room for a result
+    that stays in registers is not made.
 
     Args:
         found: statements in order, with what replaces them.
@@ -46,23 +47,28 @@ def _fuse_one(
     statement, new = found[at]
     assert new is not None
     *_, last = new.launches
-    out = tensors[last.pointers[-1]]
     names = {ast.unparse(last.pointers[-1])}
     reader, freed = _reader(found, at, names)
     launch = launch_of(found[reader][0].node) if reader else None
-    if out is None or launch is None or launch.kernel not in kernels:
+    if launch is None or launch.kernel not in kernels:
         return
-    joined = fused(last, out, names, kernels[launch.kernel], launch, known)
-    if joined is None or not (writes(joined, names) or _is_last_use(found, reader, names)):
+    joined = fused(last, tensors, names, kernels[launch.kernel], launch, known)
+    if joined is None:
+        return
+    is_written = writes(joined, names)
+    if not is_written and not _is_last_use(found, reader, names):
         return
     operations = (*statement.operations, *found[reader][0].operations)
     after = tuple(node for one in freed for node in _kept(*found[one]))
+    for one in freed:
+        found[one] = (found[one][0], Replacement())
+    found[at] = (Statement(statement.node), Replacement(before=new.before))
     found[reader] = (
         Statement(found[reader][0].node, tuple(dict.fromkeys(operations))),
-        replace(new, launches=(*new.launches[:-1], joined), after=after),
+        Replacement(launches=(*new.launches[:-1], joined), after=after),
     )
-    for one in (at, *freed):
-        found[one] = (found[one][0], Replacement())
+    if not is_written:
+        _forget(found, names)
 
 
 def _kept(statement: Statement, new: Replacement | None) -> tuple[ast.stmt, ...]:
@@ -72,7 +78,7 @@ def _kept(statement: Statement, new: Replacement | None) -> tuple[ast.stmt, ...]
 def _reader(found: Found, at: int, names: set[str]) -> tuple[int, list[int]]:
     """The statement that reads the result, 0 where there is none to fuse, and what is freed before.
 
-    Further names of the result are added to `names`.
+    Further names of the result, by whatever shape, are added to `names`.
     """
     freed: list[int] = []
     for place in range(at + 1, len(found)):
@@ -82,11 +88,14 @@ def _reader(found: Found, at: int, names: set[str]) -> tuple[int, list[int]]:
         match node:
             case ast.Delete():
                 freed.append(place)
-            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Name(id=old)) if old in names:
-                names.add(name)
-            case ast.Assign(value=ast.Call(func=ast.Name(id=called)) as call) if called.startswith(
+            case ast.Assign(targets=[ast.Name(id=name)], value=value) if is_view(value):
+                if _is_whole(value, names):
+                    names.add(name)
+                elif _mentions(value, names):
+                    return 0, []
+            case ast.Assign(value=ast.Call(func=ast.Name(id=called))) if called.startswith(
                 _HARMLESS
-            ) and not _mentions(call, names):
+            ):
                 continue
             case ast.Expr(value=ast.Call(func=ast.Name(id=called))) if called.startswith(_CHECKS):
                 continue
@@ -95,10 +104,48 @@ def _reader(found: Found, at: int, names: set[str]) -> tuple[int, list[int]]:
     return 0, []
 
 
+def _is_whole(value: ast.expr, names: set[str]) -> bool:
+    """Whether a view begins where the tensor of one of the names does."""
+    match value:
+        case ast.Call(args=[ast.Name(id=name), _, _, ast.Constant(value=0)]):
+            return name in names
+    return isinstance(value, ast.Name) and value.id in names
+
+
 def _is_last_use(found: Found, reader: int, names: set[str]) -> bool:
     """Whether nothing after the reader has any of the names, but to free them."""
     later = (statement.node for statement, _ in found[reader + 1 :])
     return not any(_mentions(node, names) for node in later if not isinstance(node, ast.Delete))
+
+
+def _forget(found: Found, names: set[str]) -> None:
+    """Take away what makes room for a tensor by any of the names, and what frees it."""
+    for at, (statement, new) in enumerate(found):
+        if new is None:
+            found[at] = (statement, _without(statement.node, names))
+            continue
+        before, after = (
+            tuple(kept for node in nodes for kept in _left(node, names))
+            for nodes in (new.before, new.after)
+        )
+        found[at] = (statement, replace(new, before=before, after=after))
+
+
+def _without(node: ast.stmt, names: set[str]) -> Replacement | None:
+    left = _left(node, names)
+    return None if left == (node,) else Replacement(before=left)
+
+
+def _left(node: ast.stmt, names: set[str]) -> tuple[ast.stmt, ...]:
+    """The statement where it has none of the names; of a deletion, what else it deletes."""
+    match node:
+        case ast.Assign(targets=[ast.Name(id=name)]) if name in names:
+            return ()
+        case ast.Delete(targets=targets):
+            others = [target for target in targets if ast.unparse(target) not in names]
+            if len(others) < len(targets):
+                return (ast.Delete(others),) if others else ()
+    return (node,)
 
 
 def _mentions(node: ast.AST, names: set[str]) -> bool:

@@ -37,6 +37,7 @@ class Tensors:
     def __init__(self, arguments: Iterable[Argument], statements: Iterable[Statement]) -> None:
         self._known: dict[str, Tensor] = {}
         self._same: dict[str, str] = {}  # the older of two names
+        self._storages: dict[str, str] = {}
         for argument in arguments:
             name = ast.Name(argument.name, ast.Load())
             self._known[argument.name] = Tensor(
@@ -57,6 +58,15 @@ class Tensors:
                 return Tensor(pointer, shape, stride, known.dtype if known else "")
         return None
 
+    def storage(self, node: ast.expr) -> str:
+        """The oldest name for the memory that an expression stands for, by whatever shape."""
+        match node:
+            case ast.Name(id=name):
+                return self._storages.get(name, name)
+            case ast.Call(func=ast.Name(id="reinterpret_tensor"), args=[base, *_]):
+                return self.storage(base)
+        return ast.unparse(node)
+
     @property
     def dtype(self) -> str:
         """Of the first buffer of floating point; that of most tasks where there is none."""
@@ -73,6 +83,8 @@ class Tensors:
             case ast.Assign(targets=[ast.Name(id=name)], value=value):
                 if isinstance(value, ast.Name):
                     self._same[name] = value.id
+                if is_view(value):
+                    self._storages[name] = self.storage(value)
                 if (tensor := self[value]) is not None:
                     own = ast.Name(name, ast.Load())
                     self._known[name] = Tensor(own, tensor.shape, tensor.stride, tensor.dtype)
@@ -90,6 +102,14 @@ class Tensors:
         self._known[name] = Tensor(ast.Name(name, ast.Load()), shape, stride, dtype)
         if (other := self._same.get(name)) and other not in self._known:
             self._known[other] = Tensor(ast.Name(other, ast.Load()), shape, stride, dtype)
+
+
+def is_view(node: ast.expr) -> bool:
+    """Whether an expression is another tensor, as it is or by another shape."""
+    match node:
+        case ast.Name() | ast.Call(func=ast.Name(id="reinterpret_tensor")):
+            return True
+    return False
 
 
 def merged(tensor: Tensor, dimensions: int) -> tuple[tuple[int, ...], tuple[int, ...]]:

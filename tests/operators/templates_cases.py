@@ -380,6 +380,66 @@ def tail_cases():
         out="buf1",
         kernels=pointwise("add_mul", 1200, "in_ptr0, in_ptr1, out_ptr0", scaled),
     )
+    yield from view_cases()
+
+
+ADD = ["tmp0 = tl.load(in_out_ptr0 + (x0), xmask)", "tmp1 = tl.load(in_ptr0 + (x0), xmask)"]
+ADD += ["tmp2 = tmp0 + tmp1", "tl.store(in_out_ptr0 + (x0), tmp2, xmask)"]
+
+
+def add(size: int) -> str:
+    return pointwise("add", size, "in_out_ptr0, in_ptr0", ["x0 = xindex", *ADD])
+
+
+def view_cases():
+    """Results and operands by other shapes, as a linear layer has them on input of three axes."""
+    a, b = matrix(6, 16, 40), matrix(40, 40)
+    yield case(
+        "a sum in the place of an operand",
+        {"a": a, "b": b},
+        [
+            "buf0 = torch.relu(a)",
+            "assert_size_stride(buf0, (6, 16, 40), (640, 40, 1))",
+            room("buf1", matrix(96, 40)),
+            "extern_kernels.mm(reinterpret_tensor(buf0, (96, 40), (40, 1), 0), b, out=buf1)",
+            "buf2 = reinterpret_tensor(buf0, (6, 4, 4, 40), (640, 160, 40, 1), 0)",
+            "del buf0",
+            "triton_poi_fused_add_0.run(buf2, buf1, 3840, stream=s)",
+            "del buf1",
+        ],
+        "(torch.relu(a) + torch.relu(a) @ b).view(6, 4, 4, 40)",
+        out="buf2",
+        kernels=add(3840),
+    )
+    yield case(
+        "in the tail by another shape",
+        {"a": a, "b": b},
+        [
+            room("buf0", matrix(96, 40)),
+            "extern_kernels.mm(reinterpret_tensor(a, (96, 40), (40, 1), 0), b, out=buf0)",
+            "buf1 = reinterpret_tensor(buf0, (6, 16, 40), (640, 40, 1), 0)",
+            "del buf0",
+            "triton_poi_fused_relu_0.run(buf1, 3840, stream=s)",
+        ],
+        "torch.relu(a @ b)",
+        out="buf1",
+        kernels=relu(3840),
+    )
+    settings = "stride=(1, 1), padding=(1, 1), dilation=(1, 1), transposed=False, groups=1"
+    yield case(
+        "a convolution with a tail by another shape",
+        {"x": image(2, 17, 5, 6), "weight": image(20, 17, 3, 3)},
+        [
+            f"buf0 = extern_kernels.convolution(x, weight, {settings}, bias=None)",
+            "assert_size_stride(buf0, (2, 20, 5, 6), (600, 30, 6, 1), 'aten.convolution')",
+            "buf1 = reinterpret_tensor(buf0, (2, 20, 30), (600, 30, 1), 0)",
+            "del buf0",
+            "triton_poi_fused_relu_0.run(buf1, 1200, stream=s)",
+        ],
+        "torch.relu(torch.conv2d(x, weight, padding=1)).flatten(2)",
+        out="buf1",
+        kernels=relu(1200),
+    )
 
 
 CASES = [

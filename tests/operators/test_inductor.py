@@ -12,6 +12,7 @@ The fixtures are output code of torch 2.13, written for Triton on the CPU at tin
 import ast
 import json
 import os
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -150,6 +151,19 @@ def test_what_cannot_be_converted_is_refused_with_a_reason(change, reason):
     task, compiled = read(FOLDER / "layernorm_looped.json")
     with pytest.raises(NotConvertible, match=reason):
         convert(task, "t", with_code(compiled, compiled.cases[0].code.replace(*change)))
+
+
+def test_a_buffer_is_freed_with_its_last_name():
+    task, compiled = read(FOLDER / "softmax_split.json")
+    code = compiled.cases[0].code
+    freed = re.findall(r"^ +del (buf\d+)$", code, flags=re.M)[-1]
+    assert f"del {freed}\n" in convert(task, "t", compiled)
+    renamed = f"other = {freed}; del {freed}  # reuse\n        another = other; del other\n"
+    reused = code.replace(f"        del {freed}\n", f"        {renamed}        del another\n")
+    kept = reused.replace("        del another\n", "")
+    assert reused != code
+    assert f"del {freed}\n" in convert(task, "t", with_code(compiled, reused))
+    assert f"del {freed}\n" not in convert(task, "t", with_code(compiled, kept))
 
 
 def test_output_code_without_a_kernel_is_refused():

@@ -21,6 +21,7 @@ from operators.inductor import convert
 from operators.templates import Products
 from tests.operators.templates_cases import (
     CASES,
+    add,
     instance,
     matrix,
     pointwise,
@@ -166,6 +167,7 @@ TURNED = pointwise(
     "copy", 72, "in_ptr0, out_ptr0", ["x0 = (xindex % 9) * 8 + xindex // 9", *COPIED]
 )
 WRITE = "triton_poi_fused_copy_0.run(buf0, buf2, 72, stream=s)"
+OTHER = "triton_poi_fused_copy_0.run(buf3, buf2, 72, stream=s)"
 
 
 def launches(lines, out: str, kernels: str) -> int:
@@ -176,6 +178,54 @@ def launches(lines, out: str, kernels: str) -> int:
 def test_a_kernel_goes_into_the_tail_of_the_product_that_only_it_reads():
     assert launches([PRODUCT, READ], "buf0", relu(72)) == 1
     assert launches([PRODUCT, WRITE], "buf2", COPY) == 1
+
+
+RESHAPED = "buf3 = reinterpret_tensor(buf0, (9, 8), (8, 1), 0)"
+READ_BY_SHAPE = "triton_poi_fused_relu_0.run(buf3, 72, stream=s)"
+
+
+def test_a_kernel_may_read_the_product_by_another_shape():
+    assert launches([PRODUCT, RESHAPED, "del buf0", READ_BY_SHAPE], "buf3", relu(72)) == 1
+
+
+def test_room_for_a_product_that_nothing_reads_any_more_is_not_made():
+    for lines in ([PRODUCT, WRITE, "del buf0"], [PRODUCT, RESHAPED, "del buf0", OTHER, "del buf3"]):
+        source = program({"a": A, "b": B}, [*MADE, *lines], "buf2", COPY)
+        assert "buf0" not in source
+        assert "buf3" not in source
+
+
+def product_over(target: str, *, before: str = "") -> list[str]:
+    """`h + h @ b`, stored to `target`; h is buf4."""
+    return [
+        "buf4 = torch.relu(a)",
+        "assert_size_stride(buf4, (8, 7), (7, 1))",
+        room("buf5", matrix(8, 7)),
+        *([before] if before else []),
+        "extern_kernels.mm(buf4, reinterpret_tensor(b, (7, 7), (7, 1), 0), out=buf5)",
+        target,
+    ]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [*product_over("buf6 = buf4"), "triton_poi_fused_add_0.run(buf6, buf5, 56, stream=s)"],
+        [
+            *product_over("buf6 = reinterpret_tensor(buf4, (7, 8), (8, 1), 0)"),
+            "triton_poi_fused_add_0.run(buf6, buf5, 56, stream=s)",
+        ],
+        [
+            *product_over("pass", before="buf6 = reinterpret_tensor(buf4, (56, ), (1, ), 0)"),
+            "triton_poi_fused_add_0.run(buf6, buf5, 56, stream=s)",
+        ],
+        [*product_over("pass"), "triton_poi_fused_add_0.run(buf4, buf5, 56, stream=s)"],
+    ],
+    ids=["by another name", "by another shape", "by a shape from before", "by its own name"],
+)
+def test_a_tail_does_not_store_to_what_its_product_still_reads(lines):
+    out = "buf4" if "(buf4, buf5" in lines[-1] else "buf6"
+    assert launches([line for line in lines if line != "pass"], out, add(56)) == 2
 
 
 @pytest.mark.parametrize(
