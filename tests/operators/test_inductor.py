@@ -156,12 +156,11 @@ def test_what_cannot_be_converted_is_refused_with_a_reason(change, reason):
 def test_a_buffer_is_freed_with_its_last_name():
     task, compiled = read(FOLDER / "softmax_split.json")
     code = compiled.cases[0].code
-    freed = re.findall(r"^ +del (buf\d+)$", code, flags=re.M)[-1]
+    (*_, (indent, freed)) = re.findall(r"^( +)del (buf\d+)$", code, flags=re.M)
     assert f"del {freed}\n" in convert(task, "t", compiled)
-    renamed = f"other = {freed}; del {freed}  # reuse\n        another = other; del other\n"
-    reused = code.replace(f"        del {freed}\n", f"        {renamed}        del another\n")
-    kept = reused.replace("        del another\n", "")
-    assert reused != code
+    names = f"other = {freed}; del {freed}  # reuse\n{indent}another = other; del other\n"
+    reused = code.replace(f"del {freed}\n", f"{names}{indent}del another\n")
+    kept = reused.replace(f"{indent}del another\n", "")
     assert f"del {freed}\n" in convert(task, "t", with_code(compiled, reused))
     assert f"del {freed}\n" not in convert(task, "t", with_code(compiled, kept))
 
