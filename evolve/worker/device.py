@@ -40,7 +40,9 @@ class Device(Protocol):
         readable: Further paths that they have to see.
         warm_bytes: For inputs and expectations that stay from candidate to candidate.
         block_bytes: For the inputs of a block, and for its outputs.
-        room: Bytes that the tensors of all runners together may take; 0 where nothing limits them.
+        pool_bytes: For the tensors of a runner, unless it asks for more.
+        room: Bytes that evaluations under way may take together (`warm.room_for`), beside what
+            stays warm; 0 where nothing limits them.
         variables: Set in every process that runs candidates.
     """
 
@@ -62,6 +64,7 @@ class Device(Protocol):
     readable: tuple[str, ...]
     warm_bytes: int
     block_bytes: int
+    pool_bytes: int
     room: int
     variables: dict[str, str]
 

@@ -49,6 +49,7 @@ class CpuDevice:
     nodes: tuple[str, ...] = ()
     readable: tuple[str, ...] = ()
     block_bytes = 128 << 20
+    pool_bytes = memory
     room = 0
     variables = _MALLOC
 

@@ -28,7 +28,7 @@ _POOL_SHARE = 28  # a runner's tensors get one in so many bytes of the device
 _BLOCK_SHARE = 42
 _WARM_SHARE = 8
 _REFEREE_SHARE = 0.62  # at most: what it does not use the runners may have
-_ROOM_SHARE = 0.36
+_ROOM_SHARE = 0.78  # the rest: what stays warm, and a context for every process
 _QUIET_TRIES = 5
 _QUIET_FACTOR = 4.0  # an idle device answers within so many times its usual time
 _CONNECT_S = 60.0
@@ -79,7 +79,7 @@ class CudaDevice:
         self.place = torch.device("cuda", 0)
         self._facts = facts = torch.cuda.get_device_properties(0)
         self.name = f"cuda-{facts.uuid}"
-        self._pool_size = _whole(facts.total_memory // _POOL_SHARE)
+        self.pool_bytes = _whole(facts.total_memory // _POOL_SHARE)
         self.warm_bytes = facts.total_memory // _WARM_SHARE
         self.block_bytes = facts.total_memory // _BLOCK_SHARE
         self.room = int(_ROOM_SHARE * facts.total_memory)
@@ -166,7 +166,7 @@ class CudaDevice:
 
     def connect(self, process: RunnerProcess, tensors: int = 0) -> None:
         """Give it a pool; what lies in it looks like values, and is none."""
-        size = max(self._pool_size, tensors)
+        size = max(self.pool_bytes, tensors)
         try:
             mapping, fd = cuda_driver.allocate(size)
         except cuda_driver.CudaError:

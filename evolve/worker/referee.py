@@ -3,7 +3,7 @@
 import contextlib
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +16,7 @@ from evolve.core.evaluation import CaseResult, Evaluation, Fidelity, Label, Stag
 from evolve.core.protocols import BASELINES
 from evolve.core.task import Task
 from evolve.worker import compiler
-from evolve.worker.audit import audit
+from evolve.worker.audit import Finding, audit
 from evolve.worker.baselines import require_baseline
 from evolve.worker.buildcache import BuildCache
 from evolve.worker.counters import count
@@ -36,7 +36,15 @@ from evolve.worker.room import Room
 from evolve.worker.sanitizer import sanitise_call
 from evolve.worker.stages import Candidate, Workshop, check, probe_custom, prove_kernels, smoke
 from evolve.worker.timing import Timekeeper, Timing
-from evolve.worker.warm import WarmTask, WarmTasks, plan, working_bytes
+from evolve.worker.warm import (
+    Made,
+    WarmTask,
+    WarmTasks,
+    is_short_of_memory,
+    plan,
+    room_for,
+    working_bytes,
+)
 
 
 @dataclass(slots=True)
@@ -69,7 +77,6 @@ _VIOLENT = (
     Status.TIMEOUT,
     Status.OOM,
 )
-_USUAL = 8  # evaluations of usual size find room at once
 # A screen crowns nobody, and a check only asks whether the outcome is right.
 _PROFILED = (Fidelity.REWARD, Fidelity.SEARCH, Fidelity.VERIFY)
 
@@ -122,18 +129,24 @@ class Referee:
 
     def audit(self, task: Task) -> list[dict[str, str]]:
         """Null candidates that the task cannot tell from a kernel; UsageError for a bad file."""
-        warm = self.warm(task, Fidelity.SEARCH)
-        with self._fitting(task), self._lock.shared(), torch.no_grad():
-            found = self._tasks.made(lambda: audit(warm.loaded))
+
+        def audited(warm: WarmTask) -> tuple[Finding, ...]:
+            with self._lock.shared():
+                return self._tasks.made(lambda: audit(warm.loaded))
+
+        found = self._within(task, Fidelity.SEARCH, 2, audited)
         return [{"name": f.name, "passed_by": f.passed_by, "detail": f.detail} for f in found]
 
     def noise(self, task: Task) -> dict[str, Any]:
         """The reference timed against itself: what this host can resolve, and what it costs."""
         start = time.monotonic()
-        warm = self.warm(task, Fidelity.SEARCH)
-        timing = Timing()
-        with self._placed(warm, 2), torch.no_grad():
+
+        def timed(warm: WarmTask) -> Timing:
+            timing = Timing()
             self._timekeeper.time(warm, None, {}, Fidelity.SEARCH, timing)
+            return timing
+
+        timing = self._within(task, Fidelity.SEARCH, 2, timed)
         rows = timing.cases.values()
         total = [sum(row.times_ms["eager"].to_json()[i] for row in rows) for i in range(3)]
         return {
@@ -152,12 +165,14 @@ class Referee:
         """
         if not self.device.has_profiler:
             raise UsageError("timing=kernelbench needs CUDA events, so a GPU: take device=cuda")
-        warm, call_s = self.warm(task), self.workshop.call_s
-        found = {}
-        with self._placed(warm, 1), contextlib.ExitStack() as stack:
+        return self._within(task, Fidelity.SEARCH, 1, self._events)
+
+    def _events(self, warm: WarmTask) -> dict[str, dict[str, float]]:
+        found, call_s = {}, self.workshop.call_s
+        with contextlib.ExitStack() as stack:
             with self._lock.shared():
                 runner = stack.enter_context(self.workshop.reference(warm))
-            with self._lock.exclusive(), torch.no_grad():
+            with self._lock.exclusive():
                 for case in warm.timed:
                     with self.device.share(case.block(-1, 1)) as inputs:
                         text = runner.events(case.index, inputs, KERNELBENCH_TRIALS, call_s)
@@ -188,20 +203,25 @@ class Referee:
             UsageError: there is no such variant, or the task is bad.
         """
         compiler.settings(variant)
-        warm = self.warm(task)
-        try:
-            with self._placed(warm, 1):
+
+        def written(warm: WarmTask) -> dict[str, Any]:
+            try:
                 return {"compiled": self.workshop.written(warm, variant, self._lock).to_json()}
-        except CandidateFault as fault:
-            return {"reason": fault.feedback}
+            except CandidateFault as fault:
+                return {"reason": fault.feedback}
+
+        return self._within(task, Fidelity.SEARCH, 1, written)
 
     def _baseline(self, task: Task, name: str) -> dict[str, Any]:
         key = task.revision, name
         if key not in self._baselines:
-            warm = self.warm(task)
-            side, timing = self._rival(warm, name, ""), Timing()
-            with self._placed(warm, 3), torch.no_grad():
+
+            def timed(warm: WarmTask) -> Timing:
+                side, timing = self._rival(warm, name, ""), Timing()
                 self._timekeeper.time(warm, None, {name: side}, Fidelity.SEARCH, timing)
+                return timing
+
+            timing = self._within(task, Fidelity.SEARCH, 3, timed)
             ratio = timing.ratios.get(name)  # of eager, which stands for the candidate
             self._baselines[key] = {
                 "ratio": ratio and [1 / ratio.value, 1 / ratio.high, 1 / ratio.low],
@@ -217,48 +237,81 @@ class Referee:
         Raises:
             UsageError: the task cannot be judged.
         """
-        warm = self.warm(task, fidelity)
+
+        def judged(warm: WarmTask) -> Evaluation:
+            return self._judged(warm, source, fidelity, opponents)
+
+        verdict = self._within(task, fidelity, 2 + len(opponents), judged)
+        if verdict.status is Status.INFRA:  # whatever it was, not a neighbour's doing next time
+            verdict = self._alone(task, fidelity, judged)
+        return verdict
+
+    def _judged(
+        self, warm: WarmTask, source: str, fidelity: Fidelity, opponents: Mapping[str, str]
+    ) -> Evaluation:
         progress = Progress()
-        for attempt in (1, 2):
-            progress = Progress()
-            try:
-                with self._placed(warm, 2 + len(opponents)), torch.no_grad():
-                    status, feedback = self._climb(warm, source, fidelity, opponents, progress)
-                break
-            except CandidateFault as fault:
-                status, feedback = fault.status, _explain(fault, source)
-                if status in _VIOLENT:
+        try:
+            status, feedback = self._climb(warm, source, fidelity, opponents, progress)
+        except CandidateFault as fault:
+            status, feedback = fault.status, _explain(fault, source)
+            if status in _VIOLENT:
+                with self._lock.shared():
                     self.device.require_health()
-                break
-            except (InfraFault, OSError, torch.OutOfMemoryError) as error:
-                status, feedback = Status.INFRA, f"the evaluator failed (try {attempt}): {error}"
+        except (InfraFault, OSError, torch.OutOfMemoryError, UsageError) as error:
+            # The task has been seen to fit: a candidate is there, which may hold what is missing.
+            if isinstance(error, UsageError) and not is_short_of_memory(error):
+                raise
+            status, feedback = Status.INFRA, f"the evaluator failed: {error}"
         return self._evaluation(warm, source, fidelity, status, feedback, progress)
 
-    @contextmanager
-    def _placed(self, task: WarmTask, sides: int) -> Iterator[None]:
-        """Room on the device for as many processes at once; taken before any lock is."""
-        with self._lock.shared(), torch.no_grad():
-            working = working_bytes(task.cases)
-        usual = self.device.room // _USUAL
-        with self._room.taken(sides * working if working > usual else usual):
-            yield
+    def _within(
+        self, task: Task, fidelity: Fidelity, sides: int, work: Callable[[WarmTask], Made]
+    ) -> Made:
+        """What `work` gives with the warm task, and room for as many processes at once.
 
-    def warm(self, task: Task, fidelity: Fidelity = Fidelity.SEARCH) -> WarmTask:
-        """The task with its hidden inputs, as evaluations of this fidelity use it."""
-        with self._fitting(task), self._lock.shared(), torch.no_grad():
-            return self._tasks.get(task, fidelity)
+        Room is taken before any lock is. Where memory is short beside others, it is done again
+        alone.
 
-    @contextmanager
-    def _fitting(self, task: Task) -> Iterator[None]:
-        """What the task needs and the device has not is nothing that the service could mend."""
+        Raises:
+            UsageError: the task cannot be used, or does not fit even so.
+        """
         try:
-            yield
-        except torch.OutOfMemoryError as error:
+            warm = self._warm(task, fidelity)
+            if not warm.is_measured:
+                with self._room.taken(room_for(warm.cases, self.device, sides)):
+                    self._measure(warm)
+            with self._room.taken(room_for(warm.cases, self.device, sides)), torch.no_grad():
+                return work(warm)
+        except (torch.OutOfMemoryError, UsageError) as error:
+            if not is_short_of_memory(error):
+                raise
+        return self._alone(task, fidelity, work)
+
+    def _alone(self, task: Task, fidelity: Fidelity, work: Callable[[WarmTask], Made]) -> Made:
+        """The same with all of the room, so beside nothing else that needs any."""
+        try:
+            with self._room.taken(self.device.room), torch.no_grad():
+                warm = self._warm(task, fidelity)
+                self._measure(warm)
+                return work(warm)
+        except (torch.OutOfMemoryError, UsageError) as error:
+            if not is_short_of_memory(error):
+                raise
             raise UsageError(
                 f"task {task.name}, size {task.size}, does not fit into the memory of "
                 f"{self.device.device_class}: take a smaller size (SIZES in the file, "
                 "task_config.size=cpu or tiny), or free what others hold there"
             ) from error
+
+    def _warm(self, task: Task, fidelity: Fidelity) -> WarmTask:
+        """The task with its hidden inputs, as evaluations of this fidelity use it."""
+        with self._lock.shared(), torch.no_grad():
+            return self._tasks.get(task, fidelity)
+
+    def _measure(self, warm: WarmTask) -> None:
+        """Find out what its outputs take, at the price of what is expected of them."""
+        with self._lock.shared(), torch.no_grad():
+            working_bytes(warm.cases)
 
     def _climb(
         self,
@@ -345,7 +398,7 @@ class Referee:
 
     def _check_further(self, candidate: Candidate, task: WarmTask) -> None:
         """More seeds, as a verification has them: a time that good is looked at twice."""
-        again = self.warm(task.task, Fidelity.VERIFY)
+        again = self._warm(task.task, Fidelity.VERIFY)
         with self._lock.shared():
             plans = {case.case.name: plan(case, Fidelity.VERIFY) for case in again.cases}
             check(self.workshop, candidate, again, plans)

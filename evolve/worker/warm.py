@@ -12,7 +12,6 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, TypeVar
 
 import torch
@@ -32,6 +31,7 @@ _SAMPLES = 2  # outputs of a timed block that are looked at
 _OTHER_BLOCKS = 2  # with calls of other families among the task's own
 _OTHER_CALLS = 4
 _WORKING_SETS = 4  # of inputs or outputs: two outcomes are alive at once, and there are temporaries
+_EXPECTING_SETS = 10  # the same in the referee, at most: fp64 truth, and temporaries of fp64
 _COPIES_OF_WEIGHTS = 2  # while a model is made
 _KEPT_PER_OUTPUT = 4  # times its bytes: the reference's outcome, fp64 truth, and some
 
@@ -57,6 +57,13 @@ class Check:
         return sum(tensor.nbytes for tensor in kept)
 
 
+def is_short_of_memory(error: BaseException) -> bool:
+    """Whether it is for want of the device's memory, in our code or in the task's."""
+    return isinstance(error, torch.OutOfMemoryError) or isinstance(
+        error.__cause__, torch.OutOfMemoryError
+    )
+
+
 class Store:
     """Things that can be made again, up to a number of bytes; least recently used go first."""
 
@@ -67,29 +74,37 @@ class Store:
         self._lock = threading.RLock()
 
     def get(self, key: tuple[Any, ...], make: Callable[[], Any], size: Callable[[Any], int]) -> Any:
-        with self._lock:
-            if key in self._held:
-                self._held.move_to_end(key)
-                return self._held[key][0]
-        value = self.made(make)
-        with self._lock:
-            self._held[key] = (value, size(value))
-            self._bytes += size(value)
-            while self._bytes > self._capacity and len(self._held) > 1:
-                _, (_, freed) = self._held.popitem(last=False)
-                self._bytes -= freed
+        if (known := self._known(key)) is not None:
+            return known
+        with task_lock:
+            if (known := self._known(key)) is not None:  # somebody has made it meanwhile
+                return known
+            value = self.made(make)
+            with self._lock:
+                self._held[key] = (value, size(value))
+                self._bytes += size(value)
+                while self._bytes > self._capacity and len(self._held) > 1:
+                    _, (_, freed) = self._held.popitem(last=False)
+                    self._bytes -= freed
         return value
 
+    def _known(self, key: tuple[Any, ...]) -> Any:
+        with self._lock:
+            if key not in self._held:
+                return None
+            self._held.move_to_end(key)
+            return self._held[key][0]
+
     def made(self, make: Callable[[], Made]) -> Made:
-        """What `make` gives. Where memory is short for that, nothing is held any longer."""
+        """What `make` gives; where memory is short for that, once more with nothing held here.
+
+        What somebody uses at that moment stays in memory.
+        """
         with task_lock:
             try:
                 return make()
             except (torch.OutOfMemoryError, UsageError) as error:
-                short = isinstance(error, torch.OutOfMemoryError) or isinstance(
-                    error.__cause__, torch.OutOfMemoryError
-                )
-                if not short or not self._held:
+                if not is_short_of_memory(error) or not self._held:
                     raise
             with self._lock:
                 self._held.clear()
@@ -123,6 +138,7 @@ class WarmCase:
         self._affordable_samples = self._device.block_pool * _SAMPLES
         self._turns = itertools.count()
         self.input_bytes = sum(tensor.nbytes for tensor in tensors_of(first))
+        self._output_bytes: int | None = None
 
     def _seed(self, *purpose: Any) -> int:
         return hash((self._secret, *purpose)) & ((1 << 62) - 1)
@@ -135,10 +151,23 @@ class WarmCase:
             lambda check: check.nbytes + check.inputs.size,
         )
 
-    @cached_property
+    @property
     def output_bytes(self) -> int:
-        """What the reference returns."""
-        return sum(tensor.nbytes for tensor in self.check("task", 0).expected.reference)
+        """What the reference returns; the first to ask has it computed."""
+        if self._output_bytes is None:
+            reference = self.check("task", 0).expected.reference
+            self._output_bytes = sum(tensor.nbytes for tensor in reference)
+        return self._output_bytes
+
+    @property
+    def known_bytes(self) -> int:
+        """The larger of inputs and outputs; of the inputs as long as nobody has seen outputs."""
+        return max(self.input_bytes, self._output_bytes or 0)
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether `output_bytes` are known."""
+        return self._output_bytes is not None
 
     def _check_slab(self, family: str, number: int) -> Slab:
         return self._device.make_slab([self.case.inputs(self._seed(family, number), family)])
@@ -276,6 +305,11 @@ class WarmTask:
         self.calls: dict[int, int] = {}
 
     @property
+    def is_measured(self) -> bool:
+        """Whether it is known what its outputs take."""
+        return all(case.is_measured for case in self.cases)
+
+    @property
     def smallest(self) -> WarmCase:
         return min(self.cases, key=lambda case: case.input_bytes)
 
@@ -331,9 +365,26 @@ class WarmTasks:
 
 def working_bytes(cases: Sequence[WarmCase]) -> int:
     """What the tensors of a process with the models of these cases may need, inputs not counted."""
-    largest = max(max(case.input_bytes, case.output_bytes) for case in cases)
+    return _working_bytes(cases, max(max(case.input_bytes, case.output_bytes) for case in cases))
+
+
+def _working_bytes(cases: Sequence[WarmCase], largest: int) -> int:
     weights = sum(case.arguments.size for case in cases)
     return _WORKING_SETS * largest + _COPIES_OF_WEIGHTS * weights
+
+
+def room_for(cases: Sequence[WarmCase], device: Device, sides: int) -> int:
+    """Bytes of the device that an evaluation takes: its processes, what they are sent, and we.
+
+    Args:
+        cases: Of the task, by what is known of them so far.
+        device: Where it runs.
+        sides: Processes at once.
+    """
+    largest = max(case.known_bytes for case in cases)
+    tensors = max(device.pool_bytes, _working_bytes(cases, largest))
+    sent = max(device.block_bytes, *(case.input_bytes for case in cases))
+    return sides * (tensors + sent) + _EXPECTING_SETS * largest
 
 
 def plan(case: WarmCase, fidelity: Fidelity) -> list[tuple[str, int]]:

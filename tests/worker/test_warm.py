@@ -1,15 +1,25 @@
-"""Warm tasks: what is warm is had at once, whatever else is being loaded."""
+"""Warm tasks: what is warm is had at once, whatever else is being loaded.
+
+Invariants:
+- what several ask for at once is made once, and counted once;
+- where memory is short, what is warm gives way, and then the neighbours; a verdict stays right;
+- what never fits is refused in words, and ends nothing.
+"""
 
 import threading
 import time
 
+import pytest
 import torch
 
-from evolve.core.evaluation import Fidelity
+from evolve.core.errors import UsageError
+from evolve.core.evaluation import Fidelity, Status
 from evolve.core.task import Task
 from evolve.worker.device_cpu import CpuDevice
-from evolve.worker.warm import WarmTasks
-from tests.worker.serving import RELU_TASK
+from evolve.worker.referee import Referee
+from evolve.worker.warm import Store, WarmTasks, room_for
+from tests.worker.judging import task_source
+from tests.worker.serving import HONEST_CPP, RELU_TASK
 
 SLOW = Task(name="slow", source="import time\ntime.sleep(4)\n" + RELU_TASK.source)
 
@@ -71,3 +81,88 @@ def test_what_never_fits_is_refused_and_ends_nothing(worker):
     assert reply["error"]["kind"] == "usage"
     assert "vast" in reply["error"]["message"]
     assert worker.ask("audit", task=RELU_TASK.to_json()) is not None
+
+
+def test_what_several_ask_for_at_once_is_made_once_and_counted_once():
+    store, made, found = Store(100), [], []
+
+    def make():
+        made.append(1)
+        time.sleep(0.05)
+        return object()
+
+    threads = [
+        threading.Thread(target=lambda: found.append(store.get(("key",), make, lambda _: 60)))
+        for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(made) == 1
+    assert len(set(map(id, found))) == 1
+    other = store.get(("other",), object, lambda _: 30)
+    assert store.get(("other",), object, lambda _: 30) is other  # 90 of 100: both are held
+    assert store.get(("key",), object, lambda _: 60) is found[0]
+
+
+class SmallDevice(CpuDevice):
+    """With little room for evaluations, as a GPU has for tasks of gigabytes."""
+
+    room = 1 << 20
+
+
+def short_of_memory(first: int, count: float) -> Task:
+    """A task whose reference runs out of memory in the referee, from a call on, so many times."""
+    body = f"""torch.calls_of_reference = getattr(torch, "calls_of_reference", 0) + 1
+        if {first} <= torch.calls_of_reference < {first + count}:
+            raise torch.OutOfMemoryError("as a GPU would")
+        return """
+    source = RELU_TASK.source.replace("return ", body, 1)
+    return Task(name="short", source=f"inf = float('inf')\n{source}")
+
+
+@pytest.fixture
+def referee(tmp_path, monkeypatch):
+    monkeypatch.setattr(torch, "calls_of_reference", 0, raising=False)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))  # a lock of its own
+    tmp_path.chmod(0o755)
+    referee = Referee(SmallDevice(), tmp_path / "cache")
+    yield referee
+    referee.close()
+
+
+@pytest.mark.parametrize("first", [1, 3], ids=["before", "while"])
+def test_memory_that_is_short_once_changes_no_verdict(referee, first):
+    """Whether it is before a candidate is there or while it is judged."""
+    task = short_of_memory(first, 2)
+    verdict = referee.evaluate(task, HONEST_CPP, Fidelity.CHECK, {})
+    assert verdict.status is Status.CORRECT, verdict.feedback
+    assert torch.calls_of_reference > first + 2
+
+
+def test_a_task_that_never_fits_is_refused_whatever_is_asked_of_it(referee):
+    task = short_of_memory(1, float("inf"))
+    for ask in (
+        lambda: referee.audit(task),
+        lambda: referee.noise(task),
+        lambda: referee.evaluate(task, HONEST_CPP, Fidelity.CHECK, {}),
+    ):
+        with pytest.raises(UsageError, match=r"task short.*does not fit"):
+            ask()
+    verdict = referee.evaluate(RELU_TASK, HONEST_CPP, Fidelity.CHECK, {})
+    assert verdict.status is Status.CORRECT
+
+
+def test_an_evaluation_takes_more_room_the_more_processes_and_the_larger_its_outputs():
+    device = CpuDevice()
+    device.pool_bytes = device.block_bytes = 0
+    task = Task(name="outer", source=task_source("x[:, None] * x", "[torch.rand(256)]"))
+    (case,) = WarmTasks(device).get(task, Fidelity.SEARCH).cases
+    unseen = room_for([case], device, 2)
+    assert case.output_bytes == 256 * case.input_bytes
+    seen = room_for([case], device, 2)
+    assert seen > 100 * unseen
+    assert room_for([case], device, 3) > seen
+    device.pool_bytes = 1 << 40
+    assert room_for([case], device, 2) > 2 << 40
