@@ -17,7 +17,7 @@ from evolve.cli.compiled import with_compiled
 from evolve.cli.inputs import load_task
 from evolve.cli.request import read_request
 from evolve.cli.session import keep
-from evolve.cli.stopping import STOP_SIGNALS
+from evolve.cli.stopping import STOP_SIGNALS, give_up
 from evolve.core.errors import EvaluatorUnavailable, EvolveError, UsageError
 from evolve.core.protocols import Evaluator
 from evolve.core.task import Task
@@ -102,8 +102,7 @@ class Bench:
         finally:
             if alarm is not None:
                 alarm.cancel()
-            for number in STOP_SIGNALS:
-                loop.remove_signal_handler(number)
+            give_up(loop)
         if errors := [end for end in ends if isinstance(end, BaseException)]:
             raise errors[0]
         if not reasons and (self._waiting or self._alone):

@@ -13,6 +13,7 @@ from evolve.cli.launch import audit
 from evolve.cli.main import OK
 from evolve.cli.request import Request, read_request
 from evolve.cli.session import search
+from evolve.cli.stopping import stoppable
 from evolve.core.errors import UsageError
 from evolve.core.protocols import Evaluator
 from evolve.report.audit import findings_of
@@ -109,7 +110,7 @@ def _check(settings: Sequence[str], searches: Sequence[str], seeds: int) -> None
         if _slug(label) in map(_slug, searches[:number]):
             raise UsageError(f"--search {label} is given twice; leave one out")
         for word in words[1:]:
-            if word.lstrip("+~").partition("=")[0].partition(".")[0] in SAME:
+            if _group(word) in SAME:
                 raise UsageError(
                     f'--search "{label}": {word} has to be the same for all methods; '
                     "give it as a word of its own"
@@ -123,14 +124,19 @@ def _check(settings: Sequence[str], searches: Sequence[str], seeds: int) -> None
             raise UsageError(f"{word} knows recorded programs only; searches need a device")
 
 
+def _group(word: str) -> str:
+    """What a key=value word is about: its key up to the first dot."""
+    return word.lstrip("+~").partition("=")[0].partition(".")[0]
+
+
 def _budget(shared: Sequence[str]) -> dict[str, Any]:
     """The limits that are typed, for all alike; the defaults and those of presets are left out.
 
     Raises:
         UsageError: none is typed.
     """
-    words = [word for word in shared if not word.startswith("search=")]
-    if not any(word.startswith(("termination.", "termination=")) for word in words):
+    words = [word for word in shared if _group(word) == "termination"]
+    if not words:
         raise UsageError(
             "compare needs a budget for all: give one, e.g. termination.evaluations=60 or "
             "termination.tokens=2000000"
@@ -138,7 +144,7 @@ def _budget(shared: Sequence[str]) -> dict[str, Any]:
     if not any(word.startswith("termination=") for word in words):
         defaults = flatten(to_plain(compose(["task=any"]))["termination"], "termination")
         words = [f"{name}=null" for name, value in defaults if value is not None] + words
-    limits: dict[str, Any] = to_plain(compose(words))["termination"]
+    limits: dict[str, Any] = to_plain(compose(["task=any", *words]))["termination"]
     return limits
 
 
@@ -162,7 +168,9 @@ async def search_all(entries: Sequence[Entry], evaluator: Evaluator | None = Non
                 if found is None:
                     found = await _findings(entry, judge)
                 print(f"\n{number} of {len(entries)}: {entry.label}, seed {entry.config['seed']}")
-                if (code := await _search(store, entry, {"audit": found}, judge)) != OK:
+                with stoppable():
+                    code = await _search(store, entry, {"audit": found}, judge)
+                if code != OK:
                     return code
     finally:
         if evaluator is None:

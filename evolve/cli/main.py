@@ -68,7 +68,8 @@ LONG = {  # work that does not depend on who reads what it prints; what a stop c
     "export": "the export was complete; the same command goes on with it",
 }
 
-DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES)  # full, or not to be written
+# Full, not to be written, broken, or gone from the network, also where no file is named.
+DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EIO, errno.ESTALE)
 
 HELP = """\
 usage: evolve VERB ...
@@ -104,7 +105,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     try:
         _print_what_can_be()
-        code = _dispatch(words)
+        code = _dispatch(words, for_good=argv is None)
         print(end="", flush=True)
         return code
     except (UsageError, StoreError) as error:
@@ -126,11 +127,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         silence(sys.stdout)
         return OK
     except OSError as error:
-        if error.errno not in DISK:
+        if error.filename is None and error.errno not in DISK:
             raise
-        silence(sys.stdout)
-        where = f"{error.filename}: " if error.filename else ""
-        print(f"evolve: {where}{error.strerror}; mend that and try again", file=sys.stderr)
+        if error.filename is None:  # perhaps standard output itself
+            silence(sys.stdout)
+        where = "" if error.filename is None else f"{error.filename}: "
+        said = one_line(f"{where}{error.strerror}")
+        print(f"evolve: {said}; mend that and try again", file=sys.stderr)
         return USAGE
     except Stopped as stop:
         print(f"evolve: {stop}: stopped before {LONG[words[0]]}", file=sys.stderr)
@@ -139,7 +142,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return INTERRUPTED
 
 
-def _dispatch(words: list[str]) -> int:
+def _dispatch(words: list[str], *, for_good: bool) -> int:
     if not words or words[0] in ("-h", "--help", "help"):
         print(HELP.format(verbs="\n\n".join(map(_listed, GROUPS))))
         return OK
@@ -156,7 +159,7 @@ def _dispatch(words: list[str]) -> int:
     long = verb in LONG
     with (
         outliving_the_terminal() if long else nullcontext(),
-        stoppable() if long else nullcontext(),
+        stoppable(for_good=for_good) if long else nullcontext(),
     ):
         code: int = importlib.import_module(f"evolve.cli.{verb}").main(rest)
     return code

@@ -10,15 +10,15 @@ from typing import Any
 
 from evolve.cli import parts
 from evolve.cli.differences import KEPT
-from evolve.cli.display import LiveDisplay, PlainDisplay, Tally, open_display
+from evolve.cli.display import MAX_RECOUNTED, LiveDisplay, PlainDisplay, Tally, open_display
 from evolve.cli.main import INTERRUPTED, OK, RESUMABLE
 from evolve.cli.models import WHY_IDLE, idle_limits
 from evolve.cli.report import default_path
-from evolve.cli.stopping import STOP_SIGNALS
+from evolve.cli.stopping import STOP_SIGNALS, give_up
 from evolve.cli.summary import summary
-from evolve.core.errors import EvaluatorUnavailable
+from evolve.core.errors import EvaluatorUnavailable, UsageError
 from evolve.core.protocols import Evaluator
-from evolve.report.facts import gather
+from evolve.report.facts import RunFacts, gather
 from evolve.report.html import render
 from evolve.report.text import one_line, write_text
 from evolve.search.pipeline import Outcome, Pipeline
@@ -59,7 +59,7 @@ async def search(store: Store, run: RunRow, config: Mapping[str, Any], evaluator
     try:
         with display, feed:
             keep(store, run, config)
-            outcome = await _run_until_stopped(pipeline, store, run, display)
+            outcome = await _run_until_stopped(pipeline, display)
     except EvaluatorUnavailable as error:  # the pipeline has left the run fit to be resumed
         print(f"evolve: {one_line(str(error))}", file=sys.stderr)
         outcome = Outcome(reason=str(error), finished=False)
@@ -78,18 +78,21 @@ def keep(store: Store, run: RunRow, config: Mapping[str, Any]) -> None:
         store.reconfigure(run.id, kept)
 
 
-async def _run_until_stopped(
-    pipeline: Pipeline, store: Store, run: RunRow, display: PlainDisplay | LiveDisplay
-) -> Outcome:
-    """The first signal drains, the second leaves at once; nothing is lost either way."""
+async def _run_until_stopped(pipeline: Pipeline, display: PlainDisplay | LiveDisplay) -> Outcome:
+    """The first signal drains, the second leaves at once; nothing is lost either way.
+
+    Once a sitting is over, its report and the end of its judge are not to be interrupted.
+    """
     stopping = False
 
     def on_signal(number: signal.Signals) -> None:
         nonlocal stopping
         if stopping and number is signal.SIGINT:
-            store.release(run.id, "interrupted", "left at once")
-            display.__exit__(None, None, None)
-            os._exit(INTERRUPTED)
+            try:
+                pipeline.leave("left at once")
+                display.__exit__(None, None, None)
+            finally:  # also where the disk is full, or the run was taken over
+                os._exit(INTERRUPTED)
         stopping = True
         display.say(f"{number.name}: finishing what is under way; Ctrl-C again leaves at once")
         pipeline.request_stop(f"stopped by {number.name}")
@@ -100,12 +103,21 @@ async def _run_until_stopped(
     try:
         return await pipeline.run()
     finally:
-        for number in STOP_SIGNALS:
-            loop.remove_signal_handler(number)
+        give_up(loop)
 
 
 def _print_end(store: Store, run: RunRow, outcome: Outcome) -> None:
-    facts = gather(store, run.name)
-    path = write_text(default_path(str(store.path), run.name), render(facts))
-    for line in summary(facts, outcome, store.path, path):
+    """The summary; with the report, but for a run so long that the sitting's end would wait."""
+    whole = store.next_sequence(run.id) <= MAX_RECOUNTED
+    facts = gather(store, run.name, whole=whole)
+    report = _report(store, facts) if whole else ""
+    for line in summary(facts, outcome, store.path, report):
         print(line)
+
+
+def _report(store: Store, facts: RunFacts) -> str:
+    """Where the report has been written; in place of a path, why it could not be."""
+    try:
+        return str(write_text(default_path(str(store.path), facts.run.name), render(facts)))
+    except UsageError as error:
+        return f"none: {error}"

@@ -3,7 +3,10 @@
 import contextlib
 import signal
 from collections.abc import Coroutine, Iterator
-from typing import Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
 
@@ -19,20 +22,27 @@ class Stopped(KeyboardInterrupt):
 
 
 @contextlib.contextmanager
-def stoppable() -> Iterator[None]:
-    """Within this block the first of `STOP_SIGNALS` raises `Stopped`; a search sets its own."""
+def stoppable(*, for_good: bool = False) -> Iterator[None]:
+    """Within this block the first of `STOP_SIGNALS` raises `Stopped`; a search sets its own.
+
+    Afterwards they do what they did before, or `for_good`, where the process is about to exit,
+    nothing: one that came now would replace the exit status.
+    """
     before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
 
     def stop(number: int, _frame: object) -> NoReturn:
-        _give_up()
+        give_up()
         raise Stopped(number)
 
     _set(stop)
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        if for_good:
+            give_up()
+        else:
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
 
 def run(coroutine: Coroutine[Any, Any, T]) -> T:
@@ -50,9 +60,7 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
 
         def stop(number: signal.Signals) -> None:
             came.append(number)
-            for each in STOP_SIGNALS:
-                loop.remove_signal_handler(each)
-            _give_up()
+            give_up(loop)
             task.cancel()
 
         for number in STOP_SIGNALS:
@@ -67,10 +75,20 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
     return asyncio.run(stoppable_task())
 
 
-def _give_up() -> None:
-    """Giving up is not to be interrupted, but for an impatient Ctrl-C."""
-    _set(signal.SIG_IGN)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+def give_up(loop: "AbstractEventLoop | None" = None) -> None:
+    """Giving up is not to be interrupted, but for an impatient Ctrl-C.
+
+    The handlers of a `loop` are taken away, without a moment in which a signal would kill.
+    """
+    signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+    try:
+        if loop is not None:
+            for number in STOP_SIGNALS:
+                loop.remove_signal_handler(number)
+        _set(signal.SIG_IGN)  # forgets what came meanwhile
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
 
 
 def _set(handler: "signal._HANDLER") -> None:

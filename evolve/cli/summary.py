@@ -17,8 +17,8 @@ from evolve.search.pipeline import Outcome
 MAX_EXAMPLE = 150  # characters
 
 
-def summary(facts: RunFacts, outcome: Outcome, store: Path, report: Path) -> Iterator[str]:
-    """Lines for the end of a sitting."""
+def summary(facts: RunFacts, outcome: Outcome, store: Path, report: str) -> Iterator[str]:
+    """Lines for the end of a sitting; `report` says where it is, empty where none was written."""
     run, progress = facts.run, facts.progress
     ended = "finished" if outcome.finished else "stopped, and can be resumed"
     yield ""
@@ -102,10 +102,10 @@ def _winner(facts: RunFacts, winner: Champion) -> Iterator[str]:
             yield f"    {case.name:<12} {speedup_text(ratio)}{slower}"
 
 
-def _next_steps(facts: RunFacts, outcome: Outcome, store: Path, report: Path) -> Iterator[str]:
+def _next_steps(facts: RunFacts, outcome: Outcome, store: Path, report: str) -> Iterator[str]:
     name, elsewhere = shlex.quote(facts.run.name), store != Path(DEFAULT_STORE)
     flag = f" --store {shlex.quote(str(store))}" if elsewhere else ""
-    yield f"  report    {report}"
+    yield f"  report    {report or f'evolve report {name}{flag}'}"
     if facts.champion is not None:
         yield f"  kernel    evolve best {name} -o kernel.py{flag}"
     yield f"  details   evolve show {name}{flag}"

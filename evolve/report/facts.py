@@ -61,17 +61,20 @@ class RunFacts:
         return f"{device}, {cores} cores" if cores else device
 
 
-def gather(store: Store, name: str | None) -> RunFacts:
+def gather(store: Store, name: str | None, *, whole: bool = True) -> RunFacts:
     """Read a run (None: the newest).
+
+    Not `whole`, it takes no longer however long the run is: `steps` are the user's own baseline and
+    those that wait for something, and `path` is empty.
 
     Raises:
         UsageError: the store has no such run.
     """
     run = store.run(name)
-    steps = list(store.steps(run.id))
+    steps = list(store.steps(run.id)) if whole else _few_steps(store, run.id)
     winner = champion(store, run)
     baseline = run.baseline
-    path = best_path(steps, baseline, winner.sequence) if winner else []
+    path = best_path(steps, baseline, winner.sequence) if winner and whole else []
     programs = dict.fromkeys(str(station.step.program) for station in path)
     return RunFacts(
         run=run,
@@ -85,6 +88,12 @@ def gather(store: Store, name: str | None) -> RunFacts:
         sources={program: store.source(program) for program in programs},
         example=None if winner else _example(store, run.id, steps),
     )
+
+
+def _few_steps(store: Store, run: int) -> list[Step]:
+    waiting = [ticket.sequence for ticket in store.open_tickets(run)]
+    own = store.made_by(run, OPPONENT)
+    return [store.step(run, sequence) for sequence in sorted({*waiting, *own})]
 
 
 def _example(store: Store, run: int, steps: list[Step]) -> Evaluation | None:

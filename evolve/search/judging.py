@@ -70,11 +70,19 @@ class Judging:
 
     async def abandon(self) -> None:
         """Give up what is still running, but keep what has ended."""
+        try:
+            self.collect()
+        finally:
+            for task in self._running:
+                task.cancel()
+            await asyncio.gather(*self._running, return_exceptions=True)
+            self._running.clear()
+
+    def withdraw(self) -> None:
+        """Store what has ended, and take back the starts of the rest, for a process that exits."""
         self.collect()
-        for task in self._running:
-            task.cancel()
-        await asyncio.gather(*self._running, return_exceptions=True)
-        self._running.clear()
+        for ticket in self._running.values():
+            self._search.store.withdraw_evaluation(ticket)
 
     def _tell(self, ticket: Ticket, evaluation: Evaluation) -> Told:
         offer = self._search.tell(ticket, evaluation)

@@ -93,6 +93,12 @@ class Pipeline:
         self._stop_reason = self._stop_reason or reason
         self._stop.set()
 
+    def leave(self, reason: str) -> None:
+        """Leave the run to a resume, for a process that exits right after this."""
+        self._judging.withdraw()
+        self._beat()
+        self._search.store.release(self._search.run.id, "interrupted", reason)
+
     async def run(self) -> Outcome:
         """Search until a rule gives its reason, nothing is left to propose, or a stop is asked.
 

@@ -7,6 +7,7 @@ import asyncio
 import sys
 
 from evolve.cli.session import search
+from evolve.cli.stopping import stoppable
 from evolve.cli.unattended import outliving_the_terminal
 from evolve.store import Store
 from evolve.testing.synthetic import SyntheticEvaluator, synthetic_task
@@ -28,6 +29,6 @@ async def sit(path: str, latency_s: float) -> int:
 
 
 if __name__ == "__main__":
-    with outliving_the_terminal():
+    with outliving_the_terminal(), stoppable(for_good=True):
         code = asyncio.run(sit(sys.argv[1], float(sys.argv[2])))
     sys.exit(code)

@@ -8,15 +8,18 @@ Invariants:
 4. While one process continues a run, another one is refused.
 5. Before the search has begun, each of them ends the command in order: a message, 130 for Ctrl-C
    and 75 for the others, and nothing left behind.
-6. A search outlives its terminal and the reader of its output.
+6. Signals after a stop do not replace its exit status.
+7. A search outlives its terminal and the reader of its output.
 """
 
 import os
 import pty
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -84,6 +87,7 @@ def test_a_second_ctrl_c_leaves_at_once_and_nothing_is_lost(tmp_path: Path):
     with Store.open(database, read_only=True) as store:
         waiting = store.open_tickets(store.run("demo").id)
     assert waiting
+    assert [ticket.attempts for ticket in waiting] == [0] * len(waiting)  # however often that is
     again = sit(database, 0.0)
     _, err = again.communicate(timeout=60)
     assert again.returncode == 0, err
@@ -92,6 +96,33 @@ def test_a_second_ctrl_c_leaves_at_once_and_nothing_is_lost(tmp_path: Path):
         asked = [step.sequence for step in store.steps(run.id)]
         assert all(store.step(run.id, ticket.sequence).status for ticket in waiting)
     assert asked == sorted(set(asked))
+
+
+def test_a_second_ctrl_c_leaves_at_once_also_where_the_run_was_taken_over(tmp_path: Path):
+    database = tmp_path / "evolve.db"
+    process = sit(database, 60)
+    process.send_signal(signal.SIGINT)
+    time.sleep(0.5)
+    with closing(sqlite3.connect(database)) as connection:
+        connection.execute("UPDATE lease SET owner = 'another'")
+        connection.commit()
+    started = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=30)
+    assert time.monotonic() - started < 5
+    assert process.returncode == 130
+
+
+def test_signals_after_the_first_do_not_replace_the_exit_status(tmp_path: Path):
+    database = tmp_path / "evolve.db"
+    process = sit(database, 0.5)
+    process.send_signal(signal.SIGUSR1)
+    while process.poll() is None:  # during the drain, the report, and the end of the judge
+        process.send_signal(signal.SIGTERM)
+        time.sleep(0.005)
+    process.communicate(timeout=30)
+    assert process.returncode == 75
+    assert state(database) == ("interrupted", "stopped by SIGUSR1")
 
 
 def test_a_second_process_cannot_continue_the_same_run(evolve, tmp_path: Path):

@@ -29,7 +29,7 @@ def store(tmp_path: Path):
 
 def said(store: Store) -> list[str]:
     outcome = Outcome(reason="2m of 2m wall time used", finished=True)
-    return list(summary(gather(store, "demo"), outcome, Path("runs/evolve.db"), Path("demo.html")))
+    return list(summary(gather(store, "demo"), outcome, Path("runs/evolve.db"), "demo.html"))
 
 
 def test_what_was_not_judged_or_answered_any_more_is_said(store):
