@@ -83,9 +83,8 @@ def _named(model: str, patterns: Collection[str]) -> bool:
 
 def _texts(step: Step) -> Iterator[str]:
     """What of a step may come into a row."""
-    for exchange in step.exchanges:
-        yield from (message.content for message in exchange.request.messages)
-        yield exchange.reply.text
+    yield from (message.content for message in step.prompt)
+    yield "" if step.reply is None else step.reply.text
     yield from (step.note, step.source)
     known = step.parent
     if known is not None:

@@ -202,10 +202,11 @@ def _conversation(sieve: Sieve) -> Iterator[Row]:
         sieve.tally.remove("whole_path", "another step of its path was left out", len(allowed))
         return
     row = conversation(allowed)
-    if row is not None:
+    if row is not None and any(row.learned):
         yield row
     elif allowed:
-        sieve.tally.remove("whole_path", "no step of the path was made by a model", len(allowed))
+        made = "made by a model" if row is None else "known to be wanted"
+        sieve.tally.remove("whole_path", f"no turn of the path is {made}", len(allowed))
 
 
 def _directions(sieve: Sieve) -> Iterator[Row]:

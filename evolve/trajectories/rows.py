@@ -4,6 +4,7 @@ Every row names the steps that it was made from, so that an exporter can say whe
 and split by task. Messages are as they were sent; `completion` is the model's reply as it came.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from evolve.core.model import Message
@@ -53,8 +54,39 @@ class Preference(Row):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conversation(Row):
-    """Several turns. `labels` and `scores` have one entry for each assistant turn, in order."""
+    """Several turns. `labels` and `scores` have one entry for each assistant turn, in order.
+
+    Turns that were in the first prompt already, as examples, have None for both. `steps` has those
+    of all others, the last one first.
+    """
 
     messages: tuple[Message, ...]
-    labels: tuple[bool | None, ...] = ()
-    scores: tuple[float | None, ...] = ()
+    labels: tuple[bool | None, ...]
+    scores: tuple[float | None, ...]
+
+    @property
+    def learned(self) -> tuple[bool, ...]:
+        """Of every message whether it is learned from: an assistant's that is known to be wanted.
+
+        Raises:
+            ValueError: there are more or fewer labels than assistant turns.
+        """
+        places = zip(self._answers(), self.labels, strict=True)
+        wanted = {place for place, label in places if label is True}
+        return tuple(place in wanted for place in range(len(self.messages)))
+
+    def by_turn(self) -> Iterator[Example]:
+        """A row for each turn that is learned from: all that came before it, and its answer."""
+        learned, steps = self.learned, self.steps[::-1]
+        own = self._answers()[-len(steps) :]
+        for number, (place, score) in enumerate(zip(own, self.scores[-len(steps) :], strict=True)):
+            if learned[place]:
+                yield Example(
+                    steps=steps[number::-1],
+                    prompt=self.messages[:place],
+                    completion=self.messages[place].content,
+                    score=score,
+                )
+
+    def _answers(self) -> list[int]:
+        return [n for n, message in enumerate(self.messages) if message.role == "assistant"]

@@ -11,6 +11,7 @@ from evolve.core.program import Assignment, Language
 from evolve.core.protocols import AddStatus
 from evolve.core.task import Task
 from evolve.core.tunables import render
+from operators.answers import REPAIR
 
 PARENT = "parent"
 """What an evaluation calls the main parent where both were timed side by side."""
@@ -138,12 +139,17 @@ class Step:
 
     @property
     def prompt(self) -> tuple[Message, ...]:
-        """What was sent to the model in the round that decided; empty where none was asked."""
-        return self.exchanges[-1].request.messages if self.exchanges else ()
+        """What the model was asked for in the end; empty where none was.
+
+        A round in which it was to correct an answer asks for the same as the one before, in the
+        same form, and holds the answer that could not be used: no such round is a prompt.
+        """
+        asked = [one.request for one in self.exchanges if one.request.purpose != REPAIR]
+        return asked[-1].messages if asked else ()
 
     @property
     def reply(self) -> ModelReply | None:
-        """What the model answered in that round."""
+        """What the model answered in the round that decided."""
         return self.exchanges[-1].reply if self.exchanges else None
 
     @property

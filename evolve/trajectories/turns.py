@@ -4,6 +4,7 @@ import itertools
 
 from evolve.core.evaluation import Evaluation, Status
 from evolve.core.model import Message
+from evolve.trajectories.asked import job_of, programs_and_job_of
 from evolve.trajectories.filters import has_failed
 from evolve.trajectories.rewards.reward import Grade, grade
 from evolve.trajectories.rows import Conversation, Example, PromptOnly
@@ -80,8 +81,9 @@ def verdict_text(evaluation: Evaluation, baseline: str) -> str:
 def conversation(path: list[Step]) -> Conversation | None:
     """The steps from the first to the best program, as turns of one conversation.
 
-    The first turn is the first prompt as it was sent; then verdicts and replies take turns. What
-    was made without a model stands in the next prompt as the program that it goes on from. None
+    The first turn is the first prompt as it was sent. Every later one has the verdict on the turn
+    before, and what its own step was asked for, in its words. What was made without a model stands
+    there as the program that it goes on from, and so do all programs that were to be joined. None
     where no model made a step.
     """
     turns = [step for step in path if step.reply is not None and step.evaluation is not None]
@@ -90,20 +92,24 @@ def conversation(path: list[Step]) -> Conversation | None:
     messages = [*turns[0].prompt, Message("assistant", completion(turns[0]))]
     for before, step in itertools.pairwise(turns):
         messages += Message("user", _next(before, step)), Message("assistant", completion(step))
+    examples = (None,) * sum(message.role == "assistant" for message in turns[0].prompt)
     return Conversation(
         steps=tuple(turns[::-1]),
         messages=tuple(messages),
-        labels=tuple(wanted(step) for step in turns),
-        scores=tuple(gain_of(step) for step in turns),
+        labels=(*examples, *map(wanted, turns)),
+        scores=(*examples, *map(gain_of, turns)),
     )
 
 
 def _next(before: Step, step: Step) -> str:
-    """What a step was told after the one before it."""
+    """What a step was told after the one before it: the verdict, and its own job."""
     parts = [verdict_text(before.evaluation, before.baseline)] if before.evaluation else []
     parent = step.parent
+    if parent is not None and len(step.parents) > 1:
+        parts.append(programs_and_job_of(step.prompt, parent.program))
+        return "\n\n".join(parts)
     if parent is not None and (parent.program != before.program or parent.assignment):
         parts.append(f"Meanwhile the program has become\n{quote(parent.code, 'program')}")
         if parent.evaluation is not None:
             parts.append(verdict_text(parent.evaluation, step.baseline))
-    return "\n\n".join((*parts, "Make it faster, and answer as before."))
+    return "\n\n".join((*parts, job_of(step.prompt)))

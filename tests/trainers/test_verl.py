@@ -1,7 +1,8 @@
 """verl's own readers take the exports: prompts for RL, conversations for SFT.
 
 1. A row of RL has `raw_prompt`, `reward_model.ground_truth` and `extra_info` where verl looks.
-2. The loss of SFT is on assistant turns, and on none that is not wanted.
+2. The loss of SFT is on all assistant turns, so a conversation with one that is not wanted is none
+   of its rows.
 """
 
 import json
@@ -36,16 +37,16 @@ def test_rl_prompts_are_read(exported: Exported, tokenizer: Any, tmp_path: Any) 
     assert list(batch["index"]) == [0, 1]
 
 
-def test_sft_takes_the_loss_on_wanted_answers(exported: Exported, tokenizer: Any) -> None:
+def test_sft_takes_the_loss_on_all_answers(exported: Exported, tokenizer: Any) -> None:
     folder, manifest = exported("verl-sft", "multi_turn@1")
     files = [str(folder / shard.path) for shard in manifest.shards]
     config = {"max_length": 20_000, "truncation": "error", "pad_mode": "no_padding"}
     rows = MultiTurnSFTDataset(files, tokenizer, config)
-    conversation = next(load_dataset(folder, "conversation"))
+    [conversation, _] = load_dataset(folder, "conversation")
     item = rows[0]
     kept = tokenizer.decode(item["input_ids"][item["loss_mask"].bool()])
-    wanted = [one["content"] for one in conversation["messages"] if one["trainable"]]
-    assert wanted
+    wanted = [one["content"] for one in conversation["messages"] if one["role"] == "assistant"]
+    assert len(wanted) == 3
     assert kept == "".join(f"{content}<|end|>" for content in wanted)
 
 

@@ -20,6 +20,7 @@ from evolve.core.program import Program
 from evolve.core.protocols import Failed, Proposal
 from evolve.core.task import Task
 from evolve.store import RunRow, Store
+from operators.quoting import quote
 
 TASK = Task(name="rows", source="class Model: pass\n", category="reduction")
 EAGER_MS = 6.0
@@ -75,6 +76,15 @@ def verdict(
         samples=samples or {},
         **others,
     )
+
+
+def _asked(shows: Sequence[str], job: str, form: str) -> str:
+    """A prompt as the operators compose it: material, what is to be done, and in what form."""
+    shown = (
+        f"program {Searched.digest(one)[:8]}:\n\n{quote(source(one), 'program')}" for one in shows
+    )
+    material = "\n\n".join(("# The programs", *shown))
+    return f"# Task\n\nRows.\n\n{material}\n\n# Your job\n\n{job}\n\n# Your answer\n\n{form}"
 
 
 def _case(found: Ratio) -> CaseResult:
@@ -139,13 +149,23 @@ class Searched:
         trace: TokenTrace | None = None,
         status: CallStatus = CallStatus.COMPLETED,
         note: str = "",
+        job: str = "Be faster.",
+        form: str = "One fenced module.",
+        mended: str | None = None,
     ) -> None:
-        """A step that a model's reply decided; without a name, a failure."""
+        """A step that a model's reply decided; without a name, a failure.
+
+        `mended` is a first answer that could not be used; the reply is then that to a second round.
+        """
         used = tuple(map(self.digest, parents))
-        shown = "\n".join(f"program {self.digest(one)[:8]}:\n{source(one)}" for one in shows)
-        said = (Message("system", "You write kernels."), Message("user", f"Be faster.\n\n{shown}"))
+        said = (Message("system", "You write kernels."), Message("user", _asked(shows, job, form)))
         request = ModelRequest(messages=said, model=asked)
         [ticket] = self.store.request(self.run.id, operator, used, request, asked)
+        if mended is not None:
+            ticket = self.store.answer(ticket, ModelReply(status=CallStatus.COMPLETED, text=mended))
+            wrong = (*said, Message("assistant", mended), Message("user", "It cannot be used."))
+            again = ModelRequest(messages=wrong, model=asked, purpose="repair")
+            ticket = self.store.propose(ticket, again, ReplyStatus.NO_CODE)
         text = f"Here is {name}.\n```python\n{source(name or '')}```" if reply is None else reply
         answer = ModelReply(
             status=status, text=text, usage=Usage(prompt=30, completion=40), cost_usd=0.01,

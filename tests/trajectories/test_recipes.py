@@ -8,6 +8,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -146,6 +147,89 @@ def test_a_conversation_leads_from_the_first_to_the_best(told: Searched) -> None
     assert "1.50x as fast as PyTorch eager" in row.messages[3].content
     assert "the judge says correct" in row.messages[3].content
     assert tally.rows == 1
+
+
+@pytest.mark.parametrize(
+    ("recipe", "kind"), [("kernel_smith@1", "supervised"), ("kernel_smith@1", "prompt")]
+)
+def test_a_mended_reply_answers_the_prompt_that_was_to_be_answered(
+    recipe: str, kind: str, search: Searched
+) -> None:
+    search.model("A", verdict(1.0))
+    search.model("B", verdict(2.0), "A", mended="I would rather not.")
+    row = rows(search, recipe, kind)[0][-1]
+    assert row.step.sequence == 1
+    assert [message.role for message in row.prompt] == ["system", "user"]
+    if kind == "supervised":
+        assert row.completion.startswith("Here is B.")
+
+
+def test_a_pair_has_no_answer_that_could_not_be_used_in_its_prompt(search: Searched) -> None:
+    search.built_in("A", verdict(1.0))
+    search.model("B", verdict(1.2), "A", mended="I would rather not.")
+    search.model("C", verdict(2.0), "A")
+    [pair], _ = rows(search, "siblings@1", "preference")
+    assert [message.role for message in pair.prompt] == ["system", "user"]
+
+
+def test_a_conversation_has_a_label_for_every_answer_also_of_mended_turns(
+    search: Searched,
+) -> None:
+    search.model("A", verdict(1.0), mended="I would rather not.")
+    search.model("B", verdict(2.0), "A", mended="Nor now.")
+    [row], _ = rows(search, "multi_turn@1", "conversation")
+    roles = [message.role for message in row.messages]
+    assert roles == ["system", "user", "assistant", "user", "assistant"]
+    assert row.labels == (True, True)
+    assert not any("I would rather not" in message.content for message in row.messages)
+
+
+def test_labels_that_do_not_fit_the_answers_are_an_error(search: Searched) -> None:
+    search.model("A", verdict(1.0))
+    [row], _ = rows(search, "multi_turn@1", "conversation")
+    with pytest.raises(ValueError, match=r"shorter|longer"):
+        _ = replace(row, labels=(True, True)).learned
+
+
+def test_every_turn_asks_in_the_words_and_the_form_of_its_own_step(search: Searched) -> None:
+    search.model("A", verdict(1.0), job="Write a first version.")
+    search.model("B", verdict(2.0), "A", shows="A", job="Change one thing.", form="SEARCH/REPLACE")
+    [row], _ = rows(search, "multi_turn@1", "conversation")
+    turn = row.messages[3].content
+    assert "1.00x as fast as PyTorch eager" in turn
+    assert turn.endswith("# Your job\n\nChange one thing.\n\n# Your answer\n\nSEARCH/REPLACE")
+    assert "# Task" not in turn  # which the conversation has shown already
+
+
+def test_a_turn_that_joins_programs_shows_all_of_them(search: Searched) -> None:
+    search.model("A", verdict(1.0))
+    search.built_in("X", verdict(1.0))
+    search.model("B", verdict(2.0), "AX", shows="AX", job="Join them.")
+    [row], _ = rows(search, "multi_turn@1", "conversation")
+    turn = row.messages[3].content
+    assert turn.index('name = "A"') < turn.index('name = "X"') < turn.index("Join them.")
+    assert "# Task" not in turn
+
+
+def test_turns_whose_worth_cannot_be_told_are_not_learned_from(search: Searched) -> None:
+    search.model("A", verdict(status=Status.WRONG_VALUE))
+    search.model("B", verdict(1.0), "A")
+    search.model("C", verdict(Ratio(1.01, 0.9, 1.1)), "B")
+    search.model("D", verdict(2.0), "C")
+    [row], _ = rows(search, "multi_turn@1", "conversation")
+    assert row.labels == (False, True, None, True)
+    answers = zip(row.messages, row.learned, strict=True)
+    assert [learned for one, learned in answers if one.role == "assistant"] == [
+        False, True, False, True,
+    ]  # fmt: skip
+
+
+def test_a_conversation_that_teaches_nothing_is_none(search: Searched) -> None:
+    search.built_in("A", verdict(1.0))
+    search.model("B", verdict(Ratio(1.01, 0.9, 1.1)), "A")
+    found, tally = rows(search, "multi_turn@1", "conversation")
+    assert found == []
+    assert removed(tally)["no turn of the path is known to be wanted"] == 2
 
 
 def test_what_was_made_without_a_model_stands_in_the_next_turn(search: Searched) -> None:

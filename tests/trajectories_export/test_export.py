@@ -18,9 +18,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import Status
+from evolve.core.measurement import Ratio
 from evolve.core.task import Task
 from evolve.store import Store
 from evolve.trajectories.exclusions import Rules
@@ -147,16 +149,69 @@ def test_openrlhf_and_slime_find_what_they_add_up_or_pass_on(told: Searched, tmp
     assert row["metadata"] == {"step_id": "first:1", "task": "rows"}
 
 
-def test_turns_that_are_not_wanted_are_not_trained_on(told: Searched, tmp_path: Path):
-    exported(told, tmp_path / "out", "messages", "multi_turn@1")
+@pytest.fixture
+def repaired(search: Searched) -> Searched:
+    """A line whose first turn failed, and whose third came to nothing that can be told."""
+    search.model("A", verdict(status=Status.WRONG_VALUE), mended="I would rather not.")
+    search.model("B", verdict(1.0), "A")
+    search.model("C", verdict(Ratio(1.01, 0.9, 1.1)), "B")
+    search.model("D", verdict(2.0), "C")
+    return search
+
+
+def test_messages_say_of_every_answer_whether_it_is_wanted(repaired: Searched, tmp_path: Path):
+    exported(repaired, tmp_path / "out", "messages", "multi_turn@1")
     [row] = load_dataset(tmp_path / "out", "conversation")
-    assert len(row["labels"]) == sum(one["role"] == "assistant" for one in row["messages"])
-    pytest.importorskip("pyarrow")
-    exported(told, tmp_path / "verl", "verl-sft", "multi_turn@1", parquet=True)
-    [masked] = load_dataset(tmp_path / "verl", "conversation")
-    answers = [one["trainable"] for one in masked["messages"] if one["role"] == "assistant"]
-    assert answers == row["labels"]
-    assert not any(one["trainable"] for one in masked["messages"] if one["role"] != "assistant")
+    assert [one["role"] for one in row["messages"]].count("assistant") == 4
+    assert row["labels"] == [False, True, False, True]
+
+
+@pytest.mark.parametrize(("target", "mark"), [("slime", "step_loss_mask"), ("axolotl", "train")])
+def test_turns_that_are_not_wanted_are_marked_where_a_trainer_can_leave_them_out(
+    target: str, mark: str, repaired: Searched, tmp_path: Path
+):
+    exported(repaired, tmp_path / "out", target, "multi_turn@1")
+    [row] = load_dataset(tmp_path / "out", "conversation")
+    marks = [(one["role"], int(one[mark])) for one in row["messages"]]
+    assert [mark for role, mark in marks if role == "assistant"] == [0, 1, 0, 1]
+    assert not any(mark for role, mark in marks if role != "assistant")
+    if target == "axolotl":
+        config = yaml.safe_load((tmp_path / "out" / "axolotl.yaml").read_text())
+        [entry] = config["datasets"]
+        assert (entry["message_field_training"], entry["roles_to_train"]) == ("train", [])
+
+
+@pytest.mark.parametrize(
+    ("target", "context", "answer"),
+    [("trl-sft", "prompt", "completion"), ("openrlhf", "input", "output")],
+)
+def test_a_trainer_of_one_answer_a_row_gets_a_row_for_every_wanted_turn(
+    target: str, context: str, answer: str, repaired: Searched, tmp_path: Path
+):
+    made = exported(repaired, tmp_path / "out", target, "multi_turn@1")
+    found = list(load_dataset(tmp_path / "out", "conversation"))
+    assert steps(tmp_path / "out", "conversation") == [1, 3]
+    assert made.rows == {"conversation": {"train": 2}}
+    assert [row[answer][0]["content"].splitlines()[0] for row in found] == [
+        "Here is B.",
+        "Here is D.",
+    ]
+    assert [one["role"] for one in found[1][context]][-2:] == ["assistant", "user"]
+
+
+@pytest.mark.parametrize("target", ["verl-sft", "llamafactory"])
+def test_a_trainer_that_learns_from_all_turns_gets_those_that_are_all_wanted(
+    target: str, repaired: Searched, tmp_path: Path
+):
+    other = Searched(repaired.store, "second")
+    other.model("A", verdict(1.0), mended="I would rather not.")
+    other.model("B", verdict(2.0), "A")
+    made = exported(repaired, tmp_path / "out", target, "multi_turn@1", searches=[repaired, other])
+    [row] = load_dataset(tmp_path / "out", "conversation")
+    assert row["step_id"] == "second:1"
+    assert [one["role"] for one in row["messages"]].count("assistant") == 2
+    left_out = "format: a turn that is not wanted, which this trainer would learn from"
+    assert made.removed["conversation"][left_out] == 4
 
 
 # What is left out
@@ -273,6 +328,13 @@ def test_a_key_in_a_note_or_in_a_parent_is_seen(place: str, search: Searched, tm
     search.model("B", verdict(2.0), [parent], note=key if place == "note" else "")
     made = exported(search, tmp_path / "out")
     assert made.removed["supervised"]["allowed: text holds what looks like a key"] == 1
+
+
+def test_a_key_in_an_answer_that_is_in_no_row_leaves_nothing_out(search: Searched, tmp_path: Path):
+    search.model("A", verdict(1.5), mended="my key is sk-proj-0123456789abcdefghij")
+    exported(search, tmp_path / "out")
+    assert steps(tmp_path / "out") == [0]
+    assert not any(b"sk-proj" in text for text in files(tmp_path / "out").values())
 
 
 def test_a_row_holds_no_key(search: Searched, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

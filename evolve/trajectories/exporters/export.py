@@ -94,6 +94,8 @@ class Counts:
         self.devices.update({one.device_class for one in judged if one is not None})
 
 
+_LEARNED_FROM = "a turn that is not wanted, which this trainer would learn from"
+
 Progress = Callable[[str, float, int, int], None]
 """Told about a unit of work: what it is, and how far the rows of its kind have come: as a share of
 the steps, in steps that were looked at, and in rows."""
@@ -156,7 +158,7 @@ class _Work:
         name = f"{kind}: {', '.join(run.name for run in runs)}"
         if name in self.shards.done:
             return
-        fill = self._plan.format.shape(kind).fill
+        shape = self._plan.format.shape(kind)
         tally = self.counts.tallies.setdefault(kind.value, Tally())
         rows = self._plan.recipe.rows(
             self._store,
@@ -168,10 +170,15 @@ class _Work:
             tell=partial(self._tell, name, tally),
         )
         for row in rows:
-            split = TEST if family_of(row.step.task) in self.tested else TRAIN
-            place = Place(split, self.shards.rows(kind, split))
-            self.shards.write(kind, split, fill(row, place))
-            self.counts.add(row)
+            parts = list(shape.parts(row))
+            tally.rows += len(parts) - 1
+            if not parts:
+                tally.remove("format", _LEARNED_FROM, len(row.steps))
+            for part in parts:
+                split = TEST if family_of(part.step.task) in self.tested else TRAIN
+                place = Place(split, self.shards.rows(kind, split))
+                self.shards.write(kind, split, shape.fill(part, place))
+                self.counts.add(part)
         self.shards.commit(name, self.counts.to_json())
 
 

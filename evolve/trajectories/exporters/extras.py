@@ -68,5 +68,7 @@ def _axolotl(kinds: Mapping[str, Kind], shards: Sequence[str]) -> str:
         }
         if is_pair:
             entry |= {"field_chosen": "chosen", "field_rejected": "rejected"}
+        if kinds[view] is Kind.CONVERSATION:  # its messages say each whether they are trained on
+            entry |= {"roles_to_train": [], "message_field_training": "train"}
         entries.setdefault("datasets" if split == TRAIN else "test_datasets", []).append(entry)
     return "".join(lines) + yaml.safe_dump(entries, sort_keys=False)

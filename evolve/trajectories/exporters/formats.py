@@ -2,12 +2,12 @@
 
 The shapes were read in the trainers' sources: TRL 1.x (`docs/source/dataset_formats.md`), verl
 (`verl/utils/dataset/rl_dataset.py`, `multiturn_sft_dataset.py`), OpenRLHF (`openrlhf/datasets`),
-slime (`slime/utils/data.py`), LLaMA-Factory (`data/README.md`), Axolotl (`docs/rlhf.qmd`,
-`prompt_strategies/dpo/chat_template.py`).
+slime (`slime/utils/data.py`, `mask_utils.py`), LLaMA-Factory (`data/README.md`), Axolotl
+(`docs/rlhf.qmd`, `docs/dataset-formats/conversation.qmd`, `prompt_strategies/dpo/`).
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -67,12 +67,21 @@ class Place:
 Fill = Callable[[Any, Place], Mapping[str, Any]]
 
 
+def _as_it_is(row: Row) -> Iterable[Row]:
+    return (row,)
+
+
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Columns, and the function that fills them from a row and its place."""
+    """Columns, and the functions that make a trainer's rows.
+
+    `parts` says which rows stand for one of a view: none where the trainer would learn from what it
+    is not to. `fill` gives the columns of each from the row and its place.
+    """
 
     columns: Columns
     fill: Fill
+    parts: Callable[[Row], Iterable[Row]] = _as_it_is
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,21 +172,29 @@ def _example(row: Example, _: Place) -> dict[str, Any]:
 
 
 def _turn_labels(row: Conversation) -> list[bool]:
-    """Whether each assistant turn is wanted; turns without a label are."""
-    turns = sum(one.role == "assistant" for one in row.messages)
-    labels = list(row.labels) or [None] * turns
-    return [label is not False for label in labels]
+    """Whether each assistant turn is known to be wanted."""
+    pairs = zip(row.messages, row.learned, strict=True)
+    return [learned for message, learned in pairs if message.role == "assistant"]
 
 
-def _trainable(row: Conversation, _: Place) -> dict[str, Any]:
-    """Turns that are not wanted stay as context: verl takes no loss on them."""
-    labels = iter(_turn_labels(row))
-    return {
-        "messages": [
-            {**message, "trainable": message["role"] == "assistant" and next(labels)}
-            for message in messages_of(row.messages)
-        ]
-    }
+def _marked(name: str, kind: str, mark: Callable[[bool], Any]) -> Shape:
+    """Conversations whose messages say each whether the loss is taken on it."""
+
+    def fill(row: Conversation, _: Place) -> dict[str, Any]:
+        pairs = zip(messages_of(row.messages), row.learned, strict=True)
+        return {"messages": [{**message, name: mark(learned)} for message, learned in pairs]}
+
+    return _shape({"messages": [{**MESSAGE, name: kind}]}, fill)
+
+
+def _by_turn(row: Row) -> Iterable[Row]:
+    """For trainers that learn from the last answer of a row, or from what is kept apart as one."""
+    return row.by_turn() if isinstance(row, Conversation) else (row,)
+
+
+def _all_wanted(row: Row) -> Iterable[Row]:
+    """For trainers that take the loss on every assistant turn."""
+    return () if isinstance(row, Conversation) and not all(_turn_labels(row)) else (row,)
 
 
 def _verl_prompt(row: PromptOnly, place: Place) -> dict[str, Any]:
@@ -237,12 +254,14 @@ _TURNS = _shape(
     lambda row, _: {"messages": _whole(row), "labels": _turn_labels(row)},
 )
 
+_ALL_TURNS = replace(_MESSAGES, parts=_all_wanted)
+_INPUT_OUTPUT = _shape(
+    {"input": MESSAGES, "output": MESSAGES},
+    lambda row, _: {"input": messages_of(row.prompt), "output": [_answer(row.completion)]},
+)
 _OPENRLHF = {
-    Kind.SUPERVISED: _shape(
-        {"input": MESSAGES, "output": MESSAGES},
-        lambda row, _: {"input": messages_of(row.prompt), "output": [_answer(row.completion)]},
-    ),
-    Kind.CONVERSATION: _shape({"input": MESSAGES}, lambda row, _: {"input": _whole(row)}),
+    Kind.SUPERVISED: _INPUT_OUTPUT,
+    Kind.CONVERSATION: replace(_INPUT_OUTPUT, parts=_by_turn),
     Kind.PREFERENCE: _shape(
         {"prompt": MESSAGES, "chosen": MESSAGES, "rejected": MESSAGES, "margin": NUMBER},
         lambda row, place: {**_pair(row, place), "margin": row.margin or 0.0},  # 0: no margin
@@ -268,13 +287,18 @@ _KTO_TAG = _shape(
     {"messages": MESSAGES, "kto_tag": FLAG},
     lambda row, _: {"messages": _whole(row), "kto_tag": row.label},
 )
-_SFT_AS_MESSAGES = {Kind.SUPERVISED: _MESSAGES, Kind.CONVERSATION: _MESSAGES}
 
 FORMATS: Mapping[str, Format] = {
     one.name: one
     for one in (
         Format(name="messages", shapes={Kind.SUPERVISED: _MESSAGES, Kind.CONVERSATION: _TURNS}),
-        Format(name="trl-sft", shapes={Kind.SUPERVISED: _EXAMPLE, Kind.CONVERSATION: _MESSAGES}),
+        Format(
+            name="trl-sft",
+            shapes={
+                Kind.SUPERVISED: _EXAMPLE,
+                Kind.CONVERSATION: replace(_EXAMPLE, parts=_by_turn),
+            },
+        ),
         Format(name="trl-dpo", shapes={Kind.PREFERENCE: _PAIR}),
         Format(name="trl-kto", shapes={Kind.LABELLED: _LABELLED}),
         Format(name="trl-grpo", shapes={Kind.PROMPT: _PROMPT}),
@@ -283,24 +307,34 @@ FORMATS: Mapping[str, Format] = {
         ),
         Format(
             name="verl-sft",
-            shapes={
-                Kind.SUPERVISED: _MESSAGES,
-                Kind.CONVERSATION: _shape(
-                    {"messages": [{**MESSAGE, "trainable": FLAG}]}, _trainable
-                ),
-            },
+            shapes={Kind.SUPERVISED: _MESSAGES, Kind.CONVERSATION: _ALL_TURNS},
             parquet=True,
         ),
         Format(name="openrlhf", shapes=_OPENRLHF),
-        Format(name="slime", shapes={Kind.PROMPT: _SLIME_PROMPT, **_SFT_AS_MESSAGES}),
+        Format(
+            name="slime",
+            shapes={
+                Kind.PROMPT: _SLIME_PROMPT,
+                Kind.SUPERVISED: _MESSAGES,
+                Kind.CONVERSATION: _marked("step_loss_mask", WHOLE, int),
+            },
+        ),
         Format(
             name="llamafactory",
             shapes={
-                **_SFT_AS_MESSAGES,
+                Kind.SUPERVISED: _MESSAGES,
+                Kind.CONVERSATION: _ALL_TURNS,
                 Kind.PREFERENCE: _ONE_MESSAGE_PAIR,
                 Kind.LABELLED: _KTO_TAG,
             },
         ),
-        Format(name="axolotl", shapes={**_SFT_AS_MESSAGES, Kind.PREFERENCE: _ONE_MESSAGE_PAIR}),
+        Format(
+            name="axolotl",
+            shapes={
+                Kind.SUPERVISED: _MESSAGES,
+                Kind.CONVERSATION: _marked("train", FLAG, bool),
+                Kind.PREFERENCE: _ONE_MESSAGE_PAIR,
+            },
+        ),
     )
 }
