@@ -9,6 +9,7 @@ from operators.structure.program import (
     Launch,
     NotApplicable,
     TritonProgram,
+    assigned,
     calls,
     names,
     parameters,
@@ -115,12 +116,19 @@ def _require_masks(kernel: ast.FunctionDef, rows: _Rows) -> None:
                 raise NotApplicable(f"{ast.unparse(call)} has no mask along the row")
         inner = set(stored(loop.body))
         for node in loop.body:
-            match node:
-                case ast.Assign(targets=[ast.Name(id=target)], value=value):
-                    if _is_carried(target, loop, inner) and not (
-                        ast.unparse(value).startswith("tl.where(") and names(value) & masks
-                    ):
-                        raise NotApplicable(f"{target} takes in what lies beyond the row")
+            for target in stored([node]):
+                if _is_carried(target, loop, inner) and not _is_masked(node, masks):
+                    raise NotApplicable(f"{target} takes in what lies beyond the row")
+
+
+def _is_masked(node: ast.stmt, masks: set[str]) -> bool:
+    """Whether it is `name = tl.where(mask, ...)`."""
+    found = assigned(node)
+    return (
+        found is not None
+        and ast.unparse(found[1]).startswith("tl.where(")
+        and bool(names(found[1]) & masks)
+    )
 
 
 def _is_carried(target: str, loop: ast.For, inner: set[str]) -> bool:
@@ -141,7 +149,7 @@ def _masks(loop: ast.For, rows: _Rows) -> set[str]:
             case ast.Assign(
                 targets=[ast.Name(id=name)],
                 value=ast.Compare(ops=[ast.Lt()], comparators=[ast.Name(id=rows.length)]),
-            ):
+            ) if stored(loop.body).count(name) == 1:
                 found.add(name)
     return found
 
@@ -151,7 +159,7 @@ def _varying(loop: ast.For) -> set[str]:
     assert isinstance(loop.target, ast.Name)
     found = {loop.target.id}
     for node in loop.body:
-        if isinstance(node, ast.Assign) and names(node.value) & found:
+        if names(node) & found:
             found |= set(stored([node]))
     return found
 
@@ -191,11 +199,10 @@ def _merged(body: list[ast.stmt], pointers: set[str]) -> tuple[list[ast.stmt], i
                     continue
                 if fixed:
                     held[key] = name
-            case ast.Assign(targets=[ast.Name(id=name)], value=value):
-                values.assign(name, value)
-            case ast.Assign(targets=[ast.Tuple(elts=elements)], value=value):
-                for element in elements:
-                    values.assign(ast.unparse(element), value)
+            case _:
+                name, value = assigned(node) or ("", None)
+                for target in stored([node]):
+                    values.assign(target, value if value and target == name else None)
         kept.append(node)
     return kept, saved
 

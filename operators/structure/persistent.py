@@ -31,6 +31,8 @@ def persistent_grid(program: TritonProgram, name: str) -> str:
     """
     kernel, launches = program.kernel(name), program.launches(name)
     _require_one_axis(kernel, launches)
+    if changed := set(stored(kernel.body)) & set(parameters(kernel)):
+        raise NotApplicable(f"it changes {', '.join(sorted(changed))}, which the next tile reads")
     tile = _free("tile", kernel)
     count = _free(_TILES, kernel)
     constants = _constant_pointers(kernel, launches)

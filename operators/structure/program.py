@@ -236,12 +236,23 @@ def calls(node: ast.AST) -> Iterator[tuple[str, ast.Call]]:
 
 
 def names(node: ast.AST) -> set[str]:
-    """Names that are read."""
-    return {
-        part.id
-        for part in ast.walk(node)
-        if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load)
-    }
+    """Names that are read, those of `name += ...` too."""
+    found = set()
+    for part in ast.walk(node):
+        match part:
+            case ast.Name(id=name, ctx=ast.Load()) | ast.AugAssign(target=ast.Name(id=name)):
+                found.add(name)
+    return found
+
+
+def assigned(node: ast.AST) -> tuple[str, ast.expr] | None:
+    """The name and the value of `name = value` or `name += value`; None of anything else."""
+    match node:
+        case ast.Assign(targets=[ast.Name(id=name)], value=value):
+            return name, value
+        case ast.AugAssign(target=ast.Name(id=name), op=op, value=value):
+            return name, ast.BinOp(ast.Name(name, ast.Load()), op, value)
+    return None
 
 
 def stored(nodes: Iterable[ast.AST]) -> list[str]:

@@ -24,11 +24,11 @@ class Values:
         self._known: dict[str, ast.expr] = {}
         self._times: dict[str, int] = {}
 
-    def assign(self, name: str, value: ast.expr) -> None:
-        """The name stands for the value from here on."""
-        expanded = self.expanded(value)
+    def assign(self, name: str, value: ast.expr | None) -> None:
+        """The name stands for the value from here on; None for one that nothing is known of."""
+        expanded = value and self.expanded(value)
         self._times[name] = self._times.get(name, 0) + 1
-        if _is_index(expanded):
+        if expanded and _is_index(expanded):
             self._known[name] = expanded
         else:
             self._known[name] = ast.Name(f"{name}@{self._times[name]}", ast.Load())

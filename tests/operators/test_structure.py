@@ -13,6 +13,7 @@ import os
 import random
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -269,3 +270,78 @@ def test_a_row_that_no_mask_bounds_is_not_held_in_a_longer_block():
     assert unmasked != source
     with pytest.raises(NotApplicable, match="no mask along the row"):
         REWRITES["hold_rows"](TritonProgram(unmasked), "softmax_prepare_softmax_kernel")
+
+
+BY_HAND = """import torch
+import triton
+import triton.language as tl
+
+BLOCK = 512
+TUNABLE = {{"BLOCK": (256, 512)}}
+
+
+@triton.jit
+def rows_kernel(x_ptr, y_ptr, BLOCK: tl.constexpr):
+    n = 1536
+    row = tl.program_id(0)
+    cols = tl.arange(0, BLOCK)
+{body}
+
+class ModelNew(torch.nn.Module):
+    def forward(self, x):
+        y = torch.empty_like(x)
+        rows_kernel[(x.shape[0],)](x, y, BLOCK=BLOCK)
+        return y
+"""
+LOOP = """
+for start in tl.range(0, n, BLOCK):
+    at = start + cols
+    inside = at < n
+    x = tl.load(x_ptr + row * n + at, inside, other=0.0)
+    {line}"""
+TOTAL = "total = tl.zeros([BLOCK], tl.float32)"
+SECOND = "tl.store(y_ptr + row * n + at, tl.exp(x) / tl.sum(total, 0), inside)"
+
+
+def by_hand(*parts: str) -> TritonProgram:
+    """A kernel with this in its body."""
+    body = textwrap.indent("\n".join(parts), " " * 4)
+    return TritonProgram(BY_HAND.format(body=body + "\n"))
+
+
+def test_a_kernel_that_moves_its_pointers_is_not_given_a_second_tile():
+    stored = "tl.store(y_ptr + cols, tl.load(x_ptr + cols))"
+    REWRITES["persistent_grid"](by_hand(stored), "rows_kernel")
+    for moved in ("x_ptr += row * n", "x_ptr = x_ptr + row * n", "if row > 1:\n    x_ptr += n"):
+        with pytest.raises(NotApplicable, match="it changes x_ptr"):
+            REWRITES["persistent_grid"](by_hand(moved, stored), "rows_kernel")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "total += tl.exp(x)",
+        "total = total + tl.exp(x)",
+        "total, other = total + tl.exp(x), x",
+        "inside |= at < 2 * n\n    total = tl.where(inside, total + tl.exp(x), total)",
+    ],
+)
+def test_a_sum_that_takes_in_what_lies_beyond_the_row_keeps_its_blocks(line):
+    good = "total = tl.where(inside, total + tl.exp(x), total)"
+    held = by_hand(TOTAL, LOOP.format(line=good), LOOP.format(line=SECOND).replace("x =", "x2 ="))
+    assert "BLOCK: tl.constexpr = 2048" in REWRITES["hold_rows"](held, "rows_kernel")
+    wrong = by_hand(TOTAL, LOOP.format(line=line), LOOP.format(line=SECOND))
+    with pytest.raises(NotApplicable, match="total takes in what|no mask along the row"):
+        REWRITES["hold_rows"](wrong, "rows_kernel")
+
+
+@pytest.mark.parametrize("moved", ["ptrs += n", "ptrs, _ = ptrs + n, 0", "if row:\n    ptrs += n"])
+def test_loads_from_a_pointer_that_moves_in_between_stay_two(moved):
+    line = "tl.store(y_ptr + at, {name} + x, inside)"
+    loads = ["ptrs = x_ptr + cols", "a = tl.load(ptrs)", "b = tl.load(ptrs)"]
+    loops = [LOOP.format(line=line.format(name=name)) for name in "ab"]
+    once = REWRITES["hold_rows"](by_hand(*loads, *loops), "rows_kernel")
+    assert "b = a" in once
+    loads.insert(2, moved)
+    with pytest.raises(NotApplicable, match="no row is read twice"):
+        REWRITES["hold_rows"](by_hand(*loads, *loops), "rows_kernel")
