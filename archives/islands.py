@@ -1,6 +1,6 @@
 """Islands: several archives, each with its own lines, that send each other their best."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from archives.checks import MAX_CAPACITY, checked_capacity, checked_choice, checked_whole
@@ -33,10 +33,11 @@ class Islands:
     turn.
 
     Every `interval` tickets each island sends copies of its best to others, all at once: at the
-    first newcomer that is kept after so many numbers, so that it also happens in short runs. The
-    islands that the newcomer settled on receive nobody then. When no ticket has given a new best
-    program for `patience` tickets, a new island is founded with a copy of some elite (ShinkaEvolve
-    founds islands on stagnation too), until there are `most`.
+    first newcomer that is kept after so many numbers, so that it also happens in short runs, and at
+    a refused one whose number is a multiple. The islands that the newcomer settled on receive
+    nobody then. For every `patience` tickets that the best program has stood there is an island
+    more than at the start, until there are `most`; it is founded with a copy of some elite, at the
+    next newcomer, kept or not (ShinkaEvolve founds islands on stagnation too).
 
     Args:
         of: makes the archive of an island; called with its capacity.
@@ -47,7 +48,7 @@ class Islands:
             (each to any other) or `none`.
         interval: tickets between migrations.
         migrants: programs that an island sends.
-        patience: tickets without a new best program before an island is founded.
+        patience: tickets without a new best program for which there is one island more.
 
     Raises:
         UsageError: a setting is out of range, or the archive holds a program at several places.
@@ -90,14 +91,12 @@ class Islands:
         best, last = self._best(), max(island.table.latest for island in self._islands)
         touched: dict[Place, Elite | None] = {}
         kept = [place for home in homes if (place := self._settle(home, elite, touched))]
-        if not kept:
-            return Offer(AddStatus.NOT_ADDED)
         if best is not None and elite.sequence > last:
-            if elite.sequence // self._interval > last // self._interval:
-                self._migrate(elite.sequence, homes, touched)
+            if self._is_due(elite.sequence, last, is_kept=bool(kept)):
+                self._migrate(elite.sequence, homes if kept else [], touched)
             if rank(best) < rank(elite):
-                self._found(elite.sequence - best.sequence, last - best.sequence, touched)
-        return self._answer(elite, kept[0], touched, known=known)
+                self._found(elite.sequence - best.sequence, touched)
+        return self._answer(elite, kept, touched, known=known)
 
     def remove(self, program: str) -> bool:
         homes = self._homes(program)
@@ -107,6 +106,12 @@ class Islands:
         while len(self._islands) > self._count and not len(self._islands[-1].table):
             self._islands.pop()  # one that was founded and stands empty is nowhere in the slots
         return bool(homes)
+
+    def twin(self, descriptors: Mapping[str, float | str]) -> str | None:
+        """A program of some island that one of these descriptors is too near to be judged."""
+        ask = [getattr(island.archive, "twin", None) for island in self._islands]
+        found = (twin(descriptors) for twin in ask if twin is not None)
+        return next((program for program in found if program is not None), None)
 
     def slots(self) -> dict[str, Elite]:
         held = [
@@ -160,6 +165,15 @@ class Islands:
             touched.setdefault((number, slot), before)
         return (number, offer.slot) if offer.slot is not None else None
 
+    def _is_due(self, sequence: int, last: int, *, is_kept: bool) -> bool:
+        """Whether a newcomer sets off a migration; `last` is the latest number that is held.
+
+        Nothing that is held tells of those that were refused, so their own numbers have to.
+        """
+        if not is_kept:
+            return sequence % self._interval == 0
+        return sequence // self._interval > last // self._interval
+
     def _migrate(
         self, sequence: int, spared: list[int], touched: dict[Place, Elite | None]
     ) -> None:
@@ -184,15 +198,14 @@ class Islands:
         draws = stream(0, "migration", sequence)
         return [(n, (n + draws.randrange(1, count)) % count) for n in range(count)]
 
-    def _found(self, stale: int, before: int, touched: dict[Place, Elite | None]) -> None:
-        """Another island, if the tickets since the last best program have just become that many.
+    def _found(self, stale: int, touched: dict[Place, Elite | None]) -> None:
+        """Another island, if there are fewer than the best program's age calls for.
 
         Args:
             stale: tickets from the best program to the newcomer.
-            before: tickets from there to the latest program that is held.
             touched: who stood where something changed.
         """
-        if stale // self._patience == before // self._patience or len(self._islands) == self._most:
+        if len(self._islands) >= min(self._count + stale // self._patience, self._most):
             return
         draws = stream(0, "founder", stale)
         home = draws.choice([island.table for island in self._islands if len(island.table)])
@@ -204,20 +217,27 @@ class Islands:
         return min((table.at(0) for table in tables), key=rank, default=None)
 
     def _answer(
-        self, elite: Elite, place: Place, touched: Mapping[Place, Elite | None], *, known: bool
+        self,
+        elite: Elite,
+        kept: Sequence[Place],
+        touched: Mapping[Place, Elite | None],
+        *,
+        known: bool,
     ) -> Offer:
-        """What became of an elite that took a place, and of all places that were touched."""
+        """What became of an elite that took these places, and of all places that were touched."""
         moves = {
             _name(number, slot): held.program if (held := self._at(number, slot)) else None
             for number, slot in touched
         }
+        before = {held.program for held in touched.values() if held is not None}
+        lost = {program for program in before if not self._homes(program)}
+        if not kept:
+            return Offer(AddStatus.NOT_ADDED, None, min(lost, default=None), moves)
         for number in self._homes(elite.program):
             slot = self._islands[number].table.slot_of(elite.program)
             moves[_name(number, slot or "")] = elite.program
+        place, loser = kept[0], touched[kept[0]]
         del moves[_name(*place)]
-        before = {held.program for held in touched.values() if held is not None}
-        lost = {program for program in before if not self._homes(program)}
-        loser = touched[place]
         if loser is not None and loser.program in lost:
             lost = {loser.program}
         status = AddStatus.IMPROVED if known or loser is not None else AddStatus.NEW

@@ -16,8 +16,9 @@ class Novelty:
     """Keeps a net: programs of another archive that are further than `epsilon` from each other.
 
     A newcomer that is near a program at least as fast is refused; otherwise those near it give way,
-    if the archive takes it (clearing, Pétrowski 1996). With `before_judging` a new program near one
-    that is held is not even evaluated, where its text says so (the net of POLCA, arXiv 2603.14769,
+    if the archive takes it (clearing, Pétrowski 1996). The same holds for a program that is held
+    when its best instance is another one by now. With `before_judging` a new program near one that
+    is held is not even evaluated, where its text says so (the net of POLCA, arXiv 2603.14769,
     which knows no fitness): that saves evaluations, and loses what is faster by a small change.
     Exact duplicates never come this far. Programs of which the distance knows nothing are near
     none.
@@ -57,10 +58,12 @@ class Novelty:
 
     def offer(self, elite: Elite) -> Offer:
         """Keep the elite or not; see `evolve.core.protocols.Archive`."""
-        held = self._table.slot_of(elite.program) is not None
-        near = [] if held else self._near(elite.descriptors)
-        if any(twin.fitness.value >= elite.fitness.value for twin in near):
+        if self._table.elite(elite.program) == elite:
             return Offer(AddStatus.NOT_ADDED)
+        near = [twin for twin in self._near(elite.descriptors) if twin.program != elite.program]
+        if any(twin.fitness.value >= elite.fitness.value for twin in near):
+            left = self.remove(elite.program)
+            return Offer(AddStatus.NOT_ADDED, evicted=elite.program if left else None)
         if near:
             return self._clear(near, elite)
         offer = self._archive.offer(elite)

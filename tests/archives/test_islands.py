@@ -4,7 +4,9 @@ Invariants:
 1. Lines stay apart but for migration: a child lives where its main parent does.
 2. Migration fires within an interval of tickets in which anything is kept, along its routes, with
    copies, and never changes what the best program is.
-3. A new island is founded when the best has stood for `patience` tickets, and not before.
+3. A new island is founded when the best has stood for `patience` tickets, and not before; also
+   where no newcomer is good enough to be kept.
+4. What an island turns away before it is judged, all together do.
 """
 
 import random
@@ -14,8 +16,10 @@ from functools import partial
 import pytest
 
 from archives import Islands, Novelty, TopK
+from archives.distances import Numbers
 from evolve.core.errors import UsageError
 from evolve.core.protocols import best_of
+from evolve.testing.archives import mirrored
 from evolve.testing.parts import make_elite
 
 FAR = 10_000  # tickets: never in these tests
@@ -131,6 +135,35 @@ def test_an_island_is_founded_when_the_best_has_stood_for_long():
     assert {int(slot[0]) for slot in archive.slots()} == {0, 1, 2}, "no more than `most`"
 
 
+def test_islands_are_founded_although_every_newcomer_is_refused():
+    archive = islands(of=partial(TopK, capacity=3), count=2, most=4, patience=10)
+    archive.offer(child("seed", None, 0, speedup=9.0))
+    for number in range(1, 7):
+        archive.offer(child(f"good-{number}", "seed", number, speedup=5.0))
+    mirror = archive.slots()
+    for number in range(7, 60):
+        elite = child(f"p{number}", "good-1", number)
+        offer = archive.offer(elite)
+        mirror = mirrored(mirror, elite, offer)
+        assert not offer or number > 10
+        founded = min(number // 10, 2)
+        assert {int(slot[0]) for slot in archive.slots()} == set(range(2 + founded))
+    assert mirror == archive.slots()
+
+
+def test_migration_fires_although_every_newcomer_is_refused():
+    archive = islands(of=partial(TopK, capacity=2), count=2, most=2, interval=10)
+    for number, island in enumerate((0, 1, 0, 1)):
+        archive.offer(child(f"seed-{number}", None, number, speedup=5.0 + number))
+        assert homes(archive, f"seed-{number}") == ({0, 1} if number == 0 else {island})
+    archive.offer(child("seed-4", None, 5, speedup=9.0))
+    before = homes(archive, "seed-4")
+    for number in range(6, 22):
+        archive.offer(child(f"p{number}", None, number))
+    assert len(before) == 1
+    assert homes(archive, "seed-4") == {0, 1}
+
+
 def test_no_island_is_founded_while_programs_get_better():
     archive = islands(count=2, most=5, patience=10)
     archive.offer(child("p0", None, 0))
@@ -183,3 +216,15 @@ def test_slots_of_another_archive_and_of_more_islands_are_refused():
         islands().restore({"7": make_elite("p")})
     with pytest.raises(UsageError, match=r"archive\.most=2 is less than the 4 islands"):
         islands(count=2, most=2).restore({"3/0": make_elite("p")})
+
+
+def test_a_program_that_is_near_one_of_an_island_is_turned_away_before_it_is_judged():
+    near = Numbers(descriptors=["block"])
+    of = partial(Novelty, of=TopK, epsilon=0.1, distance=near, before_judging=True)
+    archive = islands(of=of, count=2, most=2)
+    for number, block in enumerate((8.0, 64.0)):
+        archive.offer(make_elite(f"p{number}", sequence=number, descriptors={"block": block}))
+    assert homes(archive, "p1") == {1}
+    assert archive.twin({"block": 64.0}) == "p1"
+    assert archive.twin({"block": 500.0}) is None
+    assert islands().twin({"block": 64.0}) is None

@@ -1,8 +1,8 @@
 """Novelty.
 
 Invariants:
-1. No two programs that are held were near each other when the later one came; of near ones the
-   fastest is held.
+1. No two programs that are held are near each other, also where the best instance of one changes;
+   of near ones the fastest is held.
 2. What a distance knows nothing of is near nothing.
 3. Distances are from 0 to 1, and 0 to itself.
 """
@@ -72,6 +72,33 @@ def test_a_faster_near_copy_takes_the_place_of_those_near_it():
     offer = archive.offer(kernel("retuned", RETUNED, speedup=1.1, sequence=2))
     assert offer.evicted == "first"
     assert programs(archive) == {"retuned", "other"}
+
+
+def by_block(**speedups: tuple[float, float]):
+    """Programs by name with block and speedup, told apart by their blocks."""
+    archive = novelty(distance=Numbers(descriptors=["block"]), epsilon=0.1)
+    for number, (name, (block, speedup)) in enumerate(speedups.items()):
+        archive.offer(blocked(name, block, speedup, number))
+    return archive
+
+
+def blocked(name: str, block: float, speedup: float, sequence: int = 0):
+    return make_elite(name, speedup=speedup, sequence=sequence, descriptors={"block": block})
+
+
+def test_a_held_program_that_comes_near_a_faster_one_leaves():
+    archive = by_block(slow=(8.0, 1.0), fast=(64.0, 2.0))
+    offer = archive.offer(blocked("slow", 64.0, 1.5))
+    assert (bool(offer), offer.evicted) == (False, "slow")
+    assert programs(archive) == {"fast"}
+    assert archive.offer(blocked("slow", 8.0, 1.5))
+
+
+def test_a_held_program_that_comes_near_a_slower_one_clears_it():
+    archive = by_block(slow=(8.0, 1.0), fast=(64.0, 2.0))
+    offer = archive.offer(blocked("fast", 8.0, 2.5, sequence=1))
+    assert (bool(offer), offer.evicted) == (True, "slow")
+    assert programs(archive) == {"fast"}
 
 
 def test_near_copies_stay_where_the_archive_does_not_take_the_newcomer():
