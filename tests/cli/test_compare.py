@@ -77,6 +77,15 @@ def test_runs_differ_in_method_and_seed_alone_and_end_by_the_budget():
     assert one["store"]["reuse"] is False
 
 
+def test_words_for_parts_that_only_the_presets_have_are_taken():
+    words = ("archive.of.noise=0.2", "selection.candidates=3", "operators.remeasure.most=3")
+    entries = planned(*words, methods=["polca operators=[default,remeasure]"], seeds=1)
+    assert entries[0].config["archive"]["of"]["noise"] == 0.2
+    assert entries[0].config["operators"]["remeasure"]["most"] == 3
+    limits = entries[0].config["termination"]
+    assert (limits["evaluations"], limits["proposals"], limits["stagnation"]) == (4, None, None)
+
+
 def test_the_same_command_again_repeats_nothing_and_a_larger_budget_goes_on(capsys):
     assert search(planned()) == 0
     with Store.open(DB, read_only=True) as store:
