@@ -286,13 +286,13 @@ def test_a_portfolio_asks_all_its_methods_on_one_archive(store):
 @pytest.mark.timeout(600)
 def test_polca_recovers_most_unlucky_good_candidates(store):
     recovered = 0
-    for number in range(20):
+    for number in (*range(14), *range(15, 20)):  # on 14 it leads for all its bad luck
         run = start(store, family(number)["noisy"], number)
         parts = {"evaluations": 40, "number": number, **polca_as_it_ships()}
         search = near_the_optimum(store, run, shifts=UNLUCKY, **parts)
         recovered += search.leader.sequence == 0
-    print(f"recovered {recovered} of 20")
-    assert recovered > 10
+    print(f"recovered {recovered} of 19")
+    assert recovered > 12
 
 
 @pytest.mark.slow
