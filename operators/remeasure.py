@@ -29,7 +29,7 @@ class Remeasure:
     Args:
         confirm: evaluations that a leader has at least.
         least: expected gain (log speedup) from which an evaluation is worth it.
-        share: the most of the run's steps that go into it, confirmations apart.
+        share: of the run's steps that go into it; confirmations count, but are made beyond it too.
         most: evaluations of one instance.
         breadth: how many of the best programs are considered.
 
@@ -61,7 +61,7 @@ class Remeasure:
         leader = elites[0]
         if leader.evaluations < self.confirm and self._is_open(context, leader):
             return _again(context, leader, "confirms the leader")
-        if context.facts.proposals("remeasure") >= self.share * context.sequence:
+        if context.facts.proposals(context.operator) >= self.share * context.sequence:
             return Declined(f"{self.share:.0%} of the steps went into it already")
         worth = dict(self._worth(context, elites))
         if not worth:

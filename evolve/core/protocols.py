@@ -250,6 +250,7 @@ class Context:
         device: what is known of the device that judges, e.g. `device_class`, and the names and
             versions of `Evaluation.environment`; empty until it is known.
         model: who will answer a request that names no model; None where none can be asked.
+        operator: the name that the operator is configured under, which its tickets carry.
     """
 
     task: Task
@@ -261,6 +262,7 @@ class Context:
     baseline: str = "eager"
     device: Mapping[str, str] = field(default_factory=dict)
     model: ModelCard | None = None
+    operator: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -122,7 +122,7 @@ class Proposer:
         parents = tuple(elite for elite in known if elite is not None)
         rng = self._rng(f"read/{ticket.operator}/{len(ticket.exchanges)}", ticket.sequence)
         card = next(iter(self._cards([ticket.model])), ModelCard(name=ticket.model))
-        context = self._context(parents, elites, rng, ticket.sequence, card)
+        context = self._context(parents, elites, rng, ticket.sequence, card, ticket.operator)
         return operator.interpret(context, ticket.exchanges)
 
     def _propose(
@@ -131,7 +131,8 @@ class Proposer:
         operator = self.operators[choice.operator].operator
         for parents in self._parent_choices(choice, operator.parents, held):
             draws = self._rng(f"operator/{choice.operator}", sequence)
-            outcome = operator.propose(self._context(parents, held, draws, sequence, card))
+            context = self._context(parents, held, draws, sequence, card, choice.operator)
+            outcome = operator.propose(context)
             if isinstance(outcome, ModelRequest):
                 outcome = self._resolved(outcome, choice.model)
             if not isinstance(outcome, Declined):
@@ -166,6 +167,7 @@ class Proposer:
         rng: random.Random,
         sequence: int,
         card: ModelCard | None,
+        operator: str,
     ) -> Context:
         self._judged_on = self._judged_on or self.store.environment(self.run.id)
         return Context(
@@ -178,6 +180,7 @@ class Proposer:
             baseline=self.baseline,
             device=self._judged_on or self.device,
             model=card,
+            operator=operator,
         )
 
     def _resolved(self, request: ModelRequest, picked: str) -> ModelRequest:

@@ -41,6 +41,7 @@ def make_context(
     elites: Sequence[Elite] | None = None,
     device: Mapping[str, str] | None = None,
     model: ModelCard | None = None,
+    operator: str = "",
 ) -> Context:
     """What an operator sees; the same arguments give the same random numbers.
 
@@ -51,6 +52,7 @@ def make_context(
         elites: what the archive holds; None for the parents.
         device: what is known of the device.
         model: who would answer; None for a model without limits.
+        operator: the name that the operator is configured under.
     """
     chosen = tuple(parents)
     return Context(
@@ -62,4 +64,5 @@ def make_context(
         sequence=sequence,
         device=device or {},
         model=model or ModelCard(name="model"),
+        operator=operator,
     )

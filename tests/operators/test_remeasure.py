@@ -47,7 +47,7 @@ def population(facts: MemoryFacts, *values: tuple[float, int], width: float = 0.
 
 
 def propose(operator: Remeasure, facts: MemoryFacts, elites, sequence: int = 50):
-    return operator.propose(make_context(facts, elites=elites, sequence=sequence))
+    return operator.propose(make_context(facts, elites=elites, sequence=sequence, operator="again"))
 
 
 def test_a_new_leader_is_confirmed():
@@ -118,13 +118,21 @@ def test_evaluations_that_fail_by_our_own_fault_do_not_go_on_for_ever():
     assert isinstance(propose(Remeasure(most=7), facts, unchanged), Proposal)
 
 
-def test_the_share_bounds_what_is_no_confirmation():
+def test_the_share_bounds_what_is_no_confirmation_under_any_name():
     facts = MemoryFacts()
     elites = population(facts, (0.50, 2), (0.499, 2), width=0.1)
     for number in range(5):
-        facts.fail(f"step {number}", operator="remeasure")
+        facts.fail(f"step {number}", operator="again")
     assert isinstance(propose(Remeasure(share=0.1), facts, elites, sequence=50), Declined)
     assert isinstance(propose(Remeasure(share=0.1), facts, elites, sequence=51), Proposal)
+
+
+def test_a_leader_is_confirmed_beyond_the_share():
+    facts = MemoryFacts()
+    elites = population(facts, (0.50, 1), (0.499, 2), width=0.1)
+    for number in range(50):
+        facts.fail(f"step {number}", operator="again")
+    assert "confirms" in propose(Remeasure(share=0.1), facts, elites).note
 
 
 @pytest.mark.parametrize(
