@@ -183,7 +183,7 @@ def _take_slots(connection: sqlite3.Connection, run: int, capacity: int) -> None
     connection.execute("DELETE FROM archive_slot")
     connection.execute(
         "INSERT INTO archive_slot (run, slot, program, offer) "
-        "SELECT o.run, o.sequence % ? || '/cell ' || o.sequence, i.program, o.id "
+        "SELECT o.run, (o.sequence % ?) || '/cell ' || o.sequence, i.program, o.id "
         "FROM archive_offer o "
         "JOIN instance i ON i.id = o.instance WHERE o.run = ? ORDER BY o.id DESC LIMIT ?",
         (ISLANDS, run, capacity),
