@@ -247,7 +247,7 @@ class Search:
         """A stored verdict of any run on the very same instance, task, device class and evaluator.
 
         Never where other sources are timed along: the key does not say which they were. Nor where
-        the instance is to be evaluated again.
+        the instance is to be evaluated again, or has been: one of several verdicts says too little.
         """
         if not self._reuse or request.opponents or request.repeat:
             return None

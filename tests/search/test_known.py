@@ -4,12 +4,15 @@ Invariants:
 1. A verdict answers for exactly its instance, task revision, device class, evaluator version and
    fidelity, across the runs of a database.
 2. It costs no device time and counts as the evaluation that it stands for.
-3. Never for a verification, beside opponents, or where judging again is asked for.
+3. Never for a verification, beside opponents, where judging again is asked for, or where there are
+   several: the first may have been lucky.
 """
+
+from dataclasses import replace
 
 import pytest
 
-from evolve.core.evaluation import Fidelity
+from evolve.core.evaluation import Fidelity, Status
 from evolve.core.program import Program
 from evolve.core.protocols import Proposal
 from evolve.search.engine import Search
@@ -88,3 +91,13 @@ def test_judging_again_can_be_asked_for(store, judged):
     evaluator = SyntheticEvaluator()
     run_to_end(search, evaluator, evaluations=1)
     assert evaluator.calls >= 1
+
+
+@pytest.mark.parametrize("second", [1.1, None])
+def test_one_of_several_verdicts_is_no_answer(store, judged, second):
+    ticket = judged.again(judged.leader, operator="remeasure", fidelity=Fidelity.SEARCH)
+    found = SyntheticEvaluator().judge(judged.request(ticket))
+    if second is None:
+        found = replace(found, status=Status.WRONG_VALUE, ratios={}, cases=(), samples={})
+    judged.tell(ticket, found)
+    assert known(another(store, judged)) is None
