@@ -19,6 +19,8 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
+import torch
+
 from evolve.core.evaluation import Status
 from evolve.worker.budget import judge
 from evolve.worker.device import Device
@@ -83,7 +85,7 @@ def seated(
 
 
 def _ready(device: Device, side: str, start: Start, cases: list[TimedCase]) -> RunnerProcess:
-    with blaming(side):
+    with blaming(side), torch.no_grad():  # which is a setting of each thread
         process = start()
         try:
             for case in cases:

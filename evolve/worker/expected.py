@@ -126,6 +126,8 @@ def _fallback(
     try:
         outputs = _forward_in(torch.float32, model, inputs)
         note = f"{reason}; judged by its outcome in fp32"
+    except torch.OutOfMemoryError:
+        raise  # is a RuntimeError too
     except _MISSING_OPERATION:
         outputs, note = reference, f"{reason}; judged by its native outcome"
     return Truth(outputs=[_doubled(output) for output in outputs], note=note)

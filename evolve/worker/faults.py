@@ -37,8 +37,19 @@ class CandidateFault(Exception):
         self.feedback = clip(feedback)
 
 
+class BusyFault(CandidateFault):
+    """The device works although nobody's turn explains it; whose work it is, is inferred."""
+
+    def __init__(self, feedback: str) -> None:
+        super().__init__(Status.TIMING_UNBOUNDED, feedback)
+
+
 class InfraFault(Exception):
     """Our own machinery failed; never held against a candidate."""
+
+
+class CrowdedFault(InfraFault):
+    """The device was busy, and candidates beside the one that is judged may be the reason."""
 
 
 class SideFault(Exception):
@@ -48,6 +59,11 @@ class SideFault(Exception):
         super().__init__(f"{side} failed in the timed run: {fault.feedback}")
         self.side = side
         self.fault = fault
+
+
+def candidate_fault_of(error: "CandidateFault | SideFault") -> CandidateFault:
+    """What has failed, on whatever side."""
+    return error.fault if isinstance(error, SideFault) else error
 
 
 @contextmanager

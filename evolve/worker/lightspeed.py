@@ -10,7 +10,7 @@ from evolve.worker.cost import Cost, count_cost
 from evolve.worker.device import Device
 from evolve.worker.faults import CANDIDATE, CandidateFault
 from evolve.worker.feedback import bound
-from evolve.worker.locks import HostLock
+from evolve.worker.seats import Seats
 from evolve.worker.stages import Candidate
 from evolve.worker.timing import Timing
 from evolve.worker.warm import WarmCase, WarmTask, task_lock
@@ -34,9 +34,9 @@ class Light:
 class SpeedOfLight:
     """Compares times with floors from the reference's cost; ceilings are measured when needed."""
 
-    def __init__(self, device: Device, lock: HostLock) -> None:
-        self._ceilings = Ceilings(device.place, lock.exclusive)
-        self._lock = lock
+    def __init__(self, device: Device, seats: Seats) -> None:
+        self._ceilings = Ceilings(device.place, seats.alone)
+        self._lock = seats.lock
         self._costs: dict[tuple[str, int], Cost] = {}
         self._counting = threading.Lock()
 

@@ -166,31 +166,39 @@ class RunnerProcess:
 
     def pause(self) -> None:
         """Stop the process where it is, and wait until it stands; those it has started go on."""
-        self._signal(signal.SIGSTOP)
+        _signal(self.pid, signal.SIGSTOP)
         deadline = time.monotonic() + _STANDS_S
-        while self._moves() and time.monotonic() < deadline:
+        while _moves(self.pid) and time.monotonic() < deadline:
             time.sleep(_STANDS_POLL_S)
-
-    def _moves(self) -> bool:
-        """Whether a thread has yet to notice that it is stopped."""
-        try:
-            threads = list(Path(f"/proc/{self.pid}/task").iterdir())
-        except OSError:
-            return False  # it has ended: whoever asks it next learns how
-        for thread in threads:
-            with contextlib.suppress(OSError):
-                state = (thread / "stat").read_text().rpartition(")")[2].split()[0]
-                if state not in _STANDING:
-                    return True
-        return False
 
     def resume(self) -> None:
         """Let it go on."""
-        self._signal(signal.SIGCONT)
+        _signal(self.pid, signal.SIGCONT)
 
-    def _signal(self, number: int) -> None:
-        with contextlib.suppress(ProcessLookupError):  # whoever asks it next learns how it ended
-            os.kill(self.pid, number)
+    def freeze(self) -> None:
+        """Stop it and all that it has started, and wait until they stand."""
+        deadline = time.monotonic() + _STANDS_S
+        while moving := [pid for pid in self._family() if _moves(pid)]:
+            for pid in moving:
+                _signal(pid, signal.SIGSTOP)
+            if time.monotonic() > deadline:
+                return
+            time.sleep(_STANDS_POLL_S)
+
+    def thaw(self) -> None:
+        """Let them go on."""
+        for pid in self._family():
+            _signal(pid, signal.SIGCONT)
+
+    def _family(self) -> list[int]:
+        """The process and those of the candidate beside it; none once it has ended."""
+        with contextlib.suppress(OSError):
+            return descendants(self._parent())
+        return []
+
+    def _parent(self) -> int:
+        """Of the sandbox, which adopts what the candidate's processes leave behind."""
+        return int(Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[1])
 
     def reserve(self, size: int, seconds: float) -> None:
         """Have the process touch heap memory, so that a timed block need not."""
@@ -202,7 +210,7 @@ class RunnerProcess:
     def has_company(self) -> bool:
         """Whether other processes of the candidate are alive beside this one."""
         try:
-            parent = int(Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[1])
+            parent = self._parent()
         except OSError as error:
             raise self._ended() from error
         return descendants(parent) != [self.pid]
@@ -248,8 +256,9 @@ class RunnerProcess:
             raise CandidateFault(Status.HACK, str(error)) from error
 
     def _ended(self) -> Exception:
-        """The process went away: ask its guard how."""
-        self._fate = receive_fate(self._control, 1.0) or self._stop()
+        """The process went away: ask its guard how, once."""
+        if self._fate is None:
+            self._fate = receive_fate(self._control, 1.0) or self._stop()
         if self._fate is None:
             return InfraFault("a runner's guard ended without a word")
         return faults.from_fate(self._fate)
@@ -279,3 +288,22 @@ class RunnerProcess:
         while self._at_end:
             self._at_end.pop()()
         return wire.sanitise(self._fate.output) if self._fate else ""
+
+
+def _signal(pid: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError):  # whoever asks it next learns how it ended
+        os.kill(pid, number)
+
+
+def _moves(pid: int) -> bool:
+    """Whether a thread has yet to notice that it is stopped."""
+    try:
+        threads = list(Path(f"/proc/{pid}/task").iterdir())
+    except OSError:
+        return False  # it has ended
+    for thread in threads:
+        with contextlib.suppress(OSError):
+            state = (thread / "stat").read_text().rpartition(")")[2].split()[0]
+            if state not in _STANDING:
+                return True
+    return False

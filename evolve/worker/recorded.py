@@ -68,7 +68,7 @@ def _time_case(
     window, name = device.window(), case.warm.case.name
     result.blocks[name] = {}
     for side in processes:
-        if _block(window, processes, side, case, _WARM, result):
+        if _block(window, _living(processes), side, case, _WARM, result):
             result.blocks[name][side] = []
     numbers = rng.sample(range(device.block_pool), device.blocks)
     for number, again in zip(numbers[::2], numbers[1::2], strict=True):
@@ -76,12 +76,17 @@ def _time_case(
         for at, side in [(number, s) for s in order] + [(again, s) for s in order[::-1]]:
             if side not in result.blocks[name]:
                 continue
-            block = _block(window, processes, side, case, at, result)
+            block = _block(window, _living(processes), side, case, at, result)
             if block and block.run > overhead:
                 result.blocks[name][side].append((block.run - overhead) / case.calls)
                 result.samples.append((side, case, block))
             elif block:
                 result.give_up(name, side, "shorter than the clock's own overhead")
+
+
+def _living(processes: Mapping[str, RunnerProcess]) -> dict[str, RunnerProcess]:
+    """Without those that have ended over being recorded."""
+    return {side: process for side, process in processes.items() if process.alive}
 
 
 def _block(
@@ -92,18 +97,14 @@ def _block(
     number: int,
     result: Recorded,
 ) -> Block | None:
-    """None where the side cannot be recorded; its processes may have ended over it."""
+    """None where the side cannot be recorded; its process may have ended over it."""
     block, name = None, case.warm.case.name
-    try:
-        with window.alone(side, processes):
-            try:
-                layout = case.layouts[side]
-                block = window.run(processes[side], case, layout, number, recorded=True)
-            except CandidateFault as fault:
-                result.give_up(name, side, fault.feedback)
-    except CandidateFault:
-        if (name, side) not in result.why_not:  # not the end of a side that is given up
-            raise
+    with window.alone(side, processes):
+        try:
+            layout = case.layouts[side]
+            block = window.run(processes[side], case, layout, number, recorded=True)
+        except CandidateFault as fault:
+            result.give_up(name, side, fault.feedback)
     return block
 
 

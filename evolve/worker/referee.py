@@ -1,6 +1,5 @@
 """The referee: holds inputs, references, comparator and clock, and makes evaluations of it all."""
 
-import contextlib
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -34,6 +33,7 @@ from evolve.worker.locks import HostLock
 from evolve.worker.praise import praise
 from evolve.worker.room import Room
 from evolve.worker.sanitizer import sanitise_call
+from evolve.worker.seats import Seats
 from evolve.worker.stages import Candidate, Workshop, check, probe_custom, prove_kernels, smoke
 from evolve.worker.timing import Timekeeper, Timing
 from evolve.worker.warm import (
@@ -116,11 +116,12 @@ class Referee:
             raise
         self._tasks = WarmTasks(device, tasks=max(4, 2 * device.slots))
         self._lock = HostLock(device.name)
+        self._seats = Seats(device, self._lock)
         self._room = Room(device.room)
         self.workshop = Workshop(device, self.launcher, builds, call_s)
-        self._timekeeper = Timekeeper(self.workshop, self._lock)
+        self._timekeeper = Timekeeper(self.workshop, self._seats)
         self._baselines: dict[tuple[str, str], dict[str, Any]] = {}
-        self._speed_of_light = SpeedOfLight(device, self._lock)
+        self._speed_of_light = SpeedOfLight(device, self._seats)
         self.launcher.keep_spares(self._lock)
 
     def close(self) -> None:
@@ -169,14 +170,17 @@ class Referee:
 
     def _events(self, warm: WarmTask) -> dict[str, dict[str, float]]:
         found, call_s = {}, self.workshop.call_s
-        with contextlib.ExitStack() as stack:
-            with self._lock.shared():
-                runner = stack.enter_context(self.workshop.reference(warm))
-            with self._lock.exclusive():
+        with self._lock.shared():
+            runner = self.workshop.reference(warm)
+        try:
+            with self._seats.alone([runner]):
                 for case in warm.timed:
                     with self.device.share(case.block(-1, 1)) as inputs:
                         text = runner.events(case.index, inputs, KERNELBENCH_TRIALS, call_s)
                     found[case.case.name] = read_events(text)
+        finally:
+            with self._lock.shared():
+                runner.close()
         return found
 
     def baselines(self, task: Task, names: Sequence[str]) -> dict[str, Any]:
@@ -276,7 +280,7 @@ class Referee:
             UsageError: the task cannot be used, or does not fit even so.
         """
         try:
-            warm = self._warm(task, fidelity)
+            warm = self.warm(task, fidelity)
             if not warm.is_measured:
                 with self._room.taken(room_for(warm.cases, self.device, sides)):
                     self._measure(warm)
@@ -291,7 +295,7 @@ class Referee:
         """The same with all of the room, so beside nothing else that needs any."""
         try:
             with self._room.taken(self.device.room), torch.no_grad():
-                warm = self._warm(task, fidelity)
+                warm = self.warm(task, fidelity)
                 self._measure(warm)
                 return work(warm)
         except (torch.OutOfMemoryError, UsageError) as error:
@@ -303,7 +307,7 @@ class Referee:
                 "task_config.size=cpu or tiny), or free what others hold there"
             ) from error
 
-    def _warm(self, task: Task, fidelity: Fidelity) -> WarmTask:
+    def warm(self, task: Task, fidelity: Fidelity = Fidelity.SEARCH) -> WarmTask:
         """The task with its hidden inputs, as evaluations of this fidelity use it."""
         with self._lock.shared(), torch.no_grad():
             return self._tasks.get(task, fidelity)
@@ -398,7 +402,7 @@ class Referee:
 
     def _check_further(self, candidate: Candidate, task: WarmTask) -> None:
         """More seeds, as a verification has them: a time that good is looked at twice."""
-        again = self._warm(task.task, Fidelity.VERIFY)
+        again = self.warm(task.task, Fidelity.VERIFY)
         with self._lock.shared():
             plans = {case.case.name: plan(case, Fidelity.VERIFY) for case in again.cases}
             check(self.workshop, candidate, again, plans)

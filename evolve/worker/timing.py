@@ -2,8 +2,7 @@
 
 import contextlib
 import statistics
-import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -12,8 +11,15 @@ from evolve.core.evaluation import CaseResult, Fidelity, Label, Status
 from evolve.core.measurement import Interval, Ratio
 from evolve.worker import events
 from evolve.worker.clock import PairTimes, Sitting, TooShortFault, judge_samples, seated, sit
-from evolve.worker.faults import CANDIDATE, EAGER, CandidateFault, InfraFault, SideFault
-from evolve.worker.locks import HostLock
+from evolve.worker.faults import (
+    CANDIDATE,
+    EAGER,
+    CandidateFault,
+    CrowdedFault,
+    InfraFault,
+    SideFault,
+    candidate_fault_of,
+)
 from evolve.worker.process import RunnerProcess
 from evolve.worker.recorded import (
     LAUNCH_BOUND_S,
@@ -23,6 +29,7 @@ from evolve.worker.recorded import (
     stored,
     time_recorded,
 )
+from evolve.worker.seats import Seats
 from evolve.worker.stages import Candidate, Workshop
 from evolve.worker.statistics import enough, looks, median_interval, ratio_interval
 from evolve.worker.warm import WarmCase, WarmTask
@@ -33,6 +40,7 @@ _LONGEST_BLOCK_S = 0.5  # where a side is much slower than the reference
 _HOPELESS_S, _HOPELESS_FACTOR = 3.0, 50.0
 _CLEARLY_SLOWER = 0.9
 _REWARD_HALF_WIDTH = 0.05
+_MOST_CROWDED = 2  # sittings that neighbours may spoil; then it is judged without any
 _MOST_DISTURBED = 3  # sittings in a row that a stranger may spoil
 _MOST_TOO_SHORT = 2  # sittings without a time, before it is the candidate's doing
 _RECORDED = (Fidelity.SEARCH, Fidelity.VERIFY)  # as graphs too, where plain calls decide
@@ -50,17 +58,18 @@ class Timing:
     labels: list[Label] = field(default_factory=list)
     device_time_s: float = 0.0
     told: dict[str, dict[str, Any]] = field(default_factory=dict)  # by case and side (`events`)
-    too_short: int = 0  # sittings that were measured again
+    # Sittings that were measured again.
+    too_short: int = 0
+    crowded: int = 0
 
 
 class Timekeeper:
     """Times candidates against the reference and opponents, one pair of processes after another."""
 
-    def __init__(self, workshop: Workshop, lock: HostLock) -> None:
+    def __init__(self, workshop: Workshop, seats: Seats) -> None:
         self._workshop = workshop
-        self._lock = lock
-        self._seat = threading.Semaphore(workshop.device.seats)
-        self._seated: set[RunnerProcess] = set()  # changes while nothing is timed
+        self._seats = seats
+        self._lock = seats.lock
 
     def time(
         self,
@@ -119,27 +128,30 @@ class Timekeeper:
         device = self._workshop.device
         try:
             with (
-                self._seat,
+                self._seats.sitting(),
                 self._table(task, sides, cases) as processes,
-                self._lock.exclusive() as watch,
-                self._rest_stopped(processes),
+                self._seats.alone(processes.values()) as turn,
             ):
-                before = device.others()
                 try:
                     sitting = sit(device, processes, cases)
                     recorded = time_recorded(device, processes, cases, sitting.pair)
                     if sides[CANDIDATE] and device.has_profiler and not timing.told:
                         timing.told = events.told(device, processes, cases, sitting.pair)
                 finally:
-                    watch.stop()
-                    timing.device_time_s += watch.seconds
-                strangers = device.others() - before
+                    turn.watch.stop()
+                    timing.device_time_s += turn.watch.seconds
+                strangers = turn.strangers()
             ours = {side for side, who in sides.items() if who and who.is_ours}
             sitting.samples = [sample for sample in sitting.samples if sample[0] not in ours]
             recorded.samples = [s for s in recorded.samples if s[0] not in {EAGER, *ours}]
             with self._lock.shared():
                 judge_samples(sitting)
                 judge_recorded(recorded)
+        except CrowdedFault:
+            timing.crowded += 1
+            if timing.crowded > _MOST_CROWDED:
+                raise
+            return None
         except (CandidateFault, SideFault) as error:
             self._after_fault(error, sides, timing)
             return None
@@ -155,27 +167,13 @@ class Timekeeper:
             with self._lock.shared():
                 ready = seated(self._workshop.device, starts, cases)
                 processes = stack.enter_context(ready)
-                self._seated.update(processes.values())
+                self._seats.add(processes.values())
             try:
                 yield processes
             finally:
                 with self._lock.shared():
-                    self._seated.difference_update(processes.values())
+                    self._seats.remove(processes.values())
                     stack.close()
-
-    @contextlib.contextmanager
-    def _rest_stopped(self, processes: Mapping[str, RunnerProcess]) -> Iterator[None]:
-        """Processes of other sittings, which wait for their turn, do nothing meanwhile."""
-        rest = self._seated.difference(processes.values())
-        for process in rest:
-            process.pause()
-        try:
-            if rest and not self._workshop.device.is_idle():
-                raise InfraFault("the device is busy with what another candidate has left running")
-            yield
-        finally:
-            for process in rest:
-                process.resume()
 
     def _after_fault(
         self,
@@ -184,7 +182,7 @@ class Timekeeper:
         timing: Timing,
     ) -> None:
         """Have it measured again, or without the opponent that failed; raises if neither helps."""
-        fault = error.fault if isinstance(error, SideFault) else error
+        fault = candidate_fault_of(error)
         if isinstance(fault, TooShortFault) and timing.too_short < _MOST_TOO_SHORT:
             timing.too_short += 1
             return

@@ -19,15 +19,16 @@ import os
 import secrets
 import signal
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
 
 from evolve.core.evaluation import Status
+from evolve.core.protocols import BASELINES
 from evolve.worker import cuda_driver, custody
-from evolve.worker.faults import CANDIDATE, CandidateFault, SideFault
+from evolve.worker.faults import CANDIDATE, EAGER, BusyFault, CandidateFault, blaming
 from evolve.worker.process import RunnerProcess
 from evolve.worker.slab import Shared
 from evolve.worker.window import (
@@ -185,36 +186,52 @@ class CudaWindow:
     def alone(self, side: str, processes: Mapping[str, RunnerProcess]) -> Iterator[None]:
         others = {name: process for name, process in processes.items() if name != side}
         for process in others.values():
-            os.kill(process.pid, signal.SIGSTOP)
+            _signal(process, signal.SIGSTOP)
         try:
-            self._require_quiet(others)
+            self._require_quiet(others, processes)
             yield
-            self._require_quiet(others)  # work that waited for this side to start
-            if processes[side].has_company():
-                _blame(side, "processes that the candidate has started are alive after its calls")
+            self._require_quiet(others, processes)  # work that waited for this side to start
+            _require_no_company(side, processes[side])
         finally:
             for process in others.values():
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(process.pid, signal.SIGCONT)
+                _signal(process, signal.SIGCONT)
 
-    def _require_quiet(self, others: Mapping[str, RunnerProcess]) -> None:
+    def _require_quiet(
+        self, others: Mapping[str, RunnerProcess], processes: Mapping[str, RunnerProcess]
+    ) -> None:
         """Kernels of a stopped process that still run would share the device with this side."""
         for name, process in others.items():
-            if process.has_company():
-                _blame(name, "processes that the candidate has started are alive while it is timed")
-        if self._device.is_idle():
-            return
-        suspect = CANDIDATE if CANDIDATE in others else next(iter(others))
-        _blame(
-            suspect,
-            "the GPU is busy although every process but the one timed is stopped: "
-            "kernels run on after forward has returned",
-        )
+            _require_no_company(name, process)
+        if not self._device.is_idle():
+            with blaming(_suspect(processes)):
+                raise BusyFault(
+                    "the GPU is busy although nothing was asked of any process: kernels run on "
+                    "after forward has returned, or are launched in the background"
+                )
 
     def settle(self) -> None:
         """All that there is to see has been seen block by block."""
 
 
-def _blame(side: str, text: str) -> None:
-    fault = CandidateFault(Status.TIMING_UNBOUNDED, text)
-    raise fault if side == CANDIDATE else SideFault(side, fault)
+def _suspect(sides: Iterable[str]) -> str:
+    """Whose work it is that nobody's turn explains: whoever of them is not ours.
+
+    Of two an opponent first, which only leaves the comparison: if it was the candidate, the GPU
+    will be busy again.
+    """
+    trusted = (CANDIDATE, EAGER, *BASELINES)
+    return next((side for side in sides if side not in trusted), CANDIDATE)
+
+
+def _require_no_company(side: str, process: RunnerProcess) -> None:
+    with blaming(side):
+        if process.alive and process.has_company():
+            raise CandidateFault(
+                Status.TIMING_UNBOUNDED,
+                "processes that the candidate has started are alive while it is timed",
+            )
+
+
+def _signal(process: RunnerProcess, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError):  # whoever asks it next learns how it ended
+        os.kill(process.pid, number)

@@ -15,6 +15,7 @@ from evolve.worker.device_cpu import CpuDevice
 from evolve.worker.faults import CandidateFault
 from evolve.worker.lightspeed import BEATS, SpeedOfLight
 from evolve.worker.locks import HostLock
+from evolve.worker.seats import Seats
 from evolve.worker.stages import Candidate
 from evolve.worker.timing import Timing
 from evolve.worker.warm import WarmTasks
@@ -35,7 +36,8 @@ def warm():
 def speed_of_light(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:  # a lock of its own
         patch.setattr("tempfile.tempdir", str(tmp_path_factory.mktemp("locks")))
-        return SpeedOfLight(CpuDevice(), HostLock("cpu"))
+        device = CpuDevice()
+        return SpeedOfLight(device, Seats(device, HostLock("cpu")))
 
 
 def judged(speed_of_light, warm, seconds):

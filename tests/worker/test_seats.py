@@ -1,8 +1,12 @@
 """Several sittings made ready at once, one timed at a time.
 
 Invariants:
-- while one sitting is timed, the processes of all others stand still;
-- work that a stopped process has left on the device voids a sitting, and is nobody else's fault.
+- while one sitting is timed, the processes of all others stand still, with what they have started;
+- who keeps the device busy is convicted, by its work in its own turn as well as in another's;
+- a neighbour who does so changes nobody else's verdict.
+
+The window's own way to have one side work alone is the GPU's; what is busy is told by a process's
+name, as a GPU would tell it by how long it takes to answer.
 """
 
 import os
@@ -10,62 +14,192 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+import torch
 
 from evolve.core.evaluation import Fidelity, Status
+from evolve.core.program import Language
 from evolve.worker.device_cpu import CpuDevice
+from evolve.worker.faults import BusyFault, CrowdedFault
 from evolve.worker.guard import descendants
+from evolve.worker.locks import HostLock
 from evolve.worker.referee import Referee
-from tests.worker.serving import HONEST_CPP, RELU_TASK
+from evolve.worker.seats import Seats
+from evolve.worker.window_cpu import CpuWindow
+from evolve.worker.window_cuda import CudaWindow
+from tests.worker.serving import HONEST_CPP, RELU_TASK, forward
+from tests.worker.sharing import shared
+
+
+class Watched(CpuWindow):
+    """Blocks as on the CPU; turns, and who is to blame, as on a GPU."""
+
+    alone = CudaWindow.alone
+    _require_quiet = CudaWindow._require_quiet
+
+    def settle(self) -> None:
+        """All that there is to see has been seen block by block."""
 
 
 class TwoSeats(CpuDevice):
-    """Notes how many processes stand while a sitting is timed and another one waits."""
+    """Busy while a process is called `hogging`; notes how many stand while one is timed."""
 
     seats = 2
+    slots = 2
+    room = 1 << 40
 
-    def __init__(self, idle: bool) -> None:
+    def __init__(self, stops: bool = True) -> None:
         super().__init__()
         self.standing: list[int] = []
-        self._idle = idle
+        self._stops = stops  # whether the work of a process ends when it is stopped
+
+    def window(self) -> CpuWindow:
+        return Watched(self)
 
     def is_idle(self) -> bool:
-        states = [state(pid) for pid in descendants(os.getpid())]
-        self.standing.append(states.count("T"))
-        return self._idle
+        states = [told(pid) for pid in descendants(os.getpid())]
+        self.standing.append(sum(state == "T" for _, state in states))
+        quiet = "TZX" if self._stops else "ZX"
+        return not any(name == "hogging" and state not in quiet for name, state in states)
 
 
-def state(pid: int) -> str:
+class NeverIdle(TwoSeats):
+    def is_idle(self) -> bool:
+        return False
+
+
+def told(pid: int) -> tuple[str, str]:
+    """What the system says of a process: its name, and its state."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        name, _, rest = Path(f"/proc/{pid}/stat").read_text().partition("(")[2].rpartition(")")
     except OSError:
-        return ""
+        return "", "X"
+    return name, rest.split()[0]
 
 
-def two_verdicts(device, folder):
-    referee = Referee(device, folder)
-    try:
-        with ThreadPoolExecutor(2) as pool:
-            sources = [HONEST_CPP, HONEST_CPP + "\n# another\n"]
-            judged = [
-                pool.submit(referee.evaluate, RELU_TASK, source, Fidelity.SCREEN, {})
-                for source in sources
-            ]
-            return [found.result(200) for found in judged]
-    finally:
-        referee.close()
+HOGGING = "import ctypes\nctypes.CDLL(None).prctl(15, b'hogging')"
+HOG = forward("return right(x)", HOGGING)
+# From its tenth call on it has a child that works for it, and wakes it up.
+PARENT = forward(
+    f"""
+self.n = getattr(self, "n", 0) + 1
+if self.n == 10 and os.fork() == 0:
+    {HOGGING.replace(chr(10), "; ")}
+    while True:
+        os.kill(os.getppid(), signal.SIGCONT)
+        time.sleep(0.002)
+return right(x)
+"""
+)
+
+
+@pytest.fixture(autouse=True)
+def _lock_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    tmp_path.chmod(0o755)
+
+
+@pytest.fixture
+def verdicts(tmp_path):
+    """Judges sources at once on a device, in order."""
+
+    def judge(device, *sources):
+        referee = Referee(device, tmp_path / "cache")
+        try:
+            with ThreadPoolExecutor(len(sources)) as pool:
+                judged = [
+                    pool.submit(referee.evaluate, RELU_TASK, source, Fidelity.SCREEN, {})
+                    for source in sources
+                ]
+                return [found.result(200) for found in judged]
+        finally:
+            referee.close()
+
+    return judge
+
+
+@pytest.mark.parametrize("stops", [True, False], ids=["in its own turn", "in another's"])
+def test_who_keeps_the_device_busy_is_convicted(verdicts, stops):
+    (verdict,) = verdicts(TwoSeats(stops), HOG)
+    assert verdict.status is Status.TIMING_UNBOUNDED, verdict.feedback
+    assert "busy" in verdict.feedback
 
 
 @pytest.mark.slow
-def test_who_waits_for_his_turn_stands_while_another_is_timed(tmp_path):
-    device = TwoSeats(idle=True)
-    verdicts = two_verdicts(device, tmp_path)
-    assert {verdict.status for verdict in verdicts} == {Status.CORRECT}
-    assert device.standing, "the two never waited for each other"
-    assert min(device.standing) >= 2  # both sides of the other sitting
+@pytest.mark.parametrize("guilty", [HOG, PARENT], ids=["leaves work running", "has a child"])
+def test_a_neighbour_who_keeps_the_device_busy_changes_no_verdict_but_its_own(verdicts, guilty):
+    found = verdicts(TwoSeats(stops=False), guilty, HONEST_CPP, HONEST_CPP + "\n# another\n")
+    assert [verdict.status for verdict in found] == [
+        Status.TIMING_UNBOUNDED,
+        Status.CORRECT,
+        Status.CORRECT,
+    ], [verdict.feedback for verdict in found]
 
 
 @pytest.mark.slow
-def test_a_device_that_stays_busy_is_the_judges_own_fault(tmp_path):
-    verdicts = two_verdicts(TwoSeats(idle=False), tmp_path)
-    assert {verdict.status for verdict in verdicts} <= {Status.CORRECT, Status.INFRA}
-    assert any("left running" in v.feedback for v in verdicts if v.status is Status.INFRA)
+def test_who_waits_for_his_turn_stands_while_another_is_timed(verdicts):
+    device = TwoSeats()
+    found = verdicts(device, HONEST_CPP, HONEST_CPP + "\n# another\n")
+    assert {verdict.status for verdict in found} == {Status.CORRECT}
+    assert max(device.standing) >= 2 + 1  # both sides of the other sitting, and one of this
+
+
+@pytest.mark.slow
+def test_where_the_device_is_busy_whenever_others_are_there_each_is_judged_alone(verdicts):
+    class BusyBesideOthers(TwoSeats):
+        def is_idle(self) -> bool:
+            return super().is_idle() and self.standing[-1] < 2
+
+    found = verdicts(BusyBesideOthers(), HONEST_CPP, HONEST_CPP + "\n# another\n")
+    assert {verdict.status for verdict in found} == {Status.CORRECT}
+
+
+def started(launcher, source):
+    """A runner with one call made."""
+    arguments, inputs = shared({"init": [], "state": {}}), shared([torch.ones(4)])
+    runner = launcher.start(Language.CPP)
+    runner.load("candidate", source, 20.0)
+    runner.construct(0, 1, arguments, 20.0)
+    for _ in range(10):
+        runner.call(0, inputs, 20.0)
+    return runner
+
+
+def states(runner):
+    return {told(pid)[1] for pid in runner._family()}
+
+
+def test_a_child_that_wakes_its_parent_up_is_stopped_with_it(launcher):
+    with started(launcher, PARENT) as runner:
+        assert runner.has_company()
+        runner.freeze()
+        assert states(runner) == {"T"}
+        runner.thaw()
+        assert "T" not in states(runner)
+
+
+def test_who_fails_alone_on_the_device_is_dead_before_the_next_has_it(launcher):
+    seats = Seats(TwoSeats(), HostLock("cpu"))
+    with started(launcher, forward("return x + 1")) as mine, started(launcher, PARENT) as other:
+        with seats.lock.shared():
+            seats.add([mine, other])
+        with pytest.raises(CrowdedFault), seats.alone([mine]):  # who knows whose work it was
+            assert states(other) == {"T"}
+            raise BusyFault("busy")
+        assert not mine.alive
+        assert other.alive
+        with seats.lock.shared():
+            seats.remove([mine, other])
+        with pytest.raises(BusyFault), seats.alone([other]):
+            raise BusyFault("busy")
+        assert not other.alive
+
+
+def test_what_a_neighbour_left_running_is_waited_for_and_then_void(launcher):
+    seats = Seats(NeverIdle(), HostLock("cpu"))
+    with started(launcher, forward("return x + 1")) as other:
+        with seats.alone():
+            pass
+        with seats.lock.shared():
+            seats.add([other])
+        with pytest.raises(CrowdedFault, match="left running"), seats.alone():
+            pass

@@ -1,0 +1,104 @@
+"""The device for one at a time, while processes of others sit there ready for their turn."""
+
+import contextlib
+import threading
+import time
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+
+from evolve.worker.device import Device
+from evolve.worker.faults import (
+    BusyFault,
+    CandidateFault,
+    CrowdedFault,
+    SideFault,
+    candidate_fault_of,
+)
+from evolve.worker.locks import HostLock, Stopwatch
+from evolve.worker.process import RunnerProcess
+
+_QUIET_S = 0.5  # for what was on its way to the device when its process was stopped
+_QUIET_POLL_S = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One's time alone with the device: how long it has lasted, and who came along meanwhile."""
+
+    device: Device
+    watch: Stopwatch
+    before: frozenset[int] = field(default_factory=frozenset)
+
+    def strangers(self) -> frozenset[int]:
+        """Processes that are not ours and appeared on the device since it began."""
+        return self.device.others() - self.before
+
+
+class Seats:
+    """Processes with candidates that are alive while another is timed.
+
+    They sit there ready for their own turn, or import and compile. Whoever has the device alone
+    finds all of them stopped, with what they have started, and nothing of theirs at work.
+
+    Attributes:
+        lock: Shared, of all work on the device; exclusive, of one's turn.
+    """
+
+    def __init__(self, device: Device, lock: HostLock) -> None:
+        self.lock = lock
+        self._device = device
+        self._sittings = threading.Semaphore(device.seats)
+        self._seated: set[RunnerProcess] = set()  # changes under the shared lock
+
+    def sitting(self) -> contextlib.AbstractContextManager[object]:
+        """One of as many sittings as may be made ready at once."""
+        return self._sittings
+
+    def add(self, processes: Collection[RunnerProcess]) -> None:
+        """From now on they are stopped when somebody else has his turn; under the shared lock."""
+        self._seated.update(processes)
+
+    def remove(self, processes: Collection[RunnerProcess]) -> None:
+        """They are no longer there, or will not be before the shared lock is given back."""
+        self._seated.difference_update(processes)
+
+    @contextlib.contextmanager
+    def alone(self, mine: Collection[RunnerProcess] = ()) -> Iterator[Turn]:
+        """The device for these processes and us; they are dead where it ends with an error.
+
+        Raises:
+            CrowdedFault: it is busy, and others may be the reason.
+        """
+        with self.lock.exclusive() as watch:
+            rest = self._seated.difference(mine)
+            turn = Turn(self._device, watch, self._device.others())
+            for process in rest:
+                process.freeze()
+            try:
+                if rest:
+                    self._wait_until_quiet()
+                yield turn
+            except (CandidateFault, SideFault) as error:
+                _close(mine)  # or the next would find what they have left running
+                is_busy = isinstance(candidate_fault_of(error), BusyFault)
+                if is_busy and (rest or turn.strangers()):
+                    raise CrowdedFault(f"others were there while {error}") from error
+                raise
+            except BaseException:
+                _close(mine)
+                raise
+            finally:
+                for process in rest:
+                    process.thaw()
+
+    def _wait_until_quiet(self) -> None:
+        deadline = time.monotonic() + _QUIET_S
+        while not self._device.is_idle():
+            if time.monotonic() > deadline:
+                raise CrowdedFault("the device is busy with what another candidate left running")
+            time.sleep(_QUIET_POLL_S)
+
+
+def _close(processes: Collection[RunnerProcess]) -> None:
+    for process in processes:
+        process.close()
