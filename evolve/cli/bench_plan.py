@@ -12,6 +12,7 @@ from evolve.cli import parts
 from evolve.cli.config.compose import compose, compose_other, to_plain
 from evolve.cli.device import CUDA, kind_of
 from evolve.cli.inputs import load_task
+from evolve.cli.request import check_name
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import Fidelity
 from evolve.core.protocols import BASELINES
@@ -101,6 +102,7 @@ def make_plan(words: Sequence[str]) -> Plan:
     entries = []
     for problem in problems:
         run = "-".join(filter(None, (settings["suite"], problem.level, problem.name, label)))
+        check_name(run)
         own_config = {**config, "task": problem.spec, "name": run, "on_exists": "resume"}
         task = load_task(own_config)
         category = operation_of(task.category, task.source)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from evolve.cli.flags import add_run, add_store, open_store, parser
 from evolve.cli.text import table
+from evolve.core.errors import UsageError
 from evolve.report.text import count_text
 
 
@@ -56,6 +57,8 @@ def _backup(options: argparse.Namespace) -> None:
 
 
 def _prune(options: argparse.Namespace) -> None:
+    if options.keep is not None and options.keep < 0:
+        raise UsageError(f"--keep {options.keep}: it goes from 0, which keeps none of them")
     with open_store(options.store, read_only=False) as store:
         run = store.run(options.run)
         pruned = store.prune(run.id, keep=options.keep)

@@ -25,6 +25,7 @@ from evolve.cli.finding import MISSING, NOTE, OK, Finding
 from evolve.cli.flags import parser
 from evolve.core.errors import EvaluatorUnavailable, UsageError
 from evolve.llm.doctor import findings as model_findings
+from evolve.store.filesystem import is_shared_between_hosts
 
 # Import name, distribution, and what does not work without it.
 PACKAGES = (
@@ -134,6 +135,10 @@ def database() -> Finding:
                 connection.close()
     except (OSError, sqlite3.Error) as error:
         return Finding(MISSING, "database", f"{Path.cwd()} cannot be written: {error}")
+    if is_shared_between_hosts(Path.cwd()):
+        return Finding(
+            NOTE, "database", "a network file system: no write-ahead log, one host at a time"
+        )
     if mode == "wal":
         return Finding(
             OK, "database", f"SQLite {sqlite3.sqlite_version}, write-ahead log works here"

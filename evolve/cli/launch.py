@@ -17,6 +17,8 @@ from evolve.evaluation import LocalEvaluator
 from evolve.report.audit import Findings, findings_of
 from evolve.store import RunRow, Store
 
+MAX_STEM = 40  # characters of a task's name in that of its run
+
 
 async def launch(config: Mapping[str, Any]) -> int:
     """Search as `config` says.
@@ -25,22 +27,21 @@ async def launch(config: Mapping[str, Any]) -> int:
         The exit status: 0 finished, 75 stopped and resumable.
     """
     request = read_request(config)
-    existing, task, recorded = request.existing, request.task, dict(request.recorded)
+    existing, task, config = request.existing, request.task, dict(request.recorded)
     for note in (*key_notes(config), *haste_notes(config)):
         print(note)
     evaluator = await start_evaluator(config)
     try:
-        recorded["audit"] = (
-            findings_of(existing.config) if existing else await audit(config, evaluator, task)
-        )
+        found = findings_of(existing.config) if existing else await audit(config, evaluator, task)
+        config = {**config, "audit": found}
         if not existing:
             task = await with_compiled(task, config, evaluator)
         with Store.open(config["store"]["path"], create=True) as store:
             for notice in store.notices:
                 print(notice)
-            run = existing or _create(store, recorded, task)
+            run = existing or _create(store, config, task)
             print(f"run {run.name} in {store.path}")
-            return await search(store, run, recorded, evaluator)
+            return await search(store, run, config, evaluator)
     finally:
         await evaluator.close()
 
@@ -78,7 +79,7 @@ async def audit(config: Mapping[str, Any], evaluator: Evaluator, task: Task) -> 
 
 
 def _create(store: Store, config: Mapping[str, Any], task: Task) -> RunRow:
-    name, stem = config["name"], re.sub(r"[^\w.+-]", "-", task.name)
+    name, stem = config["name"], re.sub(r"[^\w.+-]", "-", task.name)[:MAX_STEM]
     return store.create_run(
         name=_free_name(store, name or stem, numbered=name is None),
         task=task,

@@ -129,12 +129,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         if error.filename is None and error.errno not in DISK:
             raise
-        if error.filename is None:  # perhaps standard output itself
-            silence(sys.stdout)
-        where = "" if error.filename is None else f"{error.filename}: "
-        said = one_line(f"{where}{error.strerror}")
-        print(f"evolve: {said}; mend that and try again", file=sys.stderr)
-        return USAGE
+        return _refused_by_the_system(error)
     except Stopped as stop:
         print(f"evolve: {stop}: stopped before {LONG[words[0]]}", file=sys.stderr)
         return INTERRUPTED if stop.number == signal.SIGINT else RESUMABLE
@@ -169,6 +164,15 @@ def _listed(group: str) -> str:
     """A group of verbs under its heading."""
     lines = [f"  {verb:<11}{what}" for verb, what in GROUPS[group].items()]
     return "\n".join([f"{group}:", *lines])
+
+
+def _refused_by_the_system(error: OSError) -> int:
+    if error.filename is None:  # perhaps standard output itself
+        silence(sys.stdout)
+    where = "" if error.filename is None else f"{error.filename}: "
+    said = one_line(f"{where}{error.strerror}")
+    print(f"evolve: {said}; mend that and try again", file=sys.stderr)
+    return USAGE
 
 
 def _print_what_can_be() -> None:

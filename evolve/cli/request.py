@@ -8,19 +8,23 @@ from pathlib import Path
 from typing import Any
 
 from evolve.cli import parts
-from evolve.cli.device import kind_of
+from evolve.cli.device import as_judged, kind_of
 from evolve.cli.differences import refuse_differences
 from evolve.cli.inputs import load_task, read_baseline, with_seeds
 from evolve.core.errors import UsageError
 from evolve.core.task import Task
 from evolve.store import RunRow, Store
+from evolve.store.runs import check_seed
+
+MAX_NAME = 200  # bytes; file systems take 255, of which suffixes need some
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """A run to begin, or to continue where it is `existing`.
 
-    `recorded` is the configuration as a new run keeps it, with the sources of its opponents.
+    `recorded` is the configuration as a new run keeps it, with the sources of its opponents; of an
+    existing run, with the kind of device that it has been judged on.
     """
 
     existing: RunRow | None
@@ -37,8 +41,12 @@ def read_request(config: Mapping[str, Any], *, has_parts: bool = False) -> Reque
     Raises:
         UsageError: the run that `config` describes cannot be.
     """
+    check_seed(config["seed"])
     _check_place(Path(config["store"]["path"]))
     existing = _existing(config)
+    if existing is not None:
+        with Store.open(config["store"]["path"], read_only=True) as store:
+            config = as_judged(config, store, existing)
     task = load_task(config)
     recorded = {**config, "opponents": read_baseline(config["baseline"], kind_of(config))}
     if existing is None:
@@ -59,6 +67,19 @@ def _check_place(path: Path) -> None:
         raise UsageError(f"store.path={path}: {above} is not a folder; choose another path")
     if not os.access(path if path.exists() else above, os.W_OK):
         raise UsageError(f"store.path={path}: it cannot be written there; choose another path")
+    if path.exists():
+        Store.open(path, create=True, read_only=True).close()  # says whether it is one of ours
+
+
+def check_name(name: str) -> None:
+    """Raise UsageError for what a run, and the files that are named after it, cannot be called."""
+    if not re.fullmatch(r"\w[\w.+-]*", name):
+        raise UsageError(f"name={name}: a run's name has letters, digits and _ . + - only")
+    if len(name.encode()) > MAX_NAME:
+        raise UsageError(
+            f"name={name[:40]}...: it has {len(name.encode())} bytes, and files are named after "
+            f"the run; choose one of at most {MAX_NAME}"
+        )
 
 
 def _existing(config: Mapping[str, Any]) -> RunRow | None:
@@ -69,8 +90,8 @@ def _existing(config: Mapping[str, Any]) -> RunRow | None:
             "on_exists=resume needs the name of the run to continue: add name=..., or use "
             "`evolve resume`, which takes the newest"
         )
-    if name is not None and not re.fullmatch(r"\w[\w.+-]*", name):
-        raise UsageError(f"name={name}: a run's name has letters, digits and _ . + - only")
+    if name is not None:
+        check_name(name)
     if name is None or not Path(path).is_file() or config["on_exists"] == "new":
         return None
     with Store.open(path, read_only=True) as store:

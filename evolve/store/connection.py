@@ -11,7 +11,7 @@ from urllib.parse import quote
 from sqlalchemy import Connection, QueuePool, create_engine
 from sqlalchemy.exc import DatabaseError
 
-from evolve.store import filesystem, opening
+from evolve.store import filesystem, lease, opening
 from evolve.store.explanations import explain
 
 BUSY_TIMEOUT_S = 30.0
@@ -31,6 +31,7 @@ class Database:
         self.path = path
         self.notices: list[str] = []
         self._create = create and not read_only
+        self._accept_new = create
         self._read_only = read_only
         opening.check_place(path, create=self._create)
         self._use_wal = not filesystem.is_shared_between_hosts(path)
@@ -50,7 +51,7 @@ class Database:
         else:
             connection = _connect(self.path, "mode=rwc" if self._create else "mode=rw")
         try:
-            opening.refuse_foreign(self.path, connection, accept_new=self._create)
+            opening.refuse_foreign(self.path, connection, accept_new=self._accept_new)
         except BaseException:
             connection.close()
             raise
@@ -63,6 +64,7 @@ class Database:
         with self.write() as connection:  # finds a read-only file now, not at the first result
             if self._create and opening.is_new(connection):
                 opening.create(connection)
+            lease.refuse_other_hosts(connection)
 
     def _configured(self, connection: sqlite3.Connection) -> sqlite3.Connection:
         if choose_journal(connection, use_wal=self._use_wal) != "wal" and not self.notices:

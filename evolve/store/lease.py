@@ -20,11 +20,8 @@ _TAKE = _TAKE.on_conflict_do_update(
     index_elements=[lease.c.run],
     set_={name: _TAKE.excluded[name] for name in ("owner", "host", "machine", "pid", "heartbeat")},
 )
-_HOLDER = (
-    select(lease, run.c.name)
-    .join(run, run.c.id == lease.c.run)
-    .where(lease.c.run == bindparam("held"))
-)
+_HOLDERS = select(lease, run.c.name).join(run, run.c.id == lease.c.run)
+_HOLDER = _HOLDERS.where(lease.c.run == bindparam("held"))
 _BEAT = (
     update(lease)
     .where(lease.c.run == bindparam("held"), lease.c.owner == bindparam("holder"))
@@ -39,6 +36,7 @@ def claim(connection: Connection, run_id: int, owner: str) -> None:
         UsageError: another process holds it and is alive, as far as can be told.
     """
     refuse_if_held(connection, run_id, owner)
+    refuse_other_hosts(connection)
     row = {
         "run": run_id,
         "owner": owner,
@@ -60,6 +58,28 @@ def refuse_if_held(connection: Connection, run_id: int, owner: str) -> None:
         f"run {holder.name!r} is being continued by another process on {holder.host} "
         f"(pid {holder.pid}, last heartbeat {age:.0f} s ago); wait for it or stop it first"
     )
+
+
+def refuse_other_hosts(connection: Connection) -> None:
+    """Raise UsageError if a process on another host works in a file without a write-ahead log.
+
+    The locks of SQLite are not to be relied on between hosts, whichever runs they continue.
+    """
+    if connection.exec_driver_sql("PRAGMA journal_mode").scalar_one() == "wal":
+        return
+    here = _host_of(_machine(), socket.gethostname())
+    for holder in connection.execute(_HOLDERS):
+        if _host_of(holder.machine, holder.host) != here and not _is_gone(holder):
+            raise UsageError(
+                f"a process on {holder.host} (pid {holder.pid}) continues run {holder.name!r} in "
+                "this database, which without a write-ahead log is for one host at a time; wait "
+                "for it or stop it first, or take another store.path here"
+            )
+
+
+def _host_of(machine: str, host: str) -> str:
+    """The boot of a machine, which its containers share; its name where it tells none."""
+    return machine.partition(" ")[0] or host
 
 
 def beat(connection: Connection, run_id: int, owner: str) -> None:

@@ -70,8 +70,7 @@ def create(
     """
     if not name:
         raise UsageError("name is empty; give the run a name")
-    if not -(2**63) <= seed < 2**63:
-        raise UsageError(f"seed={seed} does not fit into 64 bits; choose a smaller one")
+    check_seed(seed)
     if connection.execute(select(run.c.id).where(run.c.name == name)).first():
         raise UsageError(
             f"name={name}: this run exists already; continue it with on_exists=resume, "
@@ -88,6 +87,12 @@ def create(
     }
     connection.execute(insert(run), row)
     return find(connection, name)
+
+
+def check_seed(seed: int) -> None:
+    """Raise UsageError for a seed that the database cannot hold."""
+    if not -(2**63) <= seed < 2**63:
+        raise UsageError(f"seed={seed} does not fit into 64 bits; choose a smaller one")
 
 
 def find(connection: Connection, name: str | None) -> RunRow:

@@ -59,7 +59,10 @@ class Store:
 
     @classmethod
     def open(cls, path: str | Path, *, create: bool = False, read_only: bool = False) -> "Store":
-        """Open the file at `path`; with `create` make it, and its folder, where it is missing."""
+        """Open the file at `path`; with `create` make it, and its folder, where it is missing.
+
+        With both, nothing is made, but a file without tables is no error either.
+        """
         return cls(Database(Path(path), create=create, read_only=read_only))
 
     def close(self) -> None:

@@ -15,6 +15,8 @@ from evolve.cli.flags import split_step
 from evolve.cli.run import check_python
 from evolve.core.errors import UsageError
 
+LONG = "x" * 300  # more than file systems take
+
 # The words of the command, and what the message must name.
 CASES = {
     "unknown verb": (["runn"], ["runn", "run"]),
@@ -72,6 +74,14 @@ CASES = {
         ["run", "task=softmax", "sandbox.read=[./no]"],
         ["sandbox.read", "./no"],
     ),
+    "added setting": (["run", "task=softmax", "+budget=3"], ["budget", "no such setting"]),
+    "added limit": (
+        ["resume", "demo", "++termination.foo=3"],
+        ["termination.foo", "no such setting"],
+    ),
+    "added to a bench": (["bench", "suite=shipped", "+budget=3"], ["budget"]),
+    "added to a bench's own": (["serve", "+budget=3"], ["budget"]),
+    "setting taken away": (["run", "task=softmax", "~seed=0"], ["seed"]),
     "unknown setting": (["run", "task=softmax", "budget=3"], ["budget"]),
     "unknown option": (["run", "task=softmax", "archive=queue"], ["queue", "topk"]),
     "word for a number": (["run", "task=softmax", "archive.capacity=abc"], ["archive.capacity"]),
@@ -130,6 +140,21 @@ CASES = {
         ["operators"],
     ),
     "name that is a path": (["run", "task=softmax", "name=../x"], ["name=../x", "letters"]),
+    "name that is too long for a file": (
+        ["run", "task=softmax", f"name={'a' * 201}"],
+        ["201 bytes", "200"],
+    ),
+    "seed that is too large": (["run", "task=softmax", f"seed={2**63}"], [str(2**63), "64 bits"]),
+    "database with a long name": (["list", "--store", LONG], [LONG, "too long"]),
+    "place with a long name": (["run", "task=softmax", f"store.path={LONG}"], [LONG, "too long"]),
+    "task with a long name": (["run", f"task={LONG}.py"], [LONG]),
+    "candidate with a long name": (["eval", LONG, "--task", "softmax"], [LONG, "too long"]),
+    "run in a newer schema": (["run", "task=softmax", "store.path=newer.db"], ["newer.db"]),
+    "run in a file that is no database": (
+        ["run", "task=softmax", "store.path=lonely.py"],
+        ["lonely.py"],
+    ),
+    "keeping less than nothing": (["db", "prune", "demo", "--keep", "-5"], ["--keep -5"]),
     "name that is taken": (["run", "task=softmax", "name=demo"], ["demo", "on_exists"]),
     "resume of nobody": (["run", "task=softmax", "on_exists=resume"], ["on_exists", "name="]),
     "warm start from no database": (

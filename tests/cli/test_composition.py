@@ -71,6 +71,13 @@ def test_a_preset_selects_parts_and_what_is_typed_wins_over_it():
     assert typed["termination"]["wall_time"] == "8h"
 
 
+def test_a_plus_before_a_setting_that_is_there_sets_it():
+    config = composed("++termination.evaluations=9", "+archive=topk", "+llm.options.user=me")
+    assert config["termination"]["evaluations"] == 9
+    assert config["archive"]["_target_"].endswith("TopK")
+    assert config["llm"]["options"] == {"user": "me"}
+
+
 def test_the_last_of_two_words_for_one_setting_wins():
     config = composed("termination=smoke", "task=rmsnorm", "termination=overnight", "seed=1")
     assert config["task"] == "rmsnorm"
@@ -99,6 +106,11 @@ def test_an_operator_is_left_out_by_null_and_a_foreign_one_is_let_in():
         ("operators.tune.weight=-1", "operators.tune.weight must be above 0"),
         ("archvie.capacity=3", "archvie"),
         ("+archive.depht=3", "depht"),
+        ("++budget=3", "budget: there is no such setting"),
+        ("+termination.all_of.foo=3", "termination.all_of.foo: there is no such setting"),
+        ("++task_config.foo=1", "task_config.foo: there is no such setting"),
+        ("+llm.price.foo=1", "llm.price.foo: there is no such setting"),
+        ("~device.slots=null", "device.slots cannot be taken away"),
         ("selection.epsilon=often", "selection.epsilon"),
         ("operators.tune.breadth=x", "operators.tune.breadth"),
         ("operators.tune.weight=x", "operators.tune.weight"),

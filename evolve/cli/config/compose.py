@@ -2,6 +2,7 @@
 
 import math
 import os
+import re
 import shlex
 import sys
 import tempfile
@@ -73,7 +74,7 @@ def compose_other(name: str, node: type, overrides: Sequence[str]) -> dict[str, 
         _our_words(overrides, verb=name),
         hydra.initialize_config_dir(str(config_dir()), version_base=VERSION_BASE),
     ):
-        config = hydra.compose(name, overrides=list(overrides))
+        config = hydra.compose(name, overrides=[_closed(word) for word in overrides])
         plain = OmegaConf.to_container(
             config, resolve=True, enum_to_str=True, throw_on_missing=True
         )
@@ -88,16 +89,17 @@ def run_with_hydra(words: Sequence[str], job: Callable[[DictConfig], int]) -> in
         The highest exit status of the jobs; 0 where Hydra only printed something.
 
     Raises:
-        EvolveError: what a job raised; the first one of a sweep, after its other jobs have run.
+        EvolveError, OSError: what a job raised; the first one of a sweep, after its other jobs
+            have run.
     """
     register_schema()
     codes = [0]
-    errors: list[EvolveError] = []
+    errors: list[EvolveError | OSError] = []
 
     def remembered(config: DictConfig) -> None:
         try:
             codes.append(job(config))
-        except EvolveError as error:  # Hydra would print its own words about it
+        except (EvolveError, OSError) as error:  # Hydra would print its own words about it
             errors.append(error)
 
     entry = hydra.main(
@@ -131,6 +133,7 @@ def _opened(words: Sequence[str]) -> list[str]:
     `++` before those that may add a name, and with a model operators that ask it, unless the words
     or their preset choose the operators: `llm.model=provider/name` is to be enough.
     """
+    words = [_closed(word) for word in words]
     for word in words:
         _refuse_nameless_option(word)
     opened = [
@@ -141,6 +144,23 @@ def _opened(words: Sequence[str]) -> list[str]:
     modelled = any(name == "llm" or name.startswith("llm.model") for name in names)
     chosen = names | preset_of(words).options.keys()
     return [*opened, "operators=llm"] if modelled and "operators" not in chosen else opened
+
+
+def _closed(word: str) -> str:
+    """The word without Hydra's `+`, which adds settings, where the schema says all there are.
+
+    Without it Hydra refuses a name that nothing would read.
+
+    Raises:
+        UsageError: it takes one away (`~`), which something would look for.
+    """
+    bare = word.lstrip("+~")
+    key = bare.partition("=")[0]
+    if key not in COMPONENTS and re.split(r"[.@/]", key)[0] in (*COMPONENTS, "hydra"):
+        return word
+    if word.startswith("~"):
+        raise UsageError(f"{word}: {key} cannot be taken away; where it may be none, {key}=null")
+    return bare
 
 
 def _refuse_nameless_option(word: str) -> None:
