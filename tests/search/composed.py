@@ -43,7 +43,14 @@ def searched(
     search = parts.build_search(store, run, config, model=model)
     judge = LandscapeEvaluator(landscape=landscape, seed=seed)
     limit = from_config({"evaluations": evaluations})
-    asyncio.run(Pipeline(search, judge, limit, serial=True).run())
+
+    async def body() -> None:
+        try:
+            await Pipeline(search, judge, limit, serial=True).run()
+        finally:
+            await model.close()
+
+    asyncio.run(body())
     return search
 
 
