@@ -21,7 +21,8 @@ class ArgumentKind(StrEnum):
 class Argument:
     """One argument: its name in the code, and what it is.
 
-    `shape` and `stride` are in elements; `dtype` as in `torch.float32`, of constants only.
+    `shape` and `stride` are in elements; `dtype` as in `torch.float32`, empty where it is not
+    known.
     """
 
     name: str

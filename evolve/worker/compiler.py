@@ -208,14 +208,14 @@ def _arguments(exported: Any, model: nn.Module, inputs: Sequence[Any]) -> list[A
         path = next(paths) if spec.kind is InputKind.USER_INPUT else ""
         if not isinstance(value, torch.Tensor):
             continue  # a number: part of the code
-        source, kind, dtype = path, ArgumentKind.INPUT, ""
+        source, kind = path, ArgumentKind.INPUT
         if spec.kind in (InputKind.PARAMETER, InputKind.BUFFER):
             source, kind = spec.target, ArgumentKind.STATE
         elif spec.kind is InputKind.CONSTANT_TENSOR:
             constant = exported.constants[spec.target]
-            source, kind, dtype = _literal(constant), ArgumentKind.CONSTANT, str(constant.dtype)
+            source, kind = _literal(constant), ArgumentKind.CONSTANT
         shape, stride = tuple(map(int, value.shape)), tuple(map(int, value.stride()))
-        found.append(Argument(name, kind, source, shape, stride, dtype))
+        found.append(Argument(name, kind, source, shape, stride, str(value.dtype)))
     return found
 
 

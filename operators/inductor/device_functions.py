@@ -1,12 +1,13 @@
 """Device functions that kernels of Inductor call; a program gets a copy of those it needs.
 
 They do what functions of these names (`any_of`: `any`) in `torch._inductor.runtime.triton_helpers`
-are called for, with exponentials of the language for either choice of `use_fast_math`.
+are called for, with exact exponentials for either choice of `use_fast_math`.
 NaN wins every comparison, as it does in PyTorch.
 """
 
 import triton
 import triton.language as tl
+from triton.language.extra import libdevice
 
 
 @triton.jit
@@ -95,8 +96,8 @@ def online_softmax_combine(maxima, sums, values):
     """
     new_maxima = maximum(maxima, values)
     empty = new_maxima == float("-inf")
-    share = tl.where(empty, 1.0, tl.exp(maxima - new_maxima))
-    added = tl.where(empty, 1.0, tl.exp(values - new_maxima))
+    share = tl.where(empty, 1.0, libdevice.exp(maxima - new_maxima))
+    added = tl.where(empty, 1.0, libdevice.exp(values - new_maxima))
     return new_maxima, sums * share + added
 
 
@@ -105,8 +106,8 @@ def online_softmax_combine_with_sum(maxima, sums, values, more):
     """Running maxima and sums with those of another part."""
     new_maxima = maximum(maxima, values)
     empty = new_maxima == float("-inf")
-    share = tl.where(empty, 1.0, tl.exp(maxima - new_maxima))
-    other_share = tl.where(empty, 1.0, tl.exp(values - new_maxima))
+    share = tl.where(empty, 1.0, libdevice.exp(maxima - new_maxima))
+    other_share = tl.where(empty, 1.0, libdevice.exp(values - new_maxima))
     return new_maxima, sums * share + more * other_share
 
 
@@ -116,7 +117,7 @@ def online_softmax_reduce(maxima, sums, dim):
     largest = max2(maxima, dim)
     kept = tl.expand_dims(largest, dim)
     delta = tl.where(kept == float("-inf"), 0.0, maxima - kept)
-    return largest, tl.sum(sums * tl.exp(delta), dim)
+    return largest, tl.sum(sums * libdevice.exp(delta), dim)
 
 
 @triton.jit

@@ -6,12 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from operators.inductor.kernels import Kernel
+from operators.inductor.layout import LONGEST_LINE, call_text, launch_text
 from operators.inductor.reading import NotConvertible, OutputCode, Statement
 
 _EMPTY = re.compile(r"^empty_strided_(cuda|cpu|xpu)$")
 _DROPPED = ("assert_size_stride", "assert_alignment", "args.clear", "torch.cuda.set_device")
 _STREAMS = ("get_raw_stream",)
-_LONGEST_LINE = 88
+_WIDTH = LONGEST_LINE - 8  # of lines of a method
 # Vendors' kernels that Inductor calls by these names, all of them functions of torch.
 _EXTERNAL = frozenset(("mm", "addmm", "bmm", "baddbmm", "convolution", "_scaled_mm", "_int_mm"))
 
@@ -103,12 +104,13 @@ class Body:
                 name in self._functions
             ):
                 passed = [ast.unparse(self._rewriter.visit(value)) for value in values]
-                yield _wrapped(f"{self._functions[name]}(", passed)
+                yield call_text(f"{self._functions[name]}(", passed, _WIDTH)
                 return
             case ast.Expr(value=ast.Call(func=ast.Subscript() as launched) as call):
                 passed = [ast.unparse(self._rewriter.visit(value)) for value in call.args]
                 options = [ast.unparse(option) for option in call.keywords]
-                yield _wrapped(f"{ast.unparse(launched)}(", [*passed, *options])
+                kernel = ast.unparse(launched.value)
+                yield launch_text(kernel, launched.slice, [*passed, *options], _WIDTH)
                 return
             case ast.Expr(value=ast.Call(func=function)) if ast.unparse(function) in _DROPPED:
                 return
@@ -129,7 +131,7 @@ class Body:
                 if gone:
                     yield f"del {', '.join(gone)}"
                 return
-        yield ast.unparse(self._rewriter.visit(node))
+        yield _text(self._rewriter.visit(node))
 
     def _root(self, name: str) -> str:
         """What the program calls it."""
@@ -148,7 +150,8 @@ class Body:
             ast.unparse(self._rewriter.visit(launch.arguments[at])) for at in kernel.positions
         ]
         options = [f"{name}={constant}" for name, constant in kernel.launch.items()]
-        return _wrapped(f"{kernel.name}[{kernel.grid}](", [*arguments, *options])
+        grid = ast.parse(kernel.grid, mode="eval").body
+        return launch_text(kernel.name, grid, [*arguments, *options], _WIDTH)
 
     def _returned(self, node: ast.Return) -> list[str]:
         if not isinstance(node.value, ast.Tuple):
@@ -194,18 +197,13 @@ class _Expressions(ast.NodeTransformer):
         return _expression(f"torch.empty_strided({shape}, {steps}, {place})")
 
 
-def _wrapped(head: str, arguments: Sequence[str]) -> str:
-    """A call on one line, or with as many arguments on each line as fit."""
-    line = f"{head}{', '.join(arguments)})"
-    if len(line) <= _LONGEST_LINE:
-        return line
-    lines = [head]
-    for argument in arguments:
-        if len(lines) > 1 and len(lines[-1]) + len(argument) + 2 <= _LONGEST_LINE:
-            lines[-1] += f" {argument},"
-        else:
-            lines.append(f"    {argument},")
-    return "\n".join([*lines, ")"])
+def _text(node: ast.stmt) -> str:
+    """A statement; a call whose value gets a name, with its arguments on several lines."""
+    match node:
+        case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call() as call):
+            arguments = [*map(ast.unparse, call.args), *map(ast.unparse, call.keywords)]
+            return call_text(f"{name} = {ast.unparse(call.func)}(", arguments, _WIDTH)
+    return ast.unparse(node)
 
 
 def _view(tensor: ast.expr, size: ast.expr, stride: ast.expr, offset: ast.expr) -> ast.expr:

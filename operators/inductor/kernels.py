@@ -18,7 +18,8 @@ _SIZE = re.compile(r"^([xyz]|r\d_)numel$")
 _DIMENSIONS = "xyz"
 _LARGEST_GRID = 65535  # of the second and third dimension, in CUDA
 
-# Functions that `triton.language` has itself, and that its interpreter knows.
+# Functions that `triton.language` has itself. Those of libdevice stay: `tl.exp` is less exact than
+# `libdevice.exp` (ex2.approx: a relative error near |x| * 6e-8).
 _IN_LANGUAGE = frozenset(
     (
         *("abs", "ceil", "cos", "erf", "exp", "exp2", "floor", "fma", "log", "log2", "rsqrt"),
@@ -39,7 +40,6 @@ class Kernel:
         name: the function's.
         definitions: source of it and of functions of its own, by name.
         names: all names that its text has, device functions of ours among them.
-        uses_libdevice: whether it needs NVIDIA's math library.
         positions: which of the arguments that Inductor passes remain.
         grid: an expression over the tunables.
         blocks: tunables with their choices, by parameter of the launch.
@@ -49,7 +49,6 @@ class Kernel:
     name: str
     definitions: dict[str, str]
     names: frozenset[str]
-    uses_libdevice: bool
     positions: tuple[int, ...]
     grid: str
     blocks: dict[str, Blocks]
@@ -111,7 +110,6 @@ def convert_kernel(raw: RawKernel, name: str, pointers: Mapping[int, str], prefi
         name=name,
         definitions=own | {name: definition},
         names=frozenset(_names(whole)),
-        uses_libdevice="libdevice." in whole,
         positions=positions,
         grid=_grid(raw, sizes, prefix),
         blocks={constant_name(prefix, block): choices for block, choices in blocks.items()},
@@ -136,7 +134,6 @@ def convert_product(
         name=name,
         definitions={name: f"@triton.jit\ndef {name}({signature}):\n{_indented(text)}"},
         names=frozenset(_names(text)),
-        uses_libdevice="libdevice." in text,
         positions=positions,
         grid=product.grid(prefix),
         blocks={constant_name(prefix, known): choices for known, choices in tunables.items()},
@@ -220,7 +217,7 @@ class _Rewriter(ast.NodeTransformer):
         match node.value:
             case ast.Name(id="triton_helpers"):
                 return ast.Name(_OTHER_NAMES.get(node.attr, node.attr), ast.Load())
-            case ast.Name(id="libdevice" | "tl_math") if node.attr in _IN_LANGUAGE:
+            case ast.Name(id="tl_math") if node.attr in _IN_LANGUAGE:
                 return ast.Attribute(ast.Name("tl", ast.Load()), node.attr, ast.Load())
             case ast.Name(id="tl_math"):
                 return ast.Attribute(ast.Name("libdevice", ast.Load()), node.attr, ast.Load())

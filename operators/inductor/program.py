@@ -92,14 +92,15 @@ def convert(
     if kernels and raw:
         raise NotConvertible("the compiler wrote Triton and C++ kernels")
     names = {function: found for part in parts for function, found in part.parameters.items()}
+    definitions = _definitions(kernels)
     pieces = [
         _heading(
             name, compiled, [*((k.name, k.operations) for k in kernels), *((f, ()) for f in raw)]
         ),
-        _imports(reference, kernels, is_cpp=bool(raw)),
+        _imports(reference, definitions, is_cpp=bool(raw)),
         cpp.TUNABLE if raw else _tunables(parts),
         *([cpp.library(_library_name(reference), _identifier(name), raw, names)] if raw else []),
-        *_definitions(kernels),
+        *definitions,
         "\n".join(text for text in reference.definitions if not _is_block(text)),
         *(text for text in reference.definitions if _is_block(text)),
         _module(reference, parts),
@@ -235,8 +236,8 @@ def _heading(name: str, compiled: Compiled, kernels: Iterable[tuple[str, tuple[s
     return "\n".join([title, "", *lines, '"""'])
 
 
-def _imports(reference: Reference, kernels: Iterable[Kernel], is_cpp: bool) -> str:
-    lines = [*_IMPORTS, *([_LIBDEVICE] if any(k.uses_libdevice for k in kernels) else [])]
+def _imports(reference: Reference, definitions: Iterable[str], is_cpp: bool) -> str:
+    lines = [*_IMPORTS, *([_LIBDEVICE] if any("libdevice." in text for text in definitions) else [])]
     if is_cpp:
         lines = list(_CPP_IMPORTS)
     return "\n".join(sorted(dict.fromkeys([*lines, *reference.imports])))

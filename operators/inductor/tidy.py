@@ -8,7 +8,9 @@ import ast
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
-_LONGEST_LINE = 88
+from operators.inductor.layout import LONGEST_LINE
+
+_WIDTH = LONGEST_LINE - 4  # of lines of a kernel
 _PURE = (ast.BinOp, ast.UnaryOp, ast.Compare)
 _PURE_CALLS = frozenset(
     (
@@ -173,7 +175,7 @@ def _fold(body: list[ast.stmt], loads: Counter[str], stores: Counter[str]) -> li
             at = _place(name, value, waiting, stores)
             if at is not None:
                 folded = _Substitution(name, value).visit(_copy(waiting[at]))
-                if len(ast.unparse(folded)) <= _LONGEST_LINE:
+                if len(ast.unparse(folded)) <= _WIDTH:
                     waiting[at] = folded
                     continue
         kept.append(node)

@@ -2,7 +2,6 @@
 
 import ast
 import copy
-import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,8 +9,7 @@ from functools import cached_property
 from evolve.core.program import TunableValue
 from evolve.core.pytext import Edit, Module, apply, read
 from evolve.core.tunable_sites import DECLARATION, declaration
-
-_LONGEST_LINE = 88
+from operators.inductor.layout import LONGEST_LINE, call_text, launch_text
 
 
 class NotApplicable(Exception):
@@ -284,20 +282,11 @@ def _replaced(module: Module, statement: ast.stmt, text: str) -> Edit:
 
 
 def _call_text(call: ast.Call, indent: int) -> str:
-    """A call on one line, or with an argument or more on each."""
-    head = ast.unparse(call.func)
-    if isinstance(call.func, ast.Subscript):  # with brackets around the grid
-        head = f"{ast.unparse(call.func.value)}[{ast.unparse(call.func.slice)}]"
+    """A call at so many columns, with its later lines beneath the first."""
     arguments = [*map(ast.unparse, call.args), *map(ast.unparse, call.keywords)]
-    line = f"{head}({', '.join(arguments)})"
-    if indent + len(line) <= _LONGEST_LINE:
-        return line
-    inside = textwrap.fill(
-        ", ".join(argument.replace(" ", "\0") for argument in arguments) + ",",
-        width=_LONGEST_LINE - indent,
-        initial_indent=" " * (indent + 4),
-        subsequent_indent=" " * (indent + 4),
-        break_long_words=False,
-        break_on_hyphens=False,
-    ).replace("\0", " ")
-    return f"{head}(\n{inside}\n{' ' * indent})"
+    width = LONGEST_LINE - indent
+    if isinstance(call.func, ast.Subscript):
+        text = launch_text(ast.unparse(call.func.value), call.func.slice, arguments, width)
+    else:
+        text = call_text(f"{ast.unparse(call.func)}(", arguments, width)
+    return text.replace("\n", "\n" + " " * indent)

@@ -30,27 +30,30 @@ def launch(
     causal: bool,
     scale: float | None,
     precisions: Sequence[str],
-) -> Launch:
-    """For out = softmax(q @ k' * scale) @ v.
+) -> Launch | None:
+    """For out = softmax(q @ k' * scale) @ v; None where batches or heads do not go with each other.
 
     Args:
         q: batch x heads x queries x features.
-        k: batch x heads x keys x features.
-        v: batch x heads x keys x features of a value.
+        k: batch x heads x keys x features; of heads as many, or one for several of `q`.
+        v: batch x heads x keys x features of a value, as many as `k`.
         out: batch x heads x queries x features of a value.
         causal: query i sees keys up to i.
         scale: of scores; None is one over the root of the number of features.
         precisions: what `tl.dot` may make of its arguments, the first to begin with.
     """
     batch, heads, queries, features = q.shape
-    keys, values = v.shape[-2:]
+    k_heads, keys, values = v.shape[-3:]
+    if k.shape != (batch, k_heads, keys, features) or heads % k_heads or v.shape[0] != batch:
+        return None
     width = 1 << max(values - 1, 15).bit_length()
     return Launch(
         kernel="attention_kernel",
-        grid=f"(triton.cdiv({queries}, BLOCK_M), {batch * heads})",
+        grid=f"({batch * heads} * triton.cdiv({queries}, BLOCK_M),)",
         pointers=(q.pointer, k.pointer, v.pointer, out.pointer),
         constants={
             "HEADS": heads,
+            "HEADS_PER_KEY": heads // k_heads,
             "QUERIES": queries,
             "KEYS": keys,
             "FEATURES": features,

@@ -7,12 +7,15 @@ from dataclasses import dataclass
 from operators.inductor.reading import Statement
 from operators.templates import attention, convolution, matmul, pooling
 from operators.templates.launch import Launch
-from operators.templates.tensors import Tensor, Tensors, keywords
+from operators.templates.tensors import FLOAT32, Tensor, Tensors, keywords
 
 _LIBRARY = "extern_kernels"
 _MATRICES = {"mm": 3, "addmm": 4, "bmm": 3, "baddbmm": 4}  # tensors: operands and the result
 _POOLS = ("avg_pool1d", "avg_pool2d", "avg_pool3d")
 _MAXIMA = ("max_pool2d_with_indices", "max_pool3d_with_indices")
+
+HALF = ("ieee",)  # float16 and bfloat16 are multiplied as they are
+_HALVES = {"torch.float16", "torch.bfloat16"}
 
 CALLS = (
     *(f"{_LIBRARY}.{name}(" for name in (*_MATRICES, "convolution")),
@@ -36,7 +39,7 @@ class Calls:
     Args:
         statements: of the code.
         tensors: of the code.
-        precisions: what `tl.dot` may make of its arguments, the first to begin with.
+        precisions: what `tl.dot` may make of float32, the first to begin with.
     """
 
     def __init__(
@@ -78,6 +81,13 @@ class Calls:
                     return Replacement(before=(ast.Delete(kept),) if kept else ())
         return None
 
+    def _arithmetic(self, *tensors: Tensor) -> Sequence[str]:
+        """What `tl.dot` may make of these; nothing where kernels that sum in float32 do not do."""
+        dtypes = {tensor.dtype for tensor in tensors if tensor.dtype} or {self._tensors.dtype}
+        if dtypes == {FLOAT32}:
+            return self._precisions
+        return HALF if len(dtypes) == 1 and dtypes <= _HALVES else ()
+
     def _several(self, out: str, call: ast.Call) -> Replacement | None:
         """For a call of whose results only the first is used."""
         return self._pool(out, call) or self._attention(out, call)
@@ -92,8 +102,10 @@ class Calls:
         if len(known) < len(operands) or len(known) != _MATRICES[name]:
             return None
         *bias, a, b, out = known
+        if not (precisions := self._arithmetic(*known)):
+            return None
         added = bias[0] if bias else None
-        return Replacement(matmul.launches(a, b, added, out, self._precisions))
+        return Replacement(matmul.launches(a, b, added, out, precisions))
 
     def _convolution(self, name: str, call: ast.Call) -> Replacement | None:
         biases = [*call.args[2:], *(k.value for k in call.keywords if k.arg == "bias")]
@@ -103,13 +115,19 @@ class Calls:
         out = self._result(name)
         if x is None or weight is None or out is None or (has_bias and bias is None):
             return None
+        if not (precisions := self._arithmetic(x, weight)) or not weight.fits_32_bits():
+            return None
+        if not (x.fits_32_bits(1) and out.fits_32_bits(1)):
+            return None
         settings = convolution.Settings.read(keywords(call))
-        launch = convolution.launch(x, weight, bias, out, settings, self._precisions)
+        launch = convolution.launch(x, weight, bias, out, settings, precisions)
         return Replacement((launch,), tuple(_room(name, out, x)))
 
     def _pool(self, name: str, call: ast.Call) -> Replacement | None:
         x, out = self._tensors[call.args[0]], self._result(name)
         if _aten(call) not in (*_POOLS, *_MAXIMA) or x is None or out is None:
+            return None
+        if not (self._arithmetic(x) and x.fits_32_bits(1) and out.fits_32_bits(1)):
             return None
         given = [ast.literal_eval(node) for node in call.args[1:]]
         return Replacement(
@@ -123,6 +141,9 @@ class Calls:
         known = [tensor for tensor in (*operands, out) if tensor is not None]
         if function not in attention.CAUSAL_AT or len(known) < 4:
             return None
+        precisions = self._arithmetic(*known[:3])
+        if not precisions or not all(tensor.fits_32_bits(2) for tensor in known):
+            return None
         others = dict(enumerate(map(ast.unparse, call.args)))
         causal_at = attention.CAUSAL_AT[function]
         bias = others.get(attention.BIAS_AT.get(function, -1), "None")
@@ -134,9 +155,9 @@ class Calls:
             *known,
             causal=others.get(causal_at) == "True",
             scale=float(str(scale)) if scale else None,
-            precisions=self._precisions,
+            precisions=precisions,
         )
-        return Replacement((launch,), tuple(_room(name, known[3], known[0])))
+        return launch and Replacement((launch,), tuple(_room(name, known[3], known[0])))
 
     def _result(self, name: str) -> Tensor | None:
         return self._tensors[ast.Name(name, ast.Load())]

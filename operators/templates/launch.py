@@ -37,7 +37,7 @@ class Launch:
     @property
     def signature(self) -> tuple[object, ...]:
         """Two launches that agree in this are best with the same tunables."""
-        return self.kernel, self.grid, tuple(self.constants.items())
+        return self.kernel, self.grid, tuple(self.constants.items()), tuple(self.tunables.items())
 
     def statements(self, prefix: str) -> Iterator[ast.stmt]:
         """With tunables as constants of the module, their names begun with the prefix."""
@@ -57,7 +57,6 @@ class Launch:
             name=self.kernel,
             definitions=definitions,
             names=frozenset(name for text in definitions.values() for name in library.names(text)),
-            uses_libdevice=any("libdevice." in text for text in definitions.values()),
             positions=(),
             grid=self.grid,
             blocks={f"{prefix}{name.upper()}": blocks for name, blocks in self.tunables.items()},

@@ -14,7 +14,7 @@ from operators.inductor.reading import OutputCode, Statement
 from operators.templates.calls import CALLS, Calls
 from operators.templates.fusion import fuse
 from operators.templates.launch import Launch
-from operators.templates.tensors import FLOAT32, Tensors
+from operators.templates.tensors import Tensors
 
 PRECISIONS = ("bf16x6", "tf32x3", "bf16x3", "ieee")
 """What `tl.dot` makes of float32: sums of products of narrower parts, or float32 throughout.
@@ -22,7 +22,6 @@ PRECISIONS = ("bf16x6", "tf32x3", "bf16x3", "ieee")
 Against cuBLAS's own float32 (error 1.1e-6), on an H200 with Triton 3.6 at 4096^3: bf16x6 2.1e-7,
 tf32x3 2.4e-7, bf16x3 4.4e-6; ieee uses no tensor cores.
 """
-HALF = ("ieee",)  # float16 and bfloat16 are multiplied as they are
 _INEXACT = ("tf32",)  # rounds its operands
 
 _GPU = "torch.cuda._DeviceGuard("  # in code for the CPU nothing is guarded
@@ -58,8 +57,7 @@ class Products:
     ) -> tuple[OutputCode, dict[str, Kernel]]:
         """The code without the calls that a template can do, and the kernels."""
         tensors = Tensors(case.arguments, code.statements)
-        precisions = self._precisions if tensors.dtype == FLOAT32 else HALF
-        calls = Calls(code.statements, tensors, precisions)
+        calls = Calls(code.statements, tensors, self._precisions)
         found = [(each, calls.replacement(each.node)) for each in code.statements]
         if self._fused:
             found = fuse(found, code.kernels, tensors, self._names)

@@ -25,6 +25,11 @@ class Tensor:
     stride: tuple[int, ...]
     dtype: str = ""
 
+    def fits_32_bits(self, first: int = 0) -> bool:
+        """Whether elements that differ in axes from `first` on lie less than 2**31 apart."""
+        places = zip(self.shape[first:], self.stride[first:], strict=True)
+        return sum((size - 1) * stride for size, stride in places) < 2**31
+
 
 class Tensors:
     """What is known of the tensors of output code.
@@ -69,7 +74,7 @@ class Tensors:
 
     @property
     def dtype(self) -> str:
-        """Of the first buffer of floating point; that of most tasks where there is none."""
+        """Of the first tensor of floating point; that of most tasks where there is none."""
         dtypes = (tensor.dtype for tensor in self._known.values())
         return next((dtype for dtype in dtypes if "float" in dtype), FLOAT32)
 

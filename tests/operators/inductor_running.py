@@ -24,8 +24,15 @@ def tanh(x):
     return 2 * tl.sigmoid(2 * x) - 1
 
 
+def interpret_libdevice() -> None:
+    """The device's library of mathematics is no part of Triton's interpreter."""
+    libdevice.tanh = tanh
+    for name in ("erf", "exp", "exp2", "log", "rsqrt", "sqrt", "sqrt_rn"):
+        setattr(libdevice, name, getattr(tl, name))
+
+
 def main(names: list[str]) -> None:
-    libdevice.tanh = tanh  # NVIDIA's library is no part of the interpreter
+    interpret_libdevice()
     for name in names:
         print(json.dumps([Path(name).stem, difference(Path(name))]), flush=True)
 

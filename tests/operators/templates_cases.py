@@ -29,7 +29,7 @@ def compiled(
     start = f"{kernels}\ndef call(args):\n    {', '.join(arguments)}, = args\n"
     code = f"{start}{body}    return ({out}, )\n"
     taken = tuple(
-        Argument(name, ArgumentKind.INPUT, name, tuple(t.shape), t.stride())
+        Argument(name, ArgumentKind.INPUT, name, tuple(t.shape), t.stride(), str(t.dtype))
         for name, t in arguments.items()
     )
     case = CompiledCase("main", True, code, taken, (), "output[0]")
@@ -133,6 +133,10 @@ def matrix_cases():
     yield product("matrix by vector, by columns", matrix(45, 130, turned=True), matrix(130, 1))
     yield product("vector by matrix", matrix(1, 130), matrix(130, 45), matrix(45))
     yield product("vectors of a batch", matrix(3, 45, 30), matrix(3, 30, 1))
+    far = torch.empty_strided((70, 20), (2**25 + 8, 1), device="meta")
+    yield product("rows far apart", far, matrix(20, 17))
+    yield product("columns far apart", matrix(17, 20), far.T)
+    yield product("a matrix far apart by vector", far.T, matrix(70, 1))
 
 
 # --- convolutions ---------------------------------------------------------------------------------
@@ -272,7 +276,8 @@ def attention(
     ]
     causal = ", is_causal=True" if "True" in rest.rpartition(", 0.0")[2] else ""
     scale = f", scale={rest.rpartition('scale=')[2]}" if "scale=" in rest else ""
-    reference = f"torch.nn.functional.scaled_dot_product_attention(q, k, v{causal}{scale})"
+    grouped = ", enable_gqa=True" if k.shape[1] != q.shape[1] else ""
+    reference = f"torch.nn.functional.scaled_dot_product_attention(q, k, v{causal}{scale}{grouped})"
     return case(name, {"q": q, "k": k, "v": v}, lines, reference, out="buf1")
 
 
@@ -292,6 +297,8 @@ def attention_cases():
     turned = [heads(2, 2, 20, 16, rows_first=True)] * 3
     yield attention("by rows", "flash_attention", *turned, ", 0.0, True, False, scale=0.3")
     yield attention("on a CPU", "flash_attention_for_cpu", *turned, "")
+    q, k = heads(2, 6, 20, 16), heads(2, 2, 25, 16)
+    yield attention("heads that share keys", "flash_attention", q, k, k, ", 0.0, False")
 
 
 # --- pointwise kernels in the tail ----------------------------------------------------------------

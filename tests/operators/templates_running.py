@@ -9,16 +9,17 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from triton.language.extra import libdevice
 
-from tests.operators.inductor_running import apart, flat, imported, tanh
+from tests.operators.inductor_running import apart, flat, imported, interpret_libdevice
 
 ROOT = Path(__file__).parents[2]
+_LARGEST = 2**24
 
 
 def answers(
@@ -39,6 +40,20 @@ def answers(
     return dict(map(json.loads, done.stdout.splitlines()))
 
 
+def made(size: int, view: Sequence[Sequence[int]], device: str) -> torch.Tensor:
+    """Random numbers by a view of so many elements, of many only those that it shows."""
+    if size <= _LARGEST:
+        return torch.randn(size, device=device).as_strided(*view)
+    with tempfile.NamedTemporaryFile() as file:
+        whole = (
+            torch.from_file(file.name, shared=True, size=size)
+            if device == "cpu"
+            else torch.empty(size, device=device)
+        )
+    shape, _ = view
+    return whole.as_strided(*view).copy_(torch.randn(shape, device=device))
+
+
 def beside_task(case: Mapping[str, Any]) -> float:
     """How far a program is from its task's reference, with the same weights; on the CPU."""
     task: dict[str, Any] = {}
@@ -55,14 +70,14 @@ def beside_task(case: Mapping[str, Any]) -> float:
 def main(device: str) -> None:
     torch.backends.cudnn.allow_tf32 = False
     if device == "cpu":
-        libdevice.tanh = tanh  # NVIDIA's library is no part of the interpreter
+        interpret_libdevice()
     for case in json.load(sys.stdin):
         torch.manual_seed(0)
         if "task" in case:
             print(json.dumps([case["name"], beside_task(case)]), flush=True)
             continue
         views = case["tensors"]
-        tensors = [torch.randn(size, device=device).as_strided(*view) for size, view in views]
+        tensors = [made(size, view, device) for size, view in views]
         names = dict(zip(case["names"], tensors, strict=True))
         with torch.no_grad():
             found = imported(case["source"]).ModelNew()(*tensors)

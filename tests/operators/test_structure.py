@@ -331,7 +331,7 @@ def test_a_sum_that_takes_in_what_lies_beyond_the_row_keeps_its_blocks(line):
     held = by_hand(TOTAL, LOOP.format(line=good), LOOP.format(line=SECOND).replace("x =", "x2 ="))
     assert "BLOCK: tl.constexpr = 2048" in REWRITES["hold_rows"](held, "rows_kernel")
     wrong = by_hand(TOTAL, LOOP.format(line=line), LOOP.format(line=SECOND))
-    with pytest.raises(NotApplicable, match="total takes in what|no mask along the row"):
+    with pytest.raises(NotApplicable, match=r"total takes in what|no mask along the row"):
         REWRITES["hold_rows"](wrong, "rows_kernel")
 
 

@@ -11,17 +11,21 @@ Programs run under Triton's interpreter, which knows no precision but ieee.
 
 import ast
 import json
+import re
 from pathlib import Path
 
 import pytest
+import torch
 
 from evolve.core import tunables
 from evolve.core.compiled import Compiled
-from operators.inductor import convert
+from operators.inductor import NotConvertible, convert
 from operators.templates import Products
 from tests.operators.templates_cases import (
     CASES,
+    TASK,
     add,
+    compiled,
     instance,
     matrix,
     pointwise,
@@ -82,6 +86,17 @@ def test_a_launch_passes_what_its_kernel_takes(case):
         assert len(launch.args) + len(passed) == len(takes[kernel]), kernel
 
 
+def lines_of_forward(source: str) -> list[str]:
+    return source[source.index("class ModelNew") :].splitlines()
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+def test_launches_are_written_alike_on_lines_that_are_not_too_long(case):
+    lines = lines_of_forward(case["source"])
+    assert [line for line in lines if len(line) > 88 and "assert " not in line] == []
+    assert not any(",](" in line for line in lines)
+
+
 @pytest.mark.parametrize("path", FIXTURES, ids=lambda path: path.stem)
 @pytest.mark.parametrize("fused", [False, True])
 def test_whole_programs_compute_what_their_references_do(differences, path, fused):
@@ -127,6 +142,51 @@ def test_what_a_template_cannot_do_stays_with_the_library(lines, left):
     source = program(arguments, [*made, done, *lines])
     assert left in source
     assert source.count("_kernel[") == 1
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex64])
+@pytest.mark.parametrize("is_known", [True, False])
+def test_what_is_no_float_of_32_or_16_bits_stays_with_the_library(dtype, is_known):
+    square = torch.empty(7, 7, dtype=dtype, device="meta")
+    found = compiled(
+        {"a": square if is_known else matrix(7, 7)},
+        [room("buf0", square), "extern_kernels.mm(a, a, out=buf0)"],
+        "buf0",
+    )
+    with pytest.raises(NotConvertible, match="wrote no kernel"):
+        convert(TASK.format(names="a"), "t", found, Products())
+
+
+def test_a_product_of_halves_has_no_choice_of_precision_beside_one_of_float32():
+    half = torch.empty(7, 7, dtype=torch.float16, device="meta")
+    lines = [room("buf0", half), "extern_kernels.mm(a, a, out=buf0)"]
+    lines += [room("buf1", matrix(7, 7)), "extern_kernels.mm(b, b, out=buf1)"]
+    source = program({"a": half, "b": matrix(7, 7)}, lines, "buf0")
+    names = [t.name for t in tunables.parse(source) if t.name.endswith("PRECISION")]
+    assert names == ["MATMUL_2_INPUT_PRECISION"]
+
+
+@pytest.mark.parametrize("keys", [(2, 5, 9, 16), (1, 6, 9, 16), (2, 6, 9, 8)])
+def test_attention_with_other_batches_or_heads_stays_with_the_library(keys):
+    q, k = torch.empty(2, 6, 9, 16, device="meta"), torch.empty(keys, device="meta")
+    lines = [
+        "buf0 = torch.ops.aten._scaled_dot_product_flash_attention.default(q, k, k, 0.0, False)",
+        "buf1 = buf0[0]",
+        "assert_size_stride(buf1, (2, 6, 9, 16), (864, 144, 16, 1), 'sdpa')",
+    ]
+    found = compiled({"q": q, "k": k}, lines, "buf1")
+    with pytest.raises(NotConvertible, match="wrote no kernel"):
+        convert(TASK.format(names="q, k"), "t", found, Products())
+
+
+def test_a_grid_has_no_more_programs_beside_each_other_than_a_device_takes():
+    many = torch.empty(1000, 80, 9, 16, device="meta")
+    name = "torch.ops.aten._scaled_dot_product_flash_attention.default"
+    lines = [f"buf0 = {name}(q, q, q, 0.0, False)", "buf1 = buf0[0]"]
+    lines += [f"assert_size_stride(buf1, {tuple(many.shape)}, {many.stride()}, 'sdpa')"]
+    source = program({"q": many}, lines, "buf1")
+    (grid,) = re.findall(r"attention_kernel\[(.*)\]\(", source)
+    assert grid == "(80000 * triton.cdiv(9, ATTENTION_BLOCK_M),)"
 
 
 def lines_of_products(*sizes: int) -> list[str]:

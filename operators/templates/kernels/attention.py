@@ -17,11 +17,13 @@ def attention_scores(
     FEATURES: tl.constexpr,
     Q_STEP: tl.constexpr,
     K_STEP: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
     INPUT_PRECISION: tl.constexpr,
 ):
     """Products of queries (rows) and keys (columns), BLOCK_K features at a time."""
-    scores = tl.zeros([rows_in.shape[0], keys_in.shape[0]], tl.float32)
+    scores = tl.zeros([BLOCK_M, BLOCK_N], tl.float32)
     for start in tl.range(0, FEATURES, BLOCK_K):
         features = start + tl.arange(0, BLOCK_K)
         known = features < FEATURES
@@ -42,6 +44,7 @@ def attention_kernel(
     v_ptr,
     out_ptr,
     HEADS: tl.constexpr,
+    HEADS_PER_KEY: tl.constexpr,
     QUERIES: tl.constexpr,
     KEYS: tl.constexpr,
     FEATURES: tl.constexpr,
@@ -60,29 +63,35 @@ def attention_kernel(
 ):
     """BLOCK_M queries of one head. WIDTH is the power of two that holds the features of a value.
 
-    Scores are summed over BLOCK_K features at a time. With CAUSAL, query i sees keys up to i.
+    HEADS_PER_KEY heads of queries share one of keys and values. Scores are summed over BLOCK_K
+    features at a time. With CAUSAL, query i sees keys up to i.
     """
-    batch = (tl.program_id(1) // HEADS).to(tl.int64)
-    head = (tl.program_id(1) % HEADS).to(tl.int64)
-    q_ptr += batch * Q_STRIDE[0] + head * Q_STRIDE[1]
-    k_ptr += batch * K_STRIDE[0] + head * K_STRIDE[1]
-    v_ptr += batch * V_STRIDE[0] + head * V_STRIDE[1]
-    rows = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    TILES: tl.constexpr = (QUERIES + BLOCK_M - 1) // BLOCK_M
+    tile = tl.program_id(0) % TILES
+    batch = (tl.program_id(0) // TILES // HEADS).to(tl.int64)
+    head = (tl.program_id(0) // TILES % HEADS).to(tl.int64)
+    k_head = head // HEADS_PER_KEY
+    q_ptrs = q_ptr + batch * Q_STRIDE[0] + head * Q_STRIDE[1]
+    k_ptrs = k_ptr + batch * K_STRIDE[0] + k_head * K_STRIDE[1]
+    v_ptrs = v_ptr + batch * V_STRIDE[0] + k_head * V_STRIDE[1]
+    rows = tile * BLOCK_M + tl.arange(0, BLOCK_M)
     columns = tl.arange(0, WIDTH)
     largest = tl.full([BLOCK_M], float("-inf"), tl.float32)
     total = tl.zeros([BLOCK_M], tl.float32)
     value = tl.zeros([BLOCK_M, WIDTH], tl.float32)
-    stop = tl.minimum((tl.program_id(0) + 1) * BLOCK_M, KEYS) if CAUSAL else KEYS
+    stop = tl.minimum((tile + 1) * BLOCK_M, KEYS) if CAUSAL else KEYS
     for start in tl.range(0, stop, BLOCK_N):
         keys = start + tl.arange(0, BLOCK_N)
         scores = attention_scores(
-            q_ptr + rows[:, None] * Q_STRIDE[2],
-            k_ptr + keys[None, :] * K_STRIDE[2],
+            q_ptrs + rows[:, None] * Q_STRIDE[2],
+            k_ptrs + keys[None, :] * K_STRIDE[2],
             rows < QUERIES,
             keys < KEYS,
             FEATURES,
             Q_STRIDE[3],
             K_STRIDE[3],
+            BLOCK_M,
+            BLOCK_N,
             BLOCK_K,
             INPUT_PRECISION,
         )
@@ -94,7 +103,7 @@ def attention_kernel(
         weights = tl.exp(scores - new_largest[:, None])
         kept = tl.exp(largest - new_largest)
         v = tl.load(
-            v_ptr + keys[:, None] * V_STRIDE[2] + columns[None, :] * V_STRIDE[3],
+            v_ptrs + keys[:, None] * V_STRIDE[2] + columns[None, :] * V_STRIDE[3],
             mask=(keys < KEYS)[:, None] & (columns < VALUES)[None, :],
             other=0.0,
         )

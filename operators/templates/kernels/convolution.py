@@ -61,6 +61,8 @@ def conv_tile(
     STEP: tl.constexpr,
     X_STRIDE: tl.constexpr,
     WEIGHT_STRIDE: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
     FLAT: tl.constexpr,
     INPUT_PRECISION: tl.constexpr,
@@ -76,7 +78,7 @@ def conv_tile(
     COUNT: tl.constexpr = (
         (CHANNELS * PER_CHANNEL + BLOCK_K - 1) // BLOCK_K if FLAT else SLICES * PER_CHANNEL
     )
-    sums = tl.zeros([rows_in.shape[0], columns_in.shape[0]], tl.float32)
+    sums = tl.zeros([BLOCK_M, BLOCK_N], tl.float32)
     for at in tl.range(0, COUNT):
         if FLAT:
             place = at * BLOCK_K + tl.arange(0, BLOCK_K)
@@ -158,6 +160,8 @@ def conv_kernel(
         DILATION,
         X_STRIDE,
         WEIGHT_STRIDE,
+        BLOCK_M,
+        BLOCK_N,
         BLOCK_K,
         FLAT,
         INPUT_PRECISION,
@@ -278,6 +282,8 @@ def conv_transpose_kernel(
         STEP,
         X_STRIDE,
         WEIGHT_STRIDE,
+        BLOCK_M,
+        BLOCK_N,
         BLOCK_K,
         FLAT,
         INPUT_PRECISION,

@@ -18,6 +18,20 @@ def grouped(tile, ROWS: tl.constexpr, COLUMNS: tl.constexpr, GROUP: tl.constexpr
 
 
 @triton.jit
+def block_offsets(
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    ROW_STRIDE: tl.constexpr,
+    COLUMN_STRIDE: tl.constexpr,
+):
+    """Where elements of a block lie, from its first one on; in 64 bits where 32 are too few."""
+    rows, columns = tl.arange(0, ROWS)[:, None], tl.arange(0, COLUMNS)[None, :]
+    if ROWS * ROW_STRIDE + COLUMNS * COLUMN_STRIDE >= 2**31:
+        rows, columns = rows.to(tl.int64), columns.to(tl.int64)
+    return rows * ROW_STRIDE + columns * COLUMN_STRIDE
+
+
+@triton.jit
 def matmul_tile(
     a_ptr,
     b_ptr,
@@ -37,8 +51,8 @@ def matmul_tile(
     rows, columns, depth = tl.arange(0, BLOCK_M), tl.arange(0, BLOCK_N), tl.arange(0, BLOCK_K)
     a_ptrs = a_ptr + row.to(tl.int64) * A_STRIDE[1] + tl.cast(start, tl.int64) * A_STRIDE[2]
     b_ptrs = b_ptr + column.to(tl.int64) * B_STRIDE[2] + tl.cast(start, tl.int64) * B_STRIDE[1]
-    a_ptrs = a_ptrs + (rows[:, None] * A_STRIDE[1] + depth[None, :] * A_STRIDE[2])
-    b_ptrs = b_ptrs + (depth[:, None] * B_STRIDE[1] + columns[None, :] * B_STRIDE[2])
+    a_ptrs = a_ptrs + block_offsets(BLOCK_M, BLOCK_K, A_STRIDE[1], A_STRIDE[2])
+    b_ptrs = b_ptrs + block_offsets(BLOCK_K, BLOCK_N, B_STRIDE[1], B_STRIDE[2])
     rows_in = (row + rows < SHAPE[0])[:, None]
     columns_in = (column + columns < SHAPE[1])[None, :]
     if SHAPE[0] % BLOCK_M == 0:
@@ -107,7 +121,7 @@ def matmul_kernel(
     rows = (row + tl.arange(0, BLOCK_M))[:, None]
     columns = (column + tl.arange(0, BLOCK_N))[None, :]
     mask = (rows < SHAPE[0]) & (columns < SHAPE[1])
-    rows = rows.to(tl.int64)
+    rows, columns = rows.to(tl.int64), columns.to(tl.int64)
     bias = batch * BIAS_STRIDE[0] + rows * BIAS_STRIDE[1] + columns * BIAS_STRIDE[2]
     value = with_bias(value, bias_ptr, bias, mask)
     offsets = batch * OUT_STRIDE[0] + rows * OUT_STRIDE[1] + columns * OUT_STRIDE[2]
@@ -210,8 +224,8 @@ def matvec_kernel(
     rows = tl.program_id(0) % ROWS * BLOCK_M + tl.arange(0, BLOCK_M)
     depth = tl.arange(0, BLOCK_K)
     a_ptrs = a_ptr + batch * A_STRIDE[0] + rows.to(tl.int64)[:, None] * A_STRIDE[1]
-    a_ptrs = a_ptrs + depth[None, :] * A_STRIDE[2]
-    b_ptrs = b_ptr + batch * B_STRIDE[0] + depth[None, :] * B_STRIDE[1]
+    a_ptrs = a_ptrs + block_offsets(1, BLOCK_K, 0, A_STRIDE[2])
+    b_ptrs = b_ptr + batch * B_STRIDE[0] + block_offsets(1, BLOCK_K, 0, B_STRIDE[1])
     sums = tl.zeros([BLOCK_M, BLOCK_K], tl.float32)
     for k in tl.range(0, SHAPE[2], BLOCK_K):
         inside = (k + depth < SHAPE[2])[None, :]

@@ -31,7 +31,7 @@ def pool_kernel(
 ):
     """BLOCK of SIZE outputs. An average is over DIVISOR elements, where that is not 0."""
     WINDOW: tl.constexpr = KERNEL[0] * KERNEL[1] * KERNEL[2]
-    start = tl.program_id(0) if SIZE < 2**31 else tl.program_id(0).to(tl.int64)
+    start = tl.program_id(0) if SIZE + BLOCK < 2**31 else tl.program_id(0).to(tl.int64)
     index = start * BLOCK + tl.arange(0, BLOCK)
     if OUT_STRIDE[1] == 1:  # channels lie side by side
         channel, place = index % CHANNELS, index // CHANNELS
