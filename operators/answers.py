@@ -8,9 +8,9 @@ from evolve.core.model import CallStatus, Exchange, Message, ModelRequest, Reply
 from evolve.core.normalise import normalised_digest
 from evolve.core.program import Program
 from evolve.core.protocols import MAX_ROUNDS, Context, Failed, Proposal, Reading
+from evolve.core.tokens import estimate_tokens
 from evolve.core.tunables import parse
 from operators.base import Base
-from operators.budget import estimate_tokens
 from operators.composition import Prompted
 from operators.edits import EditFault, Refusal, apply_edits, read_edits
 from operators.quoting import quote, shortened, visible
@@ -65,10 +65,15 @@ class Answering(Prompted):
             proposal = Proposal(program=Program(found.source), parents=base.digests, note=said)
             return Reading(found.status, proposal)
         said = ": ".join(part for part in (note, found.status, found.note) if part)
-        return Reading(found.status, self._mend(exchanges, found) or Failed(said))
+        return Reading(found.status, self._mend(context, exchanges, found) or Failed(said))
 
-    def _mend(self, exchanges: Sequence[Exchange], found: Found) -> ModelRequest | None:
-        """A request to correct the last answer, where that is allowed and has a chance."""
+    def _mend(
+        self, context: Context, exchanges: Sequence[Exchange], found: Found
+    ) -> ModelRequest | None:
+        """A request to correct the last answer, where that is allowed and has a chance.
+
+        The conversation takes two prompts' worth at most.
+        """
         last = exchanges[-1]
         mends = sum(exchange.request.purpose == REPAIR for exchange in exchanges)
         full = mends >= self.mends or len(exchanges) >= MAX_ROUNDS
@@ -77,7 +82,8 @@ class Answering(Prompted):
         wrong = self.text("mend", fault=quote(visible(found.note), "what is wrong"))
         said = shortened(visible(last.reply.text), MAX_QUOTED_REPLY_CHARS)
         messages = (*last.request.messages, Message("assistant", said), Message("user", wrong))
-        if sum(estimate_tokens(message.content) for message in messages) > 2 * self.prompt_tokens:
+        used = sum(estimate_tokens(message.content) for message in messages)
+        if used > self.room(context, prompts=2):
             return None
         return ModelRequest(
             messages=messages,
@@ -98,7 +104,8 @@ def read_whole(exchanges: Sequence[Exchange]) -> Found:
 def read_edited(exchanges: Sequence[Exchange], before: str, scope: EditScope) -> Found:
     """The program that the edits in the last reply make of another one.
 
-    A whole program instead of edits is taken too, where it keeps to the scope.
+    A whole program instead of edits is taken too, where it keeps to the scope. Of a reply that was
+    cut nobody knows how many edits it was to have, and they are made together or not at all.
     """
     reply = exchanges[-1].reply
     edits = read_edits(reply.text)
@@ -107,23 +114,21 @@ def read_edited(exchanges: Sequence[Exchange], before: str, scope: EditScope) ->
         if found.status is not ReplyStatus.PROGRAM:
             return Found(found.status, note=f"no search/replace edits, and {found.note}")
         after, note = found.source, "a whole program instead of edits"
+    elif reply.status is CallStatus.TRUNCATED:
+        return Found(ReplyStatus.TRUNCATED, note="it was cut among or after its edits")
     else:
         edited = edits if isinstance(edits, Refusal) else apply_edits(before, edits)
         if isinstance(edited, Refusal):
-            return _refused(edited, cut=reply.status is CallStatus.TRUNCATED)
+            return _refused(edited)
         after, note = edited, ""
     if wrong := breach(before, after, scope):
         return Found(ReplyStatus.OUT_OF_SCOPE, after, wrong)
     return Found(ReplyStatus.PROGRAM, after, note)
 
 
-def _refused(refusal: Refusal, *, cut: bool) -> Found:
-    """The edits of a cut reply fail because it is cut: asking again would not help."""
-    status = (
-        ReplyStatus.SYNTAX_ERROR if refusal.fault is EditFault.SYNTAX else ReplyStatus.EDIT_FAILED
-    )
-    if cut:
-        status = ReplyStatus.TRUNCATED
+def _refused(refusal: Refusal) -> Found:
+    syntax = refusal.fault is EditFault.SYNTAX
+    status = ReplyStatus.SYNTAX_ERROR if syntax else ReplyStatus.EDIT_FAILED
     return Found(status, note=f"{refusal.fault}: {refusal.detail}")
 
 

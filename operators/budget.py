@@ -3,17 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-BYTES_PER_TOKEN = 3
-"""Code takes three to four bytes a token in current vocabularies; prose takes more."""
-
-
-def estimate_tokens(text: str) -> int:
-    """An estimate from above that is the same everywhere and needs no tokenizer.
-
-    >>> estimate_tokens("x = y")
-    2
-    """
-    return -(-len(text.encode("utf-8", "replace")) // BYTES_PER_TOKEN)
+from evolve.core.tokens import estimate_tokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,8 +22,9 @@ from typing import Any
 from evolve.core.model import Message, ModelRequest, Sampling
 from evolve.core.program import Language, Program
 from evolve.core.protocols import Attempt, Context, Declined
+from evolve.core.tokens import estimate_tokens
 from operators.base import Base
-from operators.budget import PromptTooLong, Section, estimate_tokens, fit
+from operators.budget import PromptTooLong, Section, fit
 from operators.checks import check_choice, check_number, check_whole
 from operators.diagnosis import device_of, diagnose
 from operators.knowledge import Diagnosis, Knowledge
@@ -169,7 +170,7 @@ class Prompted:
         """A request of sections, cut to the budget."""
         system = self.text("system")
         try:
-            kept = fit(sections, self._budget(context) - estimate_tokens(system))
+            kept = fit(sections, self.room(context) - estimate_tokens(system))
         except PromptTooLong as error:
             return Declined(f"{error}; set operators.*.prompt_tokens higher")
         user = "\n\n".join(section.text for section in kept)
@@ -194,12 +195,16 @@ class Prompted:
             return ""
         return Language.CPP.value if device == "cpu" else Language.TRITON.value
 
-    def _budget(self, context: Context) -> int:
-        card = context.model
+    def room(self, context: Context, prompts: int = 1) -> int:
+        """Tokens for as many prompts' worth of messages, as far as the model's context allows.
+
+        An answer needs as much of it as the model may say, but half of it is enough.
+        """
+        card, most = context.model, prompts * self.prompt_tokens
         if card is None or card.context_tokens is None:
-            return self.prompt_tokens
+            return most
         answer = min(card.output_tokens or ANSWER_TOKENS, card.context_tokens // 2)
-        return min(self.prompt_tokens, card.context_tokens - answer)
+        return min(most, card.context_tokens - answer)
 
     def _frame(self, context: Context, language: str) -> list[Section]:
         """What is the same for every prompt of a run."""

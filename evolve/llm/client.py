@@ -16,6 +16,7 @@ from typing import Any
 
 from evolve.core.model import CallStatus, ModelReply, ModelRequest, TokenTrace, Usage
 from evolve.llm.faults import Fault, FaultKind, classify
+from evolve.llm.secrets import scrub
 from evolve.llm.settings import ModelSettings
 
 CONNECT_S = 20.0
@@ -209,7 +210,7 @@ def read(litellm: Any, settings: ModelSettings, response: Any, latency_s: float)
     usage = _usage(getattr(response, "usage", None))
     common: dict[str, Any] = {
         "usage": usage,
-        "cost_usd": _cost(litellm, settings, response, usage),
+        "cost_usd": _cost(litellm, settings, getattr(response, "usage", None), usage),
         "latency_s": latency_s,
         "model": str(getattr(response, "model", None) or settings.model),
     }
@@ -270,17 +271,32 @@ def _detail(counted: Any, group: str, name: str, *, most: int) -> int | None:
     return int(value) if value is not None and 0 <= value <= most else None
 
 
-def _cost(
-    litellm: Any, settings: ModelSettings, response: Any, usage: Usage | None
-) -> float | None:
-    """By the user's price, else by LiteLLM's, which knows of tiers and cache writes."""
+def _cost(litellm: Any, settings: ModelSettings, counted: Any, usage: Usage | None) -> float | None:
+    """By the user's price, else by LiteLLM's, which knows of tiers and cache writes.
+
+    Of the counts that were found possible, and None rather than an error: the answer is paid for.
+    """
     if usage is None:
         return None
     if settings.own_price is not None:
         return settings.own_price.cost(usage)
     if settings.listing is None or settings.ceiling is None:
         return None
-    return float(litellm.completion_cost(completion_response=response, model=settings.model))
+    left = usage.prompt - (usage.cached or 0)
+    written = _detail(counted, "prompt_tokens_details", "cache_creation_tokens", most=left)
+    vetted = litellm.Usage(
+        prompt_tokens=usage.prompt,
+        completion_tokens=usage.completion,
+        total_tokens=usage.total,
+        reasoning_tokens=usage.reasoning,
+        prompt_tokens_details={"cached_tokens": usage.cached, "cache_creation_tokens": written},
+    )
+    try:
+        return sum(litellm.cost_per_token(model=settings.model, usage_object=vetted))
+    except Exception as error:  # noqa: BLE001 - LiteLLM raises bare ones about its own list
+        said = scrub(str(error)).partition("\n")[0]
+        _log.warning("%s: the cost of a call is not known: %s", settings.model, said)
+        return None
 
 
 def _trace(response: Any, choice: Any) -> TokenTrace | None:

@@ -6,17 +6,23 @@ import time
 from dataclasses import dataclass, replace
 
 from evolve.core.errors import ModelUnavailable, UsageError
-from evolve.core.model import CallStatus, ModelReply, ModelRequest, Reservation
+from evolve.core.model import CallStatus, ModelReply, ModelRequest, Reservation, Usage
 from evolve.llm.client import ready, send
 from evolve.llm.faults import FOR_PEOPLE, RETRIED, Fault, FaultKind
 from evolve.llm.limits import Gate
 from evolve.llm.outage import Circuit
-from evolve.llm.prices import prompt_bound
+from evolve.llm.prices import prompt_bound, prompt_estimate
 from evolve.llm.settings import ModelSettings
 
 FIRST_WAIT_S = 1.0
 LONGEST_WAIT_S = 60.0
 MOST_BAD_REQUESTS = 3
+
+_BILLS_FILTERED = frozenset({"azure", "azure_ai"})
+"""Providers that charge for prompt and answer where their filter refuses the prompt.
+
+The page "Content filtering" of Azure OpenAI's documentation says so of status 400.
+"""
 
 _ENDED: dict[FaultKind, CallStatus] = {
     FaultKind.LOST: CallStatus.UNKNOWN,
@@ -46,6 +52,7 @@ class Endpoint:
     Args:
         name: how the search calls the model.
         settings: how it is reached.
+        gate: the limits of its key, which other models may share; the default is its own.
         circuit: tells when the endpoint counts as down; the default is good for a search.
         first_wait_s: the wait before the second attempt, which doubles from there.
     """
@@ -55,6 +62,7 @@ class Endpoint:
         name: str,
         settings: ModelSettings,
         *,
+        gate: Gate | None = None,
         circuit: Circuit | None = None,
         first_wait_s: float = FIRST_WAIT_S,
     ) -> None:
@@ -64,18 +72,20 @@ class Endpoint:
         self._circuit = circuit or Circuit()
         self._first_wait_s = first_wait_s
         self._bad_requests = 0  # in a row
-        self._gate = Gate(
-            slots=settings.slots,
+        self._slots = asyncio.Semaphore(settings.slots)
+        self._gate = gate or Gate(
             requests_per_minute=settings.requests_per_minute,
             tokens_per_minute=settings.tokens_per_minute,
         )
 
     def reserve(self, request: ModelRequest) -> Reservation:
         """The worst case of one call."""
-        prompt = prompt_bound(request.messages)
-        answer = request.max_tokens or self.settings.max_tokens
+        prompt, answer = prompt_bound(request.messages), self._longest(request)
         usd = None if self._ceiling is None else self._ceiling.worst(prompt, answer)
         return Reservation(tokens=prompt + answer, usd=usd)
+
+    def _longest(self, request: ModelRequest) -> int:
+        return request.max_tokens or self.settings.max_tokens
 
     async def complete(self, request: ModelRequest, sample: int) -> ModelReply:
         """As `LanguageModel.complete`."""
@@ -90,9 +100,10 @@ class Endpoint:
 
     async def _complete(self, call: "_Call") -> ModelReply:
         """Send it until there is an outcome."""
-        reserved = self.reserve(call.request).tokens
+        request, patience_s = call.request, self.settings.deadline_s
+        expected = prompt_estimate(request.messages) + self._longest(request)
         while True:
-            async with self._gate.passage(reserved, self.settings.deadline_s) as taken:
+            async with self._slots, self._gate.passage(expected, patience_s) as taken:
                 if not self._circuit.admit():
                     raise self._down()
                 outcome = await self._attempt(call)
@@ -160,7 +171,10 @@ class Endpoint:
         if fault.kind in FOR_PEOPLE or self._bad_requests >= MOST_BAD_REQUESTS:
             remedy = _remedy(fault, self.settings)
             raise UsageError(f"{self.name}: {remedy}; then `evolve resume` goes on")
-        return ModelReply(status=_ENDED[fault.kind], error=f"{fault.kind.value}: {fault.message}")
+        reply = ModelReply(status=_ENDED[fault.kind], error=f"{fault.kind.value}: {fault.message}")
+        if fault.kind is FaultKind.FILTERED and self.settings.provider not in _BILLS_FILTERED:
+            return replace(reply, usage=Usage(prompt=0, completion=0), cost_usd=0.0)
+        return reply
 
     def _answered(self, *, with_complaint: bool = False) -> None:
         self._circuit.answer()

@@ -23,7 +23,7 @@ LONGEST_RETRY_AFTER_S = 3600.0  # what an endpoint may ask for; a search asks ag
 
 
 class FaultKind(StrEnum):
-    """What went wrong. Only `LOST` may have been billed."""
+    """What went wrong. Only `LOST` may have been billed, and `FILTERED` by some providers."""
 
     UNREACHABLE = "unreachable"  # never sent: no such host, nobody listens, TLS
     RATE_LIMIT = "rate limit"

@@ -1,4 +1,4 @@
-"""Rate limits of one endpoint: calls at once, requests and tokens per minute.
+"""Rate limits of one key: requests and tokens per minute, and when to leave it alone.
 
 They hold within one process. Several searches on one key have to share a gateway, or the key's
 limits between them.
@@ -55,17 +55,15 @@ class Window:
 
 
 class Gate:
-    """What a call passes before it is sent."""
+    """What the calls of all models that share a key pass before they are sent."""
 
     def __init__(
         self,
         *,
-        slots: int,
         requests_per_minute: float | None = None,
         tokens_per_minute: float | None = None,
         minute_s: float = MINUTE_S,
     ) -> None:
-        self._slots = asyncio.Semaphore(slots)
         self._requests = Window(requests_per_minute, minute_s)
         self._tokens = Window(tokens_per_minute, minute_s)
         self._held_until = 0.0
@@ -78,17 +76,16 @@ class Gate:
 
     @asynccontextmanager
     async def passage(self, tokens: int, patience_s: float) -> AsyncIterator[Taken]:
-        """A slot for one request of so many tokens at most, as soon as the limits allow it.
+        """Leave for one request of so many tokens at most, as soon as the limits allow it.
 
         Gives the entry of the token window, to be corrected to what was really used.
 
         Raises:
             ModelUnavailable: the endpoint wants to be left alone for longer than `patience_s`.
         """
-        async with self._slots:
-            while (wait := self._held_until - time.monotonic()) > 0:
-                if wait > patience_s:
-                    raise ModelUnavailable(self._held_for, retry_after_s=wait)
-                await asyncio.sleep(wait)
-            await self._requests.take(1)
-            yield await self._tokens.take(tokens)
+        while (wait := self._held_until - time.monotonic()) > 0:
+            if wait > patience_s:
+                raise ModelUnavailable(self._held_for, retry_after_s=wait)
+            await asyncio.sleep(wait)
+        await self._requests.take(1)
+        yield await self._tokens.take(tokens)

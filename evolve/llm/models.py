@@ -1,13 +1,15 @@
 """The models of a run behind one door."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from evolve.core.errors import UsageError
 from evolve.core.model import ModelCard, ModelReply, ModelRequest, Reservation, Sampling
 from evolve.llm.endpoint import Endpoint
-from evolve.llm.settings import DEADLINE_S, MAX_TOKENS, SLOTS, ModelSettings
+from evolve.llm.limits import Gate
+from evolve.llm.prices import prompt_estimate
+from evolve.llm.settings import DEADLINE_S, MAX_TOKENS, SLOTS, KeyLimits, ModelSettings
 
 
 class LiteLLM:
@@ -77,7 +79,11 @@ class LiteLLM:
                 "llm.models: every weight is 0, so that none of them is ever picked; give one of "
                 f"{', '.join(settings)} a weight above 0"
             )
-        self._endpoints = {name: Endpoint(name, each) for name, each in settings.items()}
+        gates = _gates(settings.values())
+        self._endpoints = {
+            name: Endpoint(name, each, gate=gates[each.key_limits])
+            for name, each in settings.items()
+        }
         self._cards = tuple(map(_card, settings, settings.values()))
         self._roles = dict(roles or {})
         for role, name in self._roles.items():
@@ -110,7 +116,7 @@ class LiteLLM:
         return replace(
             request,
             model=name,
-            max_tokens=_shorter(request.max_tokens or settings.max_tokens, settings),
+            max_tokens=_fitting(request, settings),
             sampling=Sampling(
                 temperature=_first(asked.temperature, settings.temperature),
                 top_p=_first(asked.top_p, settings.top_p),
@@ -137,13 +143,22 @@ class LiteLLM:
         return self._endpoints[request.model]
 
 
+def _gates(models: Iterable[ModelSettings]) -> dict[KeyLimits, Gate]:
+    """One for each key with its limits: what it allows, it allows all its models together."""
+    return {
+        each.key_limits: Gate(
+            requests_per_minute=each.requests_per_minute, tokens_per_minute=each.tokens_per_minute
+        )
+        for each in models
+    }
+
+
 def _card(name: str, settings: ModelSettings) -> ModelCard:
-    listing = settings.listing
     return ModelCard(
         name=name,
         weight=settings.weight,
-        context_tokens=settings.context_tokens or (listing.context_tokens if listing else None),
-        output_tokens=listing.output_tokens if listing else None,
+        context_tokens=settings.context,
+        output_tokens=_shorter(settings.max_tokens, settings),
         priced=settings.ceiling is not None,
     )
 
@@ -152,6 +167,17 @@ def _shorter(tokens: int, settings: ModelSettings) -> int:
     """So many tokens, or as many as the model can say at once."""
     listing = settings.listing
     return min(tokens, listing.output_tokens) if listing and listing.output_tokens else tokens
+
+
+def _fitting(request: ModelRequest, settings: ModelSettings) -> int:
+    """The bound on the answer, which is no more than the model's context leaves to it.
+
+    Servers refuse a request whose prompt and bound together are more than they can hold.
+    """
+    tokens = _shorter(request.max_tokens or settings.max_tokens, settings)
+    if settings.context is None:
+        return tokens
+    return max(min(tokens, settings.context - prompt_estimate(request.messages)), 1)
 
 
 def _first(asked: float | None, configured: float | None) -> float | None:

@@ -14,6 +14,7 @@ from typing import Any
 
 from evolve.core.errors import UsageError
 from evolve.core.model import Message, Usage
+from evolve.core.tokens import estimate_tokens
 from evolve.llm.providers import litellm_file
 
 PRICE_FILE = "model_prices_and_context_window_backup.json"
@@ -123,16 +124,21 @@ def provider_of(name: str) -> str:
 
 
 def prompt_bound(messages: Sequence[Message]) -> int:
-    """No less than the tokens of a prompt, for any common tokenizer, without one at hand.
+    """No less than the tokens of a prompt, for any tokenizer over bytes: none is shorter than one.
 
-    Two ASCII characters a token (code has about three) and a token for every other byte.
+    Less would not do: of digits, of signs, of words of no language each may be a token of its own.
     """
-    total = 0
-    for message in messages:
-        size = len(message.content.encode())
-        ascii_only = sum(map(str.isascii, message.content)) if size else 0
-        total += -(-ascii_only // 2) + (size - ascii_only) + _TURN_TOKENS
+    return sum(_size(message) + _TURN_TOKENS for message in messages) + _TURN_TOKENS
+
+
+def prompt_estimate(messages: Sequence[Message]) -> int:
+    """About the tokens of a prompt of code and prose, rather more than fewer."""
+    total = sum(estimate_tokens(message.content) + _TURN_TOKENS for message in messages)
     return total + _TURN_TOKENS
+
+
+def _size(message: Message) -> int:
+    return len(message.content.encode("utf-8", "replace"))
 
 
 def _ceiling(entry: Mapping[str, Any]) -> Price | None:

@@ -39,6 +39,9 @@ MAX_TOKENS = 16384
 DEADLINE_S = 1200.0
 SLOTS = 8
 
+KeyLimits = tuple[str, str | None, str | None, float | None, float | None]
+"""Provider, address and variable of a key, with its requests and tokens per minute."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSettings:
@@ -57,11 +60,13 @@ class ModelSettings:
         max_tokens: bound on an answer, reasoning included.
         temperature, top_p, reasoning_effort: sent where a request does not say; None sends none.
         stream: whether answers are streamed, which keeps impatient gateways from closing.
-        trace: ask for log-probabilities and token ids (vLLM's `return_token_ids`).
+        trace: ask for log-probabilities and token ids (vLLM's `return_token_ids`); not of streams,
+            from which LiteLLM takes the ids.
         options: further parameters as LiteLLM takes them.
         deadline_s: seconds for a call from its first send to its end, retries included.
         slots: calls at once.
-        requests_per_minute, tokens_per_minute: what the key allows; None is no limit.
+        requests_per_minute, tokens_per_minute: what the key allows to all models that have it and
+            these limits in common; None is no limit.
 
     Raises:
         UsageError: a value that cannot be.
@@ -156,6 +161,11 @@ class ModelSettings:
             )
 
     def _check_options(self) -> None:
+        if self.stream and self.trace:
+            raise UsageError(
+                "llm.trace=true with llm.stream=true: LiteLLM takes the token ids from streams; "
+                "leave llm.stream=false"
+            )
         for option in self.options:
             if why := _OWN.get(option):
                 raise UsageError(f"llm.options.{option} is no option: {why}")
@@ -176,6 +186,17 @@ class ModelSettings:
     def expected_variable(self) -> str | None:
         """The environment variable that holds the key, as far as is known."""
         return self.key_variable or KEY_VARIABLES.get(self.provider)
+
+    @property
+    def key_limits(self) -> KeyLimits:
+        """What is the same for models that share a key and its limits."""
+        key = (self.provider, self.api_base, self.key_variable)
+        return (*key, self.requests_per_minute, self.tokens_per_minute)
+
+    @property
+    def context(self) -> int | None:
+        """How many tokens fit in prompt and answer together; None where nobody says."""
+        return self.context_tokens or (self.listing.context_tokens if self.listing else None)
 
     @property
     def listing(self) -> Listing | None:

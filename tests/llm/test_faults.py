@@ -314,6 +314,24 @@ def test_a_request_that_is_refused_for_itself_is_not_sent_again(serve, refusal, 
     assert len(server.log.requests) == 1
 
 
+@pytest.mark.parametrize("status", [400, 403, 422, 429])
+def test_a_request_that_a_filter_refuses_costs_nothing(serve, status):
+    server = serve(Refusal(status, message="content_policy_violation"))
+    reply = ask(endpoint(server, price={"prompt": 1.0, "completion": 2.0}))
+    assert reply.status is CallStatus.REFUSED
+    assert (reply.usage, reply.cost_usd) == (Usage(prompt=0, completion=0), 0.0)
+
+
+def test_where_filtered_requests_are_billed_one_is_charged_as_reserved(serve, monkeypatch):
+    monkeypatch.setenv("AZURE_API_KEY", "no-key")
+    server = serve(Refusal(400, message="content_policy_violation"))
+    model = endpoint(server, model="azure/scripted", options={"api_version": "2024-06-01"})
+    reply = ask(model)
+    assert len(server.log.requests) == 1
+    assert reply.status is CallStatus.REFUSED
+    assert (reply.usage, reply.cost_usd) == (None, None)
+
+
 def test_bad_requests_in_a_row_are_the_configurations_fault(serve):
     model = endpoint(serve(Refusal(400, message="top_k is unknown")))
 

@@ -75,7 +75,7 @@ def test_a_cancelled_wait_takes_nothing():
 
 def test_a_gate_counts_requests_and_tokens():
     async def passages(**limits):
-        gate = Gate(slots=8, minute_s=MINUTE_S, **limits)
+        gate = Gate(minute_s=MINUTE_S, **limits)
         start = time.monotonic()
 
         async def one():

@@ -13,7 +13,7 @@ import pytest
 from evolve.core.errors import UsageError
 from evolve.core.model import LanguageModel, Message, ModelRequest, Sampling, TokenTrace
 from evolve.llm import LiteLLM
-from evolve.testing.model_server import Answer
+from evolve.testing.model_server import Answer, Refusal
 from tests.llm.conftest import request
 
 
@@ -106,6 +106,7 @@ def test_a_reservation_is_the_worst_case():
         ({"model": "openai/x", "options": {"stream": True}}, "own, llm.stream"),
         ({"model": "openai/x", "options": {"timeout": 9}}, "llm.deadline_s"),
         ({"model": "openai/x", "options": {"fallbacks": ["a/b"]}}, "sends a call again"),
+        ({"model": "openai/x", "stream": True, "trace": True}, "ids from streams; leave llm.str"),
         ({"models": {"a": {"weight": 1}}}, "llm.models.a.model is not set"),
         ({"models": {"a": 3}}, "llm.models.a=3 describes no model"),
         ({"models": {"a": {"model": 3}}}, "llm.models.a.model=3: it is a text"),
@@ -170,16 +171,70 @@ def test_models_of_one_run_have_endpoints_of_their_own(serve):
     assert asyncio.run(both()) == ["first", "second"]
 
 
-@pytest.mark.parametrize("stream", [False, True])
-def test_token_ids_and_log_probabilities_are_kept(serve, stream):
+def test_token_ids_and_log_probabilities_are_kept(serve):
     server = serve(Answer("abcdefghij", token_ids=True))
-    models = LiteLLM(model="openai/scripted", api_base=server.api_base, trace=True, stream=stream)
+    models = LiteLLM(model="openai/scripted", api_base=server.api_base, trace=True)
     reply = asyncio.run(models.complete(models.resolve(bare())))
-    if stream:  # in pieces of one character, a token each; their ids are lost in LiteLLM
-        assert reply.trace == TokenTrace(logprobs=(-0.5,) * 10)
-    else:
-        assert reply.trace == TokenTrace(ids=(4, 4, 2), logprobs=(-0.5,) * 3)
+    assert reply.trace == TokenTrace(ids=(4, 4, 2), logprobs=(-0.5,) * 3)
     assert server.log.requests[0].body["return_token_ids"] is True
+
+
+def test_log_probabilities_of_a_stream_are_kept(serve):
+    server = serve(Answer("abcdefghij", token_ids=True))
+    options = {"logprobs": True, "extra_body": {"return_token_ids": True}}
+    settings = {"api_base": server.api_base, "stream": True, "options": options}
+    models = LiteLLM(model="openai/scripted", **settings)
+    reply = asyncio.run(models.complete(models.resolve(bare())))
+    assert reply.trace == TokenTrace(logprobs=(-0.5,) * 10)  # in pieces of one character
+
+
+@pytest.mark.parametrize(
+    ("second", "waits"),
+    [
+        ({}, True),
+        ({"requests_per_minute": 5000}, False),
+        ({"key_variable": "ANOTHER_KEY"}, False),
+    ],
+)
+def test_models_that_share_a_key_and_its_limits_share_what_it_allows(
+    serve, monkeypatch, second, waits
+):
+    """Seen by who keeps still while the endpoint wants to be left alone."""
+    monkeypatch.setenv("ANOTHER_KEY", "no-key")
+    server = serve(lambda asked: Refusal(429, retry_after=1.0) if asked.number == 1 else "done")
+    models = LiteLLM(
+        models={"a": {"model": "openai/one"}, "b": {"model": "openai/two"} | second},
+        api_base=server.api_base,
+        requests_per_minute=6000,
+    )
+    assert models.slots == 16
+
+    async def second_waited():
+        await models.complete(request(model="b"))  # imports LiteLLM
+        first = asyncio.create_task(models.complete(request(model="a")))
+        while len(server.log.requests) < 2:
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.1)
+        start = asyncio.get_running_loop().time()
+        await models.complete(request(model="b"))
+        waited = asyncio.get_running_loop().time() - start
+        await first
+        return waited
+
+    assert (asyncio.run(second_waited()) > 0.5) == waits
+
+
+def test_an_answer_is_given_the_room_that_the_prompt_leaves_in_the_context():
+    models = LiteLLM(model="openai/x", context_tokens=40_960, max_tokens=32_768)
+    (card,) = models.models
+    assert (card.context_tokens, card.output_tokens) == (40_960, 32_768)
+    long = ModelRequest(messages=(Message("user", "abc" * 24_000),))
+    asked = models.resolve(long)
+    assert 16_000 < asked.max_tokens < 40_960 - 24_000
+    assert models.resolve(asked) == asked
+    assert models.resolve(bare()).max_tokens == 32_768
+    too_long = ModelRequest(messages=(Message("user", "abc" * 99_000),))
+    assert models.resolve(too_long).max_tokens == 1
 
 
 def test_a_parameter_that_a_model_does_not_take_is_left_out_and_said(serve, caplog):

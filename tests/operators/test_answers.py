@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evolve.core.evaluation import Status
-from evolve.core.model import CallStatus, ModelRequest, ReplyStatus
+from evolve.core.model import CallStatus, ModelCard, ModelRequest, ReplyStatus
 from evolve.core.protocols import MAX_ROUNDS, Declined, Failed, Proposal
 from evolve.core.tunables import parse
 from operators import (
@@ -160,6 +160,25 @@ def test_what_a_model_can_correct_it_is_asked_to_correct_once(operator, text, st
 def test_what_asking_again_would_not_help_is_a_failure_at_once(text, call, status):
     reading = interpreted(RewriteFull(), run_of(PLAIN), text, status=call)
     assert (reading.status, type(reading.outcome)) == (status, Failed)
+
+
+@pytest.mark.parametrize("more", ["", "Then the", "<<<<<<< SEARCH\nUNROLL = 1\n=======\nUNR"])
+def test_of_edits_that_were_cut_none_is_made(more):
+    reading = interpreted(
+        Edit(), run_of(PLAIN), edits_between(PLAIN, BETTER) + more, status=CallStatus.TRUNCATED
+    )
+    assert (reading.status, type(reading.outcome)) == (ReplyStatus.TRUNCATED, Failed)
+
+
+def test_a_correction_is_asked_for_only_where_the_conversation_fits_into_the_context():
+    history = run_of(PLAIN + f"# {'pad ' * 4000}\n")
+    wrong = "words " * 1000
+    for context_tokens, outcome in ((None, ModelRequest), (40_000, ModelRequest), (12_000, Failed)):
+        card = ModelCard(name="m", context_tokens=context_tokens, output_tokens=4_000)
+        context = history.context(history.elites(), model=card)
+        asked_for = request_of(RewriteFull(), context)
+        reading = RewriteFull().interpret(context, [answer(asked_for, wrong)])
+        assert isinstance(reading.outcome, outcome), context_tokens
 
 
 def test_without_mends_an_unusable_answer_is_a_failure_at_once():

@@ -26,6 +26,7 @@ from evolve.core.evaluation import Status
 from evolve.core.model import ModelCard
 from evolve.core.program import Program
 from evolve.core.protocols import Declined
+from evolve.core.tokens import estimate_tokens
 from operators import (
     Contrastive,
     Crossover,
@@ -37,7 +38,7 @@ from operators import (
     Template,
     Universal,
 )
-from operators.budget import PromptTooLong, Section, estimate_tokens, fit
+from operators.budget import PromptTooLong, Section, fit
 from operators.knowledge import Knowledge
 from operators.quoting import quote, visible
 from tests.operators.history import PLAIN, History, constants_set, prompt_of, request_of
@@ -135,7 +136,7 @@ def sections(*specs: tuple[int, list[int]]) -> list[Section]:
         Section(
             name=str(number),
             head="head",
-            items=tuple(f"{n:03}" * size for n, size in enumerate(sizes)),
+            items=tuple(3 * chr(ord("a") + n) * size for n, size in enumerate(sizes)),
             priority=priority,
         )
         for number, (priority, sizes) in enumerate(specs)
