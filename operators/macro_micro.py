@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from evolve.core.model import Exchange, ModelRequest, ReplyStatus
+from evolve.core.model import CallStatus, Exchange, ModelRequest, ReplyStatus
 from evolve.core.protocols import Context, Declined, Failed, Reading
 from operators.actions import Step, load_actions, steps_of
 from operators.answers import Answering, read_edited
@@ -76,6 +76,9 @@ class MacroMicro(Answering):
         steps = self._steps(context, base)
         last = exchanges[-1]
         if "step" not in last.request.memo:
+            if last.reply.status is CallStatus.TRUNCATED:  # perhaps within the number
+                found = Found(ReplyStatus.TRUNCATED, note="the plan was cut")
+                return self.settle(context, exchanges, found)
             number = chosen_number(last.reply.text)
             if number is None or not 0 < number <= len(steps):
                 found = Found(ReplyStatus.BAD_PLAN, note="no line ACTION: with a listed number")

@@ -47,7 +47,7 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
         "cost",
         "Sum up what was spent. Evaluations are counted at every fidelity. Calls without an "
         "outcome (unknown) count as reserved; the cost of unpriced calls is not known, and in no "
-        "sum.",
+        "sum. What a replay repeats of a record was paid for once, and is left out.",
     )
     arguments.add_argument("run", nargs="?", metavar="RUN", help="one run only (default: all)")
     arguments.add_argument(

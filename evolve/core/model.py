@@ -143,7 +143,7 @@ class ModelReply:
         usage: None where the endpoint gave no count.
         cost_usd: None where the price or the usage is unknown.
         latency_s: from the first send to the end, retries included.
-        attempts: how many times the request was sent.
+        attempts: how many times the request was sent; 0 of a recorded answer that is given again.
         model: as the endpoint names what answered.
         error: a phrase for people, where the call did not complete.
     """

@@ -1,6 +1,7 @@
 """Recorded answers instead of a model: a search runs again offline, call by call."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from evolve.core.errors import UsageError
 from evolve.core.model import LanguageModel, ModelCard, ModelReply, ModelRequest, Reservation
@@ -38,7 +39,7 @@ class ReplayModel:
         return self._recorded.reserve(request)
 
     async def complete(self, request: ModelRequest, sample: int = 0) -> ModelReply:
-        """The recorded answer. Raises UsageError where there is none."""
+        """The recorded answer, sent no more. Raises UsageError where there is none."""
         reply = self._lookup(request.key, sample)
         if reply is None:
             raise UsageError(
@@ -47,7 +48,7 @@ class ReplayModel:
                 "differs from what was asked then; replay with the recorded run's seed, task, "
                 "operators, archive and selection"
             )
-        return reply
+        return replace(reply, attempts=0)
 
     async def close(self) -> None:
         await self._recorded.close()

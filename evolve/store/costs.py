@@ -1,9 +1,13 @@
-"""What runs have cost, for accounts: by run, operator and model."""
+"""What runs have cost, for accounts: by run, operator and model.
+
+A replay spends nothing: calls that were never sent (`ModelReply.attempts`) and recorded verdicts
+are left out.
+"""
 
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, case, func, select
+from sqlalchemy import Connection, Row, bindparam, case, func, or_, select
 
 from evolve.core.model import CallStatus
 from evolve.store.rows import Cost
@@ -11,6 +15,8 @@ from evolve.store.schema import call, evaluation, request, run, ticket
 
 _pending = call.c.status == CallStatus.PENDING.value
 _unknown = call.c.status == CallStatus.UNKNOWN.value
+_sent = or_(_pending, call.c.attempts > 0)
+_judged = func.coalesce(func.json_extract(run.c.config, "$.device.kind"), "") != "replay"
 _charged = func.coalesce(call.c.tokens, call.c.tokens_reserved)
 _is_priced = case((_pending, call.c.usd_reserved.is_not(None)), else_=call.c.usd.is_not(None))
 _prompt = func.json_extract(call.c.usage, "$.prompt")
@@ -41,7 +47,7 @@ _CALLS = (
     )
     .join(request, request.c.id == call.c.request)
     .join(run, run.c.id == request.c.run)
-    .where(call.c.status != CallStatus.UNAVAILABLE.value)
+    .where(call.c.status != CallStatus.UNAVAILABLE.value, _sent)
     .group_by(run.c.id, request.c.operator, request.c.model)
 )
 _DEVICE = (
@@ -54,6 +60,7 @@ _DEVICE = (
     )
     .join(evaluation, evaluation.c.ticket == ticket.c.id)
     .join(run, run.c.id == ticket.c.run)
+    .where(_judged)
     .group_by(run.c.id, ticket.c.operator, ticket.c.model)
 )
 _TOKENS = (

@@ -102,7 +102,10 @@ def test_a_recorded_run_is_repeated_offline_byte_for_byte(folder, schedule):
     assert canonical("again") == canonical("demo")
     assert any('"rounds"' in line for line in canonical("demo"))
     with Store.open("runs/evolve.db", read_only=True) as store:
-        first, second = (store.progress(store.run(name).id) for name in ("demo", "again"))
+        runs = [store.run(name).id for name in ("demo", "again")]
+        first, second = map(store.progress, runs)
+        assert sum(cost.usd for cost in store.costs(runs[0])) > 0
+        assert store.costs(runs[1]) == []  # nothing of it was paid for again
     assert second.device_time_s == first.device_time_s > 0
 
 

@@ -39,6 +39,7 @@ def test_a_recorded_conversation_is_answered_again_without_a_server(serve):
     texts = [asyncio.run(replay.complete(again, sample)).text for sample in range(3)]
     assert texts == ["answer 0", "answer 1", "answer 2"]
     assert asyncio.run(replay.complete(again, 1)).trace.ids
+    assert asyncio.run(replay.complete(again, 1)).attempts == 0  # nobody sent it
     with pytest.raises(UsageError, match=r"run a holds no answer to sample 3 of request .*differs"):
         asyncio.run(replay.complete(again, 3))
 

@@ -27,6 +27,7 @@ from operators.ladder import past_rewards, reward, upper_bounds
 from operators.macro_micro import chosen_number
 from operators.regions import KINDS, find_regions
 from tests.operators.history import PLAIN, History, answer, constants_set, prompt_of, request_of
+from tests.operators.scripted import edits_between
 
 SEEDS = sorted((Path(__file__).parents[2] / "examples" / "tasks").glob("*/seeds/*.py"))
 
@@ -331,7 +332,16 @@ def test_a_cut_coder_reply_is_recorded_as_cut():
     operator = MacroMicro(policy="uniform")
     context = history.context(history.elites())
     request = request_of(operator, context)
-    cut = answer(request, "<<<<<<< SEARCH\n  x", CallStatus.TRUNCATED)
-    read = operator.interpret(context, [cut])
+    for text in ("<<<<<<< SEARCH\n  x", edits_between(PLAIN, constants_set(PLAIN, BLOCK=64))):
+        read = operator.interpret(context, [answer(request, text, CallStatus.TRUNCATED)])
+        assert read.status is ReplyStatus.TRUNCATED
+        assert isinstance(read.outcome, Failed)
+
+
+def test_a_cut_plan_may_have_been_cut_within_its_number():
+    history = history_of()
+    context = history.context(history.elites())
+    request = request_of(MacroMicro(), context)
+    read = MacroMicro().interpret(context, [answer(request, "ACTION: 1", CallStatus.TRUNCATED)])
     assert read.status is ReplyStatus.TRUNCATED
     assert isinstance(read.outcome, Failed)
