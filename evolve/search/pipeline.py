@@ -184,9 +184,9 @@ class Pipeline:
 
     def _wanted(self) -> list[str] | None:
         """Whom the next ask may ask; empty for operators without models, None for no ask at all."""
-        ahead = self._calls.expected + len(self._proposed)
-        if self._serial and (ahead or self._tasks()):
+        if self._serial and (self._calls.outstanding or self._proposed or self._tasks()):
             return None
+        ahead = self._calls.expected + len(self._proposed)
         askable = self._calls.askable()
         if askable and ahead < self._pace.ahead:
             return askable

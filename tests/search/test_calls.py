@@ -543,3 +543,26 @@ def test_one_thing_at_a_time_where_the_order_has_to_be_repeatable(store, run):
 
 def test_the_reading_of_a_reply_is_part_of_the_closed_list():
     assert all(status.value == status.name.lower() for status in ReplyStatus)
+
+
+def test_a_serial_search_asks_in_the_same_order_whether_or_not_the_endpoint_was_down(
+    store, run, tmp_path
+):
+    def by_request(request, number):
+        return echo(request, 0)
+
+    def down_at_first(request, number):
+        return DOWN if number < 3 else by_request(request, number)
+
+    both = writer() | variants()
+    with Store.open(tmp_path / "other.db", create=True) as other:
+        second = other.create_run(
+            name="demo", task=run.task, config=dict(run.config), seed=run.seed
+        )
+        for place, whose, script in ((store, run, by_request), (other, second, down_at_first)):
+            search = writing(place, whose, ScriptedModel(script), operators=both)
+            run_with(search, simulated=True, serial=True, evaluations=8)
+        asked = Counter(ticket["operator"] for ticket in tickets(store, run))
+        assert {*asked} == {"writer", "variants"}
+        dump = [*store.dump(run.id, canonical=True)]
+        assert [*other.dump(second.id, canonical=True)] == dump
