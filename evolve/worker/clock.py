@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 import torch
 
 from evolve.core.evaluation import Status
-from evolve.worker.budget import judge
+from evolve.worker.budget import Judgement, judge
 from evolve.worker.device import Device
 from evolve.worker.faults import CANDIDATE, EAGER, CandidateFault, blaming
 from evolve.worker.process import RunnerProcess
@@ -209,11 +209,16 @@ def judge_samples(sitting: Sitting) -> None:
     sitting.samples.clear()
 
 
-def _judge_block(case: TimedCase, block: Block) -> None:
+def judged_outputs(case: TimedCase, block: Block) -> Iterator[Judgement]:
+    """The verdict on each of the outputs taken from a block."""
     for at, sample in block.samples.items():
         check = case.warm.block_check(block.number, at, case.calls)
         expected = check.expected
-        verdict = judge(case.warm.case, sample, expected.spec, expected, check.tree())
+        yield judge(case.warm.case, sample, expected.spec, expected, check.tree())
+
+
+def _judge_block(case: TimedCase, block: Block) -> None:
+    for verdict in judged_outputs(case, block):
         if verdict.status is not Status.CORRECT:
             raise CandidateFault(
                 verdict.status,

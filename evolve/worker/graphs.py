@@ -17,8 +17,8 @@ class Recording:
     """A forward for each of some trees of inputs, and its outputs, each in memory of its own.
 
     Raises:
-        RuntimeError: a call cannot be recorded, since it waits for the device, or launches on the
-            legacy default stream.
+        RuntimeError: a call cannot be recorded, since it waits for the device. What it launches on
+            the legacy default stream is left out without an error.
     """
 
     def __init__(self, model: torch.nn.Module, size: int, trees: tuple[bytes, ...]) -> None:

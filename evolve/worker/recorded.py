@@ -15,9 +15,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from evolve.worker.clock import PairTimes, Sitting, judge_samples
+from evolve.core.evaluation import Status
+from evolve.worker.budget import Judgement
+from evolve.worker.clock import PairTimes, judged_outputs
 from evolve.worker.device import Device
-from evolve.worker.faults import CANDIDATE, CandidateFault, SideFault
+from evolve.worker.faults import CANDIDATE, CandidateFault
 from evolve.worker.process import RunnerProcess
 from evolve.worker.window import Block, TimedCase, Window
 
@@ -28,15 +30,19 @@ _WARM = -1  # the block that has the graph made and brought to the device
 
 @dataclass(slots=True)
 class Recorded:
-    """Seconds per call in a graph, by case and side; why a side has none; outputs to be judged."""
+    """Seconds per call in a graph, by case and side; why a side has none; outputs to be judged.
+
+    `wrong` says what was wrong with a side's.
+    """
 
     blocks: dict[str, dict[str, list[float]]] = field(default_factory=dict)
     why_not: dict[tuple[str, str], str] = field(default_factory=dict)
     samples: list[tuple[str, TimedCase, Block]] = field(default_factory=list)
+    wrong: dict[tuple[str, str], str] = field(default_factory=dict)
 
     def give_up(self, case: str, side: str, reason: str) -> None:
         self.blocks[case].pop(side, None)
-        self.why_not[case, side] = reason
+        self.why_not.setdefault((case, side), reason)
 
 
 def time_recorded(
@@ -108,14 +114,38 @@ def _block(
     return block
 
 
-def judge_recorded(recorded: Recorded) -> None:
-    """Outputs have to be as right as those of plain calls; a side with a wrong one has no times."""
+def judge_recorded(recorded: Recorded, rule: str) -> None:
+    """Outputs have to be as right as those of plain calls; a side with a wrong one has no times.
+
+    Kernels on the legacy default stream are not recorded, honest as they may be: then nothing is
+    right. Whoever leaves work out of some calls only means to.
+
+    Raises:
+        CandidateFault: it is the candidate, and fitness is by graphs (a `rule` of `TIMINGS`).
+    """
+    judged: dict[tuple[str, str], list[Judgement]] = {}
     for side, case, block in recorded.samples:
-        try:
-            judge_samples(Sitting(PairTimes(), [(side, case, block)]))
-        except (CandidateFault, SideFault) as error:
-            recorded.give_up(case.warm.case.name, side, f"wrong when replayed: {error}")
+        key = case.warm.case.name, side
+        judged.setdefault(key, []).extend(judged_outputs(case, block))
     recorded.samples.clear()
+    for (name, side), verdicts in judged.items():
+        wrong = [verdict for verdict in verdicts if verdict.status is not Status.CORRECT]
+        if not wrong:
+            continue
+        text = f"wrong when replayed, {len(wrong)} of {len(verdicts)} outputs: {wrong[0].feedback}"
+        if side == CANDIDATE and rule == "graph" and len(wrong) < len(verdicts):
+            raise CandidateFault(wrong[0].status, f"case {name}: {text}")
+        recorded.wrong[name, side] = text
+        recorded.give_up(name, side, text)
+
+
+def drop_wrong(measured: "Sequence[Measured]") -> dict[tuple[str, str], str]:
+    """Whose graph was wrong in one sitting has no such times in any; what was wrong, as above."""
+    wrong = {key: text for one in measured for key, text in one.recorded.wrong.items()}
+    for one in measured:
+        for (case, side), text in wrong.items():
+            one.recorded.give_up(case, side, text)
+    return wrong
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from evolve.worker.recorded import (
     LAUNCH_BOUND_S,
     Measured,
     Recorded,
+    drop_wrong,
     judge_recorded,
     stored,
     time_recorded,
@@ -98,6 +99,7 @@ class Timekeeper:
                     sitting, recorded = sat
                     pairs.append(Measured(sitting.pair, recorded))
                     mismatches += sitting.mismatches
+            wrong = drop_wrong(pairs)
             others = [side for side in sides if side != CANDIDATE]
             timing.ratios = {
                 side: ratio_interval(_weighted(pairs, cases, side, rule), index, fidelity)
@@ -108,6 +110,11 @@ class Timekeeper:
         by = partial(ratio_interval, look_index=index, fidelity=fidelity)
         _fill(timing, pairs, cases, list(sides), by, rule)
         _label(timing, mismatches, len(pairs) * len(cases) * self._workshop.device.blocks)
+        timing.labels += [
+            Label("wrong_when_recorded", f"{case}: {text}")
+            for (case, side), text in wrong.items()
+            if side == CANDIDATE
+        ]
         plain = [measured.pair for measured in pairs]
         timing.labels += filter(None, (_merged(plain, case.warm.case.name) for case in cases))
 
@@ -146,7 +153,7 @@ class Timekeeper:
             recorded.samples = [s for s in recorded.samples if s[0] not in {EAGER, *ours}]
             with self._lock.shared():
                 judge_samples(sitting)
-                judge_recorded(recorded)
+                judge_recorded(recorded, task.loaded.timing)
         except CrowdedFault:
             timing.crowded += 1
             if timing.crowded > _MOST_CROWDED:

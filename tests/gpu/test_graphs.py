@@ -4,7 +4,9 @@ Invariants:
 - a launch-bound kernel is timed both ways, and takes less as a graph;
 - the task's rule says which ratio counts;
 - who cannot be recorded keeps its verdict, and is held with its plain calls against graphs;
-- work left out while recording is found, and has no such time.
+- work left out while recording is found, and has no such time; who leaves it out of some calls
+  only is convicted where graphs decide;
+- whose process ends over being recorded keeps its verdict.
 """
 
 from dataclasses import replace
@@ -14,11 +16,17 @@ from tests.gpu.programs import RIGHT, SMALL, triton_program
 
 BY_GRAPH = replace(SMALL, name="relu2-graph", source=SMALL.source + "\nTIMING = 'graph'\n")
 WAITING = triton_program(forward="torch.cuda.synchronize()")
-IDLE = triton_program(forward="if torch.cuda.is_current_stream_capturing(): return y")
+CAPTURING = "torch.cuda.is_current_stream_capturing()"
+IDLE = triton_program(forward=f"if {CAPTURING}: return y")
+SKIPPING = triton_program(
+    forward=f"self.n = getattr(self, 'n', 0) + {CAPTURING}\n        if self.n % 2: return y"
+)
+GONE = triton_program(forward=f"if {CAPTURING}: __import__('os')._exit(0)")
 
 
 def graph(verdict):
     (row,) = verdict.samples.values()
+    print("why not:", row["graph"].get("why_not"))
     return row["graph"]
 
 
@@ -31,7 +39,7 @@ def test_a_launch_bound_kernel_is_timed_both_ways(worker):
     verdict = worker.evaluate(RIGHT, SMALL, fidelity="search")
     found = graph(verdict)
     plain = verdict.cases[0].times_ms
-    print(found.get("why_not"), {side: median(rows) for side, rows in found["ms"].items()}, plain)
+    print({side: median(rows) for side, rows in found["ms"].items()}, plain)
     print(found["ratios"], verdict.ratios)
     assert verdict.status is Status.CORRECT, verdict.feedback
     assert set(found["ms"]) == {"candidate", "eager"}
@@ -49,7 +57,7 @@ def test_the_tasks_rule_says_which_ratio_counts(worker):
 def test_who_cannot_be_recorded_is_held_with_plain_calls_against_graphs(worker):
     verdict = worker.evaluate(WAITING + "\n# waits\n", BY_GRAPH, fidelity="search")
     found = graph(verdict)
-    print(found.get("why_not"), verdict.ratios)
+    print(verdict.ratios)
     assert verdict.status is Status.CORRECT, verdict.feedback
     assert set(found["ms"]) == {"eager"}
     assert "candidate" in found["why_not"]
@@ -62,3 +70,17 @@ def test_work_left_out_while_recording_is_found(worker):
     assert verdict.status is Status.CORRECT, verdict.feedback
     assert "candidate" not in found["ms"]
     assert "wrong when replayed" in found["why_not"]["candidate"]
+    assert "wrong_when_recorded" in [label.name for label in verdict.labels]
+
+
+def test_work_left_out_of_some_calls_is_a_wrong_outcome_where_graphs_decide(worker):
+    verdict = worker.evaluate(SKIPPING, BY_GRAPH, fidelity="search")
+    print(verdict.feedback)
+    assert verdict.status is Status.WRONG_VALUE
+
+
+def test_who_ends_over_being_recorded_keeps_its_verdict(worker):
+    verdict = worker.evaluate(GONE, SMALL, fidelity="search")
+    print(verdict.feedback)
+    assert verdict.status is Status.CORRECT, verdict.feedback
+    assert "candidate" in graph(verdict)["why_not"]

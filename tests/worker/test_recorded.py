@@ -4,6 +4,9 @@ Invariants:
 - plain calls decide unless the task asks for graphs;
 - by graphs, who cannot be recorded is held with its plain calls against the others' graphs;
 - where the reference cannot be recorded, plain calls decide;
+- whose process ends over being recorded is given up, and nobody else is blamed for it;
+- who is wrong when replayed has no such time in any sitting; whose outputs are wrong now and then
+  is convicted where graphs decide;
 - a task file names the times that fitness is by, or is refused in words.
 """
 
@@ -12,11 +15,26 @@ import math
 import pytest
 
 from evolve.core.errors import UsageError
+from evolve.core.evaluation import Fidelity, Status
 from evolve.core.task import Task
+from evolve.worker.buildcache import BuildCache
 from evolve.worker.clock import PairTimes
-from evolve.worker.recorded import Measured, Recorded, stored
+from evolve.worker.faults import CandidateFault
+from evolve.worker.recorded import (
+    Measured,
+    Recorded,
+    drop_wrong,
+    judge_recorded,
+    stored,
+    time_recorded,
+)
+from evolve.worker.stages import Candidate, Workshop, check
 from evolve.worker.taskfile import load_task
+from evolve.worker.warm import WarmTasks
+from evolve.worker.window import TimedCase
 from tests.worker.judging import task_source
+from tests.worker.serving import RELU_TASK, forward
+from tests.worker.turns import TurnsDevice
 
 PLAIN = {"candidate": [20e-6, 20e-6], "eager": [30e-6, 30e-6]}
 SOURCE = task_source("x * 2", "[torch.rand(8)]")
@@ -67,3 +85,70 @@ def test_a_task_file_names_the_times_that_fitness_is_by(extra, rule):
 def test_other_times_are_refused_in_words():
     with pytest.raises(UsageError, match="timing is 'events'; choose one of calls, graph"):
         load_task(Task(name="probe", source=SOURCE + "TIMING = 'events'"))
+
+
+CALLS = 4
+COUNTED = """
+self.n = getattr(self, "n", 0) + 1
+{}
+return right(x)
+"""
+RIGHT = forward(COUNTED.format("pass"))
+GONE = forward(COUNTED.format("if self.n > 8:\n    os._exit(0)"))  # in the first block
+IDLE = forward(COUNTED.format("if self.n > 8:\n    return torch.zeros_like(x)"))
+AT_TIMES = forward(COUNTED.format("if self.n > 8 and self.n % 2:\n    return torch.zeros_like(x)"))
+
+
+@pytest.fixture
+def recorded(launcher, tmp_path):
+    """What `time_recorded` gives for programs by side, on a CPU with the turns of a GPU."""
+    device = TurnsDevice()
+    workshop = Workshop(device, launcher, BuildCache(tmp_path), 5.0)
+    warm = WarmTasks(device).get(RELU_TASK, Fidelity.SEARCH)
+
+    def record(**sources):
+        sides = {name: Candidate(source) for name, source in sources.items()}
+        for who in sides.values():
+            check(workshop, who, warm, {"default": [("task", 0)]})
+        layouts = {name: who.layouts["default"] for name, who in sides.items()}
+        case = TimedCase(warm=warm.timed[0], calls=CALLS, layouts=layouts, recorded=True)
+        processes = {name: workshop.loaded(who, warm.timed) for name, who in sides.items()}
+        try:
+            for process in processes.values():
+                device.window().warm_up(process, case, layouts["eager"], 1 << 20)
+            return time_recorded(device, processes, [case], PairTimes(overhead={"default": 0.0}))
+        finally:
+            for process in processes.values():
+                process.close()
+
+    return record
+
+
+@pytest.mark.parametrize("gone", ["candidate", "elite", "eager"])
+def test_a_process_that_ends_while_it_is_recorded_is_given_up_and_blames_nobody(recorded, gone):
+    found = recorded(**{"candidate": RIGHT, "elite": RIGHT, "eager": RIGHT, gone: GONE})
+    assert set(found.blocks["default"]) == {"candidate", "elite", "eager"} - {gone}
+    assert "exit code 0" in found.why_not["default", gone]
+    judge_recorded(found, "graph")
+    assert not found.wrong
+
+
+@pytest.mark.parametrize("rule", ["calls", "graph"])
+def test_who_computes_nothing_when_replayed_has_no_such_times_in_any_sitting(recorded, rule):
+    found = recorded(candidate=IDLE, eager=RIGHT)
+    judge_recorded(found, rule)
+    assert set(found.blocks["default"]) == {"eager"}
+    earlier = measured(candidate=[2e-6], eager=[8e-6])
+    earlier.recorded.blocks["default"] = earlier.recorded.blocks["case"]
+    assert set(drop_wrong([earlier, Measured(PairTimes(), found)])) == {("default", "candidate")}
+    assert not earlier.is_recorded("default", "eager")
+
+
+def test_who_leaves_work_out_of_some_calls_is_convicted_where_graphs_decide(recorded):
+    found = recorded(candidate=AT_TIMES, eager=RIGHT)
+    with pytest.raises(CandidateFault, match=r"wrong when replayed, \d+ of \d+ outputs") as caught:
+        judge_recorded(found, "graph")
+    assert caught.value.status is Status.WRONG_VALUE
+    found = recorded(candidate=RIGHT, elite=AT_TIMES, eager=RIGHT)
+    judge_recorded(found, "graph")
+    assert set(found.wrong) == {("default", "elite")}

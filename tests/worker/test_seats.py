@@ -18,29 +18,17 @@ import torch
 
 from evolve.core.evaluation import Fidelity, Status
 from evolve.core.program import Language
-from evolve.worker.device_cpu import CpuDevice
 from evolve.worker.faults import BusyFault, CrowdedFault
 from evolve.worker.guard import descendants
 from evolve.worker.locks import HostLock
 from evolve.worker.referee import Referee
 from evolve.worker.seats import Seats
-from evolve.worker.window_cpu import CpuWindow
-from evolve.worker.window_cuda import CudaWindow
 from tests.worker.serving import HONEST_CPP, RELU_TASK, forward
 from tests.worker.sharing import shared
+from tests.worker.turns import TurnsDevice
 
 
-class Watched(CpuWindow):
-    """Blocks as on the CPU; turns, and who is to blame, as on a GPU."""
-
-    alone = CudaWindow.alone
-    _require_quiet = CudaWindow._require_quiet
-
-    def settle(self) -> None:
-        """All that there is to see has been seen block by block."""
-
-
-class TwoSeats(CpuDevice):
+class TwoSeats(TurnsDevice):
     """Busy while a process is called `hogging`; notes how many stand while one is timed."""
 
     seats = 2
@@ -51,9 +39,6 @@ class TwoSeats(CpuDevice):
         super().__init__()
         self.standing: list[int] = []
         self._stops = stops  # whether the work of a process ends when it is stopped
-
-    def window(self) -> CpuWindow:
-        return Watched(self)
 
     def is_idle(self) -> bool:
         states = [told(pid) for pid in descendants(os.getpid())]
