@@ -5,11 +5,12 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import evolve
 from evolve.cli.device import DEVICES, kind_here, start_local
@@ -28,9 +29,9 @@ from evolve.trajectories.first_prompt import first_prompt
 from evolve.trajectories.graphs import Tracer
 from evolve.trajectories.holdout import KERNELBENCH, hold_out
 from evolve.trajectories.licences import licence_of
-from evolve.trajectories.manifest import Manifest, Source
+from evolve.trajectories.manifest import TASKS, Manifest, Source
 from evolve.trajectories.rows import PromptOnly
-from evolve.trajectories.splits import TEST, TRAIN, family_of, test_families
+from evolve.trajectories.splits import TEST, TRAIN, families_of, test_families
 from evolve.trajectories.step import Step
 from evolve.trajectories.task_sets import (
     Candidate,
@@ -46,6 +47,7 @@ from evolve.trajectories.task_sets import (
 
 TARGETS = {"verl": "verl-rl", "trl": "trl-grpo"}
 VIEW = "prompts"
+_WRITTEN = "tasks"  # in the journal: every prompt is there
 FINDINGS = "findings.jsonl"  # one line for every file, in the export too
 
 
@@ -179,27 +181,27 @@ def _write(
     """A prompt for each task, split by family."""
     target = FORMATS[TARGETS[options.to]]
     shape = target.shape(Kind.PROMPT)
-    families = {one.path: family_of(one.task) for one in sound}
+    families = families_of(one.task for one in sound)
     tested = test_families(families.values(), options.test_share)
     asked = canonical_json([target.name, options.language, options.test_share])
     identity = framed_digest("task set", asked, *(one.task.revision for one in sound))
     with Shards(place, identity, {VIEW: shape.columns}) as shards:
-        for number, one in enumerate(sound):
-            split = TEST if families[one.path] in tested else TRAIN
-            step = Step(task=one.task, run=Path(options.folder).name, sequence=number)
-            row = PromptOnly(
-                steps=(step,),
-                prompt=first_prompt(one.task, options.language),
-            )
-            shards.write(VIEW, split, shape.fill(row, Place(split, shards.rows(VIEW, split))))
-        shards.commit("tasks", {})
+        if _WRITTEN not in shards.done:
+            for number, one in enumerate(sound):
+                family = families[one.task.revision]
+                split = TEST if family in tested else TRAIN
+                row = _prompt(one, number, options)
+                to = Place(split, shards.rows(VIEW, split), family)
+                shards.write(VIEW, split, shape.fill(row, to))
+            shards.commit(_WRITTEN, {})
         splits = (TRAIN, TEST)
         rows = {split: shards.rows(VIEW, split) for split in splits if shards.rows(VIEW, split)}
         return Manifest(
             exporter=evolve.__version__,
             format=target.name,
             recipe="task_set@1" if options.audit else "task_set@1, not audited",
-            sources=tuple(_source(one, families[one.path]) for one in sound),
+            made_of=TASKS,
+            sources=tuple(_source(one, families[one.task.revision]) for one in sound),
             excluded={
                 outcome.value: number
                 for outcome, number in count(findings).items()
@@ -209,14 +211,22 @@ def _write(
             columns={VIEW: shape.columns},
             test_families=tuple(sorted(tested)),
             held_out=rules.held_out.asked,
-            near_misses=tuple(
-                {"task": one.path, "name": near.name, "distance": round(near.distance, 4)}
-                for one in sound
-                for near in rules.held_out.near(one.task)[:1]
-            ),
+            held_out_by_graph=rules.held_out.is_traced,
+            near_misses=tuple(_near_misses(sound, rules)),
             notices=rules.held_out.notices,
             shards=tuple(shards.finish(parquet=target.parquet)),
         )
+
+
+def _prompt(one: Candidate, number: int, options: argparse.Namespace) -> PromptOnly:
+    step = Step(task=one.task, run=Path(options.folder).name, sequence=number)
+    return PromptOnly(steps=(step,), prompt=first_prompt(one.task, options.language))
+
+
+def _near_misses(sound: Sequence[Candidate], rules: Rules) -> Iterator[dict[str, Any]]:
+    for one in sound:
+        for near in rules.held_out.near(one.task)[:1]:
+            yield {"task": one.path, "name": near.name, "distance": round(near.distance, 4)}
 
 
 def _source(one: Candidate, family: str) -> Source:

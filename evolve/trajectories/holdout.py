@@ -49,6 +49,11 @@ class HeldOut:
         texts = (part for pair in sorted(self.sources.items()) for part in pair)
         return framed_digest("held out", *self.asked, *texts)
 
+    @property
+    def is_traced(self) -> bool:
+        """Whether tasks are recognised by what they compute, too."""
+        return bool(self.signatures)
+
     @cached_property
     def likeness(self) -> Likeness:
         return Likeness(self.sources)
@@ -62,7 +67,7 @@ class HeldOut:
             return Match(task.name, "name")
         if (name := self.likeness.same(task.source)) is not None:
             return Match(name, "source")
-        if tracer is None or not self.signatures:
+        if tracer is None or not self.is_traced:
             return None
         for name in self.signatures.get(tracer.signature(task) or "", ()):
             if tracer.same(task, Task(name=name, source=self.sources[name])):
@@ -70,8 +75,8 @@ class HeldOut:
         return None
 
     def near(self, task: Task) -> list[Near]:
-        """The references that are close to a task and not the same, nearest first."""
-        return [one for one in self.likeness.nearest(task.source) if one.distance <= NEAR]
+        """The references that are close to a task, nearest first; none is at no distance."""
+        return [one for one in self.likeness.nearest(task.source) if 0 < one.distance <= NEAR]
 
     def shown_in(self, texts: Iterable[str]) -> str | None:
         """The held-out task that one of the texts shows; None where none does."""

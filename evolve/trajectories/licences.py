@@ -25,10 +25,14 @@ own: out of an export unless they are named."""
 def licence_of(source: str) -> str:
     """The SPDX expression that a task file declares (`SPDX-License-Identifier: MIT`), else unknown.
 
+    Of several, each covers a part of the file, so all of them do.
+
     Source of the tag: the SPDX specification, annex on short identifiers in files.
     """
-    found = _TAG.search(source)
-    return found[1].strip() if found else UNKNOWN
+    found = list(dict.fromkeys(one.strip() for one in _TAG.findall(source)))
+    if len(found) > 1:
+        found = [f"({one})" if " OR " in one else one for one in found]
+    return " AND ".join(found) or UNKNOWN
 
 
 def allows_training(licence: str, allowed: Collection[str] = ()) -> bool:

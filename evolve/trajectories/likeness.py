@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from evolve.core.normalise import normalised_digest
+from evolve.core.digest import framed_digest
+from evolve.trajectories.tokens import imported_names, tokens_of
 
 _SHINGLE = 3  # neighbouring tokens of a tree that are compared as one
 _SHOWN = 0.8  # share of a reference's windows that a text has if it shows the reference
@@ -23,9 +24,10 @@ class Shape:
     """What of a task file is compared.
 
     Attributes:
-        digest: equal for files whose models differ in layout and comments only.
-        shingles: of the models' syntax trees without the names of variables; nothing of the
-            functions and constants that make inputs, so that a size is no difference.
+        digest: of the shingles; equal in every process.
+        shingles: of the models' tokens (evolve/trajectories/tokens.py), which hold neither names of
+            variables nor numbers, nor anything of the functions that make inputs, so that a size
+            is no difference.
         windows: of the lines of its model.
     """
 
@@ -39,14 +41,17 @@ def shape_of(source: str) -> Shape:
     try:
         tree = ast.parse(source)
         models = list(_models(tree))
-        tokens = list(_tokens(models))
+        tokens = list(tokens_of(models, imported_names(tree))) or source.split()
         model = "\n".join(ast.get_source_segment(source, one) or "" for one in models) or source
     except (SyntaxError, ValueError, RecursionError):
         tokens, model = source.split(), source
-    shingles = frozenset(
-        hash(tuple(tokens[at : at + _SHINGLE])) for at in range(len(tokens) - _SHINGLE + 1)
+    last = max(0, len(tokens) - _SHINGLE)
+    shingles = {"\0".join(tokens[at : at + _SHINGLE]) for at in range(last + 1)}
+    return Shape(
+        digest=framed_digest("model", *sorted(shingles)),
+        shingles=frozenset(map(hash, shingles)),
+        windows=_telling_windows(_without_docstrings(model)),
     )
-    return Shape(normalised_digest(model), shingles, _telling_windows(_without_docstrings(model)))
 
 
 def _without_docstrings(text: str) -> str:
@@ -79,19 +84,6 @@ def _models(tree: ast.Module) -> Iterator[ast.ClassDef | ast.FunctionDef]:
             yield statement
 
 
-def _tokens(models: Iterable[ast.AST]) -> Iterator[str]:
-    """Kinds of nodes in order, with the names of attributes that are used."""
-    pending = [*models][::-1]
-    while pending:
-        node = pending.pop()
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            continue  # a docstring, mostly
-        yield type(node).__name__
-        if isinstance(node, ast.Attribute):
-            yield node.attr
-        pending.extend(reversed(list(ast.iter_child_nodes(node))))
-
-
 @dataclass(frozen=True, slots=True)
 class Near:
     """A reference and its distance, 0 (same) to 1 (nothing in common)."""
@@ -109,7 +101,7 @@ class Likeness:
 
     def __init__(self, references: Mapping[str, str]) -> None:
         self._shapes = {name: shape_of(source) for name, source in references.items()}
-        self._digests = {shape.digest: name for name, shape in self._shapes.items()}
+        self._digests = {self._shapes[name].digest: name for name in sorted(references)[::-1]}
         held = Counter(
             one for shape in self._shapes.values() for one in shape.shingles | shape.windows
         )
@@ -121,7 +113,7 @@ class Likeness:
         }
 
     def same(self, source: str) -> str | None:
-        """The reference that differs from this source in layout, comments and sizes at most."""
+        """The first reference at no distance: other in layout, sizes and names of variables."""
         return self._digests.get(shape_of(source).digest)
 
     def nearest(self, source: str, limit: int = 3) -> list[Near]:

@@ -11,6 +11,7 @@ from evolve.trajectories.exporters.shards import Shard
 
 NAME = "manifest.json"
 VERSION = 1
+SEARCHES, TASKS = "searches", "tasks"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +36,7 @@ class Manifest:
         exporter: version of the package that wrote it.
         format: name of the trainer's format.
         recipe: name and version.
+        made_of: `searches`, or `tasks` that nobody has searched for yet.
         sources: what the rows were made of.
         models: rows by the models that answered in them; a row of several counts for each.
         devices: rows by the devices that judged them, likewise.
@@ -44,6 +46,7 @@ class Manifest:
         columns: of every view.
         test_families: of the test split.
         held_out: what was asked to be held out.
+        held_out_by_graph: whether tasks were recognised by the graphs that they compute, too.
         near_misses: tasks that were kept although they are close to a held-out one.
         notices: what a person should know.
         shards: the files, with digests.
@@ -54,6 +57,7 @@ class Manifest:
     format: str
     recipe: str
     sources: tuple[Source, ...]
+    made_of: str = SEARCHES
     models: Mapping[str, int] = field(default_factory=dict)
     devices: Mapping[str, int] = field(default_factory=dict)
     excluded: Mapping[str, int] = field(default_factory=dict)
@@ -62,6 +66,7 @@ class Manifest:
     columns: Mapping[str, Any] = field(default_factory=dict)
     test_families: tuple[str, ...] = ()
     held_out: tuple[str, ...] = ()
+    held_out_by_graph: bool = False
     near_misses: tuple[Mapping[str, Any], ...] = ()
     notices: tuple[str, ...] = ()
     shards: tuple[Shard, ...] = ()

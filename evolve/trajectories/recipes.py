@@ -37,6 +37,9 @@ Admit = Callable[[Step], object]
 Tell = Callable[[], None]
 """Called after every step that was looked at and every row that was made."""
 
+Passed = Callable[[int], None]
+"""Told a step up to which all of a run is counted, and in rows that have been taken."""
+
 
 @dataclass(slots=True)
 class Sieve:
@@ -48,10 +51,14 @@ class Sieve:
     admit: Admit
     follow_shown: bool
     tell: Tell
+    after: int
+    passed: Passed
 
     def light(self) -> Iterator[Step]:
         """Steps that pass the filters which need no texts; they may come without."""
         for step in self.history.steps(texts=self.follow_shown):
+            if step.sequence <= self.after:
+                continue
             self.tally.steps += 1
             self.tell()
             if self._passes(step, reads_texts=False):
@@ -87,6 +94,11 @@ class View:
     filters: tuple[Filter, ...]
     make: Make
 
+    @property
+    def remembers(self) -> bool:
+        """Whether what a filter says of a step follows from earlier ones, of other runs too."""
+        return any(one.start() is not one.start() for one in self.filters)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
@@ -114,6 +126,8 @@ class Recipe:
         admit: Admit = lambda _: None,
         follow_shown: bool = False,
         tell: Tell = lambda: None,
+        after: int = -1,
+        passed: Passed = lambda _: None,
     ) -> Iterator[Row]:
         """The rows of one kind, run by run, always in the same order for the same runs.
 
@@ -127,6 +141,10 @@ class Recipe:
             follow_shown: whether `Step.models` has to name those behind all programs that a prompt
                 shows, not those of parents only; every prompt is read then.
             tell: told how it goes on, by the tally.
+            after: a number that `passed` was told for the first run, to go on from there with the
+                tally as it was then.
+            passed: told the numbers of steps from which the rows can be gone on with; never in the
+                middle of what is made of several steps, nor where a filter remembers any.
 
         Raises:
             UsageError: the recipe makes no rows of this kind.
@@ -139,8 +157,11 @@ class Recipe:
             )
         view = self.views[kind]
         checks = [(one, one.start()) for one in view.filters]
+        told = _nothing if view.remembers else passed
         for run_id in run_ids:
-            sieve = Sieve(History(store, run_id), tally, checks, admit, follow_shown, tell)
+            history = History(store, run_id)
+            sieve = Sieve(history, tally, checks, admit, follow_shown, tell, after, told)
+            after = -1
             for row in view.make(sieve):
                 tally.rows += 1
                 tell()
@@ -162,6 +183,10 @@ def find_recipe(name: str) -> Recipe:
     return replace(recipe, name=name, views=views)
 
 
+def _nothing(_: int) -> None:
+    pass
+
+
 def _each(build: Callable[[Step], Row | None]) -> Make:
     """A row from each step that passes."""
 
@@ -173,23 +198,23 @@ def _each(build: Callable[[Step], Row | None]) -> Make:
                     yield row
                 elif step is not None:
                     sieve.tally.remove("label", "neither wanted nor unwanted")
+            sieve.passed(part[-1])
 
     return make
 
 
 def _pairs(sieve: Sieve) -> Iterator[Row]:
     families = Families()
-    for step in sieve.light():
-        families.add(step)
+    for part in _parts(step.sequence for step in sieve.light()):
+        for step in sieve.whole(part):
+            if step is not None:
+                families.add(step)
     paired = 0
-    for part in _parts(families.pairs()):
-        paired += 2 * len(part)
-        steps = list(sieve.whole(sequence for pair in part for sequence in pair))
+    for pairs in _parts(families.pairs()):
+        paired += 2 * len(pairs)
+        steps = list(sieve.history.at(sequence for pair in pairs for sequence in pair))
         for better, worse in zip(steps[::2], steps[1::2], strict=True):
-            if better is not None and worse is not None:
-                yield preference(better, worse)
-            elif better is not None or worse is not None:
-                sieve.tally.remove("siblings", "its sibling was left out")
+            yield preference(better, worse)
     if families.count > paired:
         apart = "no sibling that differs beyond the error"
         sieve.tally.remove("siblings", apart, families.count - paired)

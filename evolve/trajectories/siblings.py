@@ -1,4 +1,4 @@
-"""Preference pairs: steps from the same parent, of the same operator, that differ beyond the error.
+"""Preference pairs: steps from the same parents, with the same job, that differ beyond the error.
 
 Both were correct, so what is preferred is speed. Each step is in one pair at most: the fastest of a
 family with its slowest, then the next ones inwards, as long as their intervals are apart.
@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from evolve.core.digest import canonical_json, framed_digest
 from evolve.core.measurement import Ratio
+from evolve.trajectories.asked import job_of
 from evolve.trajectories.rows import Preference
 from evolve.trajectories.step import Step, comparable
 from evolve.trajectories.turns import completion
@@ -25,7 +26,7 @@ class Families:
         self._ratios = array("d")  # value, low, high
 
     def add(self, step: Step) -> None:
-        """Take a step that is correct and timed."""
+        """Take a step that is correct and timed, with its texts."""
         if step.ratio is None:
             raise ValueError(f"step {step.id} has no ratio")
         name = bytes.fromhex(_family(step))[:16]
@@ -58,11 +59,14 @@ class Families:
 
 
 def _family(step: Step) -> str:
-    """What siblings have in common: parent as shown, operator, judge and device."""
+    """What siblings have in common: all parents, the main one as shown, and what was asked for.
+
+    So the answer of each is one to the prompt of the other, which may tell more of the search.
+    """
     parent, judged = step.parent, step.evaluation
-    shown = "" if parent is None else f"{parent.program} {canonical_json(dict(parent.assignment))}"
+    shown = "" if parent is None else canonical_json(dict(parent.assignment))
     judge = "" if judged is None else f"{judged.device_class} {judged.evaluator_version}"
-    return framed_digest(shown, step.operator, judge)
+    return framed_digest(*step.parents, shown, step.operator, judge, job_of(step.prompt))
 
 
 def preference(better: Step, worse: Step) -> Preference:

@@ -1,6 +1,6 @@
-"""Splits by task family: no test row differs from a training row by a size only."""
+"""Splits by task family: no test row is of a model that a training row is of, too."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from functools import lru_cache
 
 from evolve.core.digest import framed_digest
@@ -9,20 +9,41 @@ from evolve.core.task import Task
 from evolve.trajectories.likeness import shape_of
 
 TRAIN, TEST = "train", "test"
+_MODEL = "model-"  # how families are called whose tasks declare no category
+
+
+def families_of(tasks: Iterable[Task]) -> dict[str, str]:
+    """What each task is kept together with, by its revision.
+
+    Tasks of one declared `CATEGORY` are, and tasks of one model: layout, comments, sizes and the
+    names of variables make no other one. So a model that one file declares a category for takes
+    along those that do not. The categories of a suite (`level1`) say how hard a task is, not what
+    it is, and count for nothing.
+    """
+    kin: dict[str, str] = {}  # from the name of a group to that of one which it is kept with
+
+    def family(name: str) -> str:
+        while kin.setdefault(name, name) != name:
+            name = kin[name]
+        return name
+
+    models: dict[str, str] = {}
+    for task in tasks:
+        model = models[task.revision] = f"{_MODEL}{_model_digest(task.source)[:12]}"
+        groups = [family(model)]
+        if task.category and ":" not in task.name:
+            groups.append(family(task.category))
+        head = min(groups, key=lambda name: (name.startswith(_MODEL), name))
+        kin.update(dict.fromkeys(groups, head))
+    return {revision: family(model) for revision, model in models.items()}
 
 
 def family_of(task: Task) -> str:
-    """What a task is kept together with: its declared `CATEGORY`, else tasks of the same model.
-
-    Layout, comments and sizes make no other model. The categories of a suite (`level1`) say how
-    hard a task is, not what it is, and are no family.
-    """
-    if task.category and ":" not in task.name:
-        return task.category
-    return f"source-{_model_digest(task.source)[:12]}"
+    """The family of a task among no others."""
+    return families_of([task])[task.revision]
 
 
-@lru_cache(maxsize=256)  # it is asked for every row
+@lru_cache(maxsize=256)  # the same tasks come again with every run and row
 def _model_digest(source: str) -> str:
     return shape_of(source).digest
 

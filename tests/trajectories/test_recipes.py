@@ -127,6 +127,36 @@ def test_no_pair_across_operators_or_judges(search: Searched) -> None:
     assert rows(search, "siblings@1", "preference")[0] == []
 
 
+def test_no_pair_of_answers_to_prompts_that_show_other_programs(search: Searched) -> None:
+    """A cross with one partner is no answer where another one was shown."""
+    for name in "AXY":
+        search.built_in(name, verdict(1.0))
+    for name, speed, partner in (("B", 1.2, "X"), ("C", 2.0, "Y"), ("D", 3.0, "X")):
+        search.model(name, verdict(speed), f"A{partner}", shows=f"A{partner}", operator="crossover")
+    [pair], tally = rows(search, "siblings@1", "preference")
+    assert [step.sequence for step in pair.steps] == [5, 3]
+    assert removed(tally)["no sibling that differs beyond the error"] == 1
+
+
+@pytest.mark.parametrize("difference", ["job", "form"])
+def test_no_pair_of_answers_to_other_jobs(difference: str, search: Searched) -> None:
+    search.built_in("A", verdict(1.0))
+    for name, speed, asked in (("B", 1.2, "step X"), ("C", 2.0, "step Y"), ("D", 3.0, "step X")):
+        search.model(name, verdict(speed), "A", shows="A", **{difference: asked})
+    [pair], _ = rows(search, "siblings@1", "preference")
+    assert [step.sequence for step in pair.steps] == [3, 1]
+
+
+def test_what_may_not_be_trained_on_takes_no_sibling_along(search: Searched) -> None:
+    search.built_in("A", verdict(1.0))
+    for name, speed in (("B", 1.2), ("C", 2.0), ("D", 3.0)):
+        search.model(name, verdict(speed), "A", shows="A")
+    found, _ = rows(
+        search, "siblings@1", "preference", lambda step: "no" if step.sequence == 3 else None
+    )
+    assert [[step.sequence for step in row.steps] for row in found] == [[2, 1]]
+
+
 def test_kto_labels_leave_the_middle_out(told: Searched) -> None:
     found, tally = rows(told, "kto@1", "labelled")
     labels = {row.step.sequence: row.label for row in found if isinstance(row, Example)}

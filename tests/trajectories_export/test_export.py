@@ -10,6 +10,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -244,6 +245,21 @@ def test_held_out_tasks_are_left_out_and_counted(store: Store, tmp_path: Path):
     assert "task is held out: 2" in (tmp_path / "out" / "README.md").read_text()
 
 
+def test_a_held_out_task_with_other_names_of_variables_is_no_near_miss_but_the_same(
+    store: Store, tmp_path: Path
+):
+    (tmp_path / "softmax.py").write_text(SOFTMAX)
+    renamed = re.sub(r"\bx\b", "values", SOFTMAX).replace("dim=-1", "dim=1")
+    searches = [run_on(store, "renamed", renamed), run_on(store, "other", "class Model: size = 3")]
+    rules = Rules(held_out=hold_out([str(tmp_path / "softmax.py")]))
+    made = exported(searches[0], tmp_path / "out", searches=searches, rules=rules)
+    assert made.excluded == {"task is held out": 1}
+    assert made.near_misses == ()
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert "RUN:SEQUENCE, a step of a search" in card
+    assert "graphs were not compared. A prompt that shows" in card
+
+
 def test_a_prompt_that_shows_a_held_out_task_is_left_out(search: Searched, tmp_path: Path):
     (tmp_path / "softmax.py").write_text(SOFTMAX)
     search.model("A", verdict(1.5), reply="fast")
@@ -386,6 +402,38 @@ def test_a_stopped_export_goes_on_where_it_was(told: Searched, tmp_path: Path):
     assert not (tmp_path / "cut.partial").exists()
 
 
+@pytest.mark.parametrize("recipe", ["kto@1", "kto@1+unique@1"])
+def test_an_export_that_is_killed_within_a_long_run_goes_on_there(
+    recipe: str, search: Searched, tmp_path: Path
+):
+    for number in range(130):
+        status = Status.WRONG_VALUE if number % 3 else Status.CORRECT
+        search.model(f"A{number}", verdict(1.5 if number % 3 == 0 else None, status))
+    plan = {"recipe": find_recipe(recipe), "commit_rows": 30, "format": find_format("trl-kto")}
+    whole = export(search.store, [search.run], tmp_path / "whole", Plan(**plan), lambda *_: None)
+
+    class Stopped(Exception):
+        pass
+
+    def stop(unit: str, share: float, steps: int, rows: int) -> None:
+        if rows == 115:
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        export(search.store, [search.run], tmp_path / "cut", Plan(**plan), stop)
+    seen: list[int] = []
+    again = export(
+        search.store,
+        [search.run],
+        tmp_path / "cut",
+        Plan(**plan),
+        lambda unit, share, steps, rows: seen.append(steps),
+    )
+    assert again == whole
+    assert files(tmp_path / "cut") == files(tmp_path / "whole")
+    assert seen[0] == (101 if recipe == "kto@1" else 1)  # what a filter remembers is in no journal
+
+
 def test_a_stopped_export_begins_anew_where_other_tasks_are_held_out(
     told: Searched, tmp_path: Path
 ):
@@ -482,6 +530,17 @@ def test_it_is_told_how_far_it_is_also_while_there_are_no_rows(told: Searched, t
     assert shares[-1] == 1.0
 
 
+def test_an_export_does_not_take_the_place_of_the_folder_that_one_is_in(
+    told: Searched, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    for name in (".", str(tmp_path / "here")):
+        with pytest.raises(UsageError, match=r"is where you are.*name a folder in it"):
+            exported(told, Path(name))
+    assert not list(tmp_path.glob("*.partial"))
+
+
 def test_two_processes_do_not_write_one_export(told: Searched, tmp_path: Path):
     with (
         building(tmp_path / "out"),
@@ -502,7 +561,10 @@ def test_a_shard_that_was_cut_off_does_not_load(told: Searched, tmp_path: Path):
 def test_rows_are_split_by_family(store: Store, tmp_path: Path):
     searches = [
         run_on(
-            store, f"task{number}", f"class Model: size = {number}", category=f"kind{number % 4}"
+            store,
+            f"task{number}",
+            f"class Model: a = b.operation{number}",
+            category=f"kind{number % 4}",
         )
         for number in range(8)
     ]

@@ -8,6 +8,8 @@
 
 import re
 
+import pytest
+
 from evolve.trajectories.likeness import Likeness, shape_of
 
 RELU = '''
@@ -85,8 +87,51 @@ def test_another_size_is_at_no_distance_and_another_operation_is_at_some():
 def test_names_of_variables_are_no_distance():
     renamed = ROWS.replace("scale", "factor").replace("weight", "gamma")
     near = Likeness(REFERENCES).nearest(renamed)[0]
-    assert near.name == "rows"
-    assert near.distance < 0.3
+    assert (near.name, near.distance) == ("rows", 0.0)
+    assert Likeness(REFERENCES).same(renamed) == "rows"
+
+
+OPERATION = """
+import torch
+import torch.nn.functional as F
+from torch.nn.functional import gelu, relu
+
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return {}
+"""
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("torch.softmax(x, dim=1)", "torch.softmax(x, dim=-1)"),
+        ("F.relu(x)", "relu(x)"),
+        ("torch.relu(x)", "torch.nn.functional.relu(x)"),
+        ("self.scale * x", "self.factor * x"),
+    ],
+)
+def test_one_operation_is_the_same_however_it_is_spelled(one: str, other: str):
+    assert Likeness({"it": OPERATION.format(one)}).same(OPERATION.format(other)) == "it"
+    begin = "    def __init__(self):\n        super().__init__()\n\n"
+    annotated = OPERATION.format(other).replace("x)", "x: torch.Tensor)", 1)
+    begun = annotated.replace("    def forward", f"{begin}    def forward")
+    assert Likeness({"it": OPERATION.format(one)}).same(begun) == "it"
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("relu(x)", "gelu(x)"),
+        ("torch.einsum('ij,jk->ik', x, x)", "torch.einsum('ij,kj->ik', x, x)"),
+        ("F.pad(x, (1, 1), mode='reflect')", "F.pad(x, (1, 1), mode='circular')"),
+        ("x.sum(dim=1)", "x.mean(dim=1)"),
+        ("x + x", "x * x"),
+    ],
+)
+def test_another_operation_is_another_task(one: str, other: str):
+    assert Likeness({"it": OPERATION.format(one)}).same(OPERATION.format(other)) is None
 
 
 def test_a_text_that_is_no_python_still_has_a_shape():

@@ -10,10 +10,18 @@ import pytest
 from evolve.core.errors import UsageError
 from evolve.core.task import Task
 from evolve.trajectories.licences import UNKNOWN, allows_training, licence_of
-from evolve.trajectories.splits import family_of
+from evolve.trajectories.splits import families_of, family_of
 from evolve.trajectories.splits import test_families as split
 
 MODEL = "class Model: ...\n"
+SOFTMAX = """
+import torch
+
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return torch.softmax({}, dim={})
+"""
 
 
 def test_the_licence_of_a_task_is_its_spdx_line():
@@ -22,6 +30,18 @@ def test_the_licence_of_a_task_is_its_spdx_line():
         "MIT OR BSD-2-Clause"
     )
     assert licence_of(MODEL) == UNKNOWN
+
+
+def test_every_licence_that_a_file_names_counts():
+    both = "# SPDX-License-Identifier: {}\nclass Model: ...\n# SPDX-License-Identifier: {}\n"
+    mixed = licence_of(both.format("Apache-2.0", "CC-BY-NC-4.0"))
+    assert mixed == "Apache-2.0 AND CC-BY-NC-4.0"
+    assert not allows_training(mixed)
+    assert licence_of(both.format("MIT", "MIT")) == "MIT"
+    choice = licence_of(both.format("MIT OR Zlib", "CC-BY-4.0"))
+    assert choice == "(MIT OR Zlib) AND CC-BY-4.0"
+    assert allows_training(choice)
+    assert not allows_training(choice, ["MIT", "Zlib"])
 
 
 @pytest.mark.parametrize("licence", ["MIT", "Apache-2.0", "CC-BY-4.0", "GPL-3.0-only", UNKNOWN])
@@ -62,6 +82,25 @@ def test_tasks_that_differ_in_sizes_only_are_one_family():
         for name, size in (("small", "ROWS = 8"), ("large", "# larger\nROWS = 8192"))
     )
     assert family_of(small) == family_of(large)
+
+
+def test_a_model_with_and_without_a_category_is_of_one_family_wherever_it_comes_from():
+    shipped = Task(name="softmax", source=SOFTMAX.format("x", "-1"), category="softmax")
+    relative = Task(name="safe", source=SOFTMAX.format("x.exp()", "1"), category="softmax")
+    suite = Task(name="kernelbench:1/23", source=SOFTMAX.format("values", "1"), category="level1")
+    other = Task(name="other", source=SOFTMAX.format("x.sum()", "1"))
+    found = families_of([suite, other, shipped, relative])
+    assert {found[one.revision] for one in (suite, shipped, relative)} == {"softmax"}
+    assert found[other.revision] == family_of(other) != "softmax"
+
+
+def test_categories_that_share_a_model_are_one_family():
+    one, other = (
+        Task(name=name, source=SOFTMAX.format("x", size), category=name)
+        for name, size in (("reduction", 1), ("norm", 2))
+    )
+    found = families_of([one, other])
+    assert set(found.values()) == {"norm"}
 
 
 def test_the_same_families_are_split_the_same_way_again():

@@ -10,6 +10,8 @@
 import asyncio
 import json
 import os
+import re
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -102,6 +104,17 @@ def test_tasks_that_are_held_out_are_no_prompts(folder: Path, tmp_path: Path):
     assert "x.sum(dim=-1)" in row["reference"]
 
 
+def test_the_card_says_what_was_done(folder: Path, tmp_path: Path):
+    words = [str(folder), "-o", str(tmp_path / "out"), "--held-out", str(folder / "b")]
+    (folder / "renamed.py").write_text(re.sub(r"\bx\b", "values", SOFTMAX))
+    tasks_import.main(words)
+    assert outcomes(tmp_path / "out")["renamed.py"] == "held out"
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert "FOLDER:NUMBER, a task of that folder" in card
+    assert "graphs were not compared" in card
+    assert "search" not in card.partition("## Where it comes from")[0].partition("# Kernel")[2]
+
+
 def test_a_task_that_holds_a_key_is_no_prompt(folder: Path, tmp_path: Path):
     (folder / "leaky.py").write_text(f"KEY = 'sk-proj-0123456789abcdefghij'\n{SOFTMAX}\nX = 1\n")
     tasks_import.main([str(folder), "-o", str(tmp_path / "out")])
@@ -119,6 +132,29 @@ def test_nothing_is_executed_without_an_audit(folder: Path, tmp_path: Path):
 def test_a_folder_without_python_is_refused(tmp_path: Path):
     with pytest.raises(UsageError, match="holds no Python file"):
         tasks_import.main([str(tmp_path), "-o", str(tmp_path / "out")])
+
+
+def test_an_import_that_was_killed_before_its_end_has_every_prompt_once(
+    folder: Path, tmp_path: Path
+):
+    words = [str(folder), "-o", str(tmp_path / "out")]
+    script = (
+        "import os, signal, sys\n"
+        "from evolve.cli import tasks_import\n"
+        "from evolve.trajectories.exporters.shards import Shards\n"
+        "Shards.finish = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "tasks_import.main(sys.argv[1:])\n"
+    )
+    died = subprocess.run(
+        [sys.executable, "-c", script, *words],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        check=False,
+        timeout=60,
+    )
+    assert died.returncode == -signal.SIGKILL
+    tasks_import.main(words)
+    rows = list(load_dataset(tmp_path / "out", "prompts"))
+    assert [row["step_id"] for row in rows] == ["set:0", "set:1"]
 
 
 class Scripted:

@@ -21,8 +21,10 @@ from evolve.trajectories.licences import licence_of
 from evolve.trajectories.manifest import Manifest, Source
 from evolve.trajectories.recipes import Recipe
 from evolve.trajectories.rows import Row
-from evolve.trajectories.splits import TEST, TRAIN, family_of, test_families
+from evolve.trajectories.splits import TEST, TRAIN, families_of, test_families
 from evolve.trajectories.tally import Tally
+
+COMMIT_ROWS = 5_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +39,7 @@ class Plan:
         test_families: names of them, instead.
         parquet: instead of JSON lines.
         shard_bytes: the most that a shard may have.
+        commit_rows: after which an export that is killed need not be repeated.
     """
 
     format: Format
@@ -46,6 +49,7 @@ class Plan:
     test_families: tuple[str, ...] = ()
     parquet: bool = False
     shard_bytes: int = SHARD_BYTES
+    commit_rows: int = COMMIT_ROWS
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
@@ -106,8 +110,8 @@ def export(
 ) -> Manifest:
     """Write the rows of some runs to a folder that appears when it is complete.
 
-    An export that was stopped goes on, run by run, when it is asked for again. The same runs give
-    the same bytes.
+    An export that was stopped goes on when it is asked for again, from what was committed last. The
+    same runs give the same bytes.
 
     Raises:
         UsageError: the folder is there already, recipe and format do not go together, or parquet
@@ -119,12 +123,9 @@ def export(
     with building(folder) as place:
         sources = _sources(store, runs, plan.rules)
         kept = [run for run, source in zip(runs, sources, strict=True) if not source.excluded]
-        families = [family_of(run.task) for run in kept]
-        tested = test_families(families, plan.test_share, plan.test_families)
         identity = _identity(runs, sources, plan)
         with Shards(place, identity, columns, limit=plan.shard_bytes) as shards:
-            total = sum(source.steps for source in sources if not source.excluded)
-            work = _Work(store, plan, shards, tested, partial(_told, tell, total))
+            work = _Work(store, plan, shards, sources, tell)
             for kind in plan.kinds:
                 for unit in _units(kept, plan.recipe, kind):
                     work.write(unit, kind)
@@ -143,14 +144,18 @@ class _Work:
         store: Store,
         plan: Plan,
         shards: Shards,
-        tested: frozenset[str],
-        tell: Callable[[str, Tally], None],
+        sources: Sequence[Source],
+        tell: Progress,
     ) -> None:
+        kept = [source for source in sources if not source.excluded]
         self._store = store
         self._plan = plan
         self._tell = tell
+        self._steps = sum(source.steps for source in kept)
+        self._families = {source.name: source.family for source in kept}
+        self._uncommitted = 0
         self.shards = shards
-        self.tested = tested
+        self.tested = test_families(self._families.values(), plan.test_share, plan.test_families)
         self.counts = Counts.from_json(shards.facts)
 
     def write(self, runs: Sequence[RunRow], kind: Kind) -> None:
@@ -158,7 +163,6 @@ class _Work:
         name = f"{kind}: {', '.join(run.name for run in runs)}"
         if name in self.shards.done:
             return
-        shape = self._plan.format.shape(kind)
         tally = self.counts.tallies.setdefault(kind.value, Tally())
         rows = self._plan.recipe.rows(
             self._store,
@@ -167,27 +171,44 @@ class _Work:
             tally=tally,
             admit=self._plan.rules.of_step,
             follow_shown=bool(self._plan.rules.models),
-            tell=partial(self._tell, name, tally),
+            tell=partial(self._told, name, tally),
+            after=self.shards.under_way.get(name, -1),
+            passed=partial(self._passed, name),
         )
         for row in rows:
-            parts = list(shape.parts(row))
-            tally.rows += len(parts) - 1
-            if not parts:
-                tally.remove("format", _LEARNED_FROM, len(row.steps))
-            for part in parts:
-                split = TEST if family_of(part.step.task) in self.tested else TRAIN
-                place = Place(split, self.shards.rows(kind, split))
-                self.shards.write(kind, split, shape.fill(part, place))
-                self.counts.add(part)
-        self.shards.commit(name, self.counts.to_json())
+            self._write_row(row, kind, tally)
+        self._commit(name)
 
+    def _write_row(self, row: Row, kind: Kind, tally: Tally) -> None:
+        shape = self._plan.format.shape(kind)
+        family = self._families[row.step.run]
+        split = TEST if family in self.tested else TRAIN
+        parts = list(shape.parts(row))
+        for part in parts:
+            place = Place(split, self.shards.rows(kind, split), family)
+            self.shards.write(kind, split, shape.fill(part, place))
+            self.counts.add(part)
+        self._uncommitted += len(parts)
+        tally.rows += len(parts) - 1
+        if not parts:
+            tally.remove("format", _LEARNED_FROM, len(row.steps))
 
-def _told(tell: Progress, total: int, unit: str, tally: Tally) -> None:
-    tell(unit, tally.steps / max(total, 1), tally.steps, tally.rows)
+    def _told(self, name: str, tally: Tally) -> None:
+        self._tell(name, tally.steps / max(self._steps, 1), tally.steps, tally.rows)
+
+    def _passed(self, name: str, sequence: int) -> None:
+        """What steps up to this one give is written."""
+        if self._uncommitted >= self._plan.commit_rows:
+            self._commit(name, sequence)
+
+    def _commit(self, name: str, after: int | None = None) -> None:
+        self.shards.commit(name, self.counts.to_json(), after=after)
+        self._uncommitted = 0
 
 
 def _sources(store: Store, runs: Sequence[RunRow], rules: Rules) -> list[Source]:
     """What is known of each run before any step is read."""
+    families = families_of(run.task for run in runs)
     reasons: dict[str, str] = {}
     with Tracer() as tracer:
         for run in runs:
@@ -199,7 +220,7 @@ def _sources(store: Store, runs: Sequence[RunRow], rules: Rules) -> list[Source]
             name=run.name,
             task=run.task.name,
             task_revision=run.task.revision,
-            family=family_of(run.task),
+            family=families[run.task.revision],
             licence=licence_of(run.task.source),
             steps=store.next_sequence(run.id),
             created=run.created,
@@ -228,7 +249,7 @@ def _identity(runs: Sequence[RunRow], sources: Sequence[Source], plan: Plan) -> 
 
 def _units(runs: Sequence[RunRow], recipe: Recipe, kind: Kind) -> list[list[RunRow]]:
     """Runs that are exported together: all, where a filter remembers what earlier ones had."""
-    remembers = any(one.start() is not one.start() for one in recipe.views[kind].filters)
+    remembers = recipe.views[kind].remembers
     return [list(runs)] if remembers and runs else [[run] for run in runs]
 
 
@@ -258,6 +279,7 @@ def _manifest(
         test_families=tuple(sorted(work.tested)),
         held_out=held_out.asked,
         near_misses=tuple(_near_misses(kept, plan.rules)),
+        held_out_by_graph=held_out.is_traced,
         notices=held_out.notices,
         shards=tuple(work.shards.finish(parquet=plan.parquet)),
     )

@@ -17,8 +17,14 @@ def building(folder: Path) -> Iterator[Path]:
     """The folder `FOLDER.partial`, held by this process alone; what a killed export left is in it.
 
     Raises:
-        UsageError: the export is there already, or another process is writing it.
+        UsageError: the export is there already, another process is writing it, or its place is
+            where this process is.
     """
+    if folder.resolve() == Path.cwd():
+        raise UsageError(
+            f"-o {folder} is where you are, and an export takes its place as a whole; name a "
+            f"folder in it: -o {folder / 'export'}"
+        )
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UsageError(f"-o {folder} exists already; name another folder, or remove it")
     partial = folder.with_name(folder.name + ".partial")

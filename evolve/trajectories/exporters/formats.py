@@ -25,7 +25,6 @@ from evolve.trajectories.exporters.columns import (
     Columns,
 )
 from evolve.trajectories.rows import Conversation, Example, Preference, PromptOnly, Row
-from evolve.trajectories.splits import family_of
 
 SOURCE = "evolve"  # `data_source` of verl, `datasource` of OpenRLHF: what rewards are chosen by
 
@@ -58,10 +57,11 @@ def kind_of(row: Row) -> Kind:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a row goes: its split, and its number in it."""
+    """Where a row goes: its split, its number in it, and the family of tasks that it is of."""
 
     split: str
     index: int
+    family: str
 
 
 Fill = Callable[[Any, Place], Mapping[str, Any]]
@@ -208,7 +208,7 @@ def _verl_prompt(row: PromptOnly, place: Place) -> dict[str, Any]:
             "index": place.index,
             "step_id": row.step.id,
             "task": row.step.task.name,
-            "family": family_of(row.step.task),
+            "family": place.family,
         },
     }
 

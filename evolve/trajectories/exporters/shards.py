@@ -2,7 +2,7 @@
 
 Rows become visible in the folder of an export only with all others: an export is built beside its
 folder and takes its place by one rename. What is built is committed unit by unit (a run, a view of
-tasks), so that an export that was killed goes on with the unit it was in.
+tasks) and within long ones, so that an export that was killed goes on where it was.
 """
 
 import hashlib
@@ -52,6 +52,11 @@ class Shards(AbstractContextManager["Shards"]):
         identity: what the export is made of; another one in the journal starts anew.
         columns: of every view.
         limit: bytes that a shard may have.
+
+    Attributes:
+        done: units that are complete.
+        under_way: of a unit that was begun, the step whose rows are there with those before.
+        facts: what was committed with them.
     """
 
     def __init__(
@@ -69,11 +74,13 @@ class Shards(AbstractContextManager["Shards"]):
         self._files: dict[str, IO[bytes]] = {}
         self._streams: dict[str, Stream] = {}
         self.done: list[str] = []
+        self.under_way: dict[str, int] = {}
         self.facts: dict[str, Any] = {}
 
     def __enter__(self) -> "Shards":
         journal = self._read_journal()
         self.done, self.facts = journal["done"], journal["facts"]
+        self.under_way = journal["under_way"]
         self._streams = {name: Stream(**data) for name, data in journal["streams"].items()}
         self._cut_to_journal()
         return self
@@ -112,15 +119,24 @@ class Shards(AbstractContextManager["Shards"]):
         stream.sizes[-1] += len(line)
         stream.rows[-1] += 1
 
-    def commit(self, unit: str, facts: Mapping[str, Any]) -> None:
-        """A unit is complete; its rows survive a kill from here on, and so do the facts."""
+    def commit(self, unit: str, facts: Mapping[str, Any], *, after: int | None = None) -> None:
+        """What is written of a unit survives a kill from here on, and so do the facts.
+
+        Args:
+            unit: its name.
+            facts: what counts are so far, say.
+            after: the step up to which the unit is written; None where it is complete.
+        """
         for name in list(self._files):
             self._close(name)
-        self.done = [*self.done, unit]
+        if after is None:
+            self.done = [*self.done, unit]
+        self.under_way = {} if after is None else {unit: after}
         self.facts = dict(facts)
         journal = {
             "identity": self._identity,
             "done": self.done,
+            "under_way": self.under_way,
             "facts": self.facts,
             "streams": {name: asdict(stream) for name, stream in self._streams.items()},
         }
@@ -155,7 +171,7 @@ class Shards(AbstractContextManager["Shards"]):
             journal = {}
         if journal.get("identity") == self._identity:
             return journal
-        return {"done": [], "facts": {}, "streams": {}}
+        return {"done": [], "under_way": {}, "facts": {}, "streams": {}}
 
     def _cut_to_journal(self) -> None:
         """Take away what a killed export wrote after its last commit."""
