@@ -131,7 +131,7 @@ def test_no_pair_of_answers_to_prompts_that_show_other_programs(search: Searched
     """A cross with one partner is no answer where another one was shown."""
     for name in "AXY":
         search.built_in(name, verdict(1.0))
-    for name, speed, partner in (("B", 1.2, "X"), ("C", 2.0, "Y"), ("D", 3.0, "X")):
+    for name, speed, partner in (("B", 1.2, "X"), ("C", 3.0, "Y"), ("D", 2.0, "X")):
         search.model(name, verdict(speed), f"A{partner}", shows=f"A{partner}", operator="crossover")
     [pair], tally = rows(search, "siblings@1", "preference")
     assert [step.sequence for step in pair.steps] == [5, 3]
@@ -141,7 +141,7 @@ def test_no_pair_of_answers_to_prompts_that_show_other_programs(search: Searched
 @pytest.mark.parametrize("difference", ["job", "form"])
 def test_no_pair_of_answers_to_other_jobs(difference: str, search: Searched) -> None:
     search.built_in("A", verdict(1.0))
-    for name, speed, asked in (("B", 1.2, "step X"), ("C", 2.0, "step Y"), ("D", 3.0, "step X")):
+    for name, speed, asked in (("B", 1.2, "step X"), ("C", 3.0, "step Y"), ("D", 2.0, "step X")):
         search.model(name, verdict(speed), "A", shows="A", **{difference: asked})
     [pair], _ = rows(search, "siblings@1", "preference")
     assert [step.sequence for step in pair.steps] == [3, 1]
