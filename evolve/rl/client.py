@@ -136,16 +136,26 @@ class Client:
         while waiting := [o for o in orders if outcomes[o["id"]].fault == UNREACHABLE]:
             some = waiting[:MOST_AT_ONCE]
             wanted = {"ids": [order["id"] for order in some], "wait_s": WAIT_S}
-            answers = await self._ask(http, "POST", "/v1/wait", json.dumps(wanted).encode())
+            body = json.dumps(wanted).encode()
+            answers = await self._ask(http, "POST", "/v1/wait", body, may_lack=True)
             if answers is None:  # a server that does not know them: its file was replaced
                 await self._submit(http, some, outcomes)
             else:
                 _take(answers, outcomes)
 
     async def _ask(
-        self, http: "httpx.AsyncClient", method: str, path: str, body: bytes | None = None
+        self,
+        http: "httpx.AsyncClient",
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        *,
+        may_lack: bool = False,
     ) -> Any:
-        """The answer to a request, as often as it takes; None where what it names is not there."""
+        """The answer to a request, as often as it takes.
+
+        None where what it names is not there, if `may_lack` says that this can be.
+        """
         import httpx
 
         pause_s = 0.5
@@ -158,7 +168,7 @@ class Client:
                 continue
             if response.is_success:
                 return response.json()
-            if response.status_code == 404:
+            if response.status_code == 404 and may_lack:
                 return None
             self._require_worth_waiting(response)
             retry_after = response.headers.get("retry-after", "")
@@ -171,6 +181,10 @@ class Client:
             raise PinMismatch(said)
         if response.status_code in (401, 403):
             raise UsageError(f"{said}; give token, token_file or {TOKEN_VARIABLE}")
+        if response.status_code == 404:
+            raise UsageError(
+                f"{said}; give the address as `evolve serve` prints it, without a path"
+            )
         if response.status_code < 500 and response.status_code != 429:
             raise UsageError(said)
 

@@ -1,8 +1,9 @@
 """Jobs of the service in one SQLite file: nothing of a job lives in memory only.
 
 A job is `queued` until a server takes it under its lease, `running` until there is a verdict or the
-lease is given back, and then `done` or `failed` for ever. Only the holder of the lease can end it,
-so that it is answered exactly once; what a dead server held is queued again by the next one.
+lease is given back, and then `done` or `failed` for ever, unless its own client asks for it to be
+renewed. Only the holder of the lease can end it, so that it is answered exactly once; what a dead
+server held is queued again by the next one.
 """
 
 import fcntl
@@ -255,6 +256,21 @@ class Jobs:
                 " attempts - 1, expires = expires + ? - started"
                 " WHERE state = 'running' AND lease = ?",
                 (now, lease),
+            )
+
+    def renew(self, job: Job, queue_s: float) -> None:
+        """Queue a job again that is over: its outcome is gone, its attempts are counted on.
+
+        A verdict that is known does not answer it then.
+        """
+        now = time.time()
+        request = _pack({**job.request, "fresh": True})
+        with self._write() as db:
+            db.execute(
+                "UPDATE jobs SET state = 'queued', request = ?, expires = ?, not_before = ?,"
+                " started = NULL, finished = NULL, fault = NULL, message = NULL, cached = 0,"
+                " rewards = NULL, verdict = NULL WHERE number = ? AND finished IS NOT NULL",
+                (request, now + queue_s, now, job.number),
             )
 
     def finish(

@@ -6,6 +6,7 @@ back ends, timeouts and devices are taken and have no effect: how a candidate is
 """
 
 import time
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
@@ -22,6 +23,9 @@ from evolve.serve.service import Service
 from evolve.trajectories.rewards import worth
 
 LONGEST_WAIT_S = 60.0  # that a request is held; the client asks `/status` then
+MOST_TRIES = 20
+"""Of a candidate under which the judge itself fails. Its client may ask without end, and one that
+ends every judge would hold up a training for good."""
 
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,99}$")]
 _BASELINES = {"torch_compile": "compile", "torch.compile": "compile"}
@@ -135,20 +139,25 @@ class GymApi:
         return router
 
     async def evaluate(self, request: GymRequest) -> GymResult:
-        """Judge a kernel; answered when it is over, or after a minute with where it stands."""
-        (job,) = self._service.submit([order_of(_submission(request), self._catalogue)])
-        return self._result((await self._service.wait([job.id], LONGEST_WAIT_S))[job.id])
+        """Judge a kernel; answered when it is over, or after a minute with where it stands.
+
+        Where that is nowhere through no fault of the kernel's, the answer is 503: its client comes
+        back with the same `task_id` then, and the kernel is judged again.
+        """
+        (id_,) = self._take([request])
+        job = (await self._service.wait([id_], LONGEST_WAIT_S))[id_]
+        self._require_settled([job])
+        return self._result(job)
 
     async def evaluate_batch(self, batch: GymBatch) -> GymBatchResult:
-        """Judge several; answered when all are over."""
-        orders = [order_of(_submission(one), self._catalogue) for one in batch.tasks]
+        """Judge several; answered when all are over, 503 as for one."""
+        ids = self._take(batch.tasks)
         jobs: dict[str, Job] = {}
-        open_ids = {job.id for job in self._service.submit(orders)}
-        while open_ids:
+        while open_ids := {*ids} - jobs.keys():
             found = await self._service.wait(sorted(open_ids), LONGEST_WAIT_S)
             jobs |= {id_: job for id_, job in found.items() if job.is_over}
-            open_ids -= jobs.keys()
-        results = [self._result(jobs[order.id]) for order in orders]
+        self._require_settled(jobs.values())
+        results = [self._result(jobs[id_]) for id_ in ids]
         failed = sum(result.status == "failed" for result in results)
         return GymBatchResult(
             batch_id=batch.batch_id,
@@ -160,8 +169,10 @@ class GymApi:
         )
 
     async def status(self, task_id: Id) -> GymStatus:
-        """Where a kernel stands."""
+        """Where a kernel stands; one that is to be judged again is queued again."""
         job = self._find(task_id)
+        if self._unsettled(job):
+            job = self._service.renew(job)
         result = self._result(job)
         waiting = job.state is State.QUEUED
         return GymStatus(
@@ -174,7 +185,7 @@ class GymApi:
     async def results(self, task_id: Id) -> GymResult:
         """What came of a kernel."""
         job = self._find(task_id)
-        if not job.is_over:
+        if not job.is_over or self._unsettled(job):
             raise HTTPException(404, f"Task {task_id} has no result yet")
         return self._result(job)
 
@@ -192,6 +203,31 @@ class GymApi:
             total_processed=sum(self._service.counters.verdicts.values()),
             uptime=round(time.monotonic() - self._began, 1),
         )
+
+    def _take(self, requests: Sequence[GymRequest]) -> list[str]:
+        """Submit; what was left unsettled under the same ids is judged again."""
+        orders = [order_of(_submission(one), self._catalogue) for one in requests]
+        for job in self._service.submit(orders):
+            if self._unsettled(job):
+                self._service.renew(job)
+        return [order.id for order in orders]
+
+    def _require_settled(self, jobs: Iterable[Job]) -> None:
+        if why := next(filter(None, map(self._unsettled, jobs)), ""):
+            raise HTTPException(503, f"{why}; ask again", {"Retry-After": "1"})
+
+    def _unsettled(self, job: Job) -> str:
+        """Why a job that is over is to be judged again; empty where it is not.
+
+        Its client has no way to leave a row out: it takes `failed` for its penalty, and a kernel
+        without a time for one without a speedup.
+        """
+        if job.fault in (Fault.INFRA, Fault.EXPIRED) and job.attempts < MOST_TRIES:
+            return f"{job.fault}: {job.message}"
+        tried = job.attempts >= self._service.settings.attempts
+        if tried or not _is_untimed(job) or self._service.findings(job.revision):
+            return ""
+        return "it is correct, and could not be timed"
 
     def _result(self, job: Job) -> GymResult:
         return _result(job, is_weak=bool(self._service.findings(job.revision)))
@@ -249,6 +285,15 @@ def _result(job: Job, *, is_weak: bool) -> GymResult:
     return base.model_copy(update=_fields(verdict, job.request["baseline"]))
 
 
+def _is_untimed(job: Job) -> bool:
+    """Whether a job's candidate is correct by kernels of its own, and nobody knows how fast."""
+    if job.verdict is None:
+        return False
+    verdict = Evaluation.from_json(job.verdict)
+    correct = verdict.status in (Status.CORRECT, Status.TIMING_UNBOUNDED)
+    return correct and verdict.custom is not False and job.request["baseline"] not in verdict.ratios
+
+
 def _fields(verdict: Evaluation, baseline: str) -> dict[str, Any]:
     correct = verdict.status in (Status.CORRECT, Status.TIMING_UNBOUNDED)
     compiled = correct or verdict.stage >= Stage.COMPILE
@@ -261,7 +306,7 @@ def _fields(verdict: Evaluation, baseline: str) -> dict[str, Any]:
         "decoy_kernel": verdict.status is Status.HACK or (correct and verdict.custom is False),
         "reference_runtime": reference,
         "kernel_runtime": own,
-        "speedup": worth(ratio) or 0.0,  # as there, where it was not measured
+        "speedup": worth(ratio) or 0.0,  # as there, where it could not be measured
         "metadata": _metadata(verdict, ratio, own),
         "error_message": None if correct else f"{verdict.status}: {verdict.feedback}",
         "error_code": None if correct else _CODES.get(verdict.status, "CORRECTNESS_ERROR"),

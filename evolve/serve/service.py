@@ -175,6 +175,18 @@ class Service:
                     del self._watching[id_]
         return self.jobs.get(ids)
 
+    def renew(self, job: Job) -> Job:
+        """Have a job judged again that is over, whatever is known; under its id as if it were new.
+
+        Raises:
+            QueueFull: there is no room for it.
+        """
+        self._require_room(1)
+        self.jobs.renew(job, self.settings.queue_s)
+        self.counters.retried += 1
+        self._arrived.set()
+        return self.jobs.get([job.id])[job.id]
+
     def findings(self, revision: str) -> Findings | None:
         """What computes nothing and passes a task's check; None where it was not audited."""
         found: Findings | None = self.jobs.audit(revision, _name(self.judge.known))

@@ -93,6 +93,14 @@ def test_a_token_that_is_wrong_is_said_at_once(server):
         Client(server.url, token="wrong-wrong-wrong").judge([submission()])
 
 
+def test_an_address_that_is_none_is_said_at_once(server):
+    client = Client(f"{server.url}/v1", token=TOKEN, rewards=["kevin@1"], patience_s=5)
+    with pytest.raises(UsageError, match=r"404.*without a path"):
+        client.judge([submission()])
+    with pytest.raises(UsageError, match="without a path"):
+        asyncio.run(client.about())
+
+
 def test_a_submission_that_cannot_be_is_said_at_once(client):
     with pytest.raises(UsageError, match="no task of that name"):
         client.judge([submission(task="nosuch")])

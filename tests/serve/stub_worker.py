@@ -1,10 +1,11 @@
 """A judge without a device: speaks the worker's protocol and does what a candidate's text says.
 
 `# speedup 2.5`, `# wrong`, `# compile_error`, `# die` (the worker ends), `# die_once` (only the
-first time), `# fail` (it says that it cannot), `# slow 0.5` (seconds), `# nan` (a verdict with
-one), `# unprofiled`. An opponent with a speedup of its own is that much faster. Every evaluation
-that is answered adds its marker to the file `judged`, every audit the task's name to `audited`,
-every start a line to `starts`.
+first time), `# fail` (it says that it cannot), `# fail_once`, `# untimed` (correct, without a
+time), `# untimed_once`, `# slow 0.5` (seconds), `# nan` (a verdict with one), `# unprofiled`. An
+opponent with a speedup of its own is that much faster. Every evaluation that is answered adds its
+marker to the file `judged`, every audit the task's name to `audited`, every start a line to
+`starts`.
 """
 
 import json
@@ -73,21 +74,30 @@ def evaluate(number: int, params: dict) -> None:
     marker = (re.search(r"# marker (\w+)", source) or ["", ""])[1]
     slow = re.search(r"# slow ([\d.]+)", source)
     time.sleep(float(slow[1]) if slow else LATENCY_S)
-    if "# die_once" in source:
-        try:
-            os.close(os.open(f"died-{marker}", os.O_CREAT | os.O_EXCL))
-        except FileExistsError:
-            pass
-        else:
-            os._exit(3)
+    if "# die_once" in source and is_first("died", marker):
+        os._exit(3)
     if "# die_always" in source:
         os._exit(3)
+    if "# fail_once" in source and not is_first("failed", marker):
+        source = source.replace("# fail", "")
     if "# fail" in source:
         say(number, error={"kind": "unavailable", "message": "the stub fails"})
         return
     with Path("judged").open("a") as file:
         file.write(f"{marker}\n")
-    say(number, result=verdict(params))
+    found = verdict(params)
+    if "# untimed" in source and ("_once" not in source or is_first("untimed", marker)):
+        found |= {"status": "timing_unbounded", "ratios": {}}
+    say(number, result=found)
+
+
+def is_first(what: str, marker: str) -> bool:
+    """Whether this happens to a candidate for the first time."""
+    try:
+        os.close(os.open(f"{what}-{marker}", os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        return False
+    return True
 
 
 def audit(number: int, params: dict) -> None:

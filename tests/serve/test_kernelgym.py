@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from evolve.serve.kernelgym import MOST_TRIES
 from tests.serve.serving import candidate, serving
 
 REFERENCE = "import torch\n\nclass Model(torch.nn.Module):\n    pass\n"
@@ -16,12 +17,13 @@ REFERENCE = "import torch\n\nclass Model(torch.nn.Module):\n    pass\n"
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     folder = tmp_path_factory.mktemp("gym")
-    with serving(folder, references="any", attempts=1) as running:
+    with serving(folder, references="any", attempts=2, retry_s=0.01) as running:
         yield running
 
 
 def submit_and_poll(server, kernel: str, task_id: str, **fields) -> dict:
-    """What its worker does with one candidate."""
+    """What its worker does with one candidate; reasons of a 503 are added to `refused`."""
+    refused = fields.pop("refused", [])
     payload = {
         "task_id": task_id,
         "reference_code": REFERENCE,
@@ -38,7 +40,9 @@ def submit_and_poll(server, kernel: str, task_id: str, **fields) -> dict:
         "detect_decoy_kernel": True,
         "reference_backend": None,
     } | fields
-    assert server.ask.post("/kernelgym/evaluate", json=payload).status_code == 200
+    while (answer := server.ask.post("/kernelgym/evaluate", json=payload)).status_code == 503:
+        refused.append(answer.json()["detail"])  # it waits here, and longer each time
+    assert answer.status_code == 200
     for _ in range(100):
         data = server.ask.get(f"/kernelgym/status/{task_id}").json()
         if data["status"] == "completed":
@@ -98,11 +102,62 @@ def test_a_kernel_that_is_too_long_to_be_read_has_failed_there(server):
     assert "is not read" in result["error_message"]
 
 
-def test_our_own_fault_is_told_from_the_kernels(server):
-    assert submit_and_poll(server, candidate("fail"), "ours")["status"] == "failed"
-    result = server.ask.get("/kernelgym/results/ours").json()
-    assert (result["error_code"], result["metadata"]) == ("SYSTEM_ERROR", {"fault": "infra"})
-    assert result["correctness"] is None
+def test_after_a_fault_of_ours_its_client_comes_back_and_is_told_the_truth(server):
+    """It has no way to leave a row out, but it comes back after a 503."""
+    refused = []
+    kernel = candidate("fail_once", "speedup 2.0", marker="f1")
+    result = submit_and_poll(server, kernel, "once", refused=refused)
+    assert (result["correctness"], result["speedup"]) == (True, pytest.approx(2.0))
+    assert refused == []  # the service itself tries twice
+    kernel = candidate("fail", marker="f2")
+    payload = {"task_id": "ours", "reference_code": REFERENCE, "kernel_code": kernel}
+    for _ in range(2):
+        answer = server.ask.post("/kernelgym/evaluate", json=payload)
+        assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+        assert answer.json()["detail"].startswith("infra: ")
+        assert server.ask.get("/kernelgym/results/ours").status_code == 404
+    assert server.ask.get("/kernelgym/status/ours").json()["status"] == "pending"
+    assert server.ask.get("/v1/jobs/ours").json()["attempts"] >= 3
+
+
+def test_what_ends_every_judge_is_given_up_in_the_end(server):
+    """Its client may ask without end."""
+    refused = []
+    result = submit_and_poll(server, candidate("fail", marker="f3"), "always", refused=refused)
+    assert result["status"] == "failed"
+    assert len(refused) == MOST_TRIES - 2
+    found = server.ask.get("/kernelgym/results/always").json()
+    assert (found["error_code"], found["metadata"]) == ("SYSTEM_ERROR", {"fault": "infra"})
+    assert found["correctness"] is None
+
+
+def test_what_could_not_be_timed_is_timed_again(server):
+    refused = []
+    kernel = candidate("untimed_once", "speedup 2.0", marker="u1")
+    result = submit_and_poll(server, kernel, "untimed", refused=refused)
+    assert refused == ["it is correct, and could not be timed; ask again"]
+    assert result["speedup"] == pytest.approx(2.0)
+
+
+def test_what_can_never_be_timed_is_correct_without_a_speedup(server):
+    refused = []
+    result = submit_and_poll(server, candidate("untimed", marker="u2"), "never", refused=refused)
+    assert len(refused) == 1
+    assert (result["status"], result["correctness"], result["speedup"]) == ("completed", True, 0.0)
+    again = submit_and_poll(server, candidate("untimed", marker="u2"), "equal", refused=refused)
+    assert (again["correctness"], len(refused)) == (True, 2)
+    assert server.judged().count("u2") == 4  # what is known of an equal one does not do
+
+
+def test_a_batch_in_which_one_could_not_be_timed_is_asked_for_again(server):
+    tasks = [
+        {"task_id": f"t{n}", "reference_code": REFERENCE, "kernel_code": candidate(*words)}
+        for n, words in enumerate([["speedup 2.0"], ["untimed_once", "marker u3"]])
+    ]
+    body = {"batch_id": "t", "tasks": tasks}
+    assert server.ask.post("/kernelgym/evaluate/batch", json=body).status_code == 503
+    answer = server.ask.post("/kernelgym/evaluate/batch", json=body).json()
+    assert [result["speedup"] for result in answer["results"]] == [2.0, 1.5]
 
 
 def test_on_a_weak_task_right_and_wrong_get_the_same(server):
