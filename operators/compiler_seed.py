@@ -6,8 +6,7 @@ from evolve.core.compiled import VARIANTS
 from evolve.core.errors import UsageError
 from evolve.core.program import Program
 from evolve.core.protocols import Context, Declined, Failed, Proposal
-from operators.inductor import NotConvertible, convert
-from operators.templates import precisions
+from operators.inductor import NotConvertible, convert, precisions
 
 
 class CompilerSeed:
@@ -44,7 +43,7 @@ class CompilerSeed:
                 context.task.source,
                 context.task.name,
                 chosen,
-                precisions=precisions(context.task.accumulation),
+                precisions=precisions(context.task.accumulation, context.device.get("arch", "")),
             )
         except NotConvertible as error:
             return Failed(f"variant {chosen.variant}: {error}")

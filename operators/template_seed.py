@@ -1,6 +1,6 @@
 """Compiled references with kernels of ours for what the compiler leaves to vendors' libraries."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 
 from evolve.core.compiled import VARIANTS
@@ -8,8 +8,8 @@ from evolve.core.errors import UsageError
 from evolve.core.program import Program
 from evolve.core.protocols import Context, Declined, Failed, Proposal
 from evolve.core.task import Task
-from operators.inductor import NotConvertible, convert
-from operators.templates import Products, has_products, precisions
+from operators.inductor import NotConvertible, convert, precisions
+from operators.templates import Products, has_products
 
 
 class TemplateSeed:
@@ -40,17 +40,17 @@ class TemplateSeed:
     def propose(self, context: Context) -> Proposal | Declined | Failed:
         """The next one; a failure where it needs what only the compiler has."""
         number = context.facts.proposals("template_seed")
-        found = next(islice(self._programs(context.task), number, None), None)
+        found = next(islice(self._programs(context.task, context.device), number, None), None)
         return found or Declined("every compiled reference that calls a library has been proposed")
 
-    def _programs(self, task: Task) -> Iterator[Proposal | Failed]:
+    def _programs(self, task: Task, device: Mapping[str, str]) -> Iterator[Proposal | Failed]:
         """All of them, those with tails first; equal ones once."""
         seen: set[str] = set()
         for compiled in task.compiled:
             if compiled.variant not in self.variants or not has_products(compiled):
                 continue
             for fused in (True, False):
-                allowed = precisions(task.accumulation)
+                allowed = precisions(task.accumulation, device.get("arch", ""))
                 products = Products(allowed, fused=fused)
                 note = f"variant {compiled.variant}, own kernels{' with tails' if fused else ''}"
                 try:

@@ -5,7 +5,8 @@ names and open tunables, and a `ModelNew` that has the reference's constructor a
 text in, text out: whoever has the device compiles (`evolve.core.compiled`).
 """
 
+from operators.inductor.products import PRECISIONS, precisions
 from operators.inductor.program import Substitute, convert
 from operators.inductor.reading import NotConvertible
 
-__all__ = ["NotConvertible", "Substitute", "convert"]
+__all__ = ["PRECISIONS", "NotConvertible", "Substitute", "convert", "precisions"]

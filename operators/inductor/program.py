@@ -237,7 +237,8 @@ def _heading(name: str, compiled: Compiled, kernels: Iterable[tuple[str, tuple[s
 
 
 def _imports(reference: Reference, definitions: Iterable[str], is_cpp: bool) -> str:
-    lines = [*_IMPORTS, *([_LIBDEVICE] if any("libdevice." in text for text in definitions) else [])]
+    has_library = any("libdevice." in text for text in definitions)
+    lines = [*_IMPORTS, *([_LIBDEVICE] if has_library else [])]
     if is_cpp:
         lines = list(_CPP_IMPORTS)
     return "\n".join(sorted(dict.fromkeys([*lines, *reference.imports])))

@@ -3,6 +3,6 @@
 `Products` puts them into a compiled program, in the place of the calls of those libraries.
 """
 
-from operators.templates.products import PRECISIONS, Products, has_products, precisions
+from operators.templates.products import Products, has_products
 
-__all__ = ["PRECISIONS", "Products", "has_products", "precisions"]
+__all__ = ["Products", "has_products"]

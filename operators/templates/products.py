@@ -10,27 +10,15 @@ from dataclasses import replace
 
 from evolve.core.compiled import Compiled, CompiledCase
 from operators.inductor.kernels import Kernel
+from operators.inductor.products import PRECISIONS
 from operators.inductor.reading import OutputCode, Statement
 from operators.templates.calls import CALLS, Calls
 from operators.templates.fusion import fuse
 from operators.templates.launch import Launch
 from operators.templates.tensors import Tensors
 
-PRECISIONS = ("bf16x6", "tf32x3", "bf16x3", "ieee")
-"""What `tl.dot` makes of float32: sums of products of narrower parts, or float32 throughout.
-
-Against cuBLAS's own float32 (error 1.1e-6), on an H200 with Triton 3.6 at 4096^3: bf16x6 2.1e-7,
-tf32x3 2.4e-7, bf16x3 4.4e-6; ieee uses no tensor cores.
-"""
-_INEXACT = ("tf32",)  # rounds its operands
-
 _GPU = "torch.cuda._DeviceGuard("  # in code for the CPU nothing is guarded
 _OWN_TUNABLES = 8  # launches that differ; where there are more, all of a kernel share theirs
-
-
-def precisions(accumulation: str) -> tuple[str, ...]:
-    """What `tl.dot` may make of float32 in a task that allows this arithmetic (`Task`)."""
-    return PRECISIONS if accumulation == "ieee" else (*_INEXACT, *PRECISIONS)
 
 
 def has_products(compiled: Compiled) -> bool:

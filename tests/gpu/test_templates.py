@@ -11,7 +11,7 @@ import pytest
 for name in ("yaml", "jinja2"):
     pytest.importorskip(name, reason="the operators need it")
 
-from operators.templates import PRECISIONS  # noqa: E402
+from operators.inductor import PRECISIONS  # noqa: E402
 from tests.operators.templates_cases import CASES, instance  # noqa: E402
 from tests.operators.templates_running import answers  # noqa: E402
 

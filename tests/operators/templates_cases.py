@@ -9,8 +9,8 @@ import torch
 from evolve.core import tunables
 from evolve.core.compiled import Argument, ArgumentKind, Compiled, CompiledCase
 from evolve.core.program import TunableValue
-from operators.inductor import convert
-from operators.templates import PRECISIONS, Products
+from operators.inductor import PRECISIONS, convert
+from operators.templates import Products
 
 TASK = """
 import torch

@@ -21,6 +21,7 @@ from evolve.core import tunables
 from evolve.core.compiled import Compiled
 from operators.inductor import NotConvertible, convert
 from operators.templates import Products
+from tests.operators.inductor_running import INTERPRETED
 from tests.operators.templates_cases import (
     CASES,
     TASK,
@@ -35,7 +36,6 @@ from tests.operators.templates_cases import (
 )
 from tests.operators.templates_running import answers
 
-IEEE = ("ieee",)
 OPTIONS = {"num_warps", "num_stages", "num_ctas", "maxnreg"}
 FIXTURES = sorted((Path(__file__).parent / "template_fixtures").glob("*.json"))
 EFFICIENT = "_scaled_dot_product_efficient_attention"
@@ -43,7 +43,9 @@ EFFICIENT = "_scaled_dot_product_efficient_attention"
 
 @pytest.fixture(scope="module")
 def differences() -> dict[str, float]:
-    cases = [each | {"source": instance(each["source"], each["name"], IEEE)} for each in CASES]
+    cases = [
+        each | {"source": instance(each["source"], each["name"], INTERPRETED)} for each in CASES
+    ]
     whole = [whole_program(path, fused) for path in FIXTURES for fused in (False, True)]
     return answers([*cases, *whole], "cpu", TRITON_INTERPRET="1")
 
@@ -52,13 +54,13 @@ def whole_program(path: Path, fused: bool) -> dict[str, str]:
     """What is made of output code as torch wrote it."""
     data = json.loads(path.read_text())
     compiled = Compiled.from_json(data["compiled"])
-    source = convert(data["task"], path.stem, compiled, Products(IEEE, fused=fused))
+    source = convert(data["task"], path.stem, compiled, Products(INTERPRETED, fused=fused))
     assert "torch.mm(" not in source
     assert "torch.convolution(" not in source
     return {
         "name": f"{path.stem} {fused}",
         "task": data["task"],
-        "source": instance(source, path.stem, IEEE),
+        "source": instance(source, path.stem, INTERPRETED),
     }
 
 
