@@ -29,7 +29,8 @@ def find_task(
             Beside a file may lie `my_task.cases.yaml` or `cases.yaml`, and candidates in `seeds/`.
         size: `tiny`, `cpu` or `gpu`; a file without `SIZES` has one size only.
         precision: what floating tensors are cast to; `task` leaves them alone.
-        accumulation: the arithmetic that candidates may use.
+        accumulation: the arithmetic that candidates may use; where it is the strictest, what the
+            file says under `ACCUMULATION`.
         kernelbench: a KernelBench checkout; None takes it from KERNELBENCH_PATH.
         languages: the languages that a device runs; seeds in others are left out.
 
@@ -49,7 +50,7 @@ def find_task(
         source=source,
         size=size,
         precision=precision,
-        accumulation=accumulation,
+        accumulation=_allowed(tree, accumulation),
         cases=() if in_suite else _read_cases(path),
         seeds=() if in_suite else _read_seeds(path, languages),
         category=path.parent.name if in_suite else category_of(tree),
@@ -99,6 +100,16 @@ def _parse(source: str, path: Path) -> ast.Module:
         raise UsageError(
             f"{where}: not valid Python ({message}). Correct the task file."
         ) from error
+
+
+def _allowed(tree: ast.Module, asked: str) -> str:
+    """The rule that the worker will follow: the file's own, where nothing else was asked for."""
+    for statement in tree.body:
+        match statement:
+            case ast.Assign([ast.Name("ACCUMULATION")], ast.Constant(str(stated))):
+                if asked == ACCUMULATIONS[0] and stated in ACCUMULATIONS:
+                    return stated
+    return asked
 
 
 def _read_cases(path: Path) -> tuple[Case, ...]:

@@ -154,6 +154,17 @@ def test_a_byte_order_mark_is_no_part_of_a_task(task_file: Path):
 
 
 @pytest.mark.parametrize(
+    ("stated", "asked", "allowed"),
+    [("tf32", "ieee", "tf32"), ("tf32", "half", "half"), ("ieee", "tf32", "tf32")],
+)
+def test_a_file_may_say_what_arithmetic_it_allows_as_the_judge_reads_it(
+    task_file: Path, stated, asked, allowed
+):
+    task_file.write_text(f'ACCUMULATION = "{stated}"\n{SOURCE}')
+    assert find_task(str(task_file), accumulation=asked).accumulation == allowed
+
+
+@pytest.mark.parametrize(
     ("option", "value", "choices"),
     [
         ("size", "huge", "tiny, cpu, gpu"),
