@@ -109,7 +109,7 @@ def ask(search: "Search", options: argparse.Namespace) -> Asked:
     asked = Asked()
     stopping.run(judge_opponents(search, _into(asked)))
     if not options.new:
-        asked.tickets += [(ticket, {}) for ticket in waiting]
+        asked.tickets += [(ticket, {}) for ticket in waiting if ticket.operator != VERIFY]
     del asked.tickets[options.number :]
     rule = parts.build_termination(search.run.config)
     _ask_new(search, rule, waiting, asked, options.number)
@@ -118,10 +118,12 @@ def ask(search: "Search", options: argparse.Namespace) -> Asked:
 
 def verification(search: "Search") -> Asked:
     """The verification of the archive's best, with the opponents that it has to beat."""
+    from evolve.search.verdicts import waiting_tickets
     from evolve.search.verification import verify_champion
 
     asked = Asked(reason="there is no program to verify, or the best one is verified")
-    stopping.run(verify_champion(search, _into(asked), lambda: bool(asked.tickets)))
+    waiting = [ticket for ticket in waiting_tickets(search) if ticket.operator == VERIFY]
+    stopping.run(verify_champion(search, _into(asked), lambda: bool(asked.tickets), waiting))
     asked.reason = "" if asked.tickets else asked.reason
     return asked
 

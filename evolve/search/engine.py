@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from evolve.core.errors import UsageError
-from evolve.core.evaluation import Evaluation, Fidelity
+from evolve.core.evaluation import Evaluation, Fidelity, Status
 from evolve.core.lineage import OPPONENT
 from evolve.core.measurement import Ratio
 from evolve.core.model import CallStatus, LanguageModel, ModelReply, ModelRequest
@@ -278,14 +278,16 @@ class Search:
         return render(self.store.source(program), assignment)
 
     def opponent_tickets(self) -> list[Ticket]:
-        """A ticket for each opponent that this run has not judged yet."""
-        judged = self.store.proposals(self.run.id, OPPONENT)
-        with_text = [(name, source) for name, source in self._opponents.items() if source]
+        """A ticket for each opponent that this run has not judged yet, or not by our own fault."""
+        made = self.store.made_by(self.run.id, OPPONENT)
+        earlier = (self.store.step(self.run.id, sequence) for sequence in made)
+        judged = {step.note for step in earlier if step.status is not Status.INFRA}
         return [
             self._put(OPPONENT, self._checked(proposal))
             for proposal in (
-                Proposal(program=Program(source), note=name, again=True)
-                for name, source in sorted(with_text)[judged:]
+                Proposal(program=Program(text), note=name, again=True)
+                for name, text in sorted(self._opponents.items())
+                if text and name not in judged
             )
         ]
 

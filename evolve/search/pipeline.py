@@ -82,6 +82,8 @@ class Pipeline:
         self._calls = Calls(search, search.model, slots, say, self._pace)
         self._proposed: deque[Ticket] = deque()  # waits for a slot of the judge
         self._owed: set[int] = set()  # of these, by number, what an earlier sitting left behind
+        # Left behind as well, but not to be judged like any proposal: alone, beside rivals.
+        self._left: dict[str, list[Ticket]] = {VERIFY: [], OPPONENT: []}
         self._failures = {True: 0, False: 0}  # in a row, of models and of operators without
         self._gave_up = ""  # why no more is asked, after too many of them
         self._stop_reason = ""
@@ -129,7 +131,8 @@ class Pipeline:
     async def _search_and_verify(self) -> Outcome:
         reason = await self._loop()
         if self._verify and not self._stop.is_set():
-            await verify_champion(self._search, self._run_alone, self._stop.is_set)
+            stopped = self._stop.is_set
+            await verify_champion(self._search, self._run_alone, stopped, self._left[VERIFY])
         if self._stop.is_set():
             await self._drain()
             return Outcome(reason=self._stop_reason, finished=False)
@@ -137,9 +140,12 @@ class Pipeline:
 
     async def _loop(self) -> str:
         for ticket in self._search.open_tickets():
-            self._owed.add(ticket.sequence)
-            self._take(ticket)
-        await judge_opponents(self._search, self._run_alone)
+            if ticket.operator in self._left:
+                self._left[ticket.operator].append(ticket)
+            else:
+                self._owed.add(ticket.sequence)
+                self._take(ticket)
+        await judge_opponents(self._search, self._run_alone, self._left[OPPONENT])
         while not self._stop.is_set():
             reason = self._fill()
             if not self._tasks():

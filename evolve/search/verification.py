@@ -3,7 +3,7 @@
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-from evolve.core.errors import UsageError
+from evolve.core.errors import EvaluatorUnavailable, UsageError
 from evolve.core.evaluation import Evaluation, Fidelity, Status
 from evolve.core.lineage import OPPONENT, VERIFY
 from evolve.core.program import instance_digest
@@ -24,42 +24,53 @@ RunAlone = Callable[[Ticket, Mapping[str, str]], Awaitable[None]]
 """Evaluates a ticket against some opponents while nothing else runs; returns early on a stop."""
 
 
-async def judge_opponents(search: Search, run_alone: RunAlone) -> None:
+async def judge_opponents(
+    search: Search, run_alone: RunAlone, waiting: Sequence[Ticket] = ()
+) -> None:
     """Judge a user's baseline like a candidate, once: against a wrong one nothing counts.
+
+    `waiting` are tickets of an earlier sitting that it was stopped at.
 
     Raises:
         UsageError: it is not correct.
+        EvaluatorUnavailable: whether it is could not be found out.
     """
-    for ticket in search.opponent_tickets():
+    for ticket in (*waiting, *search.opponent_tickets()):
         await run_alone(ticket, {})
     store, run = search.store, search.run
-    for sequence in store.made_by(run.id, OPPONENT):
+    last = {store.step(run.id, number).note: number for number in store.made_by(run.id, OPPONENT)}
+    for name, sequence in last.items():
         verdict = store.evaluation(run.id, sequence)
-        if verdict is not None and verdict.status is not Status.CORRECT:
-            raise UsageError(
-                f"baseline={store.step(run.id, sequence).note} fails the check itself "
-                f"({verdict.status}): {verdict.feedback}; mend it, or take baseline=eager"
-            )
+        if verdict is None or verdict.status is Status.CORRECT:
+            continue
+        if verdict.status is Status.INFRA:
+            raise EvaluatorUnavailable(f"baseline={name} could not be judged: {verdict.feedback}")
+        raise UsageError(
+            f"baseline={name} fails the check itself "
+            f"({verdict.status}): {verdict.feedback}; mend it, or take baseline=eager"
+        )
 
 
-async def verify_champion(search: Search, run_alone: RunAlone, stopped: Callable[[], bool]) -> None:
+async def verify_champion(
+    search: Search,
+    run_alone: RunAlone,
+    stopped: Callable[[], bool],
+    waiting: Sequence[Ticket] = (),
+) -> None:
     """Let the leader stand a verification, then whoever may still be faster than what stood.
 
-    See `evolve.search.champion` for what follows from the stored results.
+    `waiting` are verifications that an earlier sitting was stopped at. See `evolve.search.champion`
+    for what follows from the stored results.
     """
+    for ticket in waiting:
+        if not stopped():
+            await _verify(search, run_alone, ticket, champion(search.store, search.run))
     for _ in range(MAX_CONTENDERS):
         reigning = champion(search.store, search.run)
-        contender, others = next_contender(search, reigning)
+        contender, _ = next_contender(search, reigning)
         if contender is None or stopped():
             return
-        if reigning is not None and reigning.verified:
-            rivals = {CHAMPION: search.text(reigning.program, reigning.assignment)}
-        else:
-            rivals = _runner_up(search, contender, others)
-        verdict = await _verify_one(search, run_alone, contender, rivals)
-        if verdict is not None and RUNNER_UP in rivals and _lost(verdict):
-            leader_text = search.text(contender.program, contender.assignment)
-            await _verify_one(search, run_alone, others[0], {CHAMPION: leader_text})
+        await _verify(search, run_alone, _ticket(search, contender), reigning)
 
 
 def next_contender(
@@ -80,21 +91,37 @@ def next_contender(
     return None, ()
 
 
-def _runner_up(search: Search, leader: Elite, others: Sequence[Elite]) -> dict[str, str]:
-    """The next best as an opponent, where it could be the better one."""
-    if not others or others[0].fitness.high < leader.fitness.low:
-        return {}
-    return {RUNNER_UP: search.text(others[0].program, others[0].assignment)}
+async def _verify(
+    search: Search, run_alone: RunAlone, ticket: Ticket, reigning: Champion | None
+) -> None:
+    """Judge a contender beside whom it has to beat; one that beats it has its turn at once."""
+    request = search.request(ticket)
+    runner_up = None
+    rivals: dict[str, str] = {}
+    if reigning is not None and reigning.verified:
+        if reigning.instance != request.instance:
+            rivals = {CHAMPION: search.text(reigning.program, reigning.assignment)}
+    elif runner_up := _runner_up(search, request.instance):
+        rivals = {RUNNER_UP: search.text(runner_up.program, runner_up.assignment)}
+    await run_alone(ticket, rivals)
+    verdict = search.store.evaluation(search.run.id, ticket.sequence)
+    if runner_up is not None and verdict is not None and verdict.strict and _lost(verdict):
+        await run_alone(_ticket(search, runner_up), {CHAMPION: request.source})
 
 
-async def _verify_one(
-    search: Search, run_alone: RunAlone, elite: Elite, opponents: Mapping[str, str]
-) -> Evaluation | None:
-    """The strict verdict on one contender; None where it failed or a stop was asked."""
-    ticket = search.again(elite, operator=VERIFY, fidelity=Fidelity.VERIFY)
-    await run_alone(ticket, opponents)
-    evaluation = search.store.evaluation(search.run.id, ticket.sequence)
-    return evaluation if evaluation is not None and evaluation.strict else None
+def _ticket(search: Search, elite: Elite) -> Ticket:
+    return search.again(elite, operator=VERIFY, fidelity=Fidelity.VERIFY)
+
+
+def _runner_up(search: Search, instance: str) -> Elite | None:
+    """The next best behind a contender, where it could be the better one."""
+    contenders = search.contenders()
+    instances = [instance_digest(elite.program, elite.assignment) for elite in contenders]
+    if instance not in instances[:-1]:
+        return None
+    place = instances.index(instance)
+    leader, other = contenders[place : place + 2]
+    return None if other.fitness.high < leader.fitness.low else other
 
 
 def _lost(evaluation: Evaluation) -> bool:

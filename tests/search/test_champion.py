@@ -21,7 +21,7 @@ from evolve.search.pipeline import Pipeline
 from evolve.search.termination import from_config
 from evolve.search.verification import MAX_CONTENDERS
 from evolve.testing.synthetic import SEED_SOURCE, SyntheticEvaluator, constants
-from tests.search.conftest import make_search, run_to_end, variants
+from tests.search.conftest import make_search, run_to_end, run_until_stopped, variants
 
 
 class Verifier(SyntheticEvaluator):
@@ -90,6 +90,47 @@ def test_a_challenger_needs_a_whole_interval_to_dethrone_the_champion(store, run
     run_to_end(make_search(store, run), Verifier(rule), evaluations=2)
     assert len(verified(store, run)) == 2
     assert champion(store, run).sequence == verified(store, run)[crowned].sequence
+
+
+def test_a_duel_that_a_stop_cut_short_is_fought_when_the_run_is_resumed(store, run):
+    def rule(request, verdict):
+        drawn = {CHAMPION: Ratio(1.0, 0.98, 1.02)} if CHAMPION in request.opponents else {}
+        return replace(verdict, ratios=verdict.ratios | drawn)
+
+    run_to_end(make_search(store, run), Verifier(rule), evaluations=1)
+    before = champion(store, run)
+    search = make_search(store, run)
+    faster = search.offer(SEED_SOURCE.replace("BLOCK = 16", "BLOCK = 128") + "X = 1\n")
+    search.tell(faster, SyntheticEvaluator().judge(search.request(faster)))
+    run_until_stopped(make_search(store, run), Verifier(rule, latency_s=60.0), evaluations=2)
+    [left] = store.open_tickets(run.id)
+    assert left.operator == VERIFY
+    run_to_end(make_search(store, run), Verifier(rule), evaluations=2)
+    assert CHAMPION in store.evaluation(run.id, left.sequence).ratios
+    assert champion(store, run).instance == before.instance
+
+
+def test_a_first_duel_that_a_stop_cut_short_is_fought_and_gives_way_to_the_runner_up(store, run):
+    def rule(request, verdict):
+        if RUNNER_UP in request.opponents:
+            return replace(verdict, ratios=verdict.ratios | {RUNNER_UP: Ratio(0.9, 0.88, 0.92)})
+        return replace(verdict, ratios=verdict.ratios | {CHAMPION: Ratio(1.1, 1.08, 1.12)})
+
+    asyncio.run(
+        Pipeline(
+            make_search(store, run, operators=variants()),
+            SyntheticEvaluator(),
+            from_config({"evaluations": 4}),
+            verify=False,
+        ).run()
+    )
+    stopped = Verifier(rule, latency_s=60.0)
+    run_until_stopped(make_search(store, run, operators=variants()), stopped, evaluations=4)
+    [left] = store.open_tickets(run.id)
+    run_to_end(make_search(store, run, operators=variants()), Verifier(rule), evaluations=4)
+    first, second = verified(store, run)
+    assert first.sequence == left.sequence
+    assert champion(store, run).sequence == second.sequence
 
 
 def test_a_better_instance_of_a_verified_program_is_verified_too(store, run):

@@ -6,6 +6,7 @@
 """
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,9 @@ from evolve.search.pipeline import Pipeline
 from evolve.search.schedule import Scheduled
 from evolve.search.termination import from_config
 from evolve.testing.synthetic import OPTIMUM, PEAK_SPEEDUP, SEED_SOURCE, SyntheticEvaluator
-from tests.search.conftest import make_search, run_to_end, variants
+from tests.search.conftest import make_search, run_to_end, run_until_stopped, variants
+
+NO_VERDICT = {"status": Status.INFRA, "ratios": {}, "cases": (), "samples": {}, "feedback": "full"}
 
 
 def test_the_planted_optimum_is_found_and_verified(store, run):
@@ -185,6 +188,33 @@ def test_a_users_baseline_that_is_wrong_stops_the_run_with_the_reason(store, run
     with pytest.raises(UsageError, match=r"file:mine\.py fails the check itself \(contract\)"):
         run_to_end(search, SyntheticEvaluator(), evaluations=5)
     assert store.run("demo").state == "interrupted"
+
+
+def test_a_users_baseline_that_a_stop_cut_short_is_judged_before_anything_else(store, run):
+    mine = {"file:mine.py": "BLOCK = 128\n"}  # defines no ModelNew
+    parts = {"baseline": "file:mine.py", "opponents": mine}
+    run_until_stopped(make_search(store, run, **parts), SyntheticEvaluator(latency_s=60.0))
+    assert [ticket.operator for ticket in store.open_tickets(run.id)] == ["baseline"]
+    evaluator = SyntheticEvaluator()
+    with pytest.raises(UsageError, match=r"file:mine\.py fails the check itself \(contract\)"):
+        run_to_end(make_search(store, run, **parts), evaluator, evaluations=5)
+    assert evaluator.calls == 1
+
+
+def test_our_own_fault_on_a_users_baseline_is_no_word_against_it(store, run):
+    class Faulty(SyntheticEvaluator):
+        def judge(self, request):
+            return replace(super().judge(request), **NO_VERDICT)
+
+    parts = {"baseline": "file:mine.py", "opponents": {"file:mine.py": SEED_SOURCE}}
+    for _ in range(2):
+        with pytest.raises(EvaluatorUnavailable, match=r"file:mine\.py could not be judged: full"):
+            run_to_end(make_search(store, run, **parts), Faulty(), evaluations=2)
+    assert run_to_end(
+        make_search(store, run, **parts), SyntheticEvaluator(), evaluations=2
+    ).finished
+    last = store.made_by(run.id, "baseline")[-1]
+    assert store.step(run.id, last).status is Status.CORRECT
 
 
 def test_a_users_baseline_may_also_be_a_program_to_start_from(store, run):
