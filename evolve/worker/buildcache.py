@@ -64,6 +64,11 @@ def _own(directory: Path) -> None:
 def install(source: str, directory: str | None, may_build: bool) -> None:
     """In a runner: have everything that `source` builds come from `directory`, or go there."""
     _keep_triton(Path(directory or "/nonexistent") / "triton", may_build)
+    keep_libraries(source, directory, may_build)
+
+
+def keep_libraries(source: str, directory: str | None, may_build: bool) -> None:
+    """The same for C++ alone."""
     if "cpp_extension" in source:
         _keep_torch(directory, may_build)
     _keep_tvm_ffi(directory, may_build)

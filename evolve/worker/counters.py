@@ -57,7 +57,9 @@ def count(
             text = runner.apart(case.index, inputs, command, 2 * apart.SECONDS)
     except CandidateFault:  # the same call was right without the tool
         return
-    yield from labels(apart.read(text), own)
+    said = apart.read(text)
+    if said.code == 0:
+        yield from labels(said.text, own)
 
 
 def labels(printed: str, own: Collection[str]) -> Iterator[Label]:

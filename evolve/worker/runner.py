@@ -60,15 +60,11 @@ from evolve.worker.access_cuda import CudaAccess
 from evolve.worker.sandbox import Report
 from evolve.worker.taskfile import load_task
 from evolve.worker.trees import flatten, map_tensors
-from evolve.worker.weights import given_early
+from evolve.worker.weights import ContractError, construct
 from evolve.worker.wire import ErrorKind
 
 _FILENAME = "candidate.py"
 _SPIN_S = 0.2
-
-
-class ContractError(Exception):
-    """The candidate's module or class is not what the task asks for."""
 
 
 class OutputError(Exception):
@@ -117,7 +113,8 @@ class Runner:
         self._access: access.Access = access.CpuAccess()
         self._make: Callable[..., torch.nn.Module] | None = None
         self._models: dict[int, torch.nn.Module] = {}
-        self._init: dict[int, list[Any]] = {}  # arguments of their constructors
+        self._given: dict[int, dict[str, Any]] = {}  # what they were made of, for `apart`
+        self._build: str | None = None
         self._staged: list[Any] = []
         self._fresh = torch.empty(0)  # the memory of what is staged
         self._recording: graphs.Recording | None = None
@@ -146,6 +143,7 @@ class Runner:
         stub: bool,
     ) -> None:
         if kind == "candidate":
+            self._build = build
             buildcache.install(text, build, may_build)
         if stub:
             self._stubs.enter_context(probes.stub_custom())
@@ -163,9 +161,16 @@ class Runner:
     ) -> None:
         arguments = slab.unpack(tree, self._access.open(fd, size)) if fd >= 0 else None
         assert self._make is not None
+        model = self._models[case] = self._make(case, seed, arguments)
         if arguments is not None:
-            self._init[case] = map_tensors(torch.clone, arguments["init"])
-        self._models[case] = self._make(case, seed, arguments)
+            state = model.state_dict()
+            self._given[case] = {
+                "init": map_tensors(torch.clone, arguments["init"]),
+                "state": {name: state[name] for name in arguments["state"] if name in state},
+                "seed": seed,
+                "place": str(self._access.place),
+                "build": self._build,
+            }
         self._access.finish()
         wire.send_ack(channel)
 
@@ -211,13 +216,10 @@ class Runner:
         tool: tuple[str, ...],
         fd: int,
     ) -> None:
-        call = {
-            "init": self._init[case],
-            "state": self._models[case].state_dict(),
-            "inputs": slab.unpack(tree, self._access.open(fd, size)),
-        }
-        torch.save(call, apart.CALL_FILE)
-        wire.send_text(channel, apart.observe(tool, str(Path.cwd() / _FILENAME)))
+        inputs = slab.unpack(tree, self._access.open(fd, size))
+        # Views would be saved with all that they are views of, and nothing be out of bounds.
+        call = map_tensors(torch.clone, self._given[case] | {"inputs": inputs})
+        wire.send_text(channel, apart.observe(tool, str(Path.cwd() / _FILENAME), call))
 
     def _write(
         self,
@@ -315,36 +317,12 @@ def _candidate(text: str, place: torch.device) -> Callable[..., torch.nn.Module]
     factory = getattr(module, "ModelNew", None)
     if not isinstance(factory, type) or not issubclass(factory, torch.nn.Module):
         raise ContractError("the module defines no class ModelNew derived from torch.nn.Module")
-    return lambda _, seed, arguments: _construct(factory, seed, arguments, place)
 
+    def make(_: int, seed: int, arguments: dict[str, Any]) -> torch.nn.Module:
+        init = map_tensors(torch.clone, arguments["init"])
+        return construct(factory, seed, init, arguments["state"], place)
 
-def _construct(
-    factory: type[torch.nn.Module], seed: int, arguments: dict[str, Any], place: torch.device
-) -> torch.nn.Module:
-    init = map_tensors(torch.clone, arguments["init"])
-    state = arguments["state"]
-    torch.manual_seed(seed)
-    try:
-        with torch.device(place), given_early(factory, state):
-            model = factory(*init)
-    except TypeError as error:
-        if error.__traceback__ is not None and error.__traceback__.tb_next is None:
-            raise ContractError(f"ModelNew(*get_init_inputs()) does not fit: {error}") from error
-        raise
-    floating = {value.dtype for value in state.values() if value.is_floating_point()}
-    if len(floating) == 1:
-        model.to(floating.pop())
-    own = model.state_dict()
-    lacking = [name for name in state if name not in own]
-    unlike = [name for name in state if name in own and own[name].shape != state[name].shape]
-    if lacking or unlike:
-        raise ContractError(
-            "parameters go over from Model to ModelNew by name and shape (state_dict); "
-            f"missing in ModelNew: {lacking[:8]}; of another shape: {unlike[:8]}"
-        )
-    model.to(place)
-    model.load_state_dict(state, strict=False)
-    return model.eval().requires_grad_(False)
+    return make
 
 
 def _kind(error: BaseException) -> ErrorKind:

@@ -21,12 +21,16 @@ if TYPE_CHECKING:
     from evolve.worker.stages import Candidate, Workshop
     from evolve.worker.warm import WarmTask
 
-TOOLS = ("memcheck", "racecheck")
+TOOLS = {
+    "memcheck": ("--padding", "65536"),  # bytes behind an allocation; else the next lies there
+    "racecheck": (),
+}
 _PLACES = "/usr/local/cuda/bin"
 _SUMMARY = {
     "memcheck": re.compile(r"ERROR SUMMARY: (\d+) error"),
     "racecheck": re.compile(r"RACECHECK SUMMARY: \d+ hazards? displayed \((\d+) error"),
 }
+_FAILED = "Target application returned an error"
 _HEADLINE = re.compile(r"(?:Invalid|Misaligned|Warp|Address|Uninitialized|Race)\b.*")
 
 
@@ -45,13 +49,19 @@ def find_tool() -> str | None:
 
 
 def read(text: str, kind: str) -> Finding | None:
-    """What a runner says that the tool said; None where that is no result."""
-    lines = [line for line in apart.read(text).splitlines() if line.startswith("=========")]
-    said = "\n".join(lines)
+    """What a runner says that the tool said; None where that is no result.
+
+    A program that fails by itself may have launched nothing: then that no error was found is none.
+    """
+    printed, code = apart.read(text)
+    said = "\n".join(line for line in printed.splitlines() if line.startswith("========="))
     if not (summary := _SUMMARY[kind].search(said)):
         return None
+    errors = int(summary[1])
+    if not errors and (code or _FAILED in said):
+        return None
     headline = _HEADLINE.search(said)
-    return Finding(int(summary[1]), plain(headline[0], 160) if headline else "")
+    return Finding(errors, plain(headline[0], 160) if headline else "")
 
 
 def sanitise_call(
@@ -67,8 +77,9 @@ def sanitise_call(
     tool, case = find_tool(), task.smallest
     if tool is None:
         return
-    for kind in TOOLS:
-        command = (tool, "--tool", kind, "--report-api-errors", "no", "--print-limit", "2")
+    for kind, options in TOOLS.items():
+        command = (tool, "--tool", kind, "--report-api-errors", "no", "--print-limit", "2",
+                   *options)  # fmt: skip
         try:
             with (
                 workshop.loaded(candidate, [case]) as runner,

@@ -1,4 +1,4 @@
-"""The reference's weights for a model that is still under construction.
+"""A candidate's model with the reference's weights, which are there while it is constructed.
 
 Many kernels pack their weights in the constructor. What is loaded after it has run would come too
 late for them, so modules and parameters get their values in the moment when they become attributes.
@@ -10,6 +10,48 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+
+class ContractError(Exception):
+    """The candidate's module or class is not what the task asks for."""
+
+
+def construct(
+    factory: type[nn.Module],
+    seed: int,
+    init: list[Any],
+    state: Mapping[str, Tensor],
+    place: torch.device,
+) -> nn.Module:
+    """A model of a candidate's class, in the floating type of the weights if they have one only.
+
+    Raises:
+        ContractError: it does not take the arguments, or has not the reference's parameters.
+    """
+    torch.manual_seed(seed)
+    try:
+        with torch.device(place), given_early(factory, state):
+            model = factory(*init)
+    except TypeError as error:
+        # Of our call, or of something that the constructor does?
+        inner = error.__traceback__ and error.__traceback__.tb_next
+        if inner is None:
+            raise ContractError(f"ModelNew(*get_init_inputs()) does not fit: {error}") from error
+        raise
+    floating = {value.dtype for value in state.values() if value.is_floating_point()}
+    if len(floating) == 1:
+        model.to(floating.pop())
+    own = model.state_dict()
+    lacking = [name for name in state if name not in own]
+    unlike = [name for name in state if name in own and own[name].shape != state[name].shape]
+    if lacking or unlike:
+        raise ContractError(
+            "parameters go over from Model to ModelNew by name and shape (state_dict); "
+            f"missing in ModelNew: {lacking[:8]}; of another shape: {unlike[:8]}"
+        )
+    model.to(place)
+    model.load_state_dict(dict(state), strict=False)
+    return model.eval().requires_grad_(False)
 
 
 @contextmanager

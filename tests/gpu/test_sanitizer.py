@@ -2,8 +2,10 @@
 
 Invariants:
 - a kernel that reads out of bounds is refused although its outcome is right;
-- an honest one is labelled clean.
+- an honest one is labelled clean, also one with weights in another type than the constructor's.
 """
+
+from dataclasses import replace
 
 import pytest
 
@@ -12,6 +14,57 @@ from evolve.worker.sanitizer import find_tool
 from tests.gpu.programs import RIGHT, SMALL, triton_program
 
 needs_tool = pytest.mark.skipif(find_tool() is None, reason="no compute-sanitizer on this host")
+HALF = replace(
+    SMALL,
+    name="linear-bf16",
+    source="""
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(64, 64)
+
+    def forward(self, x):
+        return self.layer(x)
+
+def get_inputs():
+    return [torch.randn(128, 64)]
+
+def get_init_inputs():
+    return []
+
+ACCUMULATION = "half"
+""",
+    precision="bf16",
+)
+PACKED = """
+import torch
+import triton
+import triton.language as tl
+
+@triton.jit
+def linear(x, w, b, y, K: tl.constexpr, N: tl.constexpr):
+    row, column = tl.program_id(0), tl.arange(0, N)
+    k = tl.arange(0, K)
+    left = tl.load(x + row * K + k).to(tl.float32)
+    right = tl.load(w + k[:, None] * N + column[None, :]).to(tl.float32)
+    total = tl.sum(left[:, None] * right, axis=0) + tl.load(b + column).to(tl.float32)
+    tl.store(y + row * N + column, total)
+
+class ModelNew(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(64, 64)
+        self.packed = self.layer.weight.detach().t().contiguous()
+
+    def forward(self, x):
+        y = torch.empty(x.shape[0], 64, device=x.device, dtype=x.dtype)
+        assert self.layer.bias.dtype == x.dtype
+        linear[(x.shape[0],)](x, self.packed, self.layer.bias, y, K=64, N=64)
+        return y
+"""
 # Reads on behind the input, and stores nothing of it.
 READS_ON = triton_program(before="", grid="(triton.cdiv(x.numel(), BLOCK) + 4,)").replace(
     "mask=at < n, other", "mask=at < 2 * n, other"
@@ -35,3 +88,12 @@ def test_an_honest_kernel_is_labelled_clean(worker):
     assert verdict.status is Status.CORRECT
     found = {label.name: label.evidence for label in verdict.labels}
     assert found["memcheck"] == "no error in one call"
+
+
+@needs_tool
+@pytest.mark.slow
+def test_weights_have_their_type_under_the_tool_as_they_have_without(worker):
+    verdict = worker.evaluate(PACKED, HALF, fidelity="verify")
+    print(verdict.feedback, verdict.durations_s, verdict.labels)
+    assert verdict.status is Status.CORRECT, verdict.feedback
+    assert "memcheck" in [label.name for label in verdict.labels]

@@ -2,19 +2,25 @@
 
 Invariants:
 - errors are counted by the tool's own summary; without one there is no finding;
-- the call is made without torch's cache of memory, behind which nothing is out of bounds;
-- a tool that hangs, fails or is not there is no finding.
+- the call is the candidate's, on inputs whose memory ends where they end, and without torch's cache
+  of memory, behind which nothing is out of bounds;
+- a tool that hangs, fails or is not there, and a program that fails under it, is no finding.
 """
 
 import json
 import sys
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import nn
 
+from evolve.core.program import Language
 from evolve.worker import apart
+from evolve.worker.buildcache import BuildCache
 from evolve.worker.sanitizer import Finding, read
+from tests.worker.sharing import shared
 
 INVALID = """========= COMPUTE-SANITIZER
 ========= Invalid __global__ read of size 4 bytes
@@ -22,6 +28,7 @@ INVALID = """========= COMPUTE-SANITIZER
 =========     by thread (127,0,0) in block (7,0,0)
 =========     Address 0x7f0000004200 is out of bounds
 ========= ERROR SUMMARY: 33 errors"""
+FAILED = "Target application returned an error"
 CLEAN = "========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors"
 RACE = """========= Error: Race reported between Write access at f+0x90 and Read access at f+0xb0
 ========= RACECHECK SUMMARY: 1 hazard displayed (1 error, 0 warnings)"""
@@ -44,19 +51,24 @@ print("========= ERROR SUMMARY: 0 errors")
     ],
 )
 def test_errors_are_counted_and_the_first_is_told(kind, text, errors, first):
-    assert read(json.dumps(text), kind) == Finding(errors, first)
+    assert read(json.dumps([text, 0]), kind) == Finding(errors, first)
+    found = Finding(errors, first) if errors else None  # who failed may not have launched anything
+    assert read(json.dumps([text, 1]), kind) == found
+    failed = f"========= {FAILED}\n{text}"
+    assert read(json.dumps([failed, 0]), kind) == found
 
 
-@pytest.mark.parametrize("text", ["", "7", "[]", json.dumps("========= it failed"), "[" * 9999])
+@pytest.mark.parametrize(
+    "text", ["", "7", "[]", json.dumps(["========= it failed", 0]), "[" * 9999, json.dumps(CLEAN)]
+)
 def test_without_a_summary_there_is_no_finding(text):
     assert read(text, "memcheck") is None
 
 
-@given(st.text())
-def test_no_text_of_a_candidate_is_more_than_a_finding(text):
-    assert read(json.dumps(text), "racecheck") is None or isinstance(
-        read(json.dumps(text), "racecheck"), Finding
-    )
+@given(st.text() | st.just(RACE), st.integers())
+def test_no_text_of_a_candidate_is_more_than_a_finding(text, code):
+    found = read(json.dumps([text, code]), "racecheck")
+    assert found is None or isinstance(found, Finding)
 
 
 def tool(folder, text):
@@ -66,14 +78,82 @@ def tool(folder, text):
     return str(path)
 
 
-def test_the_tool_gets_the_candidates_file_and_only_its_own_lines_count(tmp_path):
-    said = apart.observe([tool(tmp_path, TOOL), "--tool", "memcheck"], "candidate.py")
-    assert "called with --tool memcheck candidate.py" in apart.read(said)
+def test_the_tool_gets_the_candidates_file_and_only_its_own_lines_count(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    said = apart.observe([tool(tmp_path, TOOL), "--tool", "memcheck"], "candidate.py", {})
+    assert "called with --tool memcheck candidate.py" in apart.read(said).text
     assert read(said, "memcheck") == Finding(0)
 
 
 def test_a_tool_that_hangs_or_is_not_there_is_no_finding(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(apart, "SECONDS", 0.2)
     slow = tool(tmp_path, "#!{python}\nimport time\ntime.sleep(30)\n")
-    assert read(apart.observe([slow], "candidate.py"), "memcheck") is None
-    assert read(apart.observe(["/nowhere/tool"], "candidate.py"), "memcheck") is None
+    assert read(apart.observe([slow], "candidate.py", {}), "memcheck") is None
+    assert read(apart.observe(["/nowhere/tool"], "candidate.py", {}), "memcheck") is None
+
+
+# Says of its call what a tool would see: what it packed, and where the memory of its input ends.
+TALKING = """
+import torch
+from torch import nn
+{before}
+
+class ModelNew(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.layer = nn.Linear(width, width)
+        self.packed = self.layer.weight.detach().float().sum()
+
+    def forward(self, x):
+        print("packed", float(self.packed), "in", self.layer.weight.dtype)
+        print("behind", x.untyped_storage().nbytes() - x.nbytes)
+        {body}
+        return self.layer(x)
+"""
+BUILDING = """
+import os
+from tvm_ffi.cpp import load_inline
+kernels = load_inline("one", cpp_sources="int one() {{ return 1; }}", functions="one")
+print("file", os.path.abspath(__file__))
+"""
+
+
+def apart_from(launcher, source, build=None, tool=("/usr/bin/env",)):
+    """What is said of a call on the second of two inputs that lie side by side."""
+    torch.manual_seed(0)
+    layer = nn.Linear(3, 3).bfloat16()
+    state = {f"layer.{name}": value for name, value in layer.state_dict().items()}
+    arguments = shared({"init": [3], "state": state})
+    inputs = shared([torch.ones(2, 3, dtype=torch.bfloat16)])
+    # Builds are where a runner may read them.
+    readable = (build,) if build else ()
+    with launcher.start(Language.CPP, readable=readable) as runner:
+        runner.load("candidate", source, 60.0, build)
+        runner.construct(0, 1, arguments, 20.0)
+        said = apart.read(runner.apart(0, inputs, tool, 60.0))
+    return said, float(layer.weight.detach().float().sum())
+
+
+def test_the_call_is_the_candidates_on_inputs_that_end_where_their_memory_does(launcher):
+    said, weights = apart_from(launcher, TALKING.format(before="", body=""))
+    assert said.code == 0, said.text
+    assert f"packed {weights} in torch.bfloat16" in said.text
+    assert "behind 0" in said.text
+
+
+def test_what_was_built_is_not_built_again(launcher, tmp_path):
+    tmp_path.chmod(0o755)
+    source = TALKING.format(before=BUILDING.format(), body="assert kernels.one() == 1")
+    builds = BuildCache(tmp_path / "builds")
+    fresh = builds.begin("key")
+    with launcher.start(Language.CPP, writable=(fresh,)) as runner:
+        runner.load("candidate", source, 60.0, fresh, may_build=True)
+    no_compiler = ("/usr/bin/env", "CXX=/nonexistent", "PATH=/nonexistent")
+    said, _ = apart_from(launcher, source, builds.commit("key", fresh), no_compiler)
+    assert said.code == 0, said.text
+
+
+def test_a_program_that_fails_under_the_tool_says_so_by_its_code(launcher):
+    said, _ = apart_from(launcher, TALKING.format(before="", body="raise ValueError"))
+    assert said.code == 1
