@@ -5,12 +5,15 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
 
 from evolve.cli.flags import add_store, open_store, parser
 from evolve.core.errors import UsageError
 
 if TYPE_CHECKING:
+    from rich.progress import Progress
+
     from evolve.store import RunRow, Store
     from evolve.trajectories.exclusions import Rules
     from evolve.trajectories.exporters.export import Plan
@@ -18,7 +21,7 @@ if TYPE_CHECKING:
     from evolve.trajectories.manifest import Manifest
 
 FORMS = ("jsonl", "parquet")
-_EVERY_S = 0.5  # that progress is shown
+_DRAWN_S, _SAID_S = 0.2, 10.0  # between two looks at the progress
 
 
 def main(words: Sequence[str]) -> int:
@@ -34,9 +37,8 @@ def main(words: Sequence[str]) -> int:
     plan = _plan(options)
     with open_store(options.store) as store:
         runs = _runs(store, options.runs)
-        show = _Progress()
-        made = export(store, runs, Path(options.output), plan, show)
-        show.end()
+        with _Progress() as show:
+            made = export(store, runs, Path(options.output), plan, show)
     print("\n".join(_summary(made, options.output)))
     return 0
 
@@ -162,24 +164,60 @@ def _listed() -> Iterator[str]:
 
 
 class _Progress:
-    """A line about the work under way: redrawn on a terminal, rare elsewhere."""
+    """How far the work is: a bar on a terminal, a line now and then elsewhere."""
 
     def __init__(self) -> None:
         self._drawn = time.monotonic()
-        self._is_terminal = sys.stderr.isatty()
+        self._bar = _bar() if sys.stderr.isatty() else None
+
+    def __enter__(self) -> Self:
+        if self._bar is not None:
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()
 
     def __call__(self, unit: str, share: float, steps: int, rows: int) -> None:
         now = time.monotonic()
-        if now - self._drawn < (_EVERY_S if self._is_terminal else 20 * _EVERY_S):
+        if now - self._drawn < (_DRAWN_S if self._bar else _SAID_S):
             return
         self._drawn = now
-        line = f"{unit}: {share:.0%}, {steps:,} steps looked at, {rows:,} rows"
-        print(f"\r\x1b[K{line}" if self._is_terminal else line, end="", file=sys.stderr)
-        print(end="" if self._is_terminal else "\n", file=sys.stderr, flush=True)
+        if self._bar is None:
+            line = f"{unit}: {share:.0%}, {steps:,} steps looked at, {rows:,} rows"
+            print(line, file=sys.stderr, flush=True)
+        else:
+            (task,) = self._bar.task_ids
+            self._bar.update(task, description=unit, completed=share, steps=steps, rows=rows)
 
-    def end(self) -> None:
-        if self._is_terminal:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+def _bar() -> "Progress":
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TaskProgressColumn,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    bar = Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TaskProgressColumn(),
+        TextColumn("{task.fields[steps]:,} steps looked at, {task.fields[rows]:,} rows"),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    )
+    bar.add_task("export", total=1.0, steps=0, rows=0)
+    return bar
 
 
 def _summary(made: "Manifest", folder: str) -> Iterator[str]:

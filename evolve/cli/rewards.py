@@ -118,7 +118,8 @@ def _write_csv(names: Sequence[str], found: Rescored) -> None:
 
 def _write_jsonl(names: Sequence[str], found: Rescored) -> None:
     scored = zip(*found.scores, strict=True)
-    for step, scores in zip(found.history.at(found.sequences), scored, strict=True):
+    steps = found.history.at(found.sequences, samples=True)
+    for step, scores in zip(steps, scored, strict=True):
         row = flat(step) | {"rewards": dict(zip(names, scores, strict=True))}
         print(json.dumps(row, ensure_ascii=False))
 

@@ -43,6 +43,9 @@ class NoFacts:
     def exchanges(self, operator: str, purpose: str, limit: int) -> Sequence[Exchange]:
         return ()
 
+    def last_request(self, operator: str, purpose: str) -> ModelRequest | None:
+        return None
+
 
 def first_prompt(task: Task, language: str = "triton") -> tuple[Message, ...]:
     """What the operator `rewrite_full` asks for where there is no program to start from.

@@ -1,6 +1,8 @@
 """A step as one flat row of plain data, for whoever wants to look at all of it."""
 
+import difflib
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from typing import Any
 
 from evolve.core.evaluation import Evaluation
@@ -8,6 +10,8 @@ from evolve.core.measurement import Ratio
 from evolve.trajectories.licences import licence_of
 from evolve.trajectories.splits import family_of
 from evolve.trajectories.step import Step
+
+_CANDIDATE = "candidate"
 
 
 def flat(step: Step) -> dict[str, Any]:
@@ -37,6 +41,9 @@ def _origin(step: Step) -> dict[str, Any]:
         "models": sorted(step.models),
         "temperature": None if sampling is None else sampling.temperature,
         "top_p": None if sampling is None else sampling.top_p,
+        "seed": None if sampling is None else sampling.seed,
+        "reasoning_effort": None if sampling is None else sampling.reasoning_effort,
+        "stop": [] if sampling is None else list(sampling.stop),
         "prompt_tokens": reply.usage.prompt if reply and reply.usage else None,
         "completion_tokens": reply.usage.completion if reply and reply.usage else None,
         "cost_usd": _total(one.reply.cost_usd for one in step.exchanges),
@@ -57,11 +64,21 @@ def _texts(step: Step) -> dict[str, Any]:
         "reasoning": "" if reply is None else reply.reasoning,
         "parent_code": "" if step.parent is None else step.parent.code,
         "child_code": step.code,
+        "diff": _diff(step),
+        "trace": None if step.trace is None else asdict(step.trace),
         "note": step.note,
         "failure": step.failure,
         "feedback_before": "" if known is None else known.feedback,
         "feedback_after": "" if step.evaluation is None else step.evaluation.feedback,
     }
+
+
+def _diff(step: Step) -> str:
+    """What the child changes of its main parent, as a unified diff; empty without either."""
+    if step.parent is None or not step.code:
+        return ""
+    before, after = step.parent.code.splitlines(), step.code.splitlines()
+    return "\n".join(difflib.unified_diff(before, after, "parent", "child", lineterm=""))
 
 
 def _outcome(step: Step) -> dict[str, Any]:
@@ -84,6 +101,7 @@ def _outcome(step: Step) -> dict[str, Any]:
         **_ratio_json("best_before", step.best_before),
         **_ratio_json("shown_best", step.shown_best),
         "times_ms": _times(step.evaluation),
+        "pairs": _pairs(step.evaluation),
         "parent_times_ms": _times(known),
         "on_best_path": step.on_best_path,
         "device_class": None if judged is None else judged.device_class,
@@ -100,5 +118,12 @@ def _ratio_json(name: str, ratio: Ratio | None) -> dict[str, float | None]:
 def _times(evaluation: Evaluation | None) -> dict[str, list[float]]:
     """The candidate's median times with their intervals, by case."""
     cases = () if evaluation is None else evaluation.cases
-    times = {case.name: case.times_ms.get("candidate") for case in cases}
+    times = {case.name: case.times_ms.get(_CANDIDATE) for case in cases}
     return {name: time.to_json() for name, time in times.items() if time is not None}
+
+
+def _pairs(evaluation: Evaluation | None) -> dict[str, int]:
+    """How many pairs of processes those are of; empty where samples were not read or kept."""
+    samples = {} if evaluation is None else evaluation.samples
+    times = {case: found["ms"] for case, found in samples.items() if "ms" in found}
+    return {case: len(sides[_CANDIDATE]) for case, sides in times.items() if _CANDIDATE in sides}

@@ -7,7 +7,7 @@ and split by task. Messages are as they were sent; `completion` is the model's r
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from evolve.core.model import Message
+from evolve.core.model import Message, TokenTrace
 from evolve.trajectories.step import Step
 
 
@@ -26,13 +26,15 @@ class Row:
 class Example(Row):
     """One prompt and one completion: supervised rows, and labelled ones (KTO).
 
-    `score` is the row's worth where the recipe gives one, `label` whether it is wanted.
+    `score` is the row's worth where the recipe gives one, `label` whether it is wanted, `trace` the
+    completion's tokens with their log-probabilities where an endpoint gave them.
     """
 
     prompt: tuple[Message, ...]
     completion: str
     score: float | None = None
     label: bool | None = None
+    trace: TokenTrace | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,14 @@ from enum import StrEnum
 from evolve.core.evaluation import Evaluation, Fidelity, Status
 from evolve.core.lineage import OPPONENT, VERIFY
 from evolve.core.measurement import Ratio, pooled
-from evolve.core.model import Exchange, Message, ModelReply, ReplyStatus, Sampling
+from evolve.core.model import (
+    Exchange,
+    Message,
+    ModelReply,
+    ReplyStatus,
+    Sampling,
+    TokenTrace,
+)
 from evolve.core.program import Assignment, Language
 from evolve.core.protocols import AddStatus
 from evolve.core.task import Task
@@ -151,6 +158,12 @@ class Step:
     def reply(self) -> ModelReply | None:
         """What the model answered in the round that decided."""
         return self.exchanges[-1].reply if self.exchanges else None
+
+    @property
+    def trace(self) -> TokenTrace | None:
+        """Tokens of the reply; None where none are stored, or it did not answer `prompt` itself."""
+        last = self.exchanges[-1] if self.exchanges else None
+        return None if last is None or last.request.purpose == REPAIR else last.reply.trace
 
     @property
     def sampling(self) -> Sampling | None:

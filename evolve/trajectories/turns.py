@@ -16,7 +16,11 @@ from operators.quoting import quote
 def supervised(step: Step) -> Example:
     """The reply as an example to follow; `score` is the gain over the parent."""
     return Example(
-        steps=(step,), prompt=step.prompt, completion=completion(step), score=gain_of(step)
+        steps=(step,),
+        prompt=step.prompt,
+        completion=completion(step),
+        score=gain_of(step),
+        trace=step.trace,
     )
 
 

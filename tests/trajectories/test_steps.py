@@ -13,7 +13,7 @@ import pytest
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import Fidelity, Status
 from evolve.core.measurement import Ratio
-from evolve.core.model import ReplyStatus
+from evolve.core.model import ReplyStatus, TokenTrace
 from evolve.core.program import Language
 from evolve.store import Store
 from evolve.trajectories.flat import flat
@@ -304,6 +304,25 @@ def test_a_flat_row_says_unknown_and_carries_its_units(told: list[Step]) -> None
     assert (row["family"], row["licence"], row["is_gain"]) == ("reduction", "unknown", True)
     failed = flat(told[2])
     assert (failed["ratio"], failed["gain"], failed["times_ms"]) == (None, None, {})
+
+
+def test_a_flat_row_has_what_changed_how_it_was_drawn_and_of_how_many_times(
+    search: Searched,
+) -> None:
+    samples = {"large": {"ms": {"eager": [[6.0]] * 7, "candidate": [[3.0, 3.1]] * 7}}}
+    trace = TokenTrace(prompt_ids=(1, 2), ids=(3, 4), logprobs=(-0.5, -0.25))
+    search.built_in("A", verdict(1.0))
+    search.model("B", verdict(2.0, samples=samples), "A", trace=trace)
+    search.model("C", verdict(2.0), "A", trace=trace, mended="I would rather not.")
+    first, row, mended = map(flat, steps(search.store, [search.run.id], samples=True))
+    assert first["diff"] == ""
+    assert row["diff"].splitlines()[:2] == ["--- parent", "+++ child"]
+    assert '-    name = "A"\n+    name = "B"' in row["diff"]
+    assert (row["seed"], row["reasoning_effort"], row["stop"]) == (None, None, [])
+    assert row["pairs"] == {"large": 7}
+    assert row["trace"] == {"prompt_ids": (1, 2), "ids": (3, 4), "logprobs": (-0.5, -0.25)}
+    assert mended["trace"] is None  # its log-probabilities are given another prompt
+    assert [one["role"] for one in mended["prompt"]] == ["system", "user"]
 
 
 def test_samples_come_only_when_they_are_asked_for(search: Searched) -> None:

@@ -5,6 +5,10 @@
 """
 
 import json
+import os
+import pty
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +18,8 @@ from evolve.cli import export
 from evolve.core.errors import UsageError
 from evolve.trajectories.loading import load_dataset
 from tests.trajectories.searched import Searched, story
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -35,6 +41,26 @@ def test_it_says_what_was_written_and_what_was_left_out(
     assert "supervised: 3 left out by correct@1: not correct" in said
     assert f"{tmp_path / 'out'}: supervised, 5 train" in said
     assert "KernelBench is not at hand" in said
+
+
+def test_a_bar_on_a_terminal_says_how_far_it_is(told: Searched, tmp_path: Path):
+    words = ["export", "first", "--to", "trl-sft", "--store", str(told.store.path)]
+    ours, theirs = pty.openpty()
+    done = subprocess.run(
+        [sys.executable, "-m", "evolve", *words, "-o", str(tmp_path / "out")],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm", "COLUMNS": "120"},
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    drawn = os.read(ours, 100_000).decode()
+    os.close(ours)
+    os.close(theirs)
+    assert "steps looked at" in drawn
+    assert "━" in drawn
+    assert "supervised, 5 train" in done.stdout
 
 
 def test_the_newest_run_is_meant_where_none_is_named(told: Searched, tmp_path: Path):

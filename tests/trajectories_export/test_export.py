@@ -24,6 +24,7 @@ import yaml
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import Status
 from evolve.core.measurement import Ratio
+from evolve.core.model import TokenTrace
 from evolve.core.task import Task
 from evolve.store import Store
 from evolve.trajectories.exclusions import Rules
@@ -34,6 +35,7 @@ from evolve.trajectories.holdout import hold_out
 from evolve.trajectories.loading import load_dataset
 from evolve.trajectories.manifest import Manifest
 from evolve.trajectories.recipes import RECIPES, find_recipe
+from evolve.trajectories.rewards import keeps_match
 from tests.trajectories.searched import Searched, source, story, verdict
 
 ROOT = Path(__file__).parents[2]
@@ -148,6 +150,18 @@ def test_openrlhf_and_slime_find_what_they_add_up_or_pass_on(told: Searched, tmp
     row = next(load_dataset(tmp_path / "slime", "prompt"))
     assert row["label"] == label
     assert row["metadata"] == {"step_id": "first:1", "task": "rows"}
+
+
+def test_messages_carry_the_tokens_that_an_endpoint_gave(search: Searched, tmp_path: Path):
+    trace = TokenTrace(prompt_ids=(1, 2), ids=(3, 4), logprobs=(-0.5, -0.25))
+    search.model("A", verdict(1.0), trace=trace)
+    search.model("B", verdict(2.0), "A")
+    exported(search, tmp_path / "out", "messages")
+    first, second = (row["trace"] for row in load_dataset(tmp_path / "out", "supervised"))
+    assert first == {"prompt_ids": [1, 2], "ids": [3, 4], "logprobs": [-0.5, -0.25]}
+    assert keeps_match([-0.5, -0.25], first["logprobs"]) is True
+    assert keeps_match([-0.5, -9.0], first["logprobs"]) is False
+    assert keeps_match([-0.5, -0.25], second["logprobs"]) is None
 
 
 @pytest.fixture

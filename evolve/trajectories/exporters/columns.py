@@ -17,6 +17,7 @@ Columns = Mapping[str, Type]
 
 MESSAGE: Mapping[str, Type] = {"role": TEXT, "content": TEXT}
 MESSAGES: Type = [MESSAGE]
+TRACE: Type = {"prompt_ids": [WHOLE], "ids": [WHOLE], "logprobs": [NUMBER]}
 
 _PYTHON: Mapping[str, tuple[type, ...]] = {
     TEXT: (str,),

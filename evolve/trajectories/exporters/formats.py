@@ -13,7 +13,7 @@ from typing import Any
 
 from evolve.core.digest import canonical_json
 from evolve.core.errors import UsageError
-from evolve.core.model import Message
+from evolve.core.model import Message, TokenTrace
 from evolve.core.protocols import BASELINES
 from evolve.trajectories.exporters.columns import (
     FLAG,
@@ -21,6 +21,7 @@ from evolve.trajectories.exporters.columns import (
     MESSAGES,
     NUMBER,
     TEXT,
+    TRACE,
     WHOLE,
     Columns,
 )
@@ -171,6 +172,19 @@ def _example(row: Example, _: Place) -> dict[str, Any]:
     }
 
 
+def _traced(row: Example, _: Place) -> dict[str, Any]:
+    """For scripts of one's own: what mismatch rejection sampling needs; empty where not stored."""
+    trace = row.trace or TokenTrace()
+    return {
+        "messages": _whole(row),
+        "trace": {
+            "prompt_ids": list(trace.prompt_ids),
+            "ids": list(trace.ids),
+            "logprobs": list(trace.logprobs),
+        },
+    }
+
+
 def _turn_labels(row: Conversation) -> list[bool]:
     """Whether each assistant turn is known to be wanted."""
     pairs = zip(row.messages, row.learned, strict=True)
@@ -222,6 +236,7 @@ _VERL_PROMPT: Columns = {
 }
 
 _MESSAGES = _shape({"messages": MESSAGES}, lambda row, _: {"messages": _whole(row)})
+_TRACED = _shape({"messages": MESSAGES, "trace": TRACE}, _traced)
 _EXAMPLE = _shape({"prompt": MESSAGES, "completion": MESSAGES, "score": NUMBER}, _example)
 _PAIR = _shape({"prompt": MESSAGES, "chosen": MESSAGES, "rejected": MESSAGES}, _pair)
 _LABELLED = _shape(
@@ -291,7 +306,7 @@ _KTO_TAG = _shape(
 FORMATS: Mapping[str, Format] = {
     one.name: one
     for one in (
-        Format(name="messages", shapes={Kind.SUPERVISED: _MESSAGES, Kind.CONVERSATION: _TURNS}),
+        Format(name="messages", shapes={Kind.SUPERVISED: _TRACED, Kind.CONVERSATION: _TURNS}),
         Format(
             name="trl-sft",
             shapes={
