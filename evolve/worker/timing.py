@@ -33,10 +33,10 @@ from evolve.worker.recorded import (
 from evolve.worker.seats import Seats
 from evolve.worker.stages import Candidate, Workshop
 from evolve.worker.statistics import enough, looks, median_interval, ratio_interval
-from evolve.worker.warm import WarmCase, WarmTask
+from evolve.worker.warm import WarmCase, WarmTask, working_bytes
 from evolve.worker.window import TimedCase, size_in_bytes
 
-_TRIAL_CALLS = 4
+_TRIAL_CALLS = 4  # at most
 _LONGEST_BLOCK_S = 0.5  # where a side is much slower than the reference
 _HOPELESS_S, _HOPELESS_FACTOR = 3.0, 50.0
 _CLEARLY_SLOWER = 0.9
@@ -274,30 +274,32 @@ class Timekeeper:
 
     def _layouts(self, task: WarmTask) -> dict[str, Any]:
         """The reference's outputs; its time per call settles the length of blocks, once."""
-        call_s = self._workshop.call_s
+        device, call_s = self._workshop.device, self._workshop.call_s
+        spare = max(0, device.pool_bytes - working_bytes(task.timed))
         layouts = {}
         with _ours(), self._workshop.reference(task) as runner:
             for case in task.timed:
                 runner.reserve(8 * case.input_bytes, call_s)
-                with self._workshop.device.share(case.check("task", 0).inputs) as inputs:
+                with device.share(case.check("task", 0).inputs) as inputs:
                     layout = runner.call(case.index, inputs, call_s).tensors
                 layouts[case.case.name] = layout
                 if case.index in task.calls:
                     continue
-                seconds = min(self._seconds(runner, case) for _ in range(3))
                 size = sum(map(size_in_bytes, layout))
+                trial = min(_TRIAL_CALLS, case.most_calls(size, spare))
+                seconds = min(self._seconds(runner, case, trial) for _ in range(3))
                 task.reference_s[case.index] = seconds
-                task.calls[case.index] = case.calls(seconds, size)
+                task.calls[case.index] = case.calls(seconds, size, spare)
         return layouts
 
-    def _seconds(self, runner: RunnerProcess, case: WarmCase) -> float:
+    def _seconds(self, runner: RunnerProcess, case: WarmCase, calls: int) -> float:
         """Of one call of the reference, by its own account: plans the length of blocks."""
         device, call_s = self._workshop.device, self._workshop.call_s
-        with device.share(case.block(-1, _TRIAL_CALLS)) as inputs:
+        with device.share(case.block(-1, calls)) as inputs:
             runner.stage(inputs, call_s, device.reveals_late)
             done = runner.run(case.index, call_s, reveal=inputs.fd if device.reveals_late else -1)
         runner.drop(call_s)
-        return done.seconds / _TRIAL_CALLS
+        return done.seconds / calls
 
     def _admit(self, task: WarmTask, opponent: Candidate | None) -> None:
         """Compile an opponent and check it once on every timed case."""

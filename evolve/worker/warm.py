@@ -261,12 +261,23 @@ class WarmCase:
         """A copy of its own: a block of large inputs does not stay."""
         return self._device.make_slab([self.block(number, calls).tree(at)])
 
-    def calls(self, seconds_per_call: float, output_bytes: int) -> int:
+    def most_calls(self, output_bytes: int, spare_bytes: int) -> int:
+        """Calls in a block that the memory allows: outputs of all of them are alive together.
+
+        Args:
+            output_bytes: Of one call.
+            spare_bytes: What a process has beside `working_bytes`, which are for one call.
+        """
+        by_blocks = self._device.block_bytes // max(1, self.input_bytes, output_bytes)
+        return max(1, min(by_blocks, 1 + spare_bytes // max(1, output_bytes)))
+
+    def calls(self, seconds_per_call: float, output_bytes: int, spare_bytes: int) -> int:
         """Calls in a block: about as long as the device wants it, if the memory is there.
 
         Args:
             seconds_per_call: Of the reference.
-            output_bytes: Of one call; the outputs of a whole block are alive together.
+            output_bytes: See `most_calls`.
+            spare_bytes: See `most_calls`.
         """
         kept = max(1, self.input_bytes + _KEPT_PER_OUTPUT * output_bytes)
         self._affordable_samples = max(
@@ -274,8 +285,8 @@ class WarmCase:
         )
         fewest, most = self._device.calls
         wanted = math.ceil(self._device.block_s / max(seconds_per_call, 1e-6))
-        affordable = self._device.block_bytes // max(1, self.input_bytes, output_bytes)
-        calls = max(1, min(max(wanted, fewest), affordable, most))
+        affordable = self.most_calls(output_bytes, spare_bytes)
+        calls = min(max(wanted, fewest), affordable, most)
         # Of few sizes, so that blocks that are there already are met again.
         power = 1 << (calls.bit_length() - 1)
         return power + power // 2 if calls >= power + power // 2 else power

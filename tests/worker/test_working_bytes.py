@@ -3,9 +3,11 @@
 Invariants:
 - there is room for two outcomes and as much again, however small the inputs are;
 - weights count;
+- no more calls are in a block than have room for their outputs beside what one call needs;
 - pieces give the same verdict and the same perturbation law as the whole.
 """
 
+import pytest
 import torch
 
 from evolve.core.evaluation import Fidelity
@@ -31,6 +33,16 @@ def test_weights_count():
         "self.layer(x)", "[torch.rand(1, 512)]", setup="self.layer = nn.Linear(512, 512)"
     )
     assert working_bytes(warm(source).cases) >= 2 * 512 * 512 * 4
+
+
+@pytest.mark.parametrize(("spare", "most"), [(0, 1), (3.9, 4), (10_000, 100)])
+def test_outputs_of_a_block_have_room_beside_what_one_call_needs(spare, most):
+    (case,) = warm(task_source("x * 2", "[torch.rand(256)]")).cases
+    case._device.block_bytes = 100 * case.input_bytes
+    size = case.output_bytes
+    assert case.most_calls(size, int(spare * size)) == most
+    assert case.calls(1e-9, size, int(spare * size)) <= most
+    assert case.calls(10.0, size, int(spare * size)) == min(3, most)  # of the CPU's fewest
 
 
 def test_comparing_in_pieces_finds_a_difference_in_the_last_one(monkeypatch):
