@@ -112,9 +112,16 @@ def allocate(size: int) -> tuple[Mapping, int]:
         torch.cuda.empty_cache()  # torch keeps what it no longer needs
         handle = _create(size)
     fd = ctypes.c_int(-1)
-    _call("cuMemExportToShareableHandle", ctypes.byref(fd), handle, _POSIX_FD, ctypes.c_uint64(0))
-    os.set_inheritable(fd.value, False)
-    return _mapped(handle.value, size), fd.value
+    try:
+        _call("cuMemExportToShareableHandle", ctypes.byref(fd), handle, _POSIX_FD,
+              ctypes.c_uint64(0))  # fmt: skip
+        os.set_inheritable(fd.value, False)
+        return _mapped(handle.value, size), fd.value
+    except BaseException:
+        if fd.value >= 0:
+            os.close(fd.value)
+        _call("cuMemRelease", handle)
+        raise
 
 
 def _create(size: int) -> ctypes.c_uint64:

@@ -123,8 +123,9 @@ class Launcher:
         confinement = _extended(self._confinement, writable, readable)
         try:
             return self._connected(language, confinement, tensors)
-        except (ConnectionError, InfraFault):
-            self._replace(language)
+        except (ConnectionError, InfraFault) as error:
+            if not _is_the_devices(error):
+                self._replace(language)
         try:
             return self._connected(language, confinement, tensors)
         except ConnectionError as error:
@@ -224,3 +225,9 @@ def _extended(
     confinement: Confinement, writable: tuple[str, ...], readable: tuple[str, ...]
 ) -> Confinement:
     return replace(confinement, writable=writable, readable=confinement.readable + readable)
+
+
+def _is_the_devices(error: Exception) -> bool:
+    """Whether the device has refused something (memory, mostly), which no fresh zygote mends."""
+    cause = error.__cause__
+    return isinstance(cause, OSError) and not isinstance(cause, ConnectionError)

@@ -89,3 +89,32 @@ def test_no_runner_starts_after_the_launcher_was_closed():
     launcher.close()
     with pytest.raises(InfraFault):
         launcher.start(Language.CPP)
+
+
+class FullDevice(CpuDevice):
+    """Refuses memory so many times, as a GPU that is full."""
+
+    refusals = 0
+
+    def connect(self, process, tensors=0):
+        if self.refusals:
+            self.refusals -= 1
+            raise OSError(2, "cuMemCreate: CUDA_ERROR_OUT_OF_MEMORY")
+        super().connect(process, tensors)
+
+
+def test_a_device_that_refuses_memory_costs_no_zygote():
+    device = FullDevice()
+    launcher = Launcher(device, "none", ())
+    try:
+        launcher.probe()
+        (zygote,) = launcher.zygotes()
+        device.refusals = 1
+        launcher.start(Language.CPP).close()
+        device.refusals = 2
+        with pytest.raises(InfraFault, match="OUT_OF_MEMORY"):
+            launcher.start(Language.CPP)
+        assert launcher.zygotes() == [zygote]
+        assert zygote.alive
+    finally:
+        launcher.close()
