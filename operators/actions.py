@@ -1,6 +1,7 @@
 """The action set of `macro_micro`, read from YAML, and the steps that a program allows."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -9,10 +10,13 @@ from typing import Any
 import yaml
 
 from evolve.core.errors import UsageError
+from evolve.core.model import CallStatus, ModelReply, ReplyStatus
 from evolve.core.program import Language, detect_language
 from operators.regions import KINDS, Region, find_regions
+from operators.replies import Found, without_thought
 
 _SHIPPED = Path(__file__).with_name("actions.yaml")
+_CHOICE = re.compile(r"^\W*ACTION\W{1,4}(\d+)\b", re.MULTILINE | re.IGNORECASE)
 _FIELDS = {"summary", "regions", "languages", "advice", "example"}
 _LANGUAGES = tuple(language.value for language in Language)
 
@@ -96,3 +100,22 @@ def steps_of(source: str, actions: tuple[Action, ...], most: int | None = None) 
     if most is None or len(steps) <= most:
         return steps
     return [steps[place * len(steps) // most] for place in range(most)]
+
+
+def listing(source: str, steps: Sequence[Step]) -> str:
+    """The steps with their numbers, from 1, each with the first line of its region."""
+    lines = source.split("\n")
+    return "\n".join(
+        f"{number}. {step}: {step.action.summary}\n   {lines[step.region.first - 1].strip()}"
+        for number, step in enumerate(steps, start=1)
+    )
+
+
+def read_choice(reply: ModelReply, count: int) -> int | Found:
+    """The place of the step that a reply names, from 0; or what is wrong with it."""
+    if reply.status is CallStatus.TRUNCATED:  # perhaps within the number
+        return Found(ReplyStatus.TRUNCATED, note="the plan was cut")
+    numbers = {int(number) for number in _CHOICE.findall(without_thought(reply.text))}
+    if len(numbers) == 1 and 0 < (number := numbers.pop()) <= count:
+        return number - 1
+    return Found(ReplyStatus.BAD_PLAN, note="no line ACTION: with a listed number")

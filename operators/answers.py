@@ -7,7 +7,7 @@ from evolve.core.errors import UsageError
 from evolve.core.model import CallStatus, Exchange, Message, ModelRequest, ReplyStatus
 from evolve.core.normalise import normalised_digest
 from evolve.core.program import Program
-from evolve.core.protocols import MAX_ROUNDS, Context, Failed, Proposal, Reading
+from evolve.core.protocols import MAX_ROUNDS, Context, Declined, Failed, Proposal, Reading
 from evolve.core.tokens import estimate_tokens
 from evolve.core.tunables import parse
 from operators.base import Base
@@ -93,6 +93,11 @@ class Answering(Prompted):
             purpose=REPAIR,
             memo=last.request.memo,
         )
+
+
+def further(asked: ModelRequest | Declined, status: ReplyStatus = ReplyStatus.STEP) -> Reading:
+    """One more round that builds upon a reply, or a failure where it cannot be asked for."""
+    return Reading(status, Failed(asked.reason) if isinstance(asked, Declined) else asked)
 
 
 def read_whole(exchanges: Sequence[Exchange]) -> Found:

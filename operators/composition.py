@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from evolve.core.model import Message, ModelRequest, Sampling
+from evolve.core.model import CallStatus, Exchange, Message, ModelRequest, Sampling
 from evolve.core.program import Language, Program
 from evolve.core.protocols import Attempt, Context, Declined
 from evolve.core.tokens import estimate_tokens
@@ -39,6 +39,8 @@ ANSWER_TOKENS = 16_000
 
 SUMMARY = "summarise"
 """Name of the operator, and purpose of the calls, whose summaries other prompts quote."""
+
+_SUMMARIES = 4  # newest ones, of which some may be empty
 
 
 class Memory(StrEnum):
@@ -235,12 +237,13 @@ class Prompted:
     ) -> list[Section]:
         if memory is Memory.CLEAN:
             return []
-        known = last_summary(context) if lessons is None else lessons
+        if lessons is None and (newest := last_summary(context)):
+            lessons = summary_of(newest)
         mine = shown[0].speedup if shown else None
         others = best_others(context, base, self.top)
         far = unlike(context, base, others, self.diverse)
         return [
-            *self.listed("lessons", 2, [quote(known, "summary")] if known else []),
+            *self.listed("lessons", 2, [quote(lessons, "summary")] if lessons else []),
             *self._memory(context, base, memory),
             *self.listed("top", 5, [self._program(exhibit(context, *p)) for p in others]),
             *self.listed("diverse", 6, [self._program(exhibit(context, *p)) for p in far]),
@@ -296,7 +299,13 @@ def seeds_are_pending(context: Context) -> bool:
     return any(trial.status is None for seed in seeds for trial in context.facts.trials(seed))
 
 
-def last_summary(context: Context) -> str:
-    """The newest summary of the run; empty where there is none."""
-    newest = context.facts.exchanges(SUMMARY, SUMMARY, 1)
-    return without_thought(newest[0].reply.text).strip() if newest else ""
+def last_summary(context: Context) -> Exchange | None:
+    """The newest summary of the run that says something; None where there is none."""
+    newest = context.facts.exchanges(SUMMARY, SUMMARY, _SUMMARIES)
+    return next(filter(summary_of, newest), None)
+
+
+def summary_of(exchange: Exchange) -> str:
+    """What a summary says; nothing where it was cut."""
+    cut = exchange.reply.status is CallStatus.TRUNCATED
+    return "" if cut else without_thought(exchange.reply.text).strip()

@@ -1,21 +1,17 @@
 """Learning from the contrast between programs of different speed."""
 
-import math
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from evolve.core.model import Exchange, ModelRequest
-from evolve.core.protocols import Context, Declined, Elite, Reading
+from evolve.core.protocols import Context, Declined, Reading
 from operators.answers import Answering, read_whole
 from operators.base import Base
 from operators.checks import check_number, check_whole
 from operators.composition import Prompted
 from operators.quoting import one_line
-from operators.replies import without_thought
-
-_SAMPLE = 1024  # elites that are put into buckets
-_PART = re.compile(r"^#+[ \t]*(analysis|design|code)\b[^\n]*$", re.MULTILINE | re.IGNORECASE)
+from operators.relatives import contrasting
+from operators.replies import three_parts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +48,13 @@ class Contrastive(Answering):
         return 0
 
     def propose(self, context: Context) -> ModelRequest | Declined:
-        chosen = self._exemplars(context)
+        chosen = contrasting(
+            context.elites,
+            self.exemplars,
+            context.rng,
+            width=self.bucket_width,
+            temperature=self.bucket_temperature,
+        )
         if len(chosen) < self.exemplars:
             return Declined(f"needs correct programs of {self.exemplars} different speeds")
         answer = self.text("answer_contrastive")
@@ -65,37 +67,3 @@ class Contrastive(Answering):
         design = three_parts(exchanges[-1].reply.text).get("design", "")
         note = f"design: {one_line(design)}" if design else ""
         return self.settle(context, exchanges, read_whole(exchanges), note=note)
-
-    def _exemplars(self, context: Context) -> list[Elite]:
-        """One program from each drawn bucket, the fastest first."""
-        stride = -(-len(context.elites) // _SAMPLE) or 1
-        buckets: dict[int, list[Elite]] = {}
-        for elite in context.elites[::stride]:
-            buckets.setdefault(math.floor(elite.fitness.value / self.bucket_width), []).append(
-                elite
-            )
-        means = {number: _mean(bucket) for number, bucket in buckets.items()}
-        # Gumbel's trick: the largest keys are a draw without replacement by softmax. The mean of
-        # all programs moves every key alike, and so falls out.
-        keys = {
-            number: means[number] / self.bucket_temperature
-            - math.log(-math.log(context.rng.random() or 0.5))
-            for number in sorted(means)
-        }
-        drawn = sorted(keys, key=lambda number: -keys[number])[: self.exemplars]
-        return [context.rng.choice(buckets[number]) for number in sorted(drawn, reverse=True)]
-
-
-def _mean(bucket: Sequence[Elite]) -> float:
-    return math.fsum(elite.fitness.value for elite in bucket) / len(bucket)
-
-
-def three_parts(reply: str) -> dict[str, str]:
-    """The parts of an answer by name (`analysis`, `design`, `code`); those that are there."""
-    text = without_thought(reply)
-    heads = list(_PART.finditer(text))
-    ends = [*(head.start() for head in heads[1:]), len(text)]
-    return {
-        head[1].lower(): text[head.end() : end].strip()
-        for head, end in zip(heads, ends, strict=False)  # without heads there is one end too many
-    }

@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from evolve.core.evaluation import Evaluation, Status
 from evolve.core.protocols import Attempt, Context
@@ -14,6 +15,8 @@ LAUNCH_BOUND_MS = 0.02
 
 _HEAD = re.compile(r"^[ \t]*(memory-bound|compute-bound|neither)\b", re.MULTILINE)
 """How lines begin that `evolve.worker.feedback.bound` writes; the slowest case's is the first."""
+
+_LIMIT = re.compile(r"^\W*LIMIT\W+(\w+)", re.MULTILINE | re.IGNORECASE)
 
 
 def diagnose(
@@ -39,6 +42,13 @@ def diagnose(
         device=device_of(context),
         language=language,
     )
+
+
+def reconsidered(found: Diagnosis, words: str) -> Diagnosis:
+    """The facts' diagnosis with the limit that a model named, where it named a known one."""
+    named = _LIMIT.search(words)
+    limit = named[1].lower() if named else ""
+    return replace(found, bottleneck=limit) if limit in [*Bottleneck] else found
 
 
 def device_of(context: Context) -> str:

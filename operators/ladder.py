@@ -42,6 +42,13 @@ def past_rewards(context: Context, operator: str, window: int) -> dict[str, list
     return found
 
 
+def most_promising(context: Context, kinds: Sequence[str], window: int) -> set[str]:
+    """The types with the highest bound, by the newest steps of the operator that asks."""
+    bounds = upper_bounds(past_rewards(context, context.operator, window), sorted({*kinds}))
+    best = max(bounds.values())
+    return {kind for kind, bound in bounds.items() if bound == best}
+
+
 def _best(context: Context, program: str) -> Ratio | None:
     """The best full measurement of a program."""
     ratios = [

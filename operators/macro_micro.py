@@ -1,25 +1,22 @@
 """Macro thinking, micro coding: a policy picks one typed action, a coder applies just that."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from evolve.core.model import CallStatus, Exchange, ModelRequest, ReplyStatus
-from evolve.core.protocols import Context, Declined, Failed, Reading
-from operators.actions import Step, load_actions, steps_of
-from operators.answers import Answering, read_edited
+from evolve.core.model import Exchange, ModelRequest
+from evolve.core.protocols import Context, Declined, Reading
+from operators.actions import Step, listing, load_actions, read_choice, steps_of
+from operators.answers import Answering, further, read_edited
 from operators.base import Base
 from operators.budget import Section
 from operators.checks import check_choice, check_whole
 from operators.composition import Prompted
-from operators.ladder import past_rewards, upper_bounds
+from operators.ladder import most_promising
 from operators.quoting import Quoted, quote
-from operators.replies import Found, without_thought
+from operators.replies import Found
 from operators.scope import EditScope
 
-NAME = "macro_micro"
 PLAN = "plan"
-_CHOICE = re.compile(r"^\W*ACTION\W{1,4}(\d+)\b", re.MULTILINE | re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +64,12 @@ class MacroMicro(Answering):
             return Declined("no action applies to any region of the program")
         if self.policy == "llm":
             return self._plan(context, base, steps)
-        number = self._pick(context, steps)
+        places = [*range(len(steps))]
+        if self.policy == "bandit":
+            kinds = [step.action.name for step in steps]
+            best = most_promising(context, kinds, self.window)
+            places = [place for place in places if kinds[place] in best]
+        number = context.rng.choice(places)
         return self._apply(context, base, steps[number], number)
 
     def interpret(self, context: Context, exchanges: Sequence[Exchange]) -> Reading:
@@ -76,16 +78,10 @@ class MacroMicro(Answering):
         steps = self._steps(context, base)
         last = exchanges[-1]
         if "step" not in last.request.memo:
-            if last.reply.status is CallStatus.TRUNCATED:  # perhaps within the number
-                found = Found(ReplyStatus.TRUNCATED, note="the plan was cut")
-                return self.settle(context, exchanges, found)
-            number = chosen_number(last.reply.text)
-            if number is None or not 0 < number <= len(steps):
-                found = Found(ReplyStatus.BAD_PLAN, note="no line ACTION: with a listed number")
-                return self.settle(context, exchanges, found)
-            asked = self._apply(context, base, steps[number - 1], number - 1)
-            outcome = Failed(asked.reason) if isinstance(asked, Declined) else asked
-            return Reading(ReplyStatus.STEP, outcome)
+            number = read_choice(last.reply, len(steps))
+            if isinstance(number, Found):
+                return self.settle(context, exchanges, number)
+            return further(self._apply(context, base, steps[number], number))
         step = steps[int(last.request.memo["step"])]
         found = read_edited(exchanges, base.source(context.facts), EditScope.FREE)
         return self.settle(context, exchanges, found, note=str(step))
@@ -93,23 +89,12 @@ class MacroMicro(Answering):
     def _steps(self, context: Context, base: Base) -> list[Step]:
         return steps_of(base.source(context.facts), load_actions(self.actions), self.options)
 
-    def _pick(self, context: Context, steps: Sequence[Step]) -> int:
-        if self.policy == "uniform":
-            return context.rng.randrange(len(steps))
-        rewards = past_rewards(context, NAME, self.window)
-        bounds = upper_bounds(rewards, sorted({step.action.name for step in steps}))
-        best = max(bounds.values())
-        places = [n for n, step in enumerate(steps) if bounds[step.action.name] == best]
-        return context.rng.choice(places)
-
     def _plan(self, context: Context, base: Base, steps: Sequence[Step]) -> ModelRequest | Declined:
-        lines = base.source(context.facts).split("\n")
-        listed = [
-            f"{number}. {step}: {step.action.summary}\n   {lines[step.region.first - 1].strip()}"
-            for number, step in enumerate(steps, start=1)
-        ]
-        listing = quote("\n".join(listed), "steps, each with the first line of its region")
-        options = Section(name="options", head=f"# Steps to choose from\n\n{listing}")
+        listed = quote(
+            listing(base.source(context.facts), steps),
+            "steps, each with the first line of its region",
+        )
+        options = Section(name="options", head=f"# Steps to choose from\n\n{listed}")
         return self.ask(
             context,
             self.text("plan"),
@@ -141,9 +126,3 @@ class MacroMicro(Answering):
             answer=self.text("answer_edits", scope=EditScope.FREE.value),
             memo={"step": number},
         )
-
-
-def chosen_number(reply: str) -> int | None:
-    """The number that an answer to a plan names, None where it names none or several."""
-    numbers = {int(number) for number in _CHOICE.findall(without_thought(reply))}
-    return numbers.pop() if len(numbers) == 1 else None

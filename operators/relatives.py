@@ -1,14 +1,18 @@
 """Which other programs and attempts of the run a prompt shows. Every choice is bounded."""
 
+import math
+import random
 from collections.abc import Iterator, Mapping, Sequence
 
 from evolve.core.evaluation import Status
 from evolve.core.measurement import Ratio
-from evolve.core.protocols import Attempt, Context
+from evolve.core.protocols import Attempt, Context, Elite
 from operators.base import Base, Instance
 from operators.material import speedup_of
 
 _SAMPLE = 64  # elites looked at for one that is unlike the parent
+_BUCKETED = 1024  # elites that are put into buckets
+_BEYOND_REPAIR = (None, Status.CORRECT, Status.INFRA, Status.HACK)
 
 
 def best_others(context: Context, base: Base, count: int) -> list[Instance]:
@@ -78,6 +82,53 @@ def has_failed(attempt: Attempt) -> bool:
         return bool(attempt.failure)
     wrong = attempt.status not in (None, Status.CORRECT, Status.INFRA)
     return wrong or attempt.custom is False
+
+
+def is_repairable(attempt: Attempt) -> bool:
+    """Whether a failed program is one of its own, with a fault that may be an oversight."""
+    tuned = attempt.program in attempt.parents[:1]  # another instance of a program that works
+    return not tuned and attempt.status not in _BEYOND_REPAIR
+
+
+def trials_since(context: Context, since: int, count: int) -> list[Attempt]:
+    """The newest trials from a ticket's number on, newest first; failed and correct ones alike."""
+    half = count // 2
+    found = [
+        *context.facts.recent(half, failed=True),
+        *context.facts.recent(count - half, failed=False),
+    ]
+    unseen = [attempt for attempt in found if attempt.sequence >= since]
+    return sorted(unseen, key=lambda attempt: -attempt.sequence)
+
+
+def contrasting(
+    elites: Sequence[Elite], count: int, rng: random.Random, *, width: float, temperature: float
+) -> list[Elite]:
+    """A program from each of `count` distinct buckets of log speedup, the fastest first.
+
+    Args:
+        elites: what there is, best first.
+        count: how many; fewer where there are fewer buckets.
+        rng: draws the buckets, and a program of each.
+        width: of a bucket.
+        temperature: of the softmax over the buckets' means.
+    """
+    stride = -(-len(elites) // _BUCKETED) or 1
+    buckets: dict[int, list[Elite]] = {}
+    for elite in elites[::stride]:
+        buckets.setdefault(math.floor(elite.fitness.value / width), []).append(elite)
+    # Gumbel's trick: the largest keys are a draw without replacement by softmax. The mean of all
+    # programs moves every key alike, and so falls out.
+    keys = {
+        number: _mean(buckets[number]) / temperature - math.log(-math.log(rng.random() or 0.5))
+        for number in sorted(buckets)
+    }
+    drawn = sorted(keys, key=lambda number: -keys[number])[:count]
+    return [rng.choice(buckets[number]) for number in sorted(drawn, reverse=True)]
+
+
+def _mean(bucket: Sequence[Elite]) -> float:
+    return math.fsum(elite.fitness.value for elite in bucket) / len(bucket)
 
 
 def _speedup(context: Context, program: str) -> Ratio | None:

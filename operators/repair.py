@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from evolve.core.evaluation import Status
 from evolve.core.model import ModelRequest
 from evolve.core.protocols import Attempt, Context, Declined
 from operators.answers import Answering
@@ -11,11 +10,10 @@ from operators.base import Base
 from operators.checks import check_number, check_whole
 from operators.composition import Memory, Prompted
 from operators.material import attempt_text
+from operators.relatives import is_repairable
 
-NAME = "repair"
 _WINDOW = 32  # newest failures, of which
 _TRIES = 8  # so many are looked at closely
-_BEYOND_REPAIR = (None, Status.CORRECT, Status.INFRA, Status.HACK)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,9 +21,10 @@ class Repair(Answering):
     """Asks for a failed program to be put right, without making it faster.
 
     Its population are the run's newest failures, which no archive holds and no selection policy
-    sees. Its budget is a share of the run's steps, however its weight draws it, because rounds of
-    repair raise the share of programs that compile and lower what they gain (KernelBench-X, arXiv
-    2605.04956). Its name in the configuration has to be `repair`, by which its steps are counted.
+    sees. Its budget is a share of the run's steps, those under way included, however its weight
+    draws it, because rounds of repair raise the share of programs that compile and lower what they
+    gain (KernelBench-X, arXiv 2605.04956). A step is one ticket, of whatever cost: corrections of
+    an answer within one (`mends`) are part of it, of these as of any operator's.
 
     Args:
         share: the most of the run's steps that may be repairs.
@@ -48,7 +47,7 @@ class Repair(Answering):
         return 0
 
     def propose(self, context: Context) -> ModelRequest | Declined:
-        if context.facts.proposals(NAME) + 1 > self.share * (context.sequence + 1):
+        if context.facts.proposals(context.operator) + 1 > self.share * (context.sequence + 1):
             return Declined("repairs have had their share of the steps")
         found = next(self._patients(context), None)
         if found is None:
@@ -80,10 +79,4 @@ class Repair(Answering):
     def _depth(self, context: Context, program: str) -> int:
         """How many repairs in a row a program comes from."""
         line = context.facts.ancestors(program, self.depth)
-        return sum(1 for attempt in line if attempt.operator == NAME)
-
-
-def is_repairable(attempt: Attempt) -> bool:
-    """Whether a failed program is one of its own, with a fault that may be an oversight."""
-    tuned = attempt.program in attempt.parents[:1]  # another instance of a program that works
-    return not tuned and attempt.status not in _BEYOND_REPAIR
+        return sum(1 for attempt in line if attempt.operator == context.operator)

@@ -25,6 +25,7 @@ _DIFF = re.compile(r"^(?:@@ -\d|--- a/|\+\+\+ b/|<{5,9} ?SEARCH\b)", re.MULTILIN
 _PROSE_END = re.compile(
     r"^[ \t]*(?:`{3}|~{3}|<{5,9} ?SEARCH\b|class[ \t]+ModelNew\b)", re.MULTILINE
 )
+_PART = re.compile(r"^#+[ \t]*(analysis|design|code)\b[^\n]*$", re.MULTILINE | re.IGNORECASE)
 _THOUGHT = re.compile(r"\s*<think(?:ing)?>")
 _THOUGHT_END = re.compile(r"</think(?:ing)?>")
 _BARE_THOUGHT_END = re.compile(r"^[ \t]*</think(?:ing)?>", re.MULTILINE)
@@ -127,6 +128,17 @@ def _without_model(text: str, blocks: Sequence[Block], cut: bool) -> Found:
 def read_prose(reply: str) -> str:
     """What a reply says before its first block or edit, as one short line: for the lineage."""
     return one_line(_PROSE_END.split(without_thought(reply), maxsplit=1)[0], MAX_PROSE_CHARS)
+
+
+def three_parts(reply: str) -> dict[str, str]:
+    """The parts of an answer by name (`analysis`, `design`, `code`); those that are there."""
+    text = without_thought(reply)
+    heads = list(_PART.finditer(text))
+    ends = [*(head.start() for head in heads[1:]), len(text)]
+    return {
+        head[1].lower(): text[head.end() : end].strip()
+        for head, end in zip(heads, ends, strict=False)  # without heads there is one end too many
+    }
 
 
 def without_thought(reply: str) -> str:

@@ -1,21 +1,19 @@
 """One operator whose variety comes from context."""
 
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-from evolve.core.model import Exchange, ModelRequest, ReplyStatus
-from evolve.core.protocols import Context, Declined, Failed, Reading
-from operators.answers import Answering, read_whole
+from evolve.core.model import Exchange, ModelRequest
+from evolve.core.protocols import Context, Declined, Reading
+from operators.answers import Answering, further, read_whole
 from operators.base import Base
 from operators.checks import check_choice, check_weights
 from operators.composition import Memory, Prompted
-from operators.diagnosis import diagnose
+from operators.diagnosis import diagnose, reconsidered
 from operators.knowledge import Bottleneck, Diagnosis
 from operators.material import exhibit
 
 DIAGNOSE = "diagnose"
-_LIMIT = re.compile(r"^\W*LIMIT\W+(\w+)", re.MULTILINE | re.IGNORECASE)
 _EVEN = {memory.value: 1.0 for memory in Memory}
 
 
@@ -64,9 +62,7 @@ class Universal(Answering):
         memory = Memory(str(first.request.memo["memory"]))
         if len(exchanges) == 1 and first.request.purpose == DIAGNOSE:
             base = Base.recall(exchanges)
-            asked = self._compose(context, base, memory, first.reply.text)
-            outcome = Failed(asked.reason) if isinstance(asked, Declined) else asked
-            return Reading(ReplyStatus.STEP, outcome)
+            return further(self._compose(context, base, memory, first.reply.text))
         return self.settle(context, exchanges, read_whole(exchanges), note=f"memory {memory}")
 
     def _compose(
@@ -74,15 +70,10 @@ class Universal(Answering):
     ) -> ModelRequest | Declined:
         """The request for a program; `words` is what a model said about the parent."""
         job = self.text("universal", first=not base.programs, words=words)
-        diagnosis = self._reconsidered(context, base, words) if words else None
+        diagnosis = None
+        if words:
+            parent = exhibit(context, *base.programs[0])
+            language = self.language_for(context, [parent])
+            diagnosis = reconsidered(diagnose(context, language, [parent]), words)
         said = {"memory": memory.value}
         return self.ask(context, job, base=base, memory=memory, diagnosis=diagnosis, memo=said)
-
-    def _reconsidered(self, context: Context, base: Base, words: str) -> Diagnosis:
-        """The facts' diagnosis with the limit that a model named, where it named a known one."""
-        parent = exhibit(context, *base.programs[0])
-        language = self.language_for(context, [parent])
-        found = diagnose(context, language, [parent])
-        named = _LIMIT.search(words)
-        limit = named[1].lower() if named else ""
-        return replace(found, bottleneck=limit) if limit in [*Bottleneck] else found

@@ -194,7 +194,7 @@ class Facts(Protocol):
         ...
 
     def proposals(self, operator: str) -> int:
-        """How many proposals the operator has made in this run."""
+        """How many proposals the operator has made in this run, or a model is making for it."""
         ...
 
     def seen(self, instance: str) -> bool:
@@ -234,6 +234,10 @@ class Facts(Protocol):
 
         What an operator carries over from one step to the next, e.g. a summary.
         """
+        ...
+
+    def last_request(self, operator: str, purpose: str) -> ModelRequest | None:
+        """What an operator asked last for a purpose, whatever has come of it; None for nothing."""
         ...
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from evolve.core.evaluation import Evaluation
-from evolve.core.model import Exchange
+from evolve.core.model import Exchange, ModelRequest
 from evolve.core.protocols import Attempt, Trial
 from evolve.store import Store
 
@@ -43,3 +43,6 @@ class RunFacts:
 
     def exchanges(self, operator: str, purpose: str, limit: int) -> Sequence[Exchange]:
         return self._store.exchanges(self._run, operator, purpose, limit)
+
+    def last_request(self, operator: str, purpose: str) -> ModelRequest | None:
+        return self._store.last_request(self._run, operator, purpose)

@@ -5,12 +5,13 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, func, insert, select, update
+from sqlalchemy import Connection, Row, bindparam, func, insert, select, text, update
 
 from evolve.core.digest import canonical_json
 from evolve.core.model import Message, ModelRequest, ReplyStatus, Sampling
 from evolve.store import blobs
-from evolve.store.schema import blob, request, request_message
+from evolve.store.rows import TicketState
+from evolve.store.schema import blob, is_open, request, request_message, ticket
 
 _PUT = insert(request).returning(request.c.id)
 _PUT_MESSAGES = insert(request_message)
@@ -25,6 +26,23 @@ _MESSAGES = (
     .join(blob, blob.c.id == request_message.c.content)
     .where(request_message.c.request == bindparam("request"))
     .order_by(request_message.c.position)
+)
+_NEWEST = (
+    select(request)
+    .where(
+        request.c.run == bindparam("run"),
+        request.c.operator == bindparam("operator"),
+        request.c.purpose == bindparam("purpose"),
+    )
+    .order_by(request.c.id.desc())
+    .limit(1)
+)
+_UNDER_WAY = select(func.count()).where(
+    ticket.c.run == bindparam("run"),
+    text("+ticket.operator = :operator"),  # not by the operator's index: the open ones are few
+    ticket.c.state.in_((TicketState.ASKED.value, TicketState.REPLIED.value)),
+    ticket.c.model != "",
+    is_open,
 )
 _READ = update(request).where(request.c.id == bindparam("of")).values(reading=bindparam("status"))
 
@@ -63,6 +81,22 @@ def put(
 def rows_of(connection: Connection, ticket: int) -> Sequence[Row[Any]]:
     """The rows of a ticket's rounds, in order."""
     return connection.execute(_OF_TICKET, {"ticket": ticket}).all()
+
+
+def newest(
+    connection: Connection, run_id: int, operator: str, purpose: str
+) -> ModelRequest | None:
+    """What an operator asked last for a purpose."""
+    key = {"run": run_id, "operator": operator, "purpose": purpose}
+    row = connection.execute(_NEWEST, key).one_or_none()
+    return None if row is None else load(connection, row)
+
+
+def under_way(connection: Connection, run_id: int, operator: str) -> int:
+    """How many tickets of an operator a model is still to give a proposal for."""
+    key = {"run": run_id, "operator": operator}
+    count: int = connection.execute(_UNDER_WAY, key).scalar_one()
+    return count
 
 
 def load(connection: Connection, row: Row[Any]) -> ModelRequest:

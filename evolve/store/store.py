@@ -27,6 +27,7 @@ from evolve.store import (
     lineage,
     maintenance,
     programs,
+    requests,
     runs,
     standing,
     tickets,
@@ -325,9 +326,10 @@ class Store:
             return facts.trials(connection, run, program)
 
     def proposals(self, run: int, operator: str) -> int:
-        """How many proposals, failures included, the operator has made in this run."""
+        """How many the operator has made in this run, failures and those under way included."""
         with self._database.read() as connection:
-            return runs.proposals(connection, run, operator)
+            under_way = requests.under_way(connection, run, operator)
+            return runs.proposals(connection, run, operator) + under_way
 
     def seen(self, run: int, instance: str) -> bool:
         """Whether this run holds a proposal of the instance (digest) at any fidelity."""
@@ -393,6 +395,11 @@ class Store:
         """The newest completed calls of an operator for a purpose, newest first."""
         with self._database.read() as connection:
             return calls.exchanges(connection, run, operator, purpose, limit)
+
+    def last_request(self, run: int, operator: str, purpose: str) -> ModelRequest | None:
+        """What an operator asked last for a purpose, whatever has come of it; None for nothing."""
+        with self._database.read() as connection:
+            return requests.newest(connection, run, operator, purpose)
 
     def recorded_reply(self, run: int, key: str, sample: int) -> ModelReply | None:
         """The run's reply to a request by its key and sample number; None if it has none."""

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from evolve.core.evaluation import Evaluation, Fidelity, Status
-from evolve.core.model import Exchange
+from evolve.core.model import Exchange, ModelRequest
 from evolve.core.program import Assignment, Program, instance_digest
 from evolve.core.protocols import Attempt, Elite, EvaluationRequest, Trial
 from evolve.core.task import Task
@@ -30,6 +30,7 @@ class MemoryFacts:
         self._sources: dict[str, str] = {}
         self._evaluations: dict[str, list[Evaluation]] = {}
         self._exchanges: list[tuple[str, Exchange]] = []
+        self._requests: list[tuple[str, ModelRequest]] = []
 
     def source(self, program: str) -> str:
         return self._sources[program]
@@ -95,6 +96,10 @@ class MemoryFacts:
             if name == operator and exchange.request.purpose == purpose
         ]
         return found[:limit]
+
+    def last_request(self, operator: str, purpose: str) -> ModelRequest | None:
+        found = [asked for name, asked in self._requests if name == operator]
+        return next((asked for asked in reversed(found) if asked.purpose == purpose), None)
 
     def judge(
         self,
@@ -186,7 +191,12 @@ class MemoryFacts:
 
     def exchange(self, operator: str, exchange: Exchange) -> None:
         """Record a completed call of an operator."""
+        self.asked(operator, exchange.request)
         self._exchanges.append((operator, exchange))
+
+    def asked(self, operator: str, request: ModelRequest) -> None:
+        """Record a request of an operator that nobody has answered yet."""
+        self._requests.append((operator, request))
 
     def _record(self, attempt: Attempt, source: str) -> Attempt:
         """Add a step, or put it in the place of its pending self."""

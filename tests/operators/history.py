@@ -1,6 +1,7 @@
 """A run's facts in memory on the synthetic task, and what tests say about prompts."""
 
 import random
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -77,6 +78,7 @@ class History(MemoryFacts):
         seed: int = 0,
         model: ModelCard | None = None,
         device: Mapping[str, str] | None = None,
+        operator: str = "",
     ) -> Context:
         context = make_context(
             self,
@@ -86,7 +88,7 @@ class History(MemoryFacts):
             device=DEVICE if device is None else device,
             model=model,
         )
-        return replace(context, rng=random.Random(seed))
+        return replace(context, rng=random.Random(seed), operator=operator)
 
 
 def failing(status: Status, feedback: str = "") -> Evaluation:
@@ -100,6 +102,11 @@ def failing(status: Status, feedback: str = "") -> Evaluation:
         evaluator_version="synthetic-1",
         feedback=feedback,
     )
+
+
+def name_of(operator: object) -> str:
+    """What an operator is called in a configuration: `macro_micro`."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(operator).__name__).lower()
 
 
 def answer(request: ModelRequest, text: str, status: CallStatus = CallStatus.COMPLETED) -> Exchange:

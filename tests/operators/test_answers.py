@@ -10,7 +10,6 @@ Invariants:
 """
 
 import random
-from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -30,13 +29,15 @@ from operators import (
     Template,
     Universal,
 )
-from operators.contrastive import three_parts
+from operators.relatives import contrasting
+from operators.replies import three_parts
 from tests.operators.history import (
     PLAIN,
     History,
     answer,
     constants_set,
     fenced,
+    name_of,
     prompt_of,
     request_of,
 )
@@ -56,7 +57,7 @@ def run_of(*sources: str) -> History:
 
 def interpreted(operator, history: History, *texts: str, status=CallStatus.COMPLETED):
     """What the operator makes of these replies, one round after the other."""
-    context = history.context(history.elites()[: operator.parents])
+    context = history.context(history.elites()[: operator.parents], operator=name_of(operator))
     exchanges = [answer(request_of(operator, context), texts[0], status)]
     reading = operator.interpret(context, exchanges)
     for text in texts[1:]:
@@ -261,12 +262,11 @@ def test_the_softmax_prefers_faster_buckets_by_as_much_as_it_says():
     history = History()
     for block in (128, 64, 32):
         history.add(constants_set(PLAIN, BLOCK=block))
-    operator = Contrastive(bucket_temperature=0.35)  # neighbours differ by 0.35 in log speedup
     draws = 3000
     slowest_left_out = 0
-    context = history.context()
-    for seed in range(draws):
-        chosen = operator._exemplars(replace(context, rng=random.Random(seed)))
+    for seed in range(draws):  # neighbours differ by 0.35 in log speedup
+        rng = random.Random(seed)
+        chosen = contrasting(history.elites(), 2, rng, width=0.1, temperature=0.35)
         slowest_left_out += all(elite.fitness.value > 0 for elite in chosen)
     weights = [1.0, 2.718281828**-1, 2.718281828**-2]
     total = sum(weights)
@@ -333,7 +333,7 @@ def test_a_failed_program_is_repaired_and_named_as_parent():
 def test_there_is_nothing_to_repair(operator, plant):
     history = run_of(PLAIN)
     plant(history)
-    assert isinstance(operator.propose(history.context()), Declined)
+    assert isinstance(operator.propose(history.context(operator="repair")), Declined)
 
 
 def test_repairs_stop_at_their_share_of_the_steps():
@@ -341,9 +341,9 @@ def test_repairs_stop_at_their_share_of_the_steps():
     for number in range(9):
         history.add(BETTER + f"x{number} = 1\n", status=Status.OOM)
     operator = Repair(share=0.1)
-    assert isinstance(operator.propose(history.context()), ModelRequest)
+    assert isinstance(operator.propose(history.context(operator="repair")), ModelRequest)
     history.add(BETTER + "y = 1\n", operator="repair")
-    assert isinstance(operator.propose(history.context()), Declined)
+    assert isinstance(operator.propose(history.context(operator="repair")), Declined)
 
 
 # Summaries
@@ -376,13 +376,35 @@ def test_a_summary_is_followed_by_a_program_that_knows_it():
 @pytest.mark.parametrize(
     ("call", "text", "status"),
     [
-        (CallStatus.TRUNCATED, "- use", ReplyStatus.TRUNCATED),
+        (CallStatus.TRUNCATED, "- use half", ReplyStatus.TRUNCATED),
         (CallStatus.COMPLETED, "<think>hm</think>\n", ReplyStatus.EMPTY),
     ],
 )
-def test_half_a_summary_is_none(call, text, status):
-    reading = interpreted(Summarise(every=1), small_run(), text, status=call)
-    assert (reading.status, type(reading.outcome)) == (status, Failed)
+def test_half_a_summary_is_none_and_the_program_is_asked_for_without_it(call, text, status):
+    history, operator = small_run(), Summarise(every=1)
+    history.exchange("summarise", answer(asked(operator, history), "- blocks of 64 were best"))
+    history.add(constants_set(PLAIN, BLOCK=256), operator="edit")
+    exchange = answer(asked(operator, history), text, call)
+    history.exchange("summarise", exchange)
+    reading = operator.interpret(history.context(history.elites()[:1]), [exchange])
+    assert reading.status is status
+    assert reading.outcome.purpose == "propose"
+    for prompt in (prompt_of(reading.outcome), prompt_of(asked(RewriteFull(), history))):
+        assert "- blocks of 64 were best" in prompt
+        assert "- use half" not in prompt
+
+
+def test_one_summary_is_asked_for_at_a_time_whatever_comes_of_it():
+    history = small_run()
+    operator = Summarise(every=5, samples=3)
+    first = asked(operator, history)
+    assert (first.purpose, first.samples) == ("summarise", 1)
+    history.asked("summarise", first)
+    assert asked(operator, history).purpose == "propose"
+    for number in range(5):
+        assert asked(operator, history).purpose == "propose"
+        history.add(constants_set(PLAIN, STAGES=number + 2), operator="edit")
+    assert asked(operator, history).purpose == "summarise"
 
 
 # Universal

@@ -19,12 +19,11 @@ from hypothesis import strategies as st
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import Status
 from evolve.core.measurement import Ratio
-from evolve.core.model import CallStatus, ModelRequest, ReplyStatus
+from evolve.core.model import CallStatus, ModelReply, ModelRequest, ReplyStatus
 from evolve.core.protocols import Attempt, Failed, Proposal
 from operators import MacroMicro
-from operators.actions import load_actions, steps_of
+from operators.actions import load_actions, read_choice, steps_of
 from operators.ladder import past_rewards, reward, upper_bounds
-from operators.macro_micro import chosen_number
 from operators.regions import KINDS, find_regions
 from tests.operators.history import PLAIN, History, answer, constants_set, prompt_of, request_of
 from tests.operators.scripted import edits_between
@@ -246,7 +245,11 @@ def test_a_plan_that_names_no_listed_step_may_be_mended_once(text):
     ],
 )
 def test_the_number_of_a_plan_is_read_or_not_at_all(text, number):
-    assert chosen_number(text) == number
+    read = read_choice(ModelReply(status=CallStatus.COMPLETED, text=text), 9)
+    if number is None:
+        assert read.status is ReplyStatus.BAD_PLAN
+    else:
+        assert read == number - 1
 
 
 def test_the_uniform_policy_reaches_every_step():
@@ -274,7 +277,7 @@ def test_the_bandit_tries_every_type_and_then_those_that_paid():
     types = sorted({step.action.name for step in steps_of(TRITON, load_actions())})
 
     def pick(seed: int) -> str:
-        context = history.context(history.elites()[-1:], seed=seed)
+        context = history.context(history.elites()[-1:], seed=seed, operator="macro_micro")
         request = request_of(operator, context)
         return steps_of(TRITON, load_actions())[int(request.memo["step"])].action.name
 

@@ -41,7 +41,7 @@ from operators import (
 from operators.budget import PromptTooLong, Section, fit
 from operators.knowledge import Knowledge
 from operators.quoting import quote, visible
-from tests.operators.history import PLAIN, History, constants_set, prompt_of, request_of
+from tests.operators.history import PLAIN, History, constants_set, name_of, prompt_of, request_of
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -67,7 +67,7 @@ def small_run() -> History:
 
 def asked(operator, history: History, **context):
     parents = history.elites()[: operator.parents]
-    return request_of(operator, history.context(parents, **context))
+    return request_of(operator, history.context(parents, operator=name_of(operator), **context))
 
 
 OPERATORS = {

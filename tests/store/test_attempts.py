@@ -149,6 +149,38 @@ def test_exchanges_are_the_completed_calls_for_a_purpose(store: Store, run: int)
     assert store.exchanges(run, "else", "summarise", 2) == []
 
 
+def test_the_last_request_is_that_whatever_came_of_it(store: Store, run: int) -> None:
+    assert store.last_request(run, "write", "summarise") is None
+    ask(store, run, "answered", "summarise")
+    ask(store, run, "lost", "summarise", status=CallStatus.UNKNOWN, text="", usage=None)
+    ask(store, run, "other")
+    assert store.last_request(run, "write", "summarise").messages == (Message("user", "lost"),)
+    request = ModelRequest(messages=(Message("user", "open"),), model="m", purpose="summarise")
+    store.request(run, "write", (), request, "m")
+    assert store.last_request(run, "write", "summarise").messages == request.messages
+    assert store.last_request(run, "else", "summarise") is None
+
+
+def test_proposals_that_a_model_is_asked_for_are_counted_once(store: Store, run: int) -> None:
+    request = ModelRequest(messages=(Message("user", "open"),), model="m", samples=2)
+    waiting, _ = store.request(run, "write", (), request, "m")
+    assert store.proposals(run, "write") == 2
+    call = store.begin_call(waiting, WORST)
+    replied = store.end_call(call, ModelReply(status=CallStatus.COMPLETED, text="now"))
+    assert store.proposals(run, "write") == 2
+    store.propose(replied, Proposal(program=program(1)))
+    assert store.proposals(run, "write") == 2
+    assert store.proposals(run, "else") == 0
+
+
+def test_answers_that_are_given_again_cost_nothing(store: Store, run: int) -> None:
+    ask(store, run, "recorded", attempts=0)
+    assert store.costs(run) == []
+    ask(store, run, "paid")
+    [cost] = store.costs(run)
+    assert (cost.calls, cost.usd) == (1, 0.01)
+
+
 def test_a_recorded_reply_is_found_by_its_key_and_sample(store: Store, run: int) -> None:
     one = ask(store, run, "same", text="first").exchanges[0].request
     ask(store, run, "same", text="second")
@@ -199,6 +231,8 @@ def test_questions_cost_the_same_late_in_a_run(store: Store, run: int) -> None:
         store.attempt_evaluation(run, known)
         store.elite(run, known)
         store.exchanges(run, "write", "propose", 2)
+        store.last_request(run, "write", "propose")
+        store.proposals(run, "write")
         store.recorded_reply(run, "0" * 64, 0)
         store.arms(run)
         store.environment(run)
