@@ -52,7 +52,8 @@ def audit(loaded: LoadedTask) -> tuple[Finding, ...]:
     every other input family too.
 
     Raises:
-        UsageError: an output without elements, or without a number among them: nothing to judge by.
+        UsageError: an output without elements, or without a number among them: nothing to judge by;
+            or the task's own check refuses the reference itself.
     """
     return tuple(finding for case in loaded.cases for finding in _audit_case(case))
 
@@ -62,7 +63,9 @@ def _audit_case(case: LoadedCase) -> Iterator[Finding]:
     expected = scene.expected
     for index, own in enumerate(expected.reference):
         _require_content(case, index, own)
-    if not all(map(is_well_posed, expected.reference, expected.truth)):
+    if case.check is not None:
+        _require_own_approval(scene)
+    elif not all(map(is_well_posed, expected.reference, expected.truth)):
         detail = "the reference is random, or too far from its own fp64 outcome to judge by"
         yield Finding("reference", case.name, detail)
         return
@@ -83,6 +86,18 @@ def _require_content(case: LoadedCase, index: int, own: Tensor) -> None:
         f"task {case.task}: output {index} of Model.forward {what} on the inputs of "
         f"{case_text(case.name)}, so there is nothing to judge by. Mend Model or get_inputs()."
     )
+
+
+def _require_own_approval(scene: _Scene) -> None:
+    """The reference's own outcome passes the task's check, or no candidate's honestly can."""
+    case, expected = scene.case, scene.expected
+    verdict = judge(case, expected.reference, expected.spec, expected, scene.inputs)
+    if verdict.status is not Status.CORRECT:
+        raise UsageError(
+            f"task {case.task}: check() does not accept the reference's own outcome on the inputs "
+            f"of {case_text(case.name)} ({verdict.feedback}). Mend check(); it returns a bool, or "
+            "a bool and a reason."
+        )
 
 
 def _other_scenes(case: LoadedCase) -> Iterator[_Scene]:

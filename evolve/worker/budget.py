@@ -100,13 +100,14 @@ def _judge_by_hook(
     arguments = map_tensors(Tensor.clone, inputs)
     try:
         answer = check(tree, reference, arguments)
+        passed, reason = answer if isinstance(answer, tuple) else (answer, "")
+        passed, reason = bool(passed), str(reason)
     except Exception as error:  # noqa: BLE001 - the user's code on the candidate's data
         reason = f"check() raised {type(error).__name__} on this outcome: {str(error)[:200]}"
         return Judgement(Status.WRONG_VALUE, reason)
-    passed, reason = answer if isinstance(answer, tuple) else (answer, "")
-    if bool(passed):
+    if passed:
         return Judgement(Status.CORRECT)
-    return Judgement(Status.WRONG_VALUE, f"check() refused the outcome: {str(reason)[:300]}")
+    return Judgement(Status.WRONG_VALUE, f"check() refused the outcome: {reason[:300]}")
 
 
 def _judge_values(index: int, output: Tensor, expected: Expected, explain: bool) -> Judgement:

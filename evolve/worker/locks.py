@@ -48,13 +48,27 @@ class HostLock:
 
     @contextlib.contextmanager
     def _open(self, path: Path) -> Iterator[int]:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
-        with contextlib.suppress(PermissionError):  # another user made it
-            os.fchmod(fd, 0o666)
+        fd = _opened(path)
         try:
             yield fd
         finally:
             os.close(fd)
+
+
+def _opened(path: Path) -> int:
+    """The file, made by whoever comes first; every user of the host may lock it.
+
+    What is there is opened without O_CREAT, which the kernel refuses in a shared folder to all but
+    the file's owner, root included (`fs.protected_regular`).
+    """
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW  # flock asks for no more
+    while True:
+        with contextlib.suppress(FileNotFoundError):
+            return os.open(path, flags)
+        with contextlib.suppress(FileExistsError):
+            fd = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o666)
+            os.fchmod(fd, 0o666)  # whatever the umask
+            return fd
 
 
 class Stopwatch:

@@ -175,6 +175,10 @@ CASES = {
         ["run", "task=./synthetic.py", "name=demo", "on_exists=resume", "seed=5"],
         ["seed", "5"],
     ),
+    "another device by name": (
+        ["run", "task=./synthetic.py", "name=demo", "on_exists=resume", "device=cuda"],
+        ["device=cuda", "has been judged on", "device=cpu"],
+    ),
     "unknown run to resume": (["resume", "nobody"], ["nobody", "demo"]),
     "two runs to resume": (["resume", "demo", "other"], ["one run"]),
     "no database to resume from": (["resume", "store.path=nope.db"], ["nope.db"]),

@@ -183,6 +183,27 @@ def test_a_run_whose_holder_is_silent_is_taken_over_and_the_holder_fenced(store:
         assert other.progress(run).wall_time_s == 0
 
 
+def test_without_a_write_ahead_log_no_second_host_works_in_the_file(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("evolve.store.filesystem.is_shared_between_hosts", lambda _: True)
+    with Store.open(path, create=True) as store:
+        one, two = new_run(store, "one").id, new_run(store, "two").id
+        with another_process_holding(path, one):
+            store.claim(two)  # of the same host
+            store.release(two, "interrupted", "")
+            with closing(sqlite3.connect(path)) as connection:
+                connection.execute("UPDATE lease SET machine = 'elsewhere', host = 'node7'")
+                connection.commit()
+            with pytest.raises(UsageError, match=r"on node7 .* run 'one'.*one host at a time"):
+                store.claim(two)
+            with pytest.raises(UsageError, match="one host at a time"):
+                Store.open(path)
+            assert Store.open(path, read_only=True).run("two").id == two
+            age_heartbeats(path, 31)
+            store.claim(two)
+
+
 def test_a_holder_on_another_machine_is_believed_until_it_is_silent(store: Store) -> None:
     run = new_run(store).id
     with another_process_holding(store.path, run):

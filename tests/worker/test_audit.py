@@ -102,6 +102,31 @@ def test_a_check_that_accepts_anything_is_found_out():
     assert "zeros" in names(task_source("x * 2", "[torch.randn(64)]", extra=extra))
 
 
+def test_a_random_reference_is_no_weakness_where_the_task_itself_checks_samples():
+    extra = (
+        "def check(output, reference, inputs):\n"
+        "    return bool(((output - inputs[0]).abs() <= 1).all() and (output != inputs[0]).any())"
+    )
+    source = task_source("x + torch.rand(4096)", "[3 * torch.randn(4096)]", extra=extra)
+    assert "reference" not in names(source)
+    assert "zeros" not in names(source)
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        ("ok = (output == reference).all()", "refused"),
+        ("return output == reference", "RuntimeError"),
+        ("return True, 'so', 'so'", "ValueError"),
+        ("return output.nothing", "AttributeError"),
+    ],
+)
+def test_a_check_that_does_not_accept_the_reference_itself_is_refused(body, why):
+    extra = f"def check(output, reference, inputs):\n    {body}"
+    with pytest.raises(UsageError, match=rf"task probe: check\(\) does not accept .*{why}"):
+        findings(task_source("x * 2", "[torch.randn(64)]", extra=extra))
+
+
 @pytest.mark.parametrize(
     ("outcome", "words"),
     [("x * float('nan')", "no finite element"), ("(x * 2, x[:0])", "output 1 .*no elements")],
