@@ -26,7 +26,8 @@ class MaskedRows:
         most: share of a step's rows that may be `infra_masked`.
         most_unscored: share of a step's rows that may be `unscored`.
         step_rows: rows that this process has in a step, where it has them in several calls; 0 for
-            as many as have been counted.
+            as many as have been counted. With fewer than 1 / `most` of them a single one that is
+            `infra_masked` is too many.
     """
 
     def __init__(
