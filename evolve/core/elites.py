@@ -47,7 +47,8 @@ class Visits:
         subtree: finished tickets in the subtree.
         scored: of these, with a fitness (a full, strict evaluation).
         value: sum of the fitness values of the scored ones.
-        best: highest fitness value among them, None without any.
+        best: highest fitness value, as known by now, of the programs that they made or tuned; None
+            without any. It falls where that program is measured again, or refuted.
         stale: finished tickets of the subtree since `best` last rose.
         pending: tickets of the subtree that are under way.
     """

@@ -13,7 +13,7 @@ from dataclasses import replace
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import Evaluation, Fidelity, Status
 from evolve.core.lineage import OPPONENT
-from evolve.core.measurement import Ratio
+from evolve.core.measurement import Interval, Ratio
 from evolve.core.model import CallStatus, LanguageModel, ModelReply, ModelRequest
 from evolve.core.program import Assignment, Program, instance_digest
 from evolve.core.protocols import (
@@ -32,7 +32,7 @@ from evolve.core.protocols import (
 )
 from evolve.core.tunables import render
 from evolve.search.champion import refuted_instances
-from evolve.search.gains import rise
+from evolve.search.gains import BASELINE, rise
 from evolve.search.methods import Method
 from evolve.search.population import Held
 from evolve.search.projection import submit
@@ -40,6 +40,8 @@ from evolve.search.proposing import Asked, Proposer
 from evolve.search.schedule import Schedule, Scheduled, Shares
 from evolve.store import RunRow, Store, Ticket, TicketState
 from evolve.store.attempts import DUPLICATE
+from evolve.store.evaluations import refutes
+from evolve.store.rows import Credit
 
 _CONTENDERS = 16  # of the best elites, among which the surest is looked for
 
@@ -235,12 +237,14 @@ class Search:
             return None
         with self.store.snapshot():
             elite = self._elite(ticket, ticket.evaluation)
-            gain, lead = self._gains(ticket, ticket.evaluation)
+            credit = self._credit(ticket, ticket.evaluation)
         offer = submit(self.archive, elite) if elite else None
-        self.store.tell(ticket, elite, offer, gain, lead)
+        self.store.tell(ticket, elite, offer, credit)
         if elite and offer is not None:
             self._held.update(elite, offer)
         self._held.recount(ticket.parents)
+        if elite and elite.parents[:1] != ticket.parents[:1]:
+            self._held.recount([elite.program])  # what its ancestors lead to may be another now
         return offer
 
     def known(self, request: EvaluationRequest, evaluator: Evaluator) -> Evaluation | None:
@@ -397,15 +401,36 @@ class Search:
         elite = described(elite, self.archive, lambda: proposal.program.source, known)
         return None if elite == known and fitness is None else elite
 
-    def _gains(self, ticket: Ticket, evaluation: Evaluation) -> tuple[float, float]:
-        """How far the verdict lies above no gain over the parent, and over the leader."""
+    def _credit(self, ticket: Ticket, evaluation: Evaluation) -> Credit | None:
+        """What the verdict says of the gains that whoever made the instance is credited with.
+
+        How far it lies above no gain over the parent, and over the leader. What was measured before
+        is only corrected: the references stay those of the first verdict.
+        """
         proposal, fitness = _proposal(ticket), evaluation.fitness(self.baseline)
-        searched = proposal.fidelity is Fidelity.SEARCH and not proposal.again
-        if fitness is None or not searched:
-            return 0.0, 0.0
+        if proposal.again:
+            return self._corrected(ticket, evaluation)
+        if fitness is None or proposal.fidelity is not Fidelity.SEARCH:
+            return None
         parent = self._offered(ticket.parents[0]) if ticket.parents else None
-        reference = parent if parent and parent.evaluations else self.leader
-        return rise(fitness, reference), rise(fitness, self.leader)
+        leader = self.leader.fitness if self.leader else BASELINE
+        reference = parent.fitness if parent and parent.evaluations else leader
+        return _rated(Credit(ticket=ticket.id, parent=reference, leader=leader), fitness)
+
+    def _corrected(self, ticket: Ticket, evaluation: Evaluation) -> Credit | None:
+        """The credit for an instance that was evaluated again; verifications stand for themselves.
+
+        None where there is none, or nothing new.
+        """
+        fitness = evaluation.fitness(self.baseline)
+        if fitness is None and not refutes(evaluation):
+            return None
+        credit = self.store.credit(ticket)
+        if credit is None or fitness is None:
+            return credit and replace(credit, gain=0.0, lead=0.0)
+        if _proposal(ticket).fidelity is Fidelity.SEARCH:
+            fitness = self.store.pooled(self.run.id, ticket)
+        return _rated(credit, fitness) if fitness else replace(credit, gain=0.0, lead=0.0)
 
     def _offered(self, program: str) -> Elite | None:
         """A program as it was offered last, held or not."""
@@ -415,6 +440,11 @@ class Search:
 def unknown(why: str) -> ModelReply:
     """What stands for the reply of a call whose outcome will never be known."""
     return ModelReply(status=CallStatus.UNKNOWN, error=why)
+
+
+def _rated(credit: Credit, fitness: Interval) -> Credit:
+    gain, lead = rise(fitness, credit.parent), rise(fitness, credit.leader)
+    return replace(credit, gain=gain, lead=lead)
 
 
 def _proposal(ticket: Ticket) -> Proposal:

@@ -3,16 +3,12 @@
 import math
 
 from evolve.core.measurement import Interval
-from evolve.core.protocols import Elite
+
+BASELINE = Interval(0.0, 0.0, 0.0)
+"""The fitness of the baseline itself, what counts where there is no other program."""
 
 
-def rise(fitness: Interval, reference: Elite | None) -> float:
-    """The part of a gain over an elite that the intervals of both allow to believe, in log speedup.
-
-    Over the baseline where there is no elite.
-    """
-    if reference is None:
-        return max(fitness.low, 0.0)
-    theirs = reference.fitness
-    spread = math.hypot(fitness.value - fitness.low, theirs.high - theirs.value)
-    return max(fitness.value - theirs.value - spread, 0.0)
+def rise(fitness: Interval, reference: Interval) -> float:
+    """The part of a gain that the intervals of both sides allow to believe, in log speedup."""
+    spread = math.hypot(fitness.value - fitness.low, reference.high - reference.value)
+    return max(fitness.value - reference.value - spread, 0.0)

@@ -125,9 +125,9 @@ class Brought:
 class Bandit:
     """What has brought the most improvement per dollar is asked more often.
 
-    An improvement is what the intervals of both measurements allow to believe of it, the search's
-    own measurements (`evolve.search.gains`): nothing waits for a verification. Sums are over the
-    whole run; nothing decays.
+    An improvement is what the intervals of both measurements allow to believe of it
+    (`evolve.search.gains`): nothing waits for a verification, but what is measured again, verified
+    or refuted counts as it is known by then. Sums are over the whole run; nothing decays.
 
     Thompson sampling of a Gamma posterior: improvements arrive in a choice at some rate per dollar,
     `step` of log speedup each; rates are drawn and the highest goes first. The prior is that of

@@ -63,8 +63,12 @@ _OFFERS = (
 )
 
 
-def record(connection: Connection, run_id: int, ticket: int, elite: Elite, offer: Offer) -> None:
-    """Write the event and bring the slots up to date; `Offer` says what follows from one."""
+def record(connection: Connection, run_id: int, ticket: int, elite: Elite, offer: Offer) -> int:
+    """Write the event and bring the slots up to date; `Offer` says what follows from one.
+
+    Returns:
+        The program's id.
+    """
     instance_id, program_id = programs.find_instance(connection, elite.program, elite.assignment)
     evicted = None if offer.evicted is None else programs.find(connection, offer.evicted)
     row = {
@@ -103,6 +107,7 @@ def record(connection: Connection, run_id: int, ticket: int, elite: Elite, offer
         taker = moved.get(digest, program_id)
         row = {"run": run_id, "slot": place, "program": taker, "offer": offers_of[taker]}
         connection.execute(_TAKE, row)
+    return program_id
 
 
 def _held_by(connection: Connection, run_id: int, program_id: int) -> int | None:

@@ -2,13 +2,16 @@
 
 from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, case, func, select
+from sqlalchemy import Connection, Row, and_, bindparam, case, func, select, update
 from sqlalchemy.dialects.sqlite import insert
 
-from evolve.store.rows import Arm
-from evolve.store.schema import arm, call, request
+from evolve.core.measurement import Interval
+from evolve.store.rows import Arm, Credit
+from evolve.store.schema import arm, call, credit, request, ticket
 
-_SUMS = ("told", "tokens", "usd", "unpriced_tokens", "device_time_s", "gain", "lead")
+_KEY = ("run", "method", "operator", "model")
+
+_SUMS = ("told", "tokens", "usd", "unpriced_tokens", "device_time_s")
 
 _unpriced = case((call.c.usd.is_(None), call.c.tokens), else_=0)
 _CALLS = (
@@ -26,6 +29,34 @@ _COUNT = _COUNT.on_conflict_do_update(
     index_elements=[arm.c.run, arm.c.method, arm.c.operator, arm.c.model],
     set_={name: arm.c[name] + _COUNT.excluded[name] for name in _SUMS},
 )
+_CREDITED = (
+    select(
+        *(ticket.c[name] for name in _KEY),
+        func.coalesce(credit.c.gain, 0.0).label("gain"),
+        func.coalesce(credit.c.lead, 0.0).label("lead"),
+    )
+    .outerjoin(credit, credit.c.ticket == ticket.c.id)
+    .where(ticket.c.id == bindparam("ticket"))
+)
+_CREDIT = insert(credit)
+_CREDIT = _CREDIT.on_conflict_do_update(
+    index_elements=[credit.c.ticket],
+    set_={name: _CREDIT.excluded[name] for name in ("gain", "lead")},
+)
+_CORRECT = (
+    update(arm)
+    .where(*(arm.c[name] == bindparam(f"of_{name}") for name in _KEY))
+    .values(gain=arm.c.gain + bindparam("more_gain"), lead=arm.c.lead + bindparam("more_lead"))
+)
+_maker = ticket.alias("maker")
+_OF_INSTANCE = (
+    select(credit)
+    .join(_maker, _maker.c.id == credit.c.ticket)
+    .join(ticket, and_(ticket.c.run == _maker.c.run, ticket.c.instance == _maker.c.instance))
+    .where(ticket.c.id == bindparam("ticket"))
+    .order_by(_maker.c.id)
+    .limit(1)
+)
 _OF_RUN = (
     select(arm)
     .where(arm.c.run == bindparam("run"))
@@ -33,9 +64,7 @@ _OF_RUN = (
 )
 
 
-def count(
-    connection: Connection, told: Row[Any], device_time_s: float, gain: float, lead: float
-) -> None:
+def count(connection: Connection, told: Row[Any], device_time_s: float) -> None:
     """Add a ticket (its row) that is told now."""
     calls = connection.execute(_CALLS, {"ticket": told.id}).one() if told.model else None
     sums = _NO_CALLS if calls is None else calls._asdict()
@@ -46,10 +75,37 @@ def count(
         "model": told.model,
         "told": 1,
         "device_time_s": device_time_s,
-        "gain": gain,
-        "lead": lead,
     }
     connection.execute(_COUNT, row)
+
+
+def settle(connection: Connection, item: Credit) -> None:
+    """Keep what a counted ticket is credited with by now, and correct the sums of its arm."""
+    before = connection.execute(_CREDITED, {"ticket": item.ticket}).one()
+    bounds = {
+        f"{name}{end}": getattr(interval, bound)
+        for name, interval in (("parent", item.parent), ("leader", item.leader))
+        for end, bound in (("", "value"), ("_low", "low"), ("_high", "high"))
+    }
+    row = bounds | {"ticket": item.ticket, "gain": item.gain, "lead": item.lead}
+    connection.execute(_CREDIT, row)
+    key = {f"of_{name}": getattr(before, name) for name in _KEY}
+    more = {"more_gain": item.gain - before.gain, "more_lead": item.lead - before.lead}
+    connection.execute(_CORRECT, key | more)
+
+
+def credit_of(connection: Connection, ticket_id: int) -> Credit | None:
+    """What the first ticket of the same run and instance was credited with, if it was."""
+    row = connection.execute(_OF_INSTANCE, {"ticket": ticket_id}).one_or_none()
+    if row is None:
+        return None
+    return Credit(
+        ticket=row.ticket,
+        parent=Interval(row.parent, row.parent_low, row.parent_high),
+        leader=Interval(row.leader, row.leader_low, row.leader_high),
+        gain=row.gain,
+        lead=row.lead,
+    )
 
 
 def of_run(connection: Connection, run_id: int) -> list[Arm]:

@@ -37,6 +37,12 @@ _CACHED = (
 )
 
 
+def refutes(item: Evaluation) -> bool:
+    """Whether a verdict speaks against the program: it is wrong, or not of its own kernels."""
+    is_wrong = item.status not in (Status.CORRECT, *SAYS_NOTHING)
+    return is_wrong or item.custom is False
+
+
 def put(connection: Connection, ticket: int, instance_id: int, item: Evaluation) -> int:
     """Store the evaluation of a ticket's instance; returns its id."""
     data = item.to_json()

@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Any
 
 from evolve.core.evaluation import Evaluation
+from evolve.core.measurement import Interval
 from evolve.core.model import Exchange, ModelRequest
 from evolve.core.protocols import Proposal
 from evolve.core.task import Task
@@ -88,8 +89,8 @@ class Arm:
 
     Those that one method (`""`: the run has but one) asked for. `usd` is the known cost,
     `unpriced_tokens` the tokens whose cost is unknown. `gain` and `lead` are sums of
-    improvements in natural log: how far each child's interval lies above no gain over its parent,
-    and over the leader of that moment, as measured by the search.
+    improvements in natural log: how far each child's interval, with all that is known of it by now,
+    lies above no gain over its parent, and over the leader, as both were when it was told.
     """
 
     operator: str
@@ -102,6 +103,20 @@ class Arm:
     gain: float
     lead: float = 0.0
     method: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Credit:
+    """What the `Arm` of a told ticket owes to its child: part of `gain` and `lead`.
+
+    `parent` and `leader` are what these were when it was told, in log speedup; 0 without any.
+    """
+
+    ticket: int  # its id
+    parent: Interval
+    leader: Interval
+    gain: float = 0.0
+    lead: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

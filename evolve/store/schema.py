@@ -24,7 +24,7 @@ from sqlalchemy import (
     text,
 )
 
-VERSION = 3
+VERSION = 4
 """Stamped into every file (`PRAGMA user_version`); other numbers are refused when opening."""
 
 APPLICATION_ID = 0x45564B31
@@ -135,6 +135,17 @@ arm = Table(  # what a scheduler chooses between, and what each choice has cost 
     _amount("gain"),
     _amount("lead"),
     sqlite_with_rowid=False,
+)
+
+credit = Table(  # what a told child brought its arm, with all that is known of it by now
+    "credit",
+    metadata,
+    _reference("ticket", "ticket", primary_key=True),
+    # fitness of the parent and of the leader when it was told
+    *_interval("parent"),
+    *_interval("leader"),
+    _amount("gain"),
+    _amount("lead"),
 )
 
 lease = Table(
@@ -336,8 +347,12 @@ visit = Table(  # what came of a program as a parent; evolve.core.elites.Visits 
     _amount("value"),
     Column("best", Float),
     _count("stale"),
+    Column("own", Float),  # fitness of the program as it was offered last; NULL: refuted
+    _count("tuned"),  # 1: tickets of its own have measured it, so `best` is also about itself
+    Column("top", Float),  # the higher of `own` and `best`
     sqlite_with_rowid=False,
 )
+Index("visit_top", visit.c.run, visit.c.parent, visit.c.top)
 
 STATISTICS = {
     ("ticket", "ticket_sequence"): "1000000 100000 1",
@@ -350,6 +365,7 @@ STATISTICS = {
     ("call", "ix_call_request"): "1000000 1",
     ("archive_offer", "archive_offer_program"): "1000000 100000 2 1",
     ("archive_slot", "archive_slot_program"): "10000 10000 1",
+    ("visit", "visit_top"): "1000000 100000 5 1",
     ("instance", "ix_instance_program"): "1000000 5",
     ("program", "ix_program_normalised"): "1000000 2",
 }

@@ -110,6 +110,24 @@ def of_program(connection: Connection, run_id: int, told: Ticket) -> Elite | Non
     )
 
 
+def of_instance(connection: Connection, run_id: int, told: Ticket) -> Interval | None:
+    """The fitness of a ticket's instance, pooled with its verdict that is about to be told.
+
+    None where a full evaluation found it wrong, or not custom.
+    """
+    proposal = told.proposal
+    if proposal is None:
+        raise ValueError(f"ticket {told.sequence} holds no proposal")
+    key = {"run": run_id, "of": proposal.program.digest, "ticket": told.id}
+    rows = [
+        row
+        for row in connection.execute(_JUDGED, key)
+        if programs.decode_assignment(row.assignment) == dict(proposal.assignment)
+        and _says_something(row)
+    ]
+    return pooled([*map(_fitness, rows)]) if rows and all(map(_is_timed, rows)) else None
+
+
 def _descriptors(verdicts: Sequence[Evaluation | None], baseline: str) -> dict[str, float | str]:
     """Those of the first verdict, for builds are kept; what was measured in time, on average."""
     known = [behaviour(each, baseline) for each in verdicts if each is not None]

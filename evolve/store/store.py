@@ -10,6 +10,7 @@ from evolve.core.compiled import Compiled
 from evolve.core.elites import Visits
 from evolve.core.evaluation import Evaluation, Fidelity
 from evolve.core.lineage import Step
+from evolve.core.measurement import Interval
 from evolve.core.model import Exchange, ModelReply, ModelRequest, ReplyStatus, Reservation
 from evolve.core.program import Program
 from evolve.core.protocols import Attempt, Elite, Failed, Offer, Progress, Proposal, Trial
@@ -34,7 +35,7 @@ from evolve.store import (
     visits,
 )
 from evolve.store.connection import Database
-from evolve.store.rows import Arm, Cost, Pruned, RunRow, Ticket
+from evolve.store.rows import Arm, Cost, Credit, Pruned, RunRow, Ticket
 
 
 class Store:
@@ -256,16 +257,15 @@ class Store:
         ticket: Ticket,
         elite: Elite | None,
         offer: Offer | None,
-        gain: float = 0.0,
-        lead: float = 0.0,
+        credit: Credit | None = None,
     ) -> None:
         """Close an evaluated ticket with the archive's answer; telling again changes nothing.
 
-        The slots follow from the offer (`evolve.core.protocols.Offer`). `gain` and `lead` are added
-        to what the ticket's `Arm` has brought.
+        The slots follow from the offer (`evolve.core.protocols.Offer`). `credit` is what this
+        ticket brought its `Arm`, or an earlier one by what is known now.
         """
         with self._database.write() as connection:
-            tickets.tell(connection, ticket, self._owner, elite, offer, gain, lead)
+            tickets.tell(connection, ticket, self._owner, elite, offer, credit)
 
     def open_tickets(self, run: int) -> list[Ticket]:
         """Tickets that are not told, in sequence order."""
@@ -349,6 +349,19 @@ class Store:
         with self._database.read() as connection:
             return standing.of_program(connection, run, ticket)
 
+    def pooled(self, run: int, ticket: Ticket) -> Interval | None:
+        """The fitness of a ticket's instance with its verdict, which is about to be told.
+
+        None where a full evaluation has refuted it.
+        """
+        with self._database.read() as connection:
+            return standing.of_instance(connection, run, ticket)
+
+    def credit(self, ticket: Ticket) -> Credit | None:
+        """What the ticket that was first to measure the same instance is credited with."""
+        with self._database.read() as connection:
+            return arms.credit_of(connection, ticket.id)
+
     def visits(self, run: int, program: str) -> dict[str, Visits]:
         """The visits of a program, then of its ancestors along main parents."""
         with self._database.read() as connection:
@@ -414,7 +427,10 @@ class Store:
         evaluator_version: str,
         fidelity: str,
     ) -> Evaluation | None:
-        """An identical evaluation from any run of this database, with what it cost then."""
+        """The one evaluation with this key in this database, with what it cost then.
+
+        None where there are several: each alone may have been lucky.
+        """
         with self._database.read() as connection:
             return evaluations.cached(
                 connection, instance, task_revision, device_class, evaluator_version, fidelity

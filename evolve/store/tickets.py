@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, bindparam, insert, select, update
 
 from evolve.core.errors import StoreError
-from evolve.core.evaluation import Evaluation, Fidelity, Status
+from evolve.core.evaluation import Evaluation, Fidelity
 from evolve.core.model import (
     CallStatus,
     Exchange,
@@ -31,7 +31,7 @@ from evolve.store import (
     schema,
     visits,
 )
-from evolve.store.rows import Ticket, TicketState
+from evolve.store.rows import Credit, Ticket, TicketState
 from evolve.store.schema import blob, instance, program, run, ticket, ticket_parent
 
 _PUT = insert(ticket).returning(ticket.c.id)
@@ -262,8 +262,7 @@ def tell(
     owner: str,
     elite: Elite | None,
     offer: Offer | None,
-    gain: float,
-    lead: float,
+    credit: Credit | None,
 ) -> None:
     """Close the ticket with what became of its elite; a closed ticket stays as it is."""
     if (elite is None) != (offer is None):
@@ -272,10 +271,15 @@ def tell(
     if row.state == TicketState.TOLD:
         return
     _require(row, TicketState.EVALUATED, "told of")
-    if elite is not None and offer is not None:
-        archive.record(connection, row.run, judged.id, elite, offer)
     verdict = _count_told(connection, row, judged)
-    _close(connection, row, "", verdict.device_time_s, gain, lead)
+    if elite is not None and offer is not None:
+        known = archive.record(connection, row.run, judged.id, elite, offer)
+        value = elite.fitness.value if elite.evaluations else None
+        is_tuned = judged.parents[:1] == (elite.program,)
+        visits.settle(connection, row.run, known, value, tuned=is_tuned)
+    _close(connection, row, "", verdict.device_time_s)
+    if credit is not None:
+        arms.settle(connection, credit)
 
 
 def still_open(connection: Connection, run_id: int) -> list[Ticket]:
@@ -352,8 +356,7 @@ def _count_told(connection: Connection, row: Row[Any], judged: Ticket) -> Evalua
     verdict = judged.evaluation
     if verdict is None or judged.proposal is None:
         raise ValueError(f"ticket {judged.sequence} has no verdict to be told")
-    refuted = verdict.status not in (Status.CORRECT, *evaluations.SAYS_NOTHING)
-    failed = refuted or verdict.custom is False
+    failed = evaluations.refutes(verdict)
     whole = judged.proposal.fidelity is Fidelity.SEARCH
     fitness = verdict.fitness(row.baseline) if whole else None
     score = None if fitness is None else fitness.value
@@ -366,13 +369,11 @@ def _close(
     row: Row[Any],
     reason: str,
     device_time_s: float = 0.0,
-    gain: float = 0.0,
-    lead: float = 0.0,
 ) -> None:
-    """Nothing more will happen to the ticket: only now its costs and its gain are all there."""
+    """Nothing more will happen to the ticket: only now its costs are all there."""
     told = {"ticket": row.id, "reason": reason, "elapsed": row.active_s}
     connection.execute(_TOLD, told)
-    arms.count(connection, row, device_time_s, gain, lead)
+    arms.count(connection, row, device_time_s)
 
 
 def _put_state(connection: Connection, ticket_id: int, state: TicketState) -> None:

@@ -14,7 +14,6 @@ from sqlalchemy import (
     case,
     func,
     literal,
-    or_,
     select,
     update,
 )
@@ -64,7 +63,6 @@ def _line(start: Select[Any]) -> CTE:
 _counted = _line(select(_main_parent.label("program")))
 _is_own = visit.c.program == _main_parent
 _score: BindParameter[float | None] = bindparam("score")
-_rises = and_(_score.is_not(None), or_(visit.c.best.is_(None), _score > visit.c.best))
 _TELL = (
     update(visit)
     .where(visit.c.run == bindparam("of"), visit.c.program.in_(select(_counted.c.program)))
@@ -74,9 +72,27 @@ _TELL = (
         subtree=visit.c.subtree + 1,
         scored=visit.c.scored + case((_score.is_not(None), 1), else_=0),
         value=visit.c.value + func.coalesce(_score, 0.0),
-        best=case((_rises, _score), else_=visit.c.best),
-        stale=case((_rises, 0), else_=visit.c.stale + 1),
+        stale=visit.c.stale + 1,
     )
+)
+_this = and_(visit.c.run == bindparam("of"), visit.c.program == bindparam("at"))
+_OWN = (
+    update(visit)
+    .where(_this)
+    .values(own=bindparam("known"), tuned=func.max(visit.c.tuned, bindparam("itself")))
+)
+_below = visit.alias("below")
+_BELOW = select(
+    visit,
+    select(func.max(_below.c.top))
+    .where(_below.c.run == visit.c.run, _below.c.parent == visit.c.program)
+    .scalar_subquery()
+    .label("below"),
+).where(_this)
+_RISE = (
+    update(visit)
+    .where(_this)
+    .values(best=bindparam("now"), top=bindparam("highest"), stale=bindparam("since"))
 )
 _identity = select(program.c.id).where(program.c.digest == bindparam("digest"))
 _followed = _line(select(_identity.scalar_subquery().label("program")))
@@ -156,6 +172,42 @@ def count_told(
     """
     counted = {"of": told.run, "ticket": told.id, "failures": int(failed), "score": score}
     connection.execute(_TELL, counted)
+
+
+def settle(
+    connection: Connection, run_id: int, program_id: int, value: float | None, *, tuned: bool
+) -> None:
+    """Follow what is known of a program's fitness by now up its line, up or down.
+
+    Each program above has as its best the highest that is known below it, and of itself where its
+    own tickets measured it. This ends where nothing changes, mostly at the first parent.
+
+    Args:
+        connection: of the transaction.
+        run_id: the run.
+        program_id: the program, which `add` has been told of.
+        value: its fitness; None where it is refuted.
+        tuned: whether the ticket had the program as its main parent.
+    """
+    key = {"of": run_id, "at": program_id}
+    connection.execute(_OWN, key | {"known": value, "itself": int(tuned)})
+    for _ in range(GENERATIONS + 2):  # itself, its main parent, and that one's ancestors
+        row = connection.execute(_BELOW, key).one_or_none()
+        if row is None:
+            return
+        best = _highest(row.below, row.own if row.tuned else None)
+        top = _highest(best, row.own)
+        has_risen = best is not None and (row.best is None or best > row.best)
+        if (best, top) != (row.best, row.top):
+            since = 0 if has_risen else row.stale
+            connection.execute(_RISE, key | {"now": best, "highest": top, "since": since})
+        if top == row.top or row.parent is None:
+            return
+        key["at"] = row.parent
+
+
+def _highest(*values: float | None) -> float | None:
+    return max((value for value in values if value is not None), default=None)
 
 
 def of_line(connection: Connection, run_id: int, digest: str) -> dict[str, Visits]:

@@ -140,6 +140,8 @@ def _step_rows(ids: dict[str, int], run: int, sequence: int) -> dict[str, Row]:
             "asked": 1,
             "told": 1,
             "subtree": 3,
+            "own": 0.1,
+            "top": 0.1,
         },
         "evaluation": made
         | {

@@ -5,6 +5,7 @@
 3. Every held elite is below its nearest held ancestor, evicted ones and those that return included.
 """
 
+import math
 import random
 from collections.abc import Iterator
 
@@ -19,6 +20,7 @@ from evolve.search.selection import Tournament
 from evolve.store import RunRow, Store
 from evolve.testing.parts import make_elite
 from evolve.testing.synthetic import SEED_SOURCE, SyntheticEvaluator
+from operators import Remeasure
 from tests.search.conftest import make_search, operators
 
 
@@ -36,8 +38,10 @@ class Children:
         return Proposal(program=Program(f"{source}\nCHILD = {context.sequence}\n"), parents=parents)
 
 
-def breeding(store: Store, run: RunRow, **changes) -> Search:
+def breeding(store: Store, run: RunRow, *, again: Scheduled | None = None, **changes) -> Search:
     parts = {"seed": operators()["seed"], "children": Scheduled(operator=Children())}
+    if again is not None:
+        parts["again"] = again
     return make_search(store, run, operators=parts, **changes)
 
 
@@ -124,6 +128,23 @@ def test_a_resumed_run_sees_what_the_first_one_would_have_seen(store, run):
         if number % 10 == 9:
             fresh = breeding(store, run, archive=TopK(capacity=6))
             assert seen(fresh.population) == seen(search.population)
+
+
+def test_a_resumed_run_sees_what_was_measured_again(store, run):
+    again = {"again": Scheduled(operator=Remeasure(confirm=3, share=0.5), weight=math.inf)}
+    search = breeding(store, run, archive=TopK(capacity=6), **again)
+    judge = SyntheticEvaluator(noise=0.3, failures={Status.WRONG_VALUE: 0.1})
+    for _ in range(40):
+        step(search, judge)
+        assert search.population.visited is not None  # followed from the first step on
+        fresh = breeding(store, run, archive=TopK(capacity=6), **again)
+        assert seen(fresh.population) == seen(search.population)
+    known = {elite.program: elite.fitness.value for elite, _ in store.offers(run.id)}
+    parents = makers(store, run)
+    assert max(elite.evaluations for elite in search.population) > 2
+    for elite in search.population:
+        below = [known[each] for each in known if elite.program in [*line(each, parents)][1:]]
+        assert search.population.visits(elite.program).best == max(below, default=None)
 
 
 def test_children_are_below_their_nearest_held_ancestor(store, run):

@@ -4,6 +4,7 @@
 2. A lucky measurement does not keep the lead, a refuted program does not keep its place.
 3. What is evaluated again is no duplicate, is really judged, and can be replayed.
 4. The archive that the events make is the stored one, in any kind of archive.
+5. What an arm has brought is what later measurements leave of it.
 """
 
 import asyncio
@@ -225,14 +226,62 @@ def test_an_unverified_winner_is_shown_with_all_that_was_measured_of_it(store, r
     assert champion(store, run).ratio.value == pytest.approx(math.sqrt(2.0))
 
 
-def test_a_repeated_measurement_is_no_improvement_of_anyone(store, run):
-    search = listed(store, run, instance(A), instance(A, again=True))
-    put(search, 1.5)
-    (before,) = store.arms(run.id)
+def brought(store: Store, run, operator: str) -> tuple[float, float]:
+    (arm,) = (arm for arm in store.arms(run.id) if arm.operator == operator)
+    return arm.gain, arm.lead
+
+
+def again(search: Search, elite, speedup: float | None, fidelity=Fidelity.SEARCH) -> None:
+    ticket = search.again(elite, operator="again", fidelity=fidelity)
+    found = verdict(search, ticket, speedup) if speedup else wrong(search, ticket)
+    search.tell(ticket, found)
+
+
+@pytest.mark.parametrize("later", [1.9, 2.1])
+def test_what_is_measured_again_corrects_what_its_maker_brought(store, run, later):
+    search = listed(store, run, instance(A), instance(B))
+    put(search, 1.3)
+    put(search, 2.0)
+    lucky, before = search.leader, brought(store, run, "listed")
+
+    def expected(fitness: Interval) -> float:
+        """What the first brought over the baseline, and the second over the first."""
+        spread = math.hypot(fitness.value - fitness.low, 0.02)
+        return math.log(1.3) - 0.02 + fitness.value - math.log(1.3) - spread
+
+    assert before == pytest.approx([expected(lucky.fitness)] * 2)
+    again(search, lucky, later)
+    known = search.population.elite(lucky.program).fitness
+    after = brought(store, run, "listed")
+    assert after == pytest.approx([expected(known)] * 2)
+    assert (after > before) == (later > 2.0)
+    assert brought(store, run, "again") == (0.0, 0.0)
+
+
+@pytest.mark.parametrize("fidelity", [Fidelity.SEARCH, Fidelity.VERIFY])
+def test_what_is_refuted_has_brought_nothing(store, run, fidelity):
+    search = listed(store, run, instance(A))
+    put(search, 2.0)
+    assert brought(store, run, "listed")[1] > 0.6
+    again(search, search.leader, None, fidelity)
+    assert brought(store, run, "listed") == pytest.approx((0.0, 0.0))
+
+
+def test_a_verification_says_what_a_child_has_really_brought(store, run):
+    search = listed(store, run, instance(A))
     put(search, 3.0)
-    (after,) = store.arms(run.id)
-    assert (after.gain, after.lead) == (before.gain, before.lead)
-    assert before.lead > 0
+    again(search, search.leader, 1.5, Fidelity.VERIFY)
+    expected = math.log(1.5) - 0.02
+    assert brought(store, run, "listed") == pytest.approx((expected, expected))
+
+
+def test_what_says_nothing_of_the_program_leaves_its_makers_gain(store, run):
+    search = listed(store, run, instance(A))
+    put(search, 2.0)
+    before = brought(store, run, "listed")
+    ticket = search.again(search.leader, operator="again", fidelity=Fidelity.SEARCH)
+    search.tell(ticket, wrong(search, ticket, Status.INFRA))
+    assert brought(store, run, "listed") == before
 
 
 ARCHIVES = {

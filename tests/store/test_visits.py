@@ -3,15 +3,19 @@
 1. A told ticket counts at its main parent and its next 64 ancestors, no further.
 2. Only what was really selected first counts, and the first answer on a program's parent stands.
 3. What is no fault of a program is not its failure.
+4. The best of a subtree is that of what is known by now, all the way up: it falls where a lucky
+   program is measured again, or refuted.
 """
 
 import math
+from dataclasses import replace
 
 import pytest
 
 from evolve.core.elites import Visits
 from evolve.core.evaluation import Fidelity, Status
-from evolve.core.protocols import Failed, Proposal
+from evolve.core.measurement import Interval
+from evolve.core.protocols import AddStatus, Failed, Offer, Proposal
 from evolve.store import Store
 from evolve.store.visits import GENERATIONS
 from tests.store.facts import SmallArchive, evaluation, new_run, program, take_step
@@ -91,6 +95,77 @@ def test_a_ticket_under_way_is_pending_all_the_way_up_until_it_is_told(store: St
     store.propose(tickets[0], Failed("no code"))
     assert [each.pending for each in store.visits(run, leaf).values()] == [1, 1, 1]
     assert store.visits(run, root)[root].subtree == 3
+
+
+def know(store: Store, run: int, number: int, value: float, *, evaluations: int = 2) -> None:
+    """Program `number` is measured again, and known by this value from then on."""
+    ticket = store.record(run, "remeasure", (), Proposal(program=program(number), again=True))
+    judged = evaluation(math.exp(value))
+    ticket = store.evaluated(ticket, judged)
+    known = store.elite(run, program(number).digest)
+    assert known is not None
+    now = replace(known, fitness=Interval(value, value, value), evaluations=evaluations)
+    store.tell(ticket, now, Offer(AddStatus.NOT_ADDED))
+
+
+def best_of_line(store: Store, run: int, number: int) -> list[float | None]:
+    return [visits.best for visits in store.visits(run, program(number).digest).values()]
+
+
+@pytest.fixture
+def family(store: Store) -> int:
+    """A run of 1 with children 2 (0.9) and 3 (0.6), and of 2 a child 4 (0.8)."""
+    run, archive = new_run(store).id, SmallArchive()
+    take_step(store, run, archive, 1)
+    for number, parent, value in ((2, 1, 0.9), (3, 1, 0.6), (4, 2, 0.8)):
+        judged = evaluation(math.exp(value))
+        take_step(store, run, archive, number, parents=(program(parent).digest,), judged=judged)
+    return run
+
+
+def test_the_best_falls_to_what_is_known_by_now(store: Store, family: int) -> None:
+    assert best_of_line(store, family, 2) == pytest.approx([0.8, 0.9])
+    know(store, family, 2, 0.45)
+    assert best_of_line(store, family, 2) == pytest.approx([0.8, 0.8])
+    know(store, family, 4, 0.3)
+    assert best_of_line(store, family, 2) == pytest.approx([0.3, 0.6])
+    know(store, family, 2, 0.7)
+    assert best_of_line(store, family, 4)[1:] == pytest.approx([0.3, 0.7])
+
+
+def test_what_is_refuted_is_nobodys_best(store: Store, family: int) -> None:
+    know(store, family, 4, 0.8, evaluations=0)
+    assert best_of_line(store, family, 2) == [None, pytest.approx(0.9)]
+    know(store, family, 2, 0.9, evaluations=0)
+    assert best_of_line(store, family, 2) == [None, pytest.approx(0.6)]
+
+
+def test_a_fall_is_no_step_and_a_rise_ends_a_stall(store: Store, family: int) -> None:
+    root = program(1).digest
+    before = store.visits(family, root)[root]
+    assert (before.subtree, before.stale) == (3, 2)
+    know(store, family, 2, 0.45)
+    assert store.visits(family, root)[root].stale == 2
+    know(store, family, 4, 1.5)
+    after = store.visits(family, root)[root]
+    assert (after.subtree, after.stale, after.asked) == (3, 0, before.asked)
+
+
+def test_a_program_that_its_own_tickets_tuned_is_its_own_best(store: Store) -> None:
+    run, archive = new_run(store).id, SmallArchive()
+    take_step(store, run, archive, 1)
+    root = program(1).digest
+    assert best_of_line(store, run, 1) == [None]
+    ticket = store.ask(run, "tune", (root,))
+    ticket = store.propose(ticket, Proposal(program=program(1), assignment={"BLOCK": 2}))
+    ticket = store.evaluated(ticket, evaluation(math.exp(0.9)))
+    known = store.elite(run, root)
+    assert known is not None
+    now = replace(known, fitness=Interval(0.9, 0.9, 0.9), assignment={"BLOCK": 2})
+    store.tell(ticket, now, Offer(AddStatus.NOT_ADDED))
+    assert best_of_line(store, run, 1) == pytest.approx([0.9])
+    know(store, run, 1, 0.2)
+    assert best_of_line(store, run, 1) == pytest.approx([0.2])
 
 
 def test_runs_of_one_file_are_counted_apart(store: Store) -> None:
