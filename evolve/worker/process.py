@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import select
 import shutil
 import signal
 import socket
@@ -43,6 +44,8 @@ class RunnerProcess:
         self._work = tempfile.mkdtemp(dir=base)
         self._fate: Fate | None = None
         self._at_end: list[Callable[[], None]] = []
+        self._frozen_s = 0.0
+        self._frozen_at: float | None = None
         self._channel, self._control = zygote.fork(replace(confinement, work=self._work))
         try:
             self.pid = self._peer()
@@ -176,8 +179,12 @@ class RunnerProcess:
         _signal(self.pid, signal.SIGCONT)
 
     def freeze(self) -> None:
-        """Stop it and all that it has started, and wait until they stand."""
-        deadline = time.monotonic() + _STANDS_S
+        """Stop it and all that it has started, and wait until they stand.
+
+        Until `thaw`, no deadline comes nearer.
+        """
+        self._frozen_at = time.monotonic()
+        deadline = self._frozen_at + _STANDS_S
         while moving := [pid for pid in self._family() if _moves(pid)]:
             for pid in moving:
                 _signal(pid, signal.SIGSTOP)
@@ -189,6 +196,12 @@ class RunnerProcess:
         """Let them go on."""
         for pid in self._family():
             _signal(pid, signal.SIGCONT)
+        self._frozen_s, self._frozen_at = self._frozen_until_now(), None
+
+    def _frozen_until_now(self) -> float:
+        """Seconds, of its whole life."""
+        since = self._frozen_at
+        return self._frozen_s + (time.monotonic() - since if since is not None else 0.0)
 
     def _family(self) -> list[int]:
         """The process and those of the candidate beside it; none once it has ended."""
@@ -235,8 +248,11 @@ class RunnerProcess:
     def _expect(
         self, answer: Reply, seconds: float, what: str = "starting", spin: bool = False
     ) -> bytes:
+        deadline = time.monotonic() + seconds
+        if not spin:
+            deadline += self._await_answer(seconds)
         try:
-            reply, body = wire.receive_reply(self._channel, time.monotonic() + seconds, spin)
+            reply, body = wire.receive_reply(self._channel, deadline, spin)
         except DeadlineExceeded as error:
             raise faults.timeout(what, seconds) from error
         except ChannelClosed as error:
@@ -248,6 +264,17 @@ class RunnerProcess:
         if reply is not answer:
             raise CandidateFault(Status.HACK, "the candidate's process answered out of turn")
         return body
+
+    def _await_answer(self, seconds: float) -> float:
+        """Wait for the first word, so many seconds and those that it was frozen, which it gives."""
+        poller = select.poll()
+        poller.register(self._channel, select.POLLIN)
+        before, more = self._frozen_until_now(), 0.0
+        left = seconds
+        while left > 0 and not poller.poll(1e3 * left):
+            frozen = self._frozen_until_now() - before
+            left, more = frozen - more, frozen
+        return self._frozen_until_now() - before
 
     def _parse(self, parser: Any, body: bytes) -> Any:
         try:

@@ -118,7 +118,7 @@ class Referee:
         self._lock = HostLock(device.name)
         self._seats = Seats(device, self._lock)
         self._room = Room(device.room)
-        self.workshop = Workshop(device, self.launcher, builds, call_s)
+        self.workshop = Workshop(device, self.launcher, builds, self._seats, call_s)
         self._timekeeper = Timekeeper(self.workshop, self._seats)
         self._baselines: dict[tuple[str, str], dict[str, Any]] = {}
         self._speed_of_light = SpeedOfLight(device, self._seats)
@@ -210,7 +210,7 @@ class Referee:
 
         def written(warm: WarmTask) -> dict[str, Any]:
             try:
-                return {"compiled": self.workshop.written(warm, variant, self._lock).to_json()}
+                return {"compiled": self.workshop.written(warm, variant).to_json()}
             except CandidateFault as fault:
                 return {"reason": fault.feedback}
 
@@ -332,7 +332,7 @@ class Referee:
         if refusal := self.device.refuses(candidate.language):
             raise CandidateFault(Status.CONTRACT, refusal)
         progress.stage = Stage.CONTRACT
-        with self._stage("compile", progress):
+        with progress.timed("compile"):
             self.workshop.compile(candidate, task)
         progress.stage = Stage.COMPILE
         with self._stage("smoke", progress):

@@ -3,7 +3,7 @@
 import contextlib
 import threading
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 
 from evolve.worker.device import Device
@@ -61,6 +61,19 @@ class Seats:
     def remove(self, processes: Collection[RunnerProcess]) -> None:
         """They are no longer there, or will not be before the shared lock is given back."""
         self._seated.difference_update(processes)
+
+    @contextlib.contextmanager
+    def beside(self, start: Callable[[], RunnerProcess]) -> Iterator[RunnerProcess]:
+        """A process that may work on the CPU's cores without the lock; it ends with the context."""
+        with self.lock.shared():
+            process = start()
+            self.add([process])
+        try:
+            yield process
+        finally:
+            with self.lock.shared():
+                self.remove([process])
+                process.close()
 
     @contextlib.contextmanager
     def alone(self, mine: Collection[RunnerProcess] = ()) -> Iterator[Turn]:

@@ -10,6 +10,7 @@ import random
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from torch import Tensor
 
@@ -25,10 +26,10 @@ from evolve.worker.environment import versions
 from evolve.worker.faults import CandidateFault
 from evolve.worker.labels import disowned
 from evolve.worker.launcher import Launcher
-from evolve.worker.locks import HostLock
 from evolve.worker.probes import custom_label
 from evolve.worker.process import RunnerProcess
 from evolve.worker.proof import OwnCode, Proof, library_labels, prove, read_kernels
+from evolve.worker.seats import Seats
 from evolve.worker.warm import Check, WarmCase, WarmTask, working_bytes
 from evolve.worker.window import size_in_bytes
 from evolve.worker.wire import TensorAt
@@ -92,31 +93,43 @@ class Workshop:
     """
 
     def __init__(
-        self, device: Device, launcher: Launcher, builds: BuildCache, call_s: float
+        self, device: Device, launcher: Launcher, builds: BuildCache, seats: Seats, call_s: float
     ) -> None:
         self.call_s = call_s
         self.device = device
         self.launcher = launcher
         self.builds = builds
+        self._seats = seats
 
     def compile(self, candidate: Candidate, task: WarmTask) -> None:
-        """Execute and construct it once where it sees no inputs; keep what it built."""
+        """Execute and construct it once where it sees no inputs; keep what it built.
+
+        Takes the lock by itself, and leaves it while the source is executed, which is when C++ is
+        compiled, where that disturbs no timing.
+        """
         key = framed_digest(candidate.key, self.device.device_class)
         candidate.build = self.builds.finished(key)
         fresh = None if candidate.build else self.builds.begin(key)
         try:
             writable = (fresh,) if fresh else ()
-            with self._launch(candidate, task.cases, writable) as runner:
-                runner.load(candidate.kind, candidate.source, BUILD_S, fresh or candidate.build,
-                            may_build=fresh is not None)  # fmt: skip
-                self._construct(runner, task.smallest)
-                self._exercise(runner, candidate, task)
+            start = partial(self._launch, candidate, task.cases, writable)
+            with self._seats.beside(start) as runner:
+                with self._unless_aside():
+                    runner.load(candidate.kind, candidate.source, BUILD_S, fresh or candidate.build,
+                                may_build=fresh is not None)  # fmt: skip
+                with self._seats.lock.shared():
+                    self._construct(runner, task.smallest)
+                    self._exercise(runner, candidate, task)
             if fresh:
                 candidate.build = self.builds.commit(key, fresh)
                 fresh = None
         finally:
             if fresh:
                 self.builds.discard(fresh)
+
+    def _unless_aside(self) -> contextlib.AbstractContextManager[None]:
+        """The lock, where work on the CPU's cores disturbs timing."""
+        return contextlib.nullcontext() if self.device.compiles_aside else self._seats.lock.shared()
 
     def _construct(self, runner: RunnerProcess, case: WarmCase) -> None:
         with self.device.share(case.arguments) as arguments:
@@ -168,11 +181,11 @@ class Workshop:
             on_failure.pop_all()
         return runner
 
-    def written(self, task: WarmTask, variant: str, lock: HostLock) -> Compiled:
+    def written(self, task: WarmTask, variant: str) -> Compiled:
         """What the compiler makes of the reference, for every case; kept like a build.
 
-        Of the device it needs the inputs only, so where work on the CPU disturbs no timing, `lock`
-        is not held while it thinks.
+        Of the device it needs the inputs only, so where work on the CPU disturbs no timing, the
+        lock is not held while it thinks.
 
         Raises:
             CandidateFault: the reference cannot be compiled so; the message says why.
@@ -183,14 +196,14 @@ class Workshop:
         if done is None:
             folder = self.builds.begin(key)
             try:
-                self._write(task, variant, folder, lock)
+                self._write(task, variant, folder)
                 done = self.builds.commit(key, folder)
             finally:
                 self.builds.discard(folder)
         return compiler.read(done, {case.index: case.case for case in task.cases}, variant)
 
-    def _write(self, task: WarmTask, variant: str, folder: str, lock: HostLock) -> None:
-        held = contextlib.ExitStack()
+    def _write(self, task: WarmTask, variant: str, folder: str) -> None:
+        held, lock = contextlib.ExitStack(), self._seats.lock
         try:
             with lock.shared():
                 size = working_bytes(task.cases)
@@ -203,7 +216,7 @@ class Workshop:
                     runner.construct(case.index, case.model_seed, None, SETUP_S)
                     inputs[case.index] = held.enter_context(self.device.share(case.block(-1, 1)))
             for case in task.cases:
-                with contextlib.nullcontext() if self.device.compiles_aside else lock.shared():
+                with self._unless_aside():
                     runner.write(case.index, inputs[case.index], variant, folder, BUILD_S)
         finally:
             with lock.shared():

@@ -236,13 +236,13 @@ class Timekeeper:
         timing: Timing,
     ) -> list[TimedCase]:
         """Calls per block, and where each side's outputs lie relative to their address."""
+        for side in [side for side in sides if sides[side] and side != CANDIDATE]:
+            try:
+                self._admit(task, sides[side])
+            except CandidateFault as fault:
+                self._leave(side, fault, sides, timing)
         with self._lock.shared():
             own = self._layouts(task)
-            for side in [side for side in sides if sides[side] and side != CANDIDATE]:
-                try:
-                    self._admit(task, sides[side])
-                except CandidateFault as fault:
-                    self._leave(side, fault, sides, timing)
             cases = []
             candidate = sides[CANDIDATE]
             by_graph = task.loaded.timing == "graph"
@@ -305,7 +305,7 @@ class Timekeeper:
         """Compile an opponent and check it once on every timed case."""
         assert opponent is not None
         self._workshop.compile(opponent, task)
-        with self._workshop.loaded(opponent, task.timed) as runner:
+        with self._lock.shared(), self._workshop.loaded(opponent, task.timed) as runner:
             for case in task.timed:
                 outcome = self._workshop.outcome(runner, case, case.check("task", 0))
                 name, verdict = case.case.name, outcome.verdict

@@ -20,6 +20,7 @@ from evolve.core.task import Task
 from evolve.worker.buildcache import BuildCache
 from evolve.worker.clock import PairTimes
 from evolve.worker.faults import CandidateFault
+from evolve.worker.locks import HostLock
 from evolve.worker.recorded import (
     Measured,
     Recorded,
@@ -28,6 +29,7 @@ from evolve.worker.recorded import (
     stored,
     time_recorded,
 )
+from evolve.worker.seats import Seats
 from evolve.worker.stages import Candidate, Workshop, check
 from evolve.worker.taskfile import load_task
 from evolve.worker.warm import WarmTasks
@@ -100,10 +102,12 @@ AT_TIMES = forward(COUNTED.format("if self.n > 8 and self.n % 2:\n    return tor
 
 
 @pytest.fixture
-def recorded(launcher, tmp_path):
+def recorded(launcher, tmp_path, monkeypatch):
     """What `time_recorded` gives for programs by side, on a CPU with the turns of a GPU."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))  # a lock of its own
     device = TurnsDevice()
-    workshop = Workshop(device, launcher, BuildCache(tmp_path), 5.0)
+    seats = Seats(device, HostLock("cpu"))
+    workshop = Workshop(device, launcher, BuildCache(tmp_path / "cache"), seats, 5.0)
     warm = WarmTasks(device).get(RELU_TASK, Fidelity.SEARCH)
 
     def record(**sources):

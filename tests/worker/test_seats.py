@@ -3,13 +3,16 @@
 Invariants:
 - while one sitting is timed, the processes of all others stand still, with what they have started;
 - who keeps the device busy is convicted, by its work in its own turn as well as in another's;
-- a neighbour who does so changes nobody else's verdict.
+- a neighbour who does so changes nobody else's verdict;
+- nobody's timing waits for a source to be executed and compiled, nor is disturbed by it; and no
+  deadline comes nearer while a process is stopped.
 
 The window's own way to have one side work alone is the GPU's; what is busy is told by a process's
 name, as a GPU would tell it by how long it takes to answer.
 """
 
 import os
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -18,7 +21,7 @@ import torch
 
 from evolve.core.evaluation import Fidelity, Status
 from evolve.core.program import Language
-from evolve.worker.faults import BusyFault, CrowdedFault
+from evolve.worker.faults import BusyFault, CandidateFault, CrowdedFault
 from evolve.worker.guard import descendants
 from evolve.worker.locks import HostLock
 from evolve.worker.referee import Referee
@@ -188,3 +191,38 @@ def test_what_a_neighbour_left_running_is_waited_for_and_then_void(launcher):
             seats.add([other])
         with pytest.raises(CrowdedFault, match="left running"), seats.alone():
             pass
+
+
+class Aside(TwoSeats):
+    """A core is left for the clock."""
+
+    compiles_aside = True
+
+
+def test_a_source_that_takes_long_to_compile_holds_up_nobody(tmp_path):
+    device = Aside()
+    referee = Referee(device, tmp_path / "cache")
+    endless = forward("return right(x)", "time.sleep(1000)")
+    with ThreadPoolExecutor(2) as pool:
+        try:
+            waiting = pool.submit(referee.evaluate, RELU_TASK, endless, Fidelity.SCREEN, {})
+            time.sleep(2)
+            verdict = referee.evaluate(RELU_TASK, HONEST_CPP, Fidelity.SCREEN, {})
+            assert verdict.status is Status.CORRECT, verdict.feedback
+            assert verdict.ratios
+            assert not waiting.done()
+            assert max(device.standing) >= 2  # that one, and a side of the other's
+        finally:
+            referee.close()
+
+
+def test_time_in_which_a_process_is_stopped_is_not_its_own(launcher):
+    with launcher.start(Language.CPP) as runner, ThreadPoolExecutor(1) as pool:
+        loading = pool.submit(runner.load, "candidate", forward("return x", "time.sleep(0.5)"), 1.0)
+        time.sleep(0.1)
+        runner.freeze()
+        time.sleep(1.5)
+        runner.thaw()
+        loading.result(5)
+    with launcher.start(Language.CPP) as runner, pytest.raises(CandidateFault, match="longer than"):
+        runner.load("candidate", forward("return x", "time.sleep(5)"), 0.5)
