@@ -1,10 +1,11 @@
 # Two commands on a fresh machine (python3 3.11 to 3.13 with venv, g++, make):
-#   make run     evolve a kernel on what this machine has, within about two minutes
+#   make run     evolve a kernel on what this machine has, two minutes of search and its verification
 #   make test    everything that CI checks
 #   make test-trainers   exports and rewards through the trainers themselves, in a .venv-trainers
-#   make bench   the figures of the scale guide: minutes, on a quiet machine
+#   make bench   the figures of the scale guide, up to 10^4 programs: minutes, on a quiet machine
 # `make run ARGS="task=softmax termination.wall_time=10m"` passes configuration on;
-# `make PYTHON=python3.12 run` uses another interpreter for a fresh .venv.
+# `make PYTHON=python3.12 run` uses another interpreter for a fresh .venv;
+# `make bench ONLY=engine ARGS="--sizes 1000,1000000"` goes as far as one script is told.
 
 PYTHON ?= python3
 VENV := .venv
@@ -16,7 +17,7 @@ JUDGED := tests/worker tests/redteam# time kernels, and want the machine to them
 
 .PHONY: help run test test-trainers lint bench clean
 help:
-	@sed -n 's/^# \{0,1\}//p' Makefile | head -7
+	@sed -n 's/^# \{0,1\}//p' Makefile | head -8
 
 run: $(VENV)/.installed
 	$(BIN)/evolve run task=rmsnorm search=quick $(ARGS)
@@ -35,7 +36,8 @@ lint: $(VENV)/.installed-dev
 	$(BIN)/lint-imports
 
 bench: $(VENV)/.installed-dev
-	@for script in tests/benchmarks/bench_*.py; do \
+	$(if $(ARGS),$(if $(ONLY),,$(error ARGS are for one script: add ONLY=engine or another)))
+	@for script in tests/benchmarks/bench_$(or $(ONLY),*).py; do \
 	  echo "== $$script $(ARGS)"; \
 	  $(BIN)/python -m tests.benchmarks.$$(basename $$script .py) $(ARGS) || exit 1; \
 	done
