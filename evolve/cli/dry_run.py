@@ -1,12 +1,13 @@
-"""`evolve run ... --dry-run`: what the budget will buy here, without touching a database."""
+"""`evolve run ... --dry-run`: what the budget will buy here, without touching the runs' file."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from evolve.cli.device import start_evaluator
 from evolve.cli.models import WHY_IDLE, idle_limits
 from evolve.cli.request import read_request
-from evolve.cli.sample_call import CallForecast, SampleCall, call_lines, forecast, sample_calls
+from evolve.cli.sample_call import FILE, CallForecast, Sample, call_lines, forecast, sample_calls
 from evolve.cli.text import interval_text
 from evolve.core.errors import UsageError
 from evolve.core.measurement import Interval
@@ -16,14 +17,14 @@ from evolve.report.audit import Findings, weakness
 from evolve.report.text import count_text, duration_text
 from evolve.search.termination import parse_duration
 
-Calls = tuple[Sequence[SampleCall], int]
-"""Sample calls, and how many calls may be under way at once."""
+Calls = tuple[Sequence[Sample], int]
+"""Sample proposals, and how many calls may be under way at once."""
 
 
 async def dry_run(config: Mapping[str, Any]) -> int:
     """Audit the task, time the reference against itself, and say what the budget will buy.
 
-    Where models are configured, each is really asked once.
+    Where models are configured, each is really asked for one proposal.
 
     Raises:
         UsageError: everything that a run would refuse, and a device that measures nothing.
@@ -46,6 +47,9 @@ async def dry_run(config: Mapping[str, Any]) -> int:
     devices = len(config["device"]["ids"] or (0,))
     for line in forecast_lines(config["termination"], noise, calls, devices):
         print(line)
+    if calls is not None:
+        path = Path(config["store"]["path"]).with_name(FILE)
+        print(f"calls       kept in {path}; `evolve cost --store {path}` says what they cost")
     for name in idle_limits(config):
         print(f"limit       {name} has no effect: {WHY_IDLE}")
     return 0

@@ -1,25 +1,29 @@
-"""One real call per model before a run: what a call takes, and what the model makes of the task."""
+"""One real proposal per model before a run: what it takes, and what the model makes of the task."""
 
-import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 from evolve.cli import parts
-from evolve.core.errors import ModelUnavailable
-from evolve.core.model import LanguageModel, ModelReply, ModelRequest
-from evolve.core.protocols import Evaluator
+from evolve.cli.models import has_model
+from evolve.core.errors import ModelUnavailable, UsageError
+from evolve.core.model import CallStatus, LanguageModel, ModelReply, Reservation
+from evolve.core.protocols import Evaluator, TerminationRule
 from evolve.core.task import Task
 from evolve.report.text import count_text, duration_text, one_line
 from evolve.search.engine import Search
-from evolve.search.proposing import Asked
-from evolve.store import Store, TicketState
+from evolve.search.pipeline import with_reservations
+from evolve.store import Store, Ticket, TicketState
+
+FILE = "dry-runs.db"
+"""Beside the database of runs: where what was paid for is kept, and no run is mistaken for one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallForecast:
-    """What a call takes on average over the models by their weights, and how many run at once.
+    """What a proposal takes on average over the models by their weights, and how many calls run.
 
     `usd` is None where a cost is unknown.
     """
@@ -31,99 +35,148 @@ class CallForecast:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SampleCall:
-    """One call of a model; `reply` is None where none came, and `said` what came of it."""
+class Sample:
+    """One proposal of a model: the replies of its calls, and in words what came of them."""
 
     model: str
     weight: float
-    reply: ModelReply | None
+    replies: tuple[ModelReply, ...]
     said: str
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether every call was answered, with its tokens."""
+        return bool(self.replies) and all(reply.usage is not None for reply in self.replies)
+
+    @property
+    def prompt(self) -> int:
+        """Tokens that were sent."""
+        return sum(reply.usage.prompt for reply in self.replies if reply.usage)
+
+    @property
+    def completion(self) -> int:
+        """Tokens that came back."""
+        return sum(reply.usage.completion for reply in self.replies if reply.usage)
+
+    @property
+    def usd(self) -> float | None:
+        """What it cost; None where that is unknown of a call."""
+        costs = [reply.cost_usd for reply in self.replies]
+        return None if None in costs else sum(cost for cost in costs if cost is not None)
+
+    @property
+    def seconds(self) -> float:
+        return sum(reply.latency_s for reply in self.replies)
 
 
 async def sample_calls(
     config: Mapping[str, Any], task: Task, evaluator: Evaluator
-) -> tuple[list[SampleCall], int] | None:
-    """Ask every model what a run would ask after its seeds were judged; None without a model.
+) -> tuple[list[Sample], int] | None:
+    """Ask every model for what a run would ask after its seeds were judged; None without a model.
 
-    The second part is how many calls may be under way at once.
-
-    The run that this takes is in a database of its own, which is gone afterwards.
+    The second part is how many calls may be under way at once. Calls are committed, charged and
+    kept as those of a run, in a database of their own (`FILE`), and stay within the run's limits.
     """
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        Store.open(Path(folder) / "dry.db", create=True) as store,
-    ):
-        run = store.create_run(name="dry-run", task=task, config=config, seed=config["seed"])
+    if not has_model(config):
+        return None
+    path = Path(config["store"]["path"]).with_name(FILE)
+    with Store.open(path, create=True) as store:
+        names = {run.name for run in store.runs()}
+        name = next(name for n in count(1) if (name := f"dry-run-{n}") not in names)
+        run = store.create_run(name=name, task=task, config=config, seed=config["seed"])
         store.claim(run.id)
         search = parts.build_search(store, run, config, device_class=evaluator.device_class)
-        if search.model is None:
-            return None
-        await _judge_seeds(search, evaluator)
-        cards = search.model.models
-        found = [await _sample(search, search.model, card.name, card.weight) for card in cards]
-        await search.model.close()
-        return found, search.model.slots
+        model, rule = search.model, parts.build_termination(config)
+        assert model is not None
+        try:
+            await _judge_seeds(search, evaluator)
+            samples = [
+                await _sample(search, model, rule, card.name, card.weight) for card in model.models
+            ]
+        finally:
+            await model.close()
+            store.release(run.id, "finished", "a dry run")
+        return samples, model.slots
 
 
 async def _judge_seeds(search: Search, evaluator: Evaluator) -> None:
     """Judge what a run starts from, as prompts show the verdicts."""
     while (ticket := search.ask(models=())) is not None and not ticket.parents:
         if ticket.state is TicketState.PROPOSED:
-            search.tell(ticket, await evaluator.evaluate(search.request(ticket)))
+            request = search.request(ticket)
+            known = search.known(request, evaluator)
+            search.tell(ticket, known or await evaluator.evaluate(request))
 
 
-async def _sample(search: Search, model: LanguageModel, name: str, weight: float) -> SampleCall:
-    asked = search.preview(models=[name], operators=search.model_operators)
-    if asked is None or not isinstance(asked.outcome, ModelRequest):
-        why = "; ".join(search.declined.values()) or "no operator asks a model"
-        return SampleCall(model=name, weight=weight, reply=None, said=f"not asked: {why}")
+async def _sample(
+    search: Search, model: LanguageModel, rule: TerminationRule, name: str, weight: float
+) -> Sample:
+    """What a model makes of one ticket, in as many rounds as its operator asks for."""
+    ticket = search.ask(models=[name], operators=search.model_operators)
+    if ticket is None or ticket.request is None:
+        why = "; ".join(search.declined.values()) or "no operator asks it"
+        return Sample(model=name, weight=weight, replies=(), said=f"not asked: {why}")
+    replies: list[ModelReply] = []
+    said = ""
+    while ticket.request is not None and not said:
+        worst = model.reserve(ticket.request)
+        if over := rule.check(with_reservations(search.progress, worst)):
+            said = f"not asked: {over}, counting a call with up to {worst.tokens:,} tokens"
+            break
+        reply, ticket = await _call(search, model, ticket, worst)
+        if reply.status is CallStatus.UNAVAILABLE:
+            said = reply.error
+        else:
+            replies.append(reply)
+    said = said or ticket.failure or "a program"
+    return Sample(model=name, weight=weight, replies=tuple(replies), said=said)
+
+
+async def _call(
+    search: Search, model: LanguageModel, ticket: Ticket, worst: Reservation
+) -> tuple[ModelReply, Ticket]:
+    """One call, committed before it is sent and stored before it is read."""
+    assert ticket.request is not None
+    call = search.store.begin_call(ticket, worst)
     try:
-        reply = await model.complete(asked.outcome)
-    except ModelUnavailable as error:
-        return SampleCall(model=name, weight=weight, reply=None, said=str(error))
-    return SampleCall(model=name, weight=weight, reply=reply, said=_said(search, asked, reply))
+        reply = await model.complete(ticket.request, ticket.sample)
+    except (ModelUnavailable, UsageError) as error:
+        reply = ModelReply(status=CallStatus.UNAVAILABLE, error=str(error))
+        if isinstance(error, UsageError):  # a person has to mend it
+            search.store.end_call(call, reply)
+            raise
+    return reply, search.replied(call, reply)
 
 
-def _said(search: Search, asked: Asked, reply: ModelReply) -> str:
-    """What came of a reply, as the run would record it."""
-    assert isinstance(asked.outcome, ModelRequest)
-    parents = [elite.program for elite in asked.parents]
-    [ticket] = search.store.request(
-        search.run.id, asked.choice.operator, parents, asked.outcome, asked.choice.model
-    )[:1]
-    read = search.answered(ticket, reply)
-    return read.failure or ("one more round" if read.request else "a program")
-
-
-def forecast(calls: Sequence[SampleCall], slots: int) -> CallForecast | None:
-    """The average call; None where no model answered."""
-    answered = [call for call in calls if call.reply is not None and call.reply.usage is not None]
-    total = sum(call.weight for call in answered)
+def forecast(samples: Sequence[Sample], slots: int) -> CallForecast | None:
+    """The average proposal; None where no model answered."""
+    counted = [sample for sample in samples if sample.is_counted]
+    total = sum(sample.weight for sample in counted)
     if not total:
         return None
 
-    def mean(value: Any) -> float:
-        return sum(call.weight * value(call.reply) for call in answered) / total
+    def mean(value: Callable[[Sample], float]) -> float:
+        return sum(sample.weight * value(sample) for sample in counted) / total
 
-    priced = all(call.reply is not None and call.reply.cost_usd is not None for call in answered)
+    is_priced = all(sample.usd is not None for sample in counted)
     return CallForecast(
-        tokens=mean(lambda reply: reply.usage.total),
-        usd=mean(lambda reply: reply.cost_usd) if priced else None,
-        seconds=mean(lambda reply: reply.latency_s),
+        tokens=mean(lambda sample: sample.prompt + sample.completion),
+        usd=mean(lambda sample: sample.usd or 0.0) if is_priced else None,
+        seconds=mean(lambda sample: sample.seconds),
         slots=slots,
     )
 
 
-def call_lines(calls: Sequence[SampleCall]) -> Iterator[str]:
+def call_lines(samples: Sequence[Sample]) -> Iterator[str]:
     """A line for every model that was asked."""
-    for call in calls:
-        reply = call.reply
-        if reply is None or reply.usage is None:
-            yield f"model       {call.model}: {one_line(call.said)}"
+    for sample in samples:
+        if not sample.is_counted:
+            yield f"model       {sample.model}: {one_line(sample.said)}"
             continue
-        cost = "cost unknown" if reply.cost_usd is None else f"{reply.cost_usd:.4f} USD"
+        cost = "cost unknown" if sample.usd is None else f"{sample.usd:.4f} USD"
+        took = f"{count_text(len(sample.replies), 'call')}, {duration_text(sample.seconds)}"
         yield (
-            f"model       {call.model}: one call took {duration_text(reply.latency_s)}, "
-            f"{count_text(reply.usage.prompt, 'token')} in and {reply.usage.completion:,} out, "
-            f"{cost}; it gave {one_line(call.said, 200)}"
+            f"model       {sample.model}: one proposal took {took}, "
+            f"{count_text(sample.prompt, 'token')} in and {sample.completion:,} out, {cost}; it "
+            f"gave {one_line(sample.said, 200)}"
         )

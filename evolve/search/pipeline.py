@@ -259,7 +259,7 @@ class Pipeline:
             stop_requested=self._is_stop_asked(),
         )
         if worst is not None:
-            expected = _with_reservations(expected, worst)
+            expected = with_reservations(expected, worst)
         return self._termination.check(expected) or ""
 
     def _admit(self, worst: Reservation) -> str:
@@ -313,7 +313,7 @@ class Pipeline:
         self._clock = now
 
 
-def _with_reservations(progress: Progress, worst: Reservation) -> Progress:
+def with_reservations(progress: Progress, worst: Reservation) -> Progress:
     """The progress if all calls under way, and one more, come to their worst case.
 
     A limit may be met exactly, though rules fire when it is: hence the last token and a trifle.

@@ -3,7 +3,8 @@
 1. `llm.model=provider/name` alone is enough; what cannot be held or reached is said at the start.
 2. A recorded run is repeated offline, byte for byte in deterministic mode.
 3. Keys are nowhere: not in the database, the configuration, the report or what is printed.
-4. A dry run really asks each model once, and says what the budget buys.
+4. A dry run really asks each model for a proposal, and says what the budget buys; its calls are
+   charged and kept as those of a run.
 """
 
 import asyncio
@@ -244,19 +245,65 @@ def test_a_search_that_starts_from_nothing_finds_a_program(folder):
         assert store.progress(store.run("demo").id).best is not None
 
 
-def test_a_dry_run_asks_each_model_once_and_says_what_a_call_takes(folder):
+def sampled(*words: str):
+    """What a dry run asks, with the run that keeps it."""
+    config = settings(*words) | {"opponents": {}}
+    calls, slots = asyncio.run(sample_calls(config, synthetic_task(), SyntheticEvaluator()))
+    return calls, slots
+
+
+def test_a_dry_run_asks_each_model_for_one_proposal_and_says_what_it_takes(folder):
     with ModelServer(lambda request: Answer(script(request), delay_s=0.1)) as server:
-        config = settings(*words(server)) | {"opponents": {}}
-        calls, slots = asyncio.run(sample_calls(config, synthetic_task(), SyntheticEvaluator()))
+        calls, slots = sampled(*words(server))
         assert len(server.log.requests) == 1
     [line] = call_lines(calls)
-    assert "openai/scripted: one call took" in line
+    assert "openai/scripted: one proposal took 1 call, " in line
     assert line.endswith("it gave a program")
     limits = settings("termination.usd=1", "termination.wall_time=null")["termination"]
     lines = list(forecast_lines(limits, NOISE, (calls, slots)))
     assert any(line.startswith("limit       usd=1.0: about") for line in lines)
     assert "USD" in lines[-2]
     assert "comes first" in lines[-1]
+
+
+def diagnosing(request: Request) -> str:
+    """What limits a program where that is asked, else a program."""
+    return "LIMIT: memory" if "LIMIT: one of" in request.prompt else script(request)
+
+
+def test_a_dry_run_counts_every_round_of_a_proposal_and_keeps_what_it_paid_for(folder):
+    universal = ("operators=[seed,universal]", "operators.universal.diagnosis=model")
+    with ModelServer(diagnosing) as server:
+        for _ in range(2):
+            calls, slots = sampled(*words(server), *universal)
+        assert len(server.log.requests) == 4
+    assert "one proposal took 2 calls, " in next(call_lines(calls))
+    assert forecast(calls, slots).tokens == calls[0].prompt + calls[0].completion
+    assert not Path("runs/evolve.db").exists()
+    with Store.open("runs/dry-runs.db", read_only=True) as store:
+        runs = store.runs()
+        assert [run.name for run in runs] == ["dry-run-1", "dry-run-2"]
+        costs = [sum(cost.usd for cost in store.costs(run.id)) for run in runs]
+        assert costs[1] == pytest.approx(calls[0].usd)
+        replies = [line for line in store.dump(runs[0].id) if "LIMIT: memory" in line]
+        assert replies
+
+
+def test_a_dry_run_asks_nothing_that_a_limit_does_not_allow(folder):
+    with ModelServer(script) as server:
+        [call], _ = sampled(*words(server), "termination.tokens=10")
+        assert not server.log.requests
+    assert not call.is_counted
+    assert call.said.startswith("not asked: ")
+    assert "10 tokens" in call.said
+
+
+def test_a_dry_run_with_a_refused_key_says_so_and_charges_nothing(folder):
+    with ModelServer(lambda request: Refusal(401)) as server, pytest.raises(UsageError):
+        sampled(*words(server))
+    with Store.open("runs/dry-runs.db", read_only=True) as store:
+        progress = store.progress(store.run("dry-run-1").id)
+    assert (progress.calls, progress.usd, progress.usd_reserved) == (0, 0.0, 0.0)
 
 
 def limits_with(devices: int, **limits) -> dict[str, str]:
@@ -303,12 +350,8 @@ def test_a_run_too_short_for_a_model_is_said_to_be_so():
 
 
 def test_a_dry_run_with_a_model_that_is_down_says_so(folder):
-    config = settings("operators=llm", "llm.model=openai/scripted", "llm.deadline_s=1") | {
-        "opponents": {}
-    }
-    config["llm"]["api_base"] = "http://127.0.0.1:9/v1"
-    calls, slots = asyncio.run(sample_calls(config, synthetic_task(), SyntheticEvaluator()))
-    assert calls[0].reply is None
+    calls, slots = sampled(*words_for("http://127.0.0.1:9/v1"), "llm.deadline_s=1")
+    assert not calls[0].is_counted
     assert forecast(calls, slots) is None
     assert "scripted" in next(call_lines(calls))
 
