@@ -10,6 +10,7 @@ from evolve.core.protocols import Context, Declined, Proposal
 from evolve.core.tunables import parse, render
 from operators.checks import check_choice
 from operators.structure import REWRITES, NotApplicable, TritonProgram
+from operators.tuning.device import Limits
 
 _CHILDREN = 256  # of a parent that are looked through
 
@@ -51,7 +52,8 @@ class Structural:
         if detect_language(source) is not Language.TRITON:
             return Declined("the parent is no Triton program")
         try:
-            program = TritonProgram(render(source, parent.assignment))
+            limits = Limits.of(context.device)
+            program = TritonProgram(render(source, parent.assignment), limits.multiprocessors)
         except UsageError as error:
             return Declined(f"the parent cannot be read: {error}")
         made = {child.note for child in context.facts.children(parent.program, _CHILDREN)}

@@ -2,7 +2,7 @@
 
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from evolve.core.evaluation import Fidelity, Status
@@ -10,10 +10,11 @@ from evolve.core.program import Assignment, Program, TunableValue
 from evolve.core.protocols import Context, Declined, Elite, Proposal, Trial
 from evolve.core.tunables import Space, parse
 from operators.checks import check_whole
-from operators.tuning import fits, suggest
+from operators.tuning import Limits, fits, suggest
 
 _ENUMERABLE = 4096  # spaces up to this size are listed, larger ones sampled
 _SAMPLED = 1024
+_SECOND_RING = 512
 _FEWEST_DRAWN, _DRAWN_OF = 3, 25  # drawn before there is a model: one in so many of a small space
 
 
@@ -23,7 +24,8 @@ class Tune:
 
     Asynchronous successive halving (Li et al. 2020) with two rungs. A first rung of `breadth`
     screens; from then on, whenever one of the best `1 / reduction` of the finished screens has not
-    been measured in full, it is; else another instance is screened. The first few are drawn at
+    been measured in full, it is; else another instance is screened, and where none is left, those
+    few screens are all that there will be. The first few are drawn at
     random, the others are those that a model of all trials expects most of
     (`operators.tuning.surrogate`); what cannot fit on a device is left out. All of it is derived
     from the stored trials, pending ones included, so that concurrent asks never repeat each other.
@@ -59,12 +61,14 @@ class Tune:
         if space.size == 1:
             return Declined("the program has no open tunables")
         history = History(space, context.facts.trials(parent.program), parent)
-        assignment = self._promotion(history)
-        fidelity, note = Fidelity.SEARCH, "best of its screens"
+        assignment, note = self._promotion(history, self.breadth), "best of its screens"
+        fidelity = Fidelity.SEARCH
         if assignment is None:
-            assignment, note = self._unknown(history, context.rng)
+            assignment, note = self._unknown(program, history, context)
             if space.size > self.reduction:  # a handful is measured at once
                 fidelity = Fidelity.SCREEN
+        if assignment is None:
+            assignment, fidelity = self._promotion(history, 1), Fidelity.SEARCH
         if assignment is None:
             return Declined(note)
         return Proposal(
@@ -75,10 +79,10 @@ class Tune:
             note=note,
         )
 
-    def _promotion(self, history: "History") -> Assignment | None:
+    def _promotion(self, history: "History", least: int) -> Assignment | None:
         """A screened instance that has earned a full measurement and has none."""
         finished = history.finished_screens
-        if not finished or (len(finished) < self.breadth and not history.is_exhausted):
+        if len(finished) < least:
             return None
         quota = max(len(finished) // self.reduction, 1)
         for trial in ranked(finished)[:quota]:
@@ -86,17 +90,21 @@ class Tune:
                 return history.space.complete(trial.assignment)
         return None
 
-    def _unknown(self, history: "History", rng: random.Random) -> tuple[Assignment | None, str]:
+    def _unknown(
+        self, program: Program, history: "History", context: Context
+    ) -> tuple[Assignment | None, str]:
         """An instance that was never tried, with the reason for it (or for there being none)."""
         if len(history) >= self.limit:
             return None, f"{len(history)} instances tried, the limit is {self.limit}"
-        space = history.space
-        open_ = [one for one in candidates(history, rng) if fits(space, one)]
+        space, limits = history.space, Limits.of(context.device)
+        open_ = [
+            one for one in candidates(history, context.rng) if fits(program.source, one, limits)
+        ]
         if not open_:
             return None, "space explored"
         if len(history) <= min(self.breadth, max(_FEWEST_DRAWN, space.size // _DRAWN_OF)):
             return open_[0], "random instance"
-        return suggest(space, history.known, open_, rng), "most is expected of it"
+        return suggest(space, history.known, open_, context.rng), "most is expected of it"
 
 
 _Key = tuple[TunableValue | None, ...]
@@ -132,11 +140,6 @@ class History:
     def best(self) -> Assignment:
         """The best instance by full measurement."""
         return self._leader.assignment if self._leader else self._fallback
-
-    @property
-    def is_exhausted(self) -> bool:
-        """Whether every instance has been tried."""
-        return len(self._tried) >= self.space.size
 
     def is_measured(self, trial: Trial) -> bool:
         """Whether the instance of a screen was measured in full, or is being so."""
@@ -197,6 +200,16 @@ def candidates(history: History, rng: random.Random) -> list[Assignment]:
     else:
         near = space.neighbours(history.best)
         listed = [*near, *(space.sample(rng) for _ in range(_SAMPLED))]
-        listed += [step for one in near for step in space.neighbours(one)]
+        listed += _second_ring(space, near, rng)
     rng.shuffle(listed)
     return history.untried(listed)
+
+
+def _second_ring(
+    space: Space, near: Sequence[Assignment], rng: random.Random
+) -> Iterator[Assignment]:
+    """Some neighbours of neighbours: thousands where there are dozens of tunables."""
+    for _ in range(_SECOND_RING):
+        one, tunable = rng.choice(near), rng.choice(space.tunables)
+        if steps := tunable.neighbours(one.get(tunable.name)):
+            yield {**one, tunable.name: rng.choice(steps)}

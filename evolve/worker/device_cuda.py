@@ -135,6 +135,9 @@ class CudaDevice:
         return {
             "device": facts.name,
             "capability": f"{facts.major}.{facts.minor}",
+            "multiprocessors": str(facts.multi_processor_count),
+            "shared_memory_bytes": str(facts.shared_memory_per_block_optin),
+            "warp_size": str(facts.warp_size),
             "memory_bytes": str(facts.total_memory),
             "cuda": torch.version.cuda or "",
             "driver": nvml.driver_version(),

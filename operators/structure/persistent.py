@@ -17,8 +17,8 @@ from operators.structure.program import (
     stored,
 )
 
-_PROGRAMS = (132, 264, 528, 1056, 2112)  # multiples of an H100's or H200's 132 multiprocessors
-_FIRST = 528
+_PER_MULTIPROCESSOR = (1, 2, 4, 8, 16)
+_FIRST = 4
 _TILES = "tiles"
 _HOISTED = frozenset(("tl.arange", "tl.full", "tl.zeros", "tl.broadcast_to", "tl.cdiv"))
 
@@ -52,7 +52,8 @@ def persistent_grid(program: TritonProgram, name: str) -> str:
         function = ast.Subscript(ast.Name(name), grid)
         options = [*launch.call.keywords, ast.keyword(count, tiles)]
         edits.append(program.replaced_call(launch, ast.Call(function, launch.call.args, options)))
-    return program.written(edits, {constant: Choices(_FIRST, _PROGRAMS)})
+    numbers = tuple(program.multiprocessors * count for count in _PER_MULTIPROCESSOR)
+    return program.written(edits, {constant: Choices(_FIRST * program.multiprocessors, numbers)})
 
 
 def _require_one_axis(kernel: ast.FunctionDef, launches: list[Launch]) -> None:

@@ -54,13 +54,15 @@ class TritonProgram:
 
     Args:
         source: its text.
+        multiprocessors: of the device that it is for.
 
     Raises:
         UsageError: the text is not valid Python, or declares its tunables wrongly.
     """
 
-    def __init__(self, source: str) -> None:
+    def __init__(self, source: str, multiprocessors: int = 132) -> None:
         self.module: Module = read(source)
+        self.multiprocessors = multiprocessors
 
     @cached_property
     def kernels(self) -> Mapping[str, ast.FunctionDef]:
@@ -91,6 +93,11 @@ class TritonProgram:
         if uses != len(found):
             raise NotApplicable(f"{kernel} is not only launched")
         return found
+
+    @property
+    def all_launches(self) -> list[tuple[str, Launch]]:
+        """Every statement `kernel[grid](...)`, with the kernel's name."""
+        return [(launch_name(launch.call), launch) for launch in self._launches]
 
     @cached_property
     def _launches(self) -> list[Launch]:

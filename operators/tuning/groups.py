@@ -12,7 +12,7 @@ from evolve.core.tunables import Space, Tunable
 
 _ENDING = re.compile(
     r"(?i)(XBLOCK|YBLOCK|ZBLOCK|R\d_BLOCK|BLOCK(_[A-Z]+)?|NUM_(WARPS|STAGES)|GROUP_M|PARTS"
-    r"|INPUT_PRECISION)$"
+    r"|INPUT_PRECISION|PROGRAMS|STAGES)$"
 )
 
 

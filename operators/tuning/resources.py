@@ -1,41 +1,182 @@
-"""What an instance needs at the least, against what a multiprocessor has.
+"""What launches of a program need at the least, against what a multiprocessor has.
 
 Only what cannot fit is left out: the numbers are lower bounds, of a compiler that wastes nothing.
+They are read from the program's own text: the blocks that a launch is given, and in the kernel
+which of them live through a loop and which are multiplied.
 """
 
+import ast
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 
+from evolve.core.errors import UsageError
 from evolve.core.program import Assignment, TunableValue
-from evolve.core.tunables import Space
-from operators.tuning.groups import by_kernel
+from operators.structure.program import Launch, TritonProgram, calls, passed, stored
+from operators.tuning.device import Limits
 
-SHARED_MEMORY = 232_448  # bytes that a block may have on an H100 or H200, the most there is
-REGISTERS = 255  # of 32 bits that a thread may have
-_WARP = 32
 _SPILLED = 4  # times as many values as registers, and the program runs from local memory
-_TILE = ("BLOCK_M", "BLOCK_N", "BLOCK_K")
+_OPTIONS = ("num_warps", "num_stages")
+_PRECISION = "INPUT_PRECISION"
+
+Size = tuple[str, TunableValue]
+"""A constant of the module by its name, empty for a number, and its value as written."""
 
 
-def fits(space: Space, assignment: Assignment) -> bool:
-    """Whether every kernel of the instance can have what it needs."""
-    for group in by_kernel(space).values():
-        values = {ending: assignment.get(each.name, each.default) for ending, each in group.items()}
-        if not _has_room(values):
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What a launch is given.
+
+    Attributes:
+        given: constants by the kernel's parameters.
+        carried: parameters that are sides of each block which lives through a loop.
+        multiplies: whether the kernel calls `tl.dot`.
+    """
+
+    given: tuple[tuple[str, Size], ...]
+    carried: tuple[tuple[str, ...], ...]
+    multiplies: bool
+
+    def has_room(self, assignment: Assignment, limits: Limits) -> bool:
+        """Whether the launch of an instance can have what it needs."""
+        values = {name: assignment.get(*constant) for name, constant in self.given}
+        sizes = {name: value for name, value in values.items() if type(value) is int}
+        registers = limits.registers * limits.warp * sizes.get("num_warps", 4)
+        if self.multiplies:
+            registers = max(registers, limits.sums)
+            width = 4 if _PRECISION in values else 2  # bytes; only float32 has a choice
+            if _tile_bytes(sizes, width) > limits.shared_memory:
+                return False
+        elif math.prod(size for name, size in sizes.items() if "BLOCK" in name) > (
+            _SPILLED * registers
+        ):
             return False
-    return True
+        carried = sum(math.prod(sizes[side] for side in block) for block in self.carried)
+        return carried <= registers
 
 
-def _has_room(values: Mapping[str, TunableValue | None]) -> bool:
-    """Whether tiles of a product fit into shared memory, and what a thread holds into registers."""
-    sizes = {name: value for name, value in values.items() if isinstance(value, int)}
-    threads = _WARP * sizes.get("NUM_WARPS", 4)
-    if all(name in sizes for name in _TILE):
-        rows, columns, depth = (sizes[name] for name in _TILE)
-        width = 4 if "INPUT_PRECISION" in values else 2  # bytes; only float32 has a choice
-        buffers = max(sizes.get("NUM_STAGES", 3) - 1, 1)
-        if (rows + columns) * depth * width * buffers > SHARED_MEMORY:
-            return False
-        return rows * columns <= REGISTERS * threads
-    blocks = [value for name, value in sizes.items() if name.endswith("BLOCK")]
-    return math.prod(blocks) <= _SPILLED * REGISTERS * threads
+def fits(source: str, assignment: Assignment, limits: Limits | None = None) -> bool:
+    """Whether every launch of an instance of a program can have what it needs."""
+    return all(need.has_room(assignment, limits or Limits()) for need in needs(source))
+
+
+@lru_cache(maxsize=16)  # a program is looked at for each of its instances
+def needs(source: str) -> Sequence[Need]:
+    """Of every launch of a Triton program; none where the source is something else."""
+    try:
+        program = TritonProgram(source)
+    except UsageError:
+        return ()
+    constants = _constants(program.module.tree)
+    functions = {
+        node.name: node for node in program.module.tree.body if isinstance(node, ast.FunctionDef)
+    }
+    found = (
+        _need(functions, functions[kernel], launch, constants)
+        for kernel, launch in program.all_launches
+        if kernel in program.kernels
+    )
+    return tuple(dict.fromkeys(found))
+
+
+def _need(
+    functions: Mapping[str, ast.FunctionDef],
+    kernel: ast.FunctionDef,
+    launch: Launch,
+    constants: Mapping[str, TunableValue],
+) -> Need:
+    options = {k.arg: k.value for k in launch.call.keywords if k.arg in _OPTIONS}
+    known = dict(_own_constants(kernel))
+    for name, value in (passed(kernel, launch) | options).items():
+        if (size := _size(value, constants)) is not None and name is not None:
+            known[name] = size
+    reached = list(_reached(functions, kernel))
+    carried = [_carried(function, known) for function in reached]
+    inside = max(carried[1:], key=len, default=())
+    return Need(
+        given=tuple(known.items()),
+        carried=(*carried[0], *inside),
+        multiplies=any(called == "tl.dot" for each in reached for called, _ in calls(each)),
+    )
+
+
+def _constants(tree: ast.Module) -> dict[str, TunableValue]:
+    found: dict[str, TunableValue] = {}
+    for node in tree.body:
+        match node:
+            case ast.Assign(
+                targets=[ast.Name(id=name)], value=ast.Constant(int() | str() as value)
+            ):
+                found[name] = value
+    return found
+
+
+def _own_constants(kernel: ast.FunctionDef) -> Iterator[tuple[str, Size]]:
+    """`R0_BLOCK: tl.constexpr = 4096` in the body of a kernel."""
+    for node in kernel.body:
+        match node:
+            case ast.AnnAssign(target=ast.Name(id=name), value=ast.Constant(int() as value)):
+                yield name, ("", value)
+
+
+def _size(value: ast.expr, constants: Mapping[str, TunableValue]) -> Size | None:
+    match value:
+        case ast.Constant(int() | str() as number):
+            return "", number
+        case ast.Name(id=name) if name in constants:
+            return name, constants[name]
+    return None
+
+
+def _reached(
+    functions: Mapping[str, ast.FunctionDef], kernel: ast.FunctionDef
+) -> Iterator[ast.FunctionDef]:
+    """The kernel, then all functions that it calls, directly or not."""
+    names = [kernel.name]
+    for name in names:  # which grows
+        yield functions[name]
+        names += [
+            called
+            for called, _ in calls(functions[name])
+            if called in functions and called not in names
+        ]
+
+
+def _carried(function: ast.FunctionDef, known: Mapping[str, Size]) -> tuple[tuple[str, ...], ...]:
+    """Sides of the blocks that are made before a loop of the function, and assigned in it."""
+    changed = {
+        name
+        for node in ast.walk(function)
+        if isinstance(node, ast.For | ast.While)
+        for name in stored(node.body)
+    }
+    found = []
+    for node in function.body:
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call(args=[shape, *_]) as call):
+                if name in changed and ast.unparse(call.func) in ("tl.zeros", "tl.full"):
+                    sides = _sides(shape)
+                    if set(sides) <= known.keys():
+                        found.append(sides)
+    return tuple(found)
+
+
+def _sides(shape: ast.expr) -> tuple[str, ...]:
+    """Names of a shape; ones are left out, and a shape of something else has a side of no name."""
+    elements = shape.elts if isinstance(shape, ast.List | ast.Tuple) else [shape]
+    return tuple(
+        side.id if isinstance(side, ast.Name) else ""
+        for side in elements
+        if ast.unparse(side) != "1"
+    )
+
+
+def _tile_bytes(sizes: Mapping[str, int], width: int) -> int:
+    """Of the operands of products that have to lie in shared memory at once."""
+    if not {"BLOCK_M", "BLOCK_N", "BLOCK_K"} <= sizes.keys():
+        return 0
+    operands = (sizes["BLOCK_M"] + sizes["BLOCK_N"]) * sizes["BLOCK_K"] * width
+    if "WIDTH" in sizes:  # attention: scores, then a product of them with values
+        return max(operands, sizes["BLOCK_N"] * sizes["WIDTH"] * width)
+    return operands * max(sizes.get("num_stages", 3) - 1, 1)

@@ -3,7 +3,9 @@
 A Gaussian process over the places of choices (Rasmussen and Williams, 2006) and its expected
 improvement (Jones, Schonlau and Welch, 1998). A program's time is the sum of those of its kernels,
 so what is known of one kernel says nothing of another: the covariance is a sum over kernels. Within
-a kernel it is half a sum over tunables and half a product, which learns the main effects early.
+a kernel one half of it is a mean over tunables, each by itself, which learns main effects early, and
+the other half is of the distance in all of them together. Numbers are as far apart as their places
+among the choices, two words as the first and the last number.
 """
 
 import math
@@ -44,12 +46,12 @@ def suggest(
         return rng.choice(candidates)
     least = max(values) - _SLOWEST
     targets = np.array([least if value is None else max(value, least) for _, value in known])
-    places = _Places(space)
+    places = Places(space)
     inside, outside = places([one for one, _ in known]), places(candidates)
     spread = float(targets.std()) or 1.0
     scaled = (targets - targets.mean()) / spread
     model = max(
-        (_fit(inside, scaled, length, noise) for length in _LENGTHS for noise in _NOISES),
+        (_fit(places, inside, scaled, length, noise) for length in _LENGTHS for noise in _NOISES),
         key=lambda fitted: fitted.evidence,
     )
     gains = model.improvement(outside, float(scaled.max()))
@@ -57,33 +59,57 @@ def suggest(
     return candidates[int(rng.choice(best.tolist()))]
 
 
-class _Places:
-    """Instances as points, a block of coordinates for each kernel."""
+class Places:
+    """Instances as points, for each kernel with an axis for each of its tunables.
+
+    A number's place is between 0 and 1; a word's is its number, which only tells it from others.
+    """
 
     def __init__(self, space: Space) -> None:
         self._groups = [list(group.values()) for group in by_kernel(space).values()]
+        self._are_words = [
+            np.array([isinstance(tunable.choices[0], bool | str) for tunable in group])
+            for group in self._groups
+        ]
 
     def __call__(self, assignments: Sequence[Assignment]) -> list[Matrix]:
         return [
-            np.array([_coordinates(group, one) for one in assignments]) for group in self._groups
+            np.array([[_place(tunable, one) for tunable in group] for one in assignments])
+            for group in self._groups
         ]
 
+    def covariance(self, left: list[Matrix], right: list[Matrix], length: float) -> Matrix:
+        """Matérn 5/2, averaged over kernels; variance 1."""
+        total = np.zeros((len(left[0]), len(right[0])))
+        for ours, theirs, are_words in zip(left, right, self._are_words, strict=True):
+            apart = np.abs(ours[:, None, :] - theirs[None, :, :])
+            apart = np.where(are_words, np.minimum(apart, 1.0), apart)
+            single = _matern(apart, length).mean(-1)
+            total += 0.5 * single + 0.5 * _matern(np.sqrt((apart**2).sum(-1)), length)
+        return total / len(left)
 
-def _coordinates(group: Sequence[Tunable], assignment: Assignment) -> list[float]:
-    found: list[float] = []
-    for tunable in group:
-        value = assignment.get(tunable.name, tunable.default)
-        if isinstance(value, (bool, str)) or value is None:
-            found += [(choice == value) / math.sqrt(2) for choice in tunable.choices]
-        else:
-            found.append(tunable.index(value) / max(len(tunable.choices) - 1, 1))
-    return found
+
+def _place(tunable: Tunable, assignment: Assignment) -> float:
+    value = assignment.get(tunable.name, tunable.default)
+    if value is None:
+        return -1.0
+    index = tunable.index(value)
+    if isinstance(value, bool | str):
+        return float(index)
+    return index / max(len(tunable.choices) - 1, 1)
+
+
+def _matern(distance: Matrix, length: float) -> Matrix:
+    scaled = math.sqrt(5) * distance / length
+    covariance: Matrix = (1 + scaled + scaled**2 / 3) * np.exp(-scaled)
+    return covariance
 
 
 @dataclass(frozen=True, slots=True)
 class _Model:
     """A fitted process; `evidence` is the log likelihood of what it was fitted to."""
 
+    places: Places
     inside: list[Matrix]
     length: float
     factor: Matrix  # lower Cholesky factor of the covariance
@@ -92,7 +118,7 @@ class _Model:
 
     def improvement(self, outside: list[Matrix], best: float) -> Matrix:
         """Expected improvement on the best, for each point."""
-        across = _covariance(outside, self.inside, self.length)
+        across = self.places.covariance(outside, self.inside, self.length)
         mean = across @ self.weights
         solved = np.linalg.solve(self.factor, across.T)
         deviation = np.sqrt(np.maximum(1.0 - (solved**2).sum(0), 1e-12))
@@ -103,26 +129,12 @@ class _Model:
         return improvement
 
 
-def _fit(inside: list[Matrix], targets: Matrix, length: float, noise: float) -> _Model:
-    covariance = _covariance(inside, inside, length) + noise * np.eye(len(targets))
+def _fit(
+    places: Places, inside: list[Matrix], targets: Matrix, length: float, noise: float
+) -> _Model:
+    covariance = places.covariance(inside, inside, length) + noise * np.eye(len(targets))
     factor: Matrix = np.linalg.cholesky(covariance).astype(np.float64)
     half = np.linalg.solve(factor, targets)
     weights: Matrix = np.linalg.solve(factor.T, half)
     evidence = -0.5 * float(half @ half) - float(np.log(np.diag(factor)).sum())
-    return _Model(inside, length, factor, weights, evidence)
-
-
-def _covariance(left: list[Matrix], right: list[Matrix], length: float) -> Matrix:
-    """Matérn 5/2, averaged over kernels; variance 1."""
-    total = np.zeros((len(left[0]), len(right[0])))
-    for ours, theirs in zip(left, right, strict=True):
-        squares = (ours[:, None, :] - theirs[None, :, :]) ** 2
-        single = _matern(np.sqrt(squares), length).mean(-1)
-        total += 0.5 * single + 0.5 * _matern(np.sqrt(squares.sum(-1)), length)
-    return total / len(left)
-
-
-def _matern(distance: Matrix, length: float) -> Matrix:
-    scaled = math.sqrt(5) * distance / length
-    covariance: Matrix = (1 + scaled + scaled**2 / 3) * np.exp(-scaled)
-    return covariance
+    return _Model(places, inside, length, factor, weights, evidence)

@@ -6,50 +6,54 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from evolve.core import tunables
 from evolve.core.evaluation import Fidelity, Status
 from evolve.core.measurement import Interval, Ratio
 from evolve.core.program import Assignment, Program, TunableValue
 from evolve.core.protocols import Context, Elite, Operator, Proposal, Trial
 from evolve.core.task import Task
+from operators.structure.program import Choices, TritonProgram
 
 _SCREEN_NOISE, _NOISE = 0.01, 0.002  # of a time, as standard deviations
 
 
 @dataclass(frozen=True)
 class Table:
-    """Times of the instances of a space in ms; None for one that does not run."""
+    """Times of the instances of a program in ms; None for one that does not run.
 
-    choices: Mapping[str, tuple[TunableValue, ...]]
+    Attributes:
+        source: the program, which declares the choices of the table and no others.
+        written: its instance as written.
+        times: by the values of its tunables, as `written` has them.
+    """
+
+    source: str
     written: Assignment
     times: Mapping[tuple[TunableValue, ...], float | None]
 
     @classmethod
-    def read(cls, rows: Sequence[Mapping[str, Any]], written: Assignment) -> "Table":
+    def read(cls, rows: Sequence[Mapping[str, Any]], source: str) -> "Table":
         """From rows of a measured table. An instance that is as written stays so where it can."""
-        names = list(written)
+        written = tunables.parse(source).defaults
         choices = {
             name: tuple(dict.fromkeys(sorted({row["assignment"][name] for row in rows})))
-            for name in names
+            for name in written
         }
         near = {
             name: value if value in choices[name] else choices[name][len(choices[name]) // 2]
             for name, value in written.items()
         }
-        times = {tuple(row["assignment"][name] for name in names): row["time_ms"] for row in rows}
-        return cls(choices, near, times)
+        times = {tuple(row["assignment"][name] for name in near): row["time_ms"] for row in rows}
+        declared = {name: Choices(value, choices[name]) for name, value in near.items()}
+        return cls(TritonProgram(source).written([], declared), near, times)
 
     @property
     def best(self) -> float:
         return min(time for time in self.times.values() if time is not None)
 
-    @property
-    def source(self) -> str:
-        """A program with the table's space."""
-        lines = [f"{name} = {value!r}" for name, value in self.written.items()]
-        return "\n".join([*lines, f"TUNABLE = {dict(self.choices)!r}", "class ModelNew: ..."])
-
     def time(self, assignment: Assignment) -> float | None:
-        return self.times.get(tuple(assignment[name] for name in self.choices))
+        whole = {**self.written, **assignment}
+        return self.times.get(tuple(whole[name] for name in self.written))
 
 
 class Run:
@@ -76,9 +80,9 @@ class Run:
         return self._found
 
     @property
-    def instances(self) -> int:
-        """How many were tried at all, the one that is written included."""
-        return 1 + len({tuple(trial.assignment.items()) for trial in self._found})
+    def evaluations(self) -> int:
+        """All that was measured: each screen, each full measurement, and the one as written."""
+        return 1 + len(self._found)
 
     @property
     def measured(self) -> list[Trial]:
@@ -90,11 +94,6 @@ class Run:
         known = [trial.assignment for trial in self.measured if trial.ratio]
         times = [self.table.time(one) for one in (*known, self.table.written)]
         return min(time for time in times if time is not None) / self.table.best - 1
-
-    def settle(self, operator: Operator) -> None:
-        """Measure in full what the screens so far have earned."""
-        while (proposal := operator.propose(self._context())) and self._is_full(proposal):
-            self._measure(proposal)
 
     def step(self, operator: Operator) -> bool:
         """Ask once and measure; False where nothing is proposed."""
