@@ -3,6 +3,7 @@
 1. The programs that a prompt shows are found by their names, all of them.
 2. What a step says of its program, parents and verdict is what `Store.steps` says.
 3. No recipe crashes, and each accounts for every step.
+4. What a prompt asks for, and the programs that it asks it of, are found in it.
 """
 
 import asyncio
@@ -24,6 +25,7 @@ from evolve.search.selection import Tournament
 from evolve.search.termination import from_config
 from evolve.store import Store
 from evolve.testing.synthetic import SyntheticEvaluator, synthetic_task
+from evolve.trajectories.asked import job_of, programs_and_job_of
 from evolve.trajectories.flat import flat
 from evolve.trajectories.recipes import RECIPES
 from evolve.trajectories.rescoring import rescore
@@ -131,6 +133,21 @@ def test_the_path_leads_to_the_champion_along_main_parents(
         assert child.generation == parent.generation + 1
     verified = [step for step in told if step.fidelity is Fidelity.VERIFY]
     assert path[-1].program == verified[-1].program
+
+
+def test_what_was_asked_for_is_found_in_every_prompt(told: list[Step]) -> None:
+    asked = [step for step in told if step.prompt]
+    assert {step.operator for step in asked} >= {"rewrite_full", "edit", "crossover"}
+    assert any(len(step.exchanges) > 1 for step in asked)  # a reply was mended
+    for step in asked:
+        job = job_of(step.prompt)
+        assert re.findall(r"^# Your (\w+)$", job, re.MULTILINE) == ["job", "answer"], step.id
+        assert job.startswith("# Your job\n")
+        assert not any("cannot be used" in message.content for message in step.prompt)
+        if len(step.parents) > 1:
+            shown = programs_and_job_of(step.prompt, step.parents[0])
+            assert set(named_programs(shown)) == {parent[:8] for parent in step.parents}
+            assert shown.endswith(job)
 
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.name)
