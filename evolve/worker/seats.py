@@ -85,9 +85,9 @@ class Seats:
         with self.lock.exclusive() as watch:
             rest = self._seated.difference(mine)
             turn = Turn(self._device, watch, self._device.others())
-            for process in rest:
-                process.freeze()
             try:
+                for process in rest:
+                    process.freeze()
                 if rest:
                     self._wait_until_quiet()
                 yield turn

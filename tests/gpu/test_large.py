@@ -2,7 +2,8 @@
 
 Invariants:
 - they are judged like small ones: right is correct and timed, wrong is wrong and said to be so;
-- several at once wait for room, and none fails for want of it.
+- several at once wait for room, and none fails for want of it, nor does an audit beside them;
+- an eager reference with many temporaries is timed, however little room its outputs leave.
 """
 
 from dataclasses import replace
@@ -20,6 +21,21 @@ GROWING = replace(
         "4096, 393216", "32768, 1"
     ),
 )
+
+# 1.6 GiB, and four times that while eager computes it.
+GELU = "0.5 * x * (1 + torch.tanh(0.7978845608 * (x + 0.044715 * x * x * x)))"
+MEDIUM = replace(
+    TASK,
+    name="gelu-medium",
+    source=TASK.source.replace("torch.relu(x) * 2 + x", GELU).replace("4096, 4096", "4096, 104858"),
+)
+SAME = f"""
+import torch
+
+class ModelNew(torch.nn.Module):
+    def forward(self, x):
+        return {GELU}
+"""
 
 OUTER = """
 import torch
@@ -66,3 +82,23 @@ def test_an_output_of_gigabytes_from_a_small_input_is_judged(worker):
     (verdict,) = ask(worker, GROWING, [OUTER], "search")
     print(verdict.feedback, verdict.durations_s)
     assert verdict.status is Status.CORRECT, verdict.feedback
+
+
+@pytest.mark.slow
+def test_a_reference_with_many_temporaries_is_timed(worker):
+    (verdict,) = ask(worker, MEDIUM, [SAME], "search")
+    print(verdict.feedback, verdict.durations_s, verdict.ratios)
+    assert verdict.status is Status.CORRECT, verdict.feedback
+    assert 0.95 < verdict.ratios["eager"].value < 1.05
+
+
+@pytest.mark.slow
+def test_an_audit_and_evaluations_of_other_tasks_find_room_beside_each_other(worker):
+    audit = worker.send("audit", task=LARGE.to_json())
+    verdicts = ask(
+        worker, TASK, [RIGHT + f"\n# beside an audit: {n}\n" for n in range(3)], "search"
+    )
+    (large,) = ask(worker, LARGE, [RIGHT + "\n# after an audit\n"], "search")
+    print(audit.result(300), [v.durations_s for v in verdicts], large.durations_s)
+    assert {verdict.status for verdict in (*verdicts, large)} == {Status.CORRECT}
+    assert audit.result(300)["result"] == []
