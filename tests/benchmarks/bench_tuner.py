@@ -5,8 +5,10 @@
 
 `measure` needs a CUDA device, torch and triton. It compiles in as many processes as there are
 cores, then times one instance after the other, alone; what there was no time for is left out.
-`replay` runs the tuner on the table, on any machine: an evaluation is an instance that it looked
-at, and the gap is how much slower than the best of the table the one is that it would keep.
+`replay` runs the tuner on the table, on any machine. An evaluation is any measurement that it asks
+for, a screen or a full one, of an instance that it saw before too; the gap is how much slower than
+the best of the table the one is that it would keep. Where a space is too large for a table, choices
+are left out, and both say how much of it the table is.
 """
 
 import argparse
@@ -47,38 +49,31 @@ from operators.tune import Tune
 from tests.benchmarks.conditions import print_conditions
 from tests.benchmarks.tuner_replay import Run, Table
 
-CONVOLUTION = """
+MODULE = """
 import torch
 from torch import nn
 
 class Model(nn.Module):
     def __init__(self):
         super().__init__()
-        self.conv = nn.Conv2d(64, 128, 3, padding=1)
+        {state}
 
-    def forward(self, x):
-        return self.conv(x)
+    def forward(self, {names}):
+        return {result}
 
 def get_inputs():
-    return [torch.randn(32, 64, 56, 56)]
+    return [{inputs}]
 
 def get_init_inputs():
     return []
 """
-MATRICES = """
-import torch
-from torch import nn
 
-class Model(nn.Module):
-    def forward(self, a, b):
-        return a @ b
 
-def get_inputs():
-    return [torch.randn(2048, 2048), torch.randn(2048, 2048)]
-
-def get_init_inputs():
-    return []
-"""
+def module(result: str, *shapes: tuple[int, ...], state: str = "pass") -> str:
+    """A task's source: what is returned, of inputs `a`, `b`, ... of these shapes."""
+    names = ", ".join("abc"[: len(shapes)])
+    inputs = ", ".join(f"torch.randn{shape}" for shape in shapes)
+    return MODULE.format(result=result, names=names, inputs=inputs, state=state)
 
 
 @dataclass(frozen=True)
@@ -98,14 +93,38 @@ class Problem:
 
 SIDES = {"BLOCK_M": (64, 128, 256), "BLOCK_N": (32, 64, 128, 256)}
 FIXED = {"GROUP_M": (8,), "INPUT_PRECISION": ("tf32x3", "bf16x6")}
+IMAGES = (32, 64, 56, 56)
+HEADS = (4, 16, 1024, 64)
+SDPA = "torch.nn.functional.scaled_dot_product_attention(a, b, c)"
 PROBLEMS = {
-    "matmul": Problem(MATRICES, "default", FIXED | SIDES),
-    "convolution": Problem(CONVOLUTION, "same_layout", FIXED | SIDES),
+    "matmul": Problem(module("a @ b", (2048, 2048), (2048, 2048)), "default", FIXED | SIDES),
+    "split": Problem(
+        module("a @ b", (128, 16384), (16384, 128)),
+        "default",
+        FIXED
+        | {"BLOCK_M": (32, 64, 128), "BLOCK_N": (32, 64, 128), "BLOCK_K": (32, 64)}
+        | {"PARTS": (8, 32, 64), "SPLIT_BLOCK": (256,)}
+        | {"INPUT_PRECISION": ("bf16x6",), "NUM_WARPS": (4,), "NUM_STAGES": (2, 3)},
+    ),
+    "matvec": Problem(module("a @ b", (8192, 8192), (8192, 1)), "default"),
+    "convolution": Problem(
+        module("self.conv(a)", IMAGES, state="self.conv = nn.Conv2d(64, 128, 3, padding=1)"),
+        "same_layout",
+        FIXED | SIDES,
+    ),
+    "depthwise": Problem(
+        module("self.conv(a)", IMAGES, state="self.conv = nn.Conv2d(64, 64, 3, groups=64)"),
+        "same_layout",
+    ),
+    "pool": Problem(module("nn.functional.avg_pool2d(a, 11)", IMAGES), "default"),
+    "attention": Problem(
+        module(SDPA, HEADS, HEADS, HEADS), "default", {"INPUT_PRECISION": ("bf16x6",)}
+    ),
     "cumsum": Problem("cumsum", "default"),
     "softmax": Problem("softmax", "looped"),
     "layernorm": Problem("layernorm", "looped"),
 }
-"""Spaces are kept small enough for a few minutes."""
+"""Spaces are kept small enough for a few minutes; those without a third argument are whole."""
 
 
 def main() -> None:
@@ -132,7 +151,9 @@ def measure(table: Path, names: Sequence[str], seconds: float) -> None:
     sources = {name: program(PROBLEMS[name]) for name in names}
     work = [(name, one) for name in names for one in instances(sources[name], PROBLEMS[name])]
     random.Random(0).shuffle(work)  # what is left out is left out of all problems
-    print(f"{len(work)} instances", flush=True)
+    for name in names:
+        count = sum(problem == name for problem, _ in work)
+        print(f"{name}: {count} of {tunables.parse(sources[name]).size} instances", flush=True)
     rows = list(compiled(work, sources, ends - 0.45 * seconds))
     print(f"{len(rows)} compiled, {ends - time.monotonic():.0f} s left", flush=True)
     for row in rows:
@@ -286,24 +307,24 @@ def replay(path: Path, seeds: Sequence[int]) -> None:
     print(f"{found['device']}: gaps after a tenth of the evaluations, {len(seeds)} runs each")
     for name, source in found["sources"].items():
         rows = [row for row in found["rows"] if row["problem"] == name]
-        table = Table.read(rows, tunables.parse(source).defaults)
+        table = Table.read(rows, source)
         budget = len(table.times) // 10
         runs = [run(table, seed, budget) for seed in seeds]
         gaps = sorted(one.gap for one in runs)
+        full = statistics.median(len(one.measured) for one in runs)
         print(
-            f"{name}: {len(table.times)} instances, {budget} evaluations of which "
-            f"{statistics.median(len(one.measured) for one in runs):.0f} repeated in full, "
+            f"{name}: {len(table.times)} of {tunables.parse(source).size} instances, "
+            f"{budget} evaluations of which {full:.0f} in full, "
             f"gap {statistics.median(gaps):.1%} ({gaps[0]:.1%} to {gaps[-1]:.1%}); as written "
             f"{table.time(table.written) / table.best - 1:.1%}"
         )
 
 
 def run(table: Table, seed: int, budget: int) -> Run:
-    """Up to so many instances, and then what is still to be measured in full of them."""
+    """So many evaluations, or as many as the tuner asks for."""
     one, operator = Run(table, seed), Tune()
-    while one.instances < budget and one.step(operator):
+    while one.evaluations < budget and one.step(operator):
         pass
-    one.settle(operator)
     return one
 
 
