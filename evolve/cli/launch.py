@@ -5,6 +5,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
+from evolve.cli import parts
 from evolve.cli.compiled import require_start, variants, with_compiled
 from evolve.cli.device import start_evaluator
 from evolve.cli.dry_run import audit_lines
@@ -34,6 +35,7 @@ async def launch(config: Mapping[str, Any]) -> int:
     try:
         found = findings_of(existing.config) if existing else await audit(config, evaluator, task)
         config = {**config, "audit": found}
+        parts.build_termination(config)  # where nothing ends a weak task's run, say so now
         if not existing:
             task = await with_compiled(task, config, evaluator)
         with Store.open(config["store"]["path"], create=True) as store:

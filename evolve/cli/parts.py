@@ -7,10 +7,12 @@ from typing import Any
 from evolve.cli import compatibility
 from evolve.cli.compatibility import as_weight, check_method
 from evolve.cli.config.build import build
+from evolve.cli.differences import flatten
 from evolve.cli.models import WHY_IDLE, build_model, idle_limits, limits_cannot_end
 from evolve.core.errors import UsageError
 from evolve.core.model import LanguageModel, ModelRequest
 from evolve.core.protocols import Archive, ModelOperator, SelectionPolicy
+from evolve.report.audit import findings_of
 from evolve.search import termination
 from evolve.search.engine import Search
 from evolve.search.methods import Method, shared_out
@@ -18,6 +20,9 @@ from evolve.search.schedule import Schedule, Scheduled
 from evolve.search.termination import Rule
 from evolve.store import RunRow, Store
 from evolve.trackers import Tracker
+
+SCORES = ("target_speedup", "speed_of_light")
+WHY_WEAK = "the task is weak, and what is reached on it does not count"
 
 
 def build_archive(config: Mapping[str, Any]) -> Archive:
@@ -107,11 +112,23 @@ def build_trackers(config: Mapping[str, Any]) -> dict[str, Tracker]:
 def build_termination(config: Mapping[str, Any]) -> Rule:
     """The rule that ends the run; `stop_file` is watched by the pipeline.
 
+    Without the limits on scores where the task's audit found it weak: what is reached there may be
+    no work at all.
+
     Raises:
         UsageError: a bad limit, or none that the run can reach.
     """
     limits = {name: limit for name, limit in config["termination"].items() if name != "stop_file"}
     rule = termination.from_config(limits)
+    if weak := weak_limits(config):
+        together = () if any(".all_of." in name for name in weak) else limits["all_of"]
+        limits |= dict.fromkeys(SCORES) | {"all_of": dict(together or {})}
+        if all(limit in (None, {}) for _, limit in flatten(limits)):
+            raise UsageError(
+                f"{weak[0]} alone would never end the run: {WHY_WEAK}; mend the task's check, or "
+                "set e.g. termination.evaluations=400"
+            )
+        rule = termination.from_config(limits)
     idle = idle_limits(config)
     if idle and limits_cannot_end(config):
         raise UsageError(
@@ -119,6 +136,17 @@ def build_termination(config: Mapping[str, Any]) -> Rule:
             "set e.g. termination.evaluations=400 or termination.wall_time=2h"
         )
     return rule
+
+
+def weak_limits(config: Mapping[str, Any]) -> list[str]:
+    """Limits on scores that are set, by dotted name, where the audit found the task weak."""
+    if not findings_of(config):
+        return []
+    return [
+        name
+        for name, limit in flatten(config["termination"], "termination")
+        if limit is not None and name.rpartition(".")[2] in SCORES
+    ]
 
 
 def build_search(

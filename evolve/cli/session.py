@@ -44,6 +44,8 @@ async def search(store: Store, run: RunRow, config: Mapping[str, Any], evaluator
     tally.recall(store, run)
     for name in idle_limits(config):
         print(f"{name} has no effect: {WHY_IDLE}")
+    for name in parts.weak_limits(config):
+        print(f"{name} has no effect: {parts.WHY_WEAK}")
     display = open_display(tally, title=f"{run.name}: {run.task.name}")
     feed = Feed(parts.build_trackers(config), run, display.say)
     stop_file = config["termination"]["stop_file"]

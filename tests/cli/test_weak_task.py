@@ -3,17 +3,23 @@
 Invariants:
 1. Every verb that shows a result of it says that the task is weak and that nothing is strict.
 2. What the audit found stays with the run, and with a replay of it.
+3. No score that is reached on it ends a run.
 """
 
+import asyncio
 import json
 from pathlib import Path
 
 import pytest
 
+from evolve.cli.parts import build_termination
+from evolve.cli.session import search
 from evolve.cli.verdict import verdict_text
+from evolve.core.errors import UsageError
+from evolve.core.protocols import Progress
 from evolve.store import Store
 from evolve.testing.synthetic import SyntheticEvaluator, synthetic_task
-from tests.cli.recording import record
+from tests.cli.recording import record, settings
 
 FOUND = {"name": "zeros", "passed_by": "only", "detail": "zeros is judged correct on 2 seeds"}
 
@@ -49,7 +55,8 @@ def test_a_replay_is_of_the_same_weak_task_and_its_summary_says_so(
     (tmp_path / "seeds").mkdir()
     (tmp_path / "seeds" / "seed.py").write_text(synthetic_task().seeds[0])
     done = evolve(
-        *("run", "task=./synthetic.py", "name=again", "device=replay", "device.run=demo"),
+        *("run", "task=./synthetic.py", "name=again", "search=single"),
+        *("device=replay", "device.run=demo"),
         *("termination.evaluations=12", "task_config.size=tiny"),
     )
     assert done.returncode == 0, done.stderr
@@ -65,3 +72,31 @@ def test_a_sound_tasks_verdict_is_strict(recorded: Path):
     assert verdict is not None
     assert "strict     passed" in [*verdict_text(verdict)]
     assert "strict     not counted: weak task" in [*verdict_text(verdict, [FOUND])]
+
+
+def weak_rule(*words: str):
+    return build_termination({**settings(*words), "audit": [FOUND]})
+
+
+def test_no_score_ends_the_run_of_a_weak_task(tmp_path: Path, capsys):
+    words = ("termination.target_speedup=1.01", "termination.evaluations=3")
+    config = settings(*words) | {"audit": [FOUND]}
+    with Store.open(tmp_path / "weak.db", create=True) as store:
+        run = store.create_run(name="demo", task=synthetic_task(), config=config, seed=0)
+        assert asyncio.run(search(store, run, config, SyntheticEvaluator())) == 0
+        assert store.progress(run.id).best.low > 1.01
+        assert "speedup" not in store.run("demo").reason
+    assert "termination.target_speedup has no effect: the task is weak" in capsys.readouterr().out
+
+
+def test_a_score_that_counts_together_with_another_limit_ends_no_run_of_a_weak_task_either():
+    both = ("termination.all_of.speed_of_light=0.5", "termination.all_of.evaluations=1")
+    done = Progress(evaluations=2, speed_of_light=0.9)
+    assert build_termination(settings(*both)).check(done)
+    assert not weak_rule(*both).check(done)
+
+
+def test_a_score_as_the_only_end_is_refused_for_a_weak_task():
+    none = [f"termination.{name}=null" for name in ("evaluations", "wall_time", "stagnation")]
+    with pytest.raises(UsageError, match=r"target_speedup alone would never end .*weak"):
+        weak_rule(*none, "termination.target_speedup=2")
