@@ -1,7 +1,8 @@
 """A document from a finished run: its facts in order, for a person to draw the conclusions.
 
-No model writes here. Gains are quotients of measured speedups over the same baseline (indirect),
-with the interval that both measurements leave.
+No model writes here, and what models and candidates wrote (notes, code, tunable values, messages)
+is quoted, for documents go into prompts as they are. Gains are quotients of measured speedups over
+the same baseline (indirect), with the interval that both measurements leave.
 """
 
 import difflib
@@ -17,6 +18,7 @@ from evolve.core.program import Program
 from evolve.core.task import Task
 from operators.knowledge.document import LANGUAGES
 from operators.knowledge.retrieval import device_path
+from operators.quoting import quote
 
 _MOST = 8  # gains, losses, and kinds of failures that are listed
 _DIFF_LINES = 40
@@ -147,8 +149,8 @@ def _told(run: RunRecord, changes: Sequence[Change], *, difference: bool) -> lis
         lines.append(
             f"- step {child.sequence}, {child.operator}: {gain.value:.3f} times as fast "
             f"({gain.low:.3f} to {gain.high:.3f}) as step {change.parent.sequence}"
-            f"{_settings(change)}{_note(child)}"
         )
+        lines += _said(_settings(change), "tunables") + _said(_line(child.note), "note")
         if difference and child.program != change.parent.program:
             lines += _difference(run, change)
     if len(changes) > _MOST:
@@ -163,24 +165,24 @@ def _starts(run: RunRecord) -> list[str]:
         if not step.parents and step.operator != OPPONENT and _ratio(step, run.baseline):
             first.setdefault(str(step.program), step)
     ranked = sorted(first.values(), key=lambda step: -step.ratios[run.baseline].value)
-    return [
-        f"- step {step.sequence}, {step.operator}: {step.ratios[run.baseline].value:.3f} times "
-        f"{run.baseline}, {step.ratios[run.baseline].low:.3f} to "
-        f"{step.ratios[run.baseline].high:.3f}{_note(step)}"
-        for step in ranked[:_MOST]
-    ]
+    lines: list[str] = []
+    for step in ranked[:_MOST]:
+        ratio = step.ratios[run.baseline]
+        lines.append(
+            f"- step {step.sequence}, {step.operator}: {ratio.value:.3f} times {run.baseline}, "
+            f"{ratio.low:.3f} to {ratio.high:.3f}"
+        )
+        lines += _said(_line(step.note), "note")
+    return lines
 
 
 def _settings(change: Change) -> str:
     """Tunables whose value the change set differently."""
     before, after = change.parent.assignment, change.child.assignment
     names = sorted(name for name in after if after[name] != before.get(name))
-    told = [f"{name} {before.get(name, 'as written')} to {after[name]}" for name in names]
-    return f"; {', '.join(told)}" if told else ""
-
-
-def _note(step: Step) -> str:
-    return f"; {_line(step.note)}" if step.note else ""
+    return _line(
+        ", ".join(f"{name} {before.get(name, 'as written')} to {after[name]}" for name in names)
+    )
 
 
 def _difference(run: RunRecord, change: Change) -> list[str]:
@@ -191,7 +193,7 @@ def _difference(run: RunRecord, change: Change) -> list[str]:
     ][2:]
     shown = [line.replace("```", "'''") for line in diff[:_DIFF_LINES]]
     cut = [f"... {len(diff) - _DIFF_LINES} more lines"] if len(diff) > _DIFF_LINES else []
-    return ["", "```diff", *shown, *cut, "```", ""]
+    return ["", *quote("\n".join(["```diff", *shown, *cut, "```"]), "code").split("\n"), ""]
 
 
 def _failures(run: RunRecord) -> list[str]:
@@ -200,20 +202,33 @@ def _failures(run: RunRecord) -> list[str]:
     for step in run.steps:
         if step.operator == OPPONENT or step.status in (None, Status.CORRECT, Status.INFRA):
             continue
-        words = _line(run.feedback(step.sequence)) or "(no feedback)"
+        words = _line(run.feedback(step.sequence))
         failed.setdefault(str(step.status), Counter())[words] += 1
     lines: list[str] = []
     for status, reasons in sorted(failed.items(), key=lambda item: (-item[1].total(), item[0])):
         lines.append(f"- {status}: {reasons.total()}")
-        lines += [f"  - {count} times: {words}" for words, count in reasons.most_common(3)]
+        lines += _reasons(reasons)
     unread = [_line(step.failure) for step in run.steps if step.failure]
     if unread:
         lines.append(f"- not proposed: {len(unread)}")
-        lines += [f"  - {n} times: {words}" for words, n in Counter(unread).most_common(3)]
+        lines += _reasons(Counter(unread))
     return lines
 
 
+def _reasons(reasons: Counter[str]) -> list[str]:
+    lines: list[str] = []
+    for words, count in reasons.most_common(3):
+        lines += [f"  - {count} times{':' if words else ', without a word'}"]
+        lines += _said(words, "message")
+    return lines
+
+
+def _said(text: str, what: str) -> list[str]:
+    """What somebody else wrote, on lines below those of ours."""
+    return quote(text, what).split("\n") if text else []
+
+
 def _line(text: str) -> str:
-    """The first line, short, and without what Markdown would take for a fence."""
+    """The first line, short, and without what Markdown would take for a fence or a heading."""
     first = next((line for line in text.splitlines() if line.strip()), "")
-    return " ".join(first.replace("```", "'''").split())[:200]
+    return " ".join(first.replace("```", "'''").split()).lstrip("# ")[:200]
