@@ -273,8 +273,8 @@ class Referee:
     ) -> Made:
         """What `work` gives with the warm task, and room for as many processes at once.
 
-        Room is taken before any lock is. Where memory is short beside others, it is done again
-        alone.
+        Room is taken before any lock is. What fails for want of memory, or by a fault of ours, is
+        done again alone.
 
         Raises:
             UsageError: the task cannot be used, or does not fit even so.
@@ -286,7 +286,9 @@ class Referee:
                     self._measure(warm)
             with self._room.taken(room_for(warm.cases, self.device, sides)), torch.no_grad():
                 return work(warm)
-        except (torch.OutOfMemoryError, UsageError) as error:
+        except (torch.OutOfMemoryError, InfraFault, OSError):
+            pass
+        except UsageError as error:
             if not is_short_of_memory(error):
                 raise
         return self._alone(task, fidelity, work)

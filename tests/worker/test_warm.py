@@ -110,6 +110,13 @@ class SmallDevice(CpuDevice):
     """With little room for evaluations, as a GPU has for tasks of gigabytes."""
 
     room = 1 << 20
+    refusals = 0
+
+    def connect(self, process, tensors=0):
+        if self.refusals:
+            self.refusals -= 1
+            raise OSError(2, "cuMemCreate: CUDA_ERROR_OUT_OF_MEMORY")
+        super().connect(process, tensors)
 
 
 def short_of_memory(first: int, count: float) -> Task:
@@ -139,6 +146,13 @@ def test_memory_that_is_short_once_changes_no_verdict(referee, first):
     verdict = referee.evaluate(task, HONEST_CPP, Fidelity.CHECK, {})
     assert verdict.status is Status.CORRECT, verdict.feedback
     assert torch.calls_of_reference > first + 2
+
+
+@pytest.mark.slow
+def test_a_device_that_is_full_beside_others_is_tried_again_alone(referee):
+    referee.device.refusals = 2  # as often as a process is tried to start
+    assert referee.noise(RELU_TASK)["half_width"] > 0
+    assert not referee.device.refusals
 
 
 def test_a_task_that_never_fits_is_refused_whatever_is_asked_of_it(referee):
