@@ -293,10 +293,7 @@ class Store:
     def recorded(
         self, run: int, instance: str, fidelity: Fidelity, repeat: int = 0
     ) -> Evaluation | None:
-        """This run's own evaluation of an instance at a fidelity.
-
-        The first, or after `repeat` earlier ones the next; the last where there are fewer.
-        """
+        """This run's own evaluation of an instance after `repeat` earlier ones, or the last."""
         with self._database.read() as connection:
             return facts.recorded(connection, run, instance, fidelity, repeat)
 
@@ -349,18 +346,15 @@ class Store:
         with self._database.read() as connection:
             return standing.of_program(connection, run, ticket)
 
-    def pooled(self, run: int, ticket: Ticket) -> Interval | None:
-        """The fitness of a ticket's instance with its verdict, which is about to be told.
-
-        None where a full evaluation has refuted it.
-        """
-        with self._database.read() as connection:
-            return standing.of_instance(connection, run, ticket)
-
     def credit(self, ticket: Ticket) -> Credit | None:
         """What the ticket that was first to measure the same instance is credited with."""
         with self._database.read() as connection:
             return arms.credit_of(connection, ticket.id)
+
+    def pooled(self, run: int, ticket: Ticket) -> Interval | None:
+        """The fitness of an instance with the verdict that a ticket is told; None: refuted."""
+        with self._database.read() as connection:
+            return standing.of_instance(connection, run, ticket)
 
     def visits(self, run: int, program: str) -> dict[str, Visits]:
         """The visits of a program, then of its ancestors along main parents."""
@@ -427,10 +421,7 @@ class Store:
         evaluator_version: str,
         fidelity: str,
     ) -> Evaluation | None:
-        """The one evaluation with this key in this database, with what it cost then.
-
-        None where there are several: each alone may have been lucky.
-        """
+        """The only evaluation with this key, of any run, with what it cost then; else None."""
         with self._database.read() as connection:
             return evaluations.cached(
                 connection, instance, task_revision, device_class, evaluator_version, fidelity
@@ -485,11 +476,7 @@ class Store:
     # Maintenance
 
     def dump(self, run: int, *, canonical: bool = False) -> Iterator[str]:
-        """The run as JSON lines.
-
-        Canonical: without name, config, times, costs, environment and attempts, so that the same
-        search replayed gives the same text.
-        """
+        """The run as JSON lines; canonical: without what differs where the search is replayed."""
         return dump.lines(self._database, run, canonical=canonical)
 
     def backup(self, path: str | Path) -> None:
@@ -501,15 +488,9 @@ class Store:
         return maintenance.size(self._database)
 
     def prune(self, run: int, *, keep: int | None = None) -> Pruned:
-        """Drop raw samples and feedback, but not of the `keep` best elites and their ancestors.
-
-        None keeps those of the whole archive. Programs and verdicts always stay.
-        """
+        """Drop raw samples and feedback of all but the `keep` best elites (None: all)."""
         return maintenance.prune(self._database, run, self._owner, keep)
 
     def upgrade(self) -> str:
-        """What had to be done to the file's schema, as a phrase.
-
-        There is one schema so far, and any other is refused when opening.
-        """
+        """What had to be done to the file's schema, as a phrase; other schemas are not opened."""
         return maintenance.upgrade(self._database)
