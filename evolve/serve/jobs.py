@@ -24,6 +24,8 @@ from evolve.core.errors import StoreError, UsageError
 
 SCHEMA_VERSION = 2
 BUSY_TIMEOUT_S = 30.0
+ENDED_SERVERS = "the server ended under it "
+"""How the message begins of a job that was under way whenever a server ended."""
 
 SCHEMA = """
 CREATE TABLE tasks (
@@ -319,9 +321,8 @@ class Jobs:
         with self._write() as db:
             db.execute(
                 "UPDATE jobs SET state = 'failed', lease = NULL, finished = ?, fault = 'infra',"
-                " message = 'the server ended under it ' || attempts || ' times'"
-                " WHERE state = 'running' AND attempts >= ?",
-                (now, attempts),
+                " message = ? || attempts || ' times' WHERE state = 'running' AND attempts >= ?",
+                (now, ENDED_SERVERS, attempts),
             )
             return db.execute(
                 "UPDATE jobs SET state = 'queued', lease = NULL, not_before = 0,"

@@ -2,7 +2,8 @@
 
 Paths and fields are those of `kernelgym/server/api` there, which `drkernel`'s reward client asks:
 `POST /evaluate`, `GET /status/ID`, `GET /results/ID`, `GET /health`. Its fields about trials,
-back ends, timeouts and devices are taken and have no effect: how a candidate is judged is ours.
+back ends, timeouts and devices are taken and have no effect: how a candidate is judged is ours. After
+429 and 503 that client waits and posts again, which is its one way to get over a fault of ours.
 """
 
 import time
@@ -17,7 +18,7 @@ from evolve.core.evaluation import Evaluation, Stage, Status
 from evolve.core.measurement import Ratio
 from evolve.serve.catalogue import Catalogue
 from evolve.serve.intake import order_of
-from evolve.serve.jobs import Fault, Job, State
+from evolve.serve.jobs import ENDED_SERVERS, Fault, Job, State
 from evolve.serve.messages import MAX_TEXT, Id, Submission, problems
 from evolve.serve.service import Service
 from evolve.trajectories.rewards import worth
@@ -222,8 +223,9 @@ class GymApi:
         Its client has no way to leave a row out: it takes `failed` for its penalty, and a kernel
         without a time for one without a speedup.
         """
-        if job.fault in (Fault.INFRA, Fault.EXPIRED) and job.attempts < MOST_TRIES:
-            return f"{job.fault}: {job.message}"
+        if job.fault in (Fault.INFRA, Fault.EXPIRED):
+            hopeless = job.attempts >= MOST_TRIES or job.message.startswith(ENDED_SERVERS)
+            return "" if hopeless else f"{job.fault}: {job.message}"
         tried = job.attempts >= self._service.settings.attempts
         if tried or not _is_untimed(job) or self._service.findings(job.revision):
             return ""
