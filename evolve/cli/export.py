@@ -46,9 +46,9 @@ def main(words: Sequence[str]) -> int:
 def _parse(words: Sequence[str]) -> argparse.Namespace:
     arguments = parser(
         "export",
-        "Write the steps of runs as training data. Held-out tasks, cheats, tasks whose licence "
-        "forbids training and models that are not allowed are left out and counted. Stopped, it "
-        "goes on when the same command is given again.",
+        "Write the steps of runs as training data. Held-out and weak tasks, cheats, tasks whose "
+        "licence forbids training and models that are not allowed are left out and counted. "
+        "Stopped, it goes on when the same command is given again.",
     )
     arguments.add_argument(
         "runs", nargs="*", metavar="RUN", help="names of runs (default: the newest)"

@@ -18,6 +18,7 @@ class Reason(StrEnum):
     """Why a step is left out."""
 
     HELD_OUT = "task is held out"
+    WEAK = "task accepts what computes nothing"
     LICENCE = "licence of the task forbids training"
     CHEAT = "flagged as cheating"
     MODEL = "made by a model that is not allowed, or from a program of one"

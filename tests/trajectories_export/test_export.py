@@ -312,6 +312,16 @@ def test_a_licence_that_forbids_training_takes_its_task_out(store: Store, tmp_pa
     assert made.excluded == {"licence of the task forbids training": 2}
 
 
+def test_a_task_that_failed_its_audit_is_left_out(store: Store, tmp_path: Path):
+    sound = run_on(store, "sound", "class Model: ...")
+    weak = run_on(store, "weak", "class Model: size = 3")
+    found = [{"name": "zeros", "passed_by": "only", "detail": "zeros is judged correct"}]
+    store.record_audit(weak.run.id, found)
+    weak.run = store.run("weak")
+    made = exported(sound, tmp_path / "out", searches=[sound, weak])
+    assert made.excluded == {"task accepts what computes nothing": 1}
+
+
 def test_a_model_that_is_not_allowed_takes_its_descendants_out(search: Searched, tmp_path: Path):
     search.model("A", verdict(1.5), asked="open/one")
     search.model("B", verdict(2.0), "A", asked="closed/two")

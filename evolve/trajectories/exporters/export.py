@@ -11,7 +11,7 @@ import evolve
 from evolve.core.digest import canonical_json, framed_digest
 from evolve.core.errors import UsageError
 from evolve.store import RunRow, Store
-from evolve.trajectories.exclusions import Rules
+from evolve.trajectories.exclusions import Reason, Rules
 from evolve.trajectories.exporters.extras import extras
 from evolve.trajectories.exporters.folder import building, publish
 from evolve.trajectories.exporters.formats import Format, Kind, Place
@@ -224,10 +224,15 @@ def _sources(store: Store, runs: Sequence[RunRow], rules: Rules) -> list[Source]
             licence=licence_of(run.task.source),
             steps=store.next_sequence(run.id),
             created=run.created,
-            excluded=reasons[run.task.revision],
+            excluded=_weakness(run) or reasons[run.task.revision],
         )
         for run in runs
     ]
+
+
+def _weakness(run: RunRow) -> str:
+    """Why nothing of a run may be learned from whose task failed its audit; else empty."""
+    return Reason.WEAK.value if run.config.get("audit") else ""
 
 
 def _identity(runs: Sequence[RunRow], sources: Sequence[Source], plan: Plan) -> str:
