@@ -2,8 +2,8 @@
 
 Paths and fields are those of `kernelgym/server/api` there, which `drkernel`'s reward client asks:
 `POST /evaluate`, `GET /status/ID`, `GET /results/ID`, `GET /health`. Its fields about trials,
-back ends, timeouts and devices are taken and have no effect: how a candidate is judged is ours. After
-429 and 503 that client waits and posts again, which is its one way to get over a fault of ours.
+back ends, timeouts and devices are taken and have no effect: how a candidate is judged is ours.
+After 429 and 503 that client waits and posts again, its one way to get over a fault of ours.
 """
 
 import time
