@@ -1,4 +1,4 @@
-"""What composing a prompt costs, with all operators of `operators=llm`.
+"""What composing a prompt costs, with all operators that ask a model.
 
     python -m tests.benchmarks.bench_prompts --sizes 1000,100000
 
@@ -25,6 +25,7 @@ from tests.benchmarks.bench_store import CAPACITY, grow
 from tests.benchmarks.conditions import print_conditions
 
 SAMPLES = 40
+OPERATORS = "operators=[llm,universal,contrastive,macro_micro]"
 
 
 def main() -> None:
@@ -50,7 +51,7 @@ def measure(store: Store, size: int) -> None:
         run=run,
         archive=TopK(capacity=CAPACITY),
         selection=Tournament(size=4),
-        operators=parts.build_operators(to_plain(compose(["task=rmsnorm", "operators=llm"]))),
+        operators=parts.build_operators(to_plain(compose(["task=rmsnorm", OPERATORS]))),
         model=ByHand(),
     )
     for name in search.model_operators:

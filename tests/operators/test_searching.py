@@ -2,7 +2,7 @@
 
 Invariants:
 1. Each operator reaches the planted optimum, although a quarter of what the model proposes is worse
-   and every seventh answer is of no use.
+   and every seventh answer is of no use; `repair`, which only sees what fails, from there.
 2. Every reply is stored with its status, and every failure has one.
 3. Repairs keep to their share.
 4. Summaries are carried over, and quoted by other operators.
@@ -11,7 +11,7 @@ Invariants:
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -61,6 +61,7 @@ def search_with(
     *,
     evaluator: SyntheticEvaluator | None = None,
     seed: int = 1,
+    offered: Sequence[str] = (),
     **limits: object,
 ) -> tuple[Search, ScriptedModel]:
     """A search to its end."""
@@ -82,6 +83,8 @@ def search_with(
         operators=scheduled,
         model=model,
     )
+    for source in offered:
+        search.offer(source)
     judge = evaluator or SyntheticEvaluator(slots=2)
     rules = from_config({"target_speedup": NEARLY_PEAK} | (limits or {"evaluations": 80}))
     asyncio.run(Pipeline(search, judge, rules, verify=False).run())
@@ -120,6 +123,17 @@ def test_a_template_reaches_it_by_tuning(store):
     search, _ = search_with(store, {"template": Template(), "tune": Tune(breadth=4)})
     assert best_constants(search) == dict(OPTIMUM)
     assert "TUNABLE" in store.source(search.leader.program)
+
+
+def test_repairs_alone_reach_it_from_a_program_that_fails(store):
+    """Two steps off it, where nothing but the seeds and the optimum itself is right."""
+    judge = SyntheticEvaluator(slots=2, failures={Status.COMPILE_ERROR: 1.0})
+    broken = constants_set(PLAIN, **{name: int(value) for name, value in OPTIMUM.items()})
+    broken = constants_set(broken, BLOCK=int(OPTIMUM["BLOCK"] / 4))
+    operators = {"repair": Repair(share=1.0, attempts=4, depth=4)}
+    search, _ = search_with(store, operators, evaluator=judge, offered=[broken])
+    assert best_constants(search) == dict(OPTIMUM)
+    assert search.leader.operator == "repair"
 
 
 def test_repairs_keep_to_their_share_and_bring_programs_back(store):
