@@ -2,7 +2,8 @@
 
 Invariants:
 1. A judge that fails in the middle of a run: 75, the message, and a run that a resume ends.
-2. A disk that is full, or a database that cannot be used: 2, one line, no traceback.
+2. A report that cannot be written changes no status; that of a very long run is left for later.
+3. A disk that is full, or a database that cannot be used: 2, one line, no traceback.
 """
 
 import asyncio
@@ -10,14 +11,17 @@ import os
 import sqlite3
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
+from evolve.cli.display import MAX_RECOUNTED
 from evolve.cli.session import search
 from evolve.core.errors import EvaluatorUnavailable
 from evolve.store import Store
 from evolve.testing.synthetic import SyntheticEvaluator, synthetic_task
+from tests.benchmarks.bench_store import grow
 from tests.cli.conftest import ROOT
 from tests.cli.recording import settings
 
@@ -40,6 +44,35 @@ def test_a_judge_that_fails_leaves_a_run_to_resume(tmp_path: Path, capsys):
         assert shown.err == "evolve: the device is gone\n"
         assert "evolve resume demo" in shown.out
         assert asyncio.run(search(store, run, config, SyntheticEvaluator())) == 0
+
+
+def test_a_report_that_cannot_be_written_is_a_line_of_the_summary(tmp_path: Path, capsys):
+    config = settings("termination.evaluations=2")
+    (tmp_path / "demo.html").mkdir()
+    with Store.open(tmp_path / "evolve.db", create=True) as store:
+        run = store.create_run(name="demo", task=synthetic_task(), config=config, seed=0)
+        assert asyncio.run(search(store, run, config, SyntheticEvaluator())) == 0
+        shown = capsys.readouterr().out
+        assert "  report    none: output" in shown
+        assert "demo.html' is a folder" in shown
+        more = config | {"termination": settings("termination.evaluations=9")["termination"]}
+        assert asyncio.run(search(store, run, more, Failing(noise=0.001))) == 75
+
+
+@pytest.mark.slow
+def test_the_end_of_a_very_long_run_does_not_wait_for_its_report(tmp_path: Path, capsys):
+    path = tmp_path / "evolve.db"
+    grow(path, MAX_RECOUNTED + 1)
+    config = settings("termination.evaluations=1", "archive=topk", "archive.capacity=10000")
+    with Store.open(path) as store:
+        run = store.run()
+        search_of_nothing = search(store, run, config, SyntheticEvaluator())
+        start = time.process_time()
+        assert asyncio.run(search_of_nothing) == 0
+        assert time.process_time() - start < 10
+    shown = capsys.readouterr().out
+    assert f"  report    evolve report {run.name} --store {path}" in shown
+    assert not path.with_name(f"{run.name}.html").exists()
 
 
 def test_a_damaged_database_is_one_line(evolve, recorded: Path):

@@ -8,14 +8,22 @@ Invariants:
 """
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from evolve.cli.config.schema import Accumulation, Precision, Size, Tier
 from evolve.core.task import ACCUMULATIONS, PRECISIONS, SIZES
+from evolve.search.champion import champion
+from evolve.store import Store
 from evolve.tasks.shipped import library_folder
 from evolve.worker.sandbox import TIERS
+from tests.cli.conftest import ROOT
 
 SEED = library_folder() / "softmax" / "seeds" / "online.py"
 TINY = ("--task", "softmax", "--size", "tiny", "--fidelity", "screen")
@@ -152,6 +160,55 @@ def test_a_run_ends_with_a_kernel_and_its_report(evolve, tmp_path: Path):
     assert (tmp_path / "runs" / "softmax-1.html").is_file()
     assert evolve("best", "-o", "kernel.py").returncode == 0
     assert evolve("eval", "kernel.py", *TINY).returncode == 0
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_what_the_readme_starts_with_ends_with_a_gain(evolve, tmp_path: Path):
+    done = evolve("run", "task=rmsnorm", "search=quick", timeout=850)
+    assert done.returncode == 0, done.stderr
+    with Store.open(tmp_path / "runs" / "evolve.db", read_only=True) as store:
+        winner = champion(store, store.run("rmsnorm-1"))
+    assert winner is not None
+    assert winner.verified
+    assert winner.ratio.low > 1
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_a_stop_under_a_real_evaluation_drains_within_25_seconds(tmp_path: Path):
+    database = tmp_path / "runs" / "evolve.db"
+    with (tmp_path / "log").open("w") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "evolve.cli.main", "run", "task=rmsnorm", "search=quick"],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            stdout=log,
+            stderr=log,
+        )
+        try:
+            wait_for_an_evaluation(database)
+            process.send_signal(signal.SIGTERM)
+            start = time.monotonic()
+            assert process.wait(timeout=100) == 75, (tmp_path / "log").read_text()
+            assert time.monotonic() - start < 25
+        finally:
+            process.kill()
+    with Store.open(database, read_only=True) as store:
+        run = store.run()
+        assert (run.state, run.reason) == ("interrupted", "stopped by SIGTERM")
+        assert [ticket.attempts for ticket in store.open_tickets(run.id)] in ([], [0], [0, 0])
+
+
+def wait_for_an_evaluation(database: Path) -> None:
+    deadline = time.monotonic() + 250
+    while time.monotonic() < deadline:
+        if database.exists():
+            with Store.open(database, read_only=True) as store:
+                if any(ticket.attempts for ticket in store.open_tickets(store.run().id)):
+                    return
+        time.sleep(0.5)
+    raise AssertionError("no evaluation was ever started")
 
 
 def test_a_task_that_accepts_no_work_is_said_to_be_weak(evolve, tmp_path: Path):

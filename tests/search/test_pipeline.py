@@ -6,12 +6,14 @@
 """
 
 import asyncio
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from evolve.core.errors import EvaluatorUnavailable, UsageError
+from evolve.core.errors import EvaluatorUnavailable, StoreError, UsageError
 from evolve.core.evaluation import Evaluation, Fidelity, Stage, Status
 from evolve.core.protocols import Failed
 from evolve.search.champion import champion
@@ -289,6 +291,35 @@ def test_stops_do_not_use_up_the_attempts_of_a_candidate(store, run):
         asyncio.run(interrupted())
     [ticket] = store.open_tickets(run.id)
     assert ticket.attempts == 0
+
+
+def test_what_is_under_way_is_given_up_also_where_nothing_can_be_stored_any_more(store, run):
+    class Slow(SyntheticEvaluator):
+        """The first verdict comes at once, all others never."""
+
+        given_up = 0
+
+        async def evaluate(self, request):
+            self.calls += 1
+            if self.calls == 1:
+                with closing(sqlite3.connect(store.path)) as connection:  # somebody takes it over
+                    connection.execute("UPDATE lease SET owner = 'another'")
+                    connection.commit()
+                return self.judge(request)
+            try:
+                await asyncio.sleep(60)
+            finally:
+                self.given_up += 1
+
+    async def body():
+        pipeline = Pipeline(search, evaluator, from_config({"evaluations": 8}))
+        with pytest.raises(StoreError):
+            await pipeline.run()
+        return asyncio.all_tasks() - {asyncio.current_task()}
+
+    search, evaluator = make_search(store, run, operators=variants()), Slow(slots=2)
+    assert asyncio.run(body()) == set()
+    assert evaluator.given_up == evaluator.calls - 1
 
 
 def test_verifications_and_the_users_baseline_are_not_counted_as_evaluations(store, run):
