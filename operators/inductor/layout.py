@@ -42,9 +42,20 @@ def _grid_lines(grid: ast.expr, width: int) -> Iterator[str]:
         yield line
         return
     yield f"{_STEP}("
-    for count in map(ast.unparse, grid.elts):
-        factors = count.split(" * ") if 2 * len(_STEP) + len(count) >= width else [count]
-        yield f"{_STEP * 2}{factors[0]}{'' if factors[1:] else ','}"
-        for at, factor in enumerate(factors[1:], 2):
-            yield f"{_STEP * 2}* {factor}{',' if at == len(factors) else ''}"
+    for count in grid.elts:
+        *lines, last = _count_lines(count, width - 2 * len(_STEP) - 1)
+        yield from (f"{_STEP * 2}{line}" for line in lines)
+        yield f"{_STEP * 2}{last},"
     yield f"{_STEP})"
+
+
+def _count_lines(count: ast.expr, width: int) -> list[str]:
+    """A number of programs; a product or a call that is too long, over several lines."""
+    text = ast.unparse(count)
+    match count:
+        case ast.BinOp(left=left, op=ast.Mult(), right=right) if len(text) > width:
+            return [*_count_lines(left, width), f"* {ast.unparse(right)}"]
+        case ast.Call(func=function, args=arguments) if len(text) > width:
+            texts = list(map(ast.unparse, arguments))
+            return call_text(f"{ast.unparse(function)}(", texts, width).splitlines()
+    return [text]

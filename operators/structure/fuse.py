@@ -79,7 +79,7 @@ def fuse_pointwise(program: TritonProgram, name: str) -> str:
     )
     edits = [
         *_forward(program, first, second, fused, arguments, between, unread),
-        Edit(*program.module.definition_span(program.kernels[name]), ast.unparse(fused)),
+        program.replaced_definition(name, fused),
         program.without_definition(program.kernels[following]),
     ]
     options = [option.value for option in second.launch.call.keywords]

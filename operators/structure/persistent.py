@@ -113,6 +113,8 @@ def _once(node: ast.stmt, times: Counter[str]) -> bool:
 
 def _is_fixed(node: ast.stmt, constants: set[str], others: set[str]) -> bool:
     """Whether a statement gives the same wherever it stands, tiles apart."""
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+        return True  # documentation
     if not isinstance(node, ast.Assign | ast.AnnAssign):
         return False
     for called, call in calls(node):

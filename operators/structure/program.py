@@ -10,6 +10,7 @@ from evolve.core.program import TunableValue
 from evolve.core.pytext import Edit, Module, apply, read
 from evolve.core.tunable_sites import DECLARATION, declaration
 from operators.inductor.layout import LONGEST_LINE, call_text, launch_text
+from operators.structure.writing import function_text
 
 
 class NotApplicable(Exception):
@@ -139,8 +140,12 @@ class TritonProgram:
 
     def replaced_kernel(self, new: ast.FunctionDef) -> Edit:
         """An edit that puts a definition in the place of the kernel of its name."""
-        span = self.module.definition_span(self.kernels[new.name])
-        return Edit(*span, ast.unparse(new))
+        return self.replaced_definition(new.name, new)
+
+    def replaced_definition(self, name: str, new: ast.FunctionDef) -> Edit:
+        """An edit that puts a definition, perhaps of another name, in the place of a kernel."""
+        span = self.module.definition_span(self.kernels[name])
+        return Edit(*span, function_text(new, self.module.source))
 
     def replaced_call(self, launch: Launch, new: ast.Call) -> Edit:
         """An edit that puts another call in the place of a launch."""

@@ -11,18 +11,21 @@ Programs are the fixtures of `test_inductor` and seeds that ship, interpreted at
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 import textwrap
 from pathlib import Path
 
 import pytest
+import torch
 
 from evolve.core import tunables
 from evolve.core.compiled import Compiled
 from operators.inductor import convert
 from operators.structure import REWRITES, NotApplicable, TritonProgram
 from tests.operators.inductor_running import INTERPRETED
+from tests.operators.templates_cases import product
 
 FOLDER = Path(__file__).parent / "inductor_fixtures"
 ROOT = Path(__file__).parents[2]
@@ -246,8 +249,13 @@ def test_a_grid_that_is_no_tuple_is_left_alone():
             REWRITES[rewrite](TritonProgram(source), "scaled_kernel")
 
 
+def joined(source: str) -> str:
+    """With the first argument of a call beside the call."""
+    return re.sub(r"\(\n +", "(", source)
+
+
 def test_a_persistent_kernel_loads_parameters_once_and_starts_accumulators_for_each_tile():
-    source = REWRITTEN["layernorm: persistent_grid of native_layer_norm_kernel"][1]
+    source = joined(REWRITTEN["layernorm: persistent_grid of native_layer_norm_kernel"][1])
     kernel = source[source.index("@triton.jit\ndef native_layer_norm_kernel") :]
     before, inside = kernel.split("for tile in tl.range(", 1)
     assert "tl.load(weight_ptr" in before
@@ -260,7 +268,7 @@ def test_a_persistent_kernel_loads_parameters_once_and_starts_accumulators_for_e
 
 
 def test_a_held_row_is_read_once_and_has_no_block_to_choose():
-    source = REWRITTEN["softmax_online: hold_rows of softmax_prepare_softmax_kernel"][1]
+    source = joined(REWRITTEN["softmax_online: hold_rows of softmax_prepare_softmax_kernel"][1])
     assert source.count("tl.load(x_ptr") == 1
     assert "R0_BLOCK: tl.constexpr = 4096" in source
     assert "R0_BLOCK" not in {tunable.name for tunable in tunables.parse(source)}
@@ -347,3 +355,35 @@ def test_loads_from_a_pointer_that_moves_in_between_stay_two(moved):
     loads.insert(2, moved)
     with pytest.raises(NotApplicable, match="no row is read twice"):
         REWRITES["hold_rows"](by_hand(*loads, *loops), "rows_kernel")
+
+
+COMMENTED = """# of a row
+acc = tl.zeros([BLOCK], tl.float32)
+for start in tl.range(0, n, BLOCK):  # blocks
+    # what lies there
+    x = tl.load(
+        x_ptr + row * n + start + cols,
+        mask=start + cols < n,
+        other=0.0,
+    )
+    acc += x
+tl.store(y_ptr + cols, acc)"""
+
+
+@pytest.mark.parametrize("rewrite", ["persistent_grid", "pipeline_loops"])
+def test_what_a_rewrite_does_not_change_stays_as_it_is_written(rewrite):
+    source = REWRITES[rewrite](by_hand(COMMENTED), "rows_kernel")
+    assert "    # of a row\n" in source
+    assert "    # what lies there\n" in source
+    assert "mask=start + cols < n,\n" in source
+    assert "acc += x\n" in source
+
+
+def test_rewritten_templates_have_their_documentation_and_lines_that_are_not_too_long():
+    matrices = (torch.empty(64, 64, device="meta"),) * 2
+    program = TritonProgram(product("mm", *matrices)["source"])
+    source = REWRITES["persistent_grid"](program, "matmul_kernel")
+    kernel = source[source.index("def matmul_kernel") : source.index("class ModelNew")]
+    assert '\n    """Computes a @ b' in kernel
+    assert "    value = matmul_tile(\n" in kernel
+    assert max(map(len, kernel.splitlines())) <= 100
