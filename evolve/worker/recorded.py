@@ -74,7 +74,9 @@ def _time_case(
     window, name = device.window(), case.warm.case.name
     result.blocks[name] = {}
     for side in processes:
-        if _block(window, _living(processes), side, case, _WARM, result):
+        if side not in _living(processes):
+            result.give_up(name, side, "its process ended while another case was recorded")
+        elif _block(window, _living(processes), side, case, _WARM, result):
             result.blocks[name][side] = []
     numbers = rng.sample(range(device.block_pool), device.blocks)
     for number, again in zip(numbers[::2], numbers[1::2], strict=True):

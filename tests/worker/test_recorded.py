@@ -120,7 +120,8 @@ def recorded(launcher, tmp_path, monkeypatch):
         try:
             for process in processes.values():
                 device.window().warm_up(process, case, layouts["eager"], 1 << 20)
-            return time_recorded(device, processes, [case], PairTimes(overhead={"default": 0.0}))
+            pair = PairTimes(overhead={"default": 0.0})
+            return time_recorded(device, processes, [case, case], pair)
         finally:
             for process in processes.values():
                 process.close()

@@ -105,7 +105,13 @@ def verdicts(tmp_path):
     return judge
 
 
-@pytest.mark.parametrize("stops", [True, False], ids=["in its own turn", "in another's"])
+@pytest.mark.parametrize(
+    "stops",
+    [
+        pytest.param(True, id="in its own turn"),
+        pytest.param(False, id="in another's", marks=pytest.mark.slow),
+    ],
+)
 def test_who_keeps_the_device_busy_is_convicted(verdicts, stops):
     (verdict,) = verdicts(TwoSeats(stops), HOG)
     assert verdict.status is Status.TIMING_UNBOUNDED, verdict.feedback
