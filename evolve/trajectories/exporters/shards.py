@@ -80,7 +80,7 @@ class Shards(AbstractContextManager["Shards"]):
     def __enter__(self) -> "Shards":
         journal = self._read_journal()
         self.done, self.facts = journal["done"], journal["facts"]
-        self.under_way = journal["under_way"]
+        self.under_way = journal.get("under_way", {})
         self._streams = {name: Stream(**data) for name, data in journal["streams"].items()}
         self._cut_to_journal()
         return self
@@ -171,7 +171,7 @@ class Shards(AbstractContextManager["Shards"]):
             journal = {}
         if journal.get("identity") == self._identity:
             return journal
-        return {"done": [], "under_way": {}, "facts": {}, "streams": {}}
+        return {"done": [], "facts": {}, "streams": {}}
 
     def _cut_to_journal(self) -> None:
         """Take away what a killed export wrote after its last commit."""
