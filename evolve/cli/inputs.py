@@ -1,6 +1,7 @@
 """What a configuration names and a run must hold for ever: task, programs, the user's baseline."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,12 @@ from evolve.cli.flags import open_store, read_candidate
 from evolve.cli.parts import build_archive
 from evolve.core.errors import UsageError
 from evolve.core.normalise import normalised_digest
-from evolve.core.protocols import BASELINES, rank
+from evolve.core.protocols import BASELINES, Evaluator, rank
 from evolve.core.task import Task
 from evolve.core.tunables import parse, render
 from evolve.search.projection import project
+from evolve.store import RunRow, Store, Ticket
+from evolve.store.adoption import judged_steps
 from evolve.tasks import find_task
 
 BASELINE_FILE = "file:"
@@ -102,19 +105,32 @@ def read_baseline(baseline: str, kind: str) -> dict[str, str]:
 def _elites_of(config: Mapping[str, Any], task: Task) -> list[str]:
     """Sources of another run's elites, best first, rendered with their best assignment.
 
-    They are those that this run's archive would hold if it had watched that run from its start, so
-    that a search may be switched: `warm_start=RUN search=other`.
+    They are those that this run's archive would hold if it had watched that run from its start.
     """
+    archive = build_archive(config)
+    with _warm_run(config, task) as (store, run):
+        if store is None or run is None:
+            return []
+        held = {elite.program: elite for elite in project(store, run, archive).slots().values()}
+        elites = sorted(held.values(), key=rank)[:WARM]
+        return [render(store.source(elite.program), elite.assignment) for elite in elites]
+
+
+@contextmanager
+def _warm_run(
+    config: Mapping[str, Any], task: Task
+) -> Iterator[tuple[Store, RunRow] | tuple[None, None]]:
+    """The run that `warm_start` names, in its open database; nothing where none is named."""
     warm_start = config["warm_start"]
     if warm_start is None:
-        return []
+        yield None, None
+        return
     path, _, name = warm_start.rpartition(":")
     if not name:
         raise UsageError(f"warm_start={warm_start}: it names no run; give RUN or FILE.db:RUN")
     path = path or config["store"]["path"]
     if not Path(path).is_file():
         raise UsageError(f"warm_start={warm_start}: there is no database {path}; give FILE.db:RUN")
-    archive = build_archive(config)
     with open_store(path) as store:
         run = store.run(name)
         if task.name != run.task.name and task.revision != run.task.revision:
@@ -122,6 +138,36 @@ def _elites_of(config: Mapping[str, Any], task: Task) -> list[str]:
                 f"warm_start={warm_start}: that run is of the task {run.task.name}, this one of "
                 f"{task.name}, where its programs mean nothing; name a run of {task.name}"
             )
-        held = {elite.program: elite for elite in project(store, run, archive).slots().values()}
-        elites = sorted(held.values(), key=rank)[:WARM]
-        return [render(store.source(elite.program), elite.assignment) for elite in elites]
+        yield store, run
+
+
+def take_over(
+    config: Mapping[str, Any], task: Task, judge: Evaluator
+) -> tuple[Task, Sequence[Ticket]]:
+    """The steps that a new run takes over from the one that `warm_start` names.
+
+    Told to any archive, they make it what it would be had it watched that run from the start. There
+    are none where the verdicts mean something else here (another judge, device or baseline) or
+    are not to be reused (`store.reuse`): then elites are among the seeds, and are judged anew.
+
+    Returns:
+        The task, without seeds that the steps are about, and the steps.
+    """
+    with _warm_run(config, task) as (store, run):
+        if store is None or run is None or not _means_the_same(run, config):
+            return task, ()
+        steps = judged_steps(
+            store,
+            run,
+            task=task,
+            device_class=judge.device_class,
+            evaluator_version=judge.evaluator_version,
+        )
+    held = {render(p.program.source, p.assignment) for step in steps if (p := step.proposal)}
+    return replace(task, seeds=tuple(seed for seed in task.seeds if seed not in held)), steps
+
+
+def _means_the_same(run: RunRow, config: Mapping[str, Any]) -> bool:
+    measured = ("baseline", "opponents")
+    alike = all(run.config.get(name) == config[name] for name in measured)
+    return alike and config["store"]["reuse"] and config["device"]["kind"] != "replay"

@@ -2,13 +2,14 @@
 
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from evolve.cli import parts
 from evolve.cli.compiled import require_start, variants, with_compiled
 from evolve.cli.device import start_evaluator
 from evolve.cli.dry_run import audit_lines
+from evolve.cli.inputs import take_over
 from evolve.cli.models import haste_notes, key_notes
 from evolve.cli.request import read_request
 from evolve.cli.session import search
@@ -16,7 +17,9 @@ from evolve.core.protocols import Evaluator
 from evolve.core.task import Task
 from evolve.evaluation import LocalEvaluator
 from evolve.report.audit import Findings, findings_of
-from evolve.store import RunRow, Store
+from evolve.report.text import count_text
+from evolve.store import RunRow, Store, Ticket
+from evolve.store.adoption import create_from
 
 MAX_STEM = 40  # characters of a task's name in that of its run
 
@@ -29,6 +32,7 @@ async def launch(config: Mapping[str, Any]) -> int:
     """
     request = read_request(config)
     existing, task, config = request.existing, request.task, dict(request.recorded)
+    steps: Sequence[Ticket] = ()
     for note in (*key_notes(config), *haste_notes(config)):
         print(note)
     evaluator = await start_evaluator(config)
@@ -38,11 +42,12 @@ async def launch(config: Mapping[str, Any]) -> int:
         parts.build_termination(config)  # where nothing ends a weak task's run, say so now
         if not existing:
             task = await with_compiled(task, config, evaluator)
+            task, steps = take_over(config, task, evaluator)
         with Store.open(config["store"]["path"], create=True) as store:
             for notice in store.notices:
                 print(notice)
-            run = existing or _create(store, config, task)
-            print(f"run {run.name} in {store.path}")
+            run = existing or _create(store, config, task, steps)
+            print(f"run {run.name} in {store.path}{_taken_over(steps)}")
             return await search(store, run, config, evaluator)
     finally:
         await evaluator.close()
@@ -80,9 +85,17 @@ async def audit(config: Mapping[str, Any], evaluator: Evaluator, task: Task) -> 
     return findings
 
 
-def _create(store: Store, config: Mapping[str, Any], task: Task) -> RunRow:
+def _taken_over(steps: Sequence[Ticket]) -> str:
+    return f", with {count_text(len(steps), 'verdict')} of another run" if steps else ""
+
+
+def _create(
+    store: Store, config: Mapping[str, Any], task: Task, steps: Sequence[Ticket] = ()
+) -> RunRow:
     name, stem = config["name"], re.sub(r"[^\w.+-]", "-", task.name)[:MAX_STEM]
-    return store.create_run(
+    return create_from(
+        store,
+        steps,
         name=_free_name(store, name or stem, numbered=name is None),
         task=task,
         config=config,

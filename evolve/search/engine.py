@@ -412,6 +412,8 @@ class Search:
             return self._corrected(ticket, evaluation)
         if fitness is None or proposal.fidelity is not Fidelity.SEARCH:
             return None
+        if not evaluation.device_time_s:
+            return None  # known before: what cost nothing says nothing of gain per cost
         parent = self._offered(ticket.parents[0]) if ticket.parents else None
         leader = self.leader.fitness if self.leader else BASELINE
         reference = parent.fitness if parent and parent.evaluations else leader

@@ -268,7 +268,7 @@ class Store:
             tickets.tell(connection, ticket, self._owner, elite, offer, credit)
 
     def open_tickets(self, run: int) -> list[Ticket]:
-        """Tickets that are not told, in sequence order."""
+        """Tickets that are not told: those with a verdict as it came, then the others as asked."""
         with self._database.read() as connection:
             return tickets.still_open(connection, run)
 

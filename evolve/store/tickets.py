@@ -32,7 +32,15 @@ from evolve.store import (
     visits,
 )
 from evolve.store.rows import Credit, Ticket, TicketState
-from evolve.store.schema import blob, instance, program, run, ticket, ticket_parent
+from evolve.store.schema import (
+    blob,
+    evaluation,
+    instance,
+    program,
+    run,
+    ticket,
+    ticket_parent,
+)
 
 _PUT = insert(ticket).returning(ticket.c.id)
 _PUT_PARENTS = insert(ticket_parent)
@@ -71,8 +79,9 @@ _PROPOSAL = (
 )
 _OPEN = (
     select(ticket)
+    .outerjoin(evaluation, evaluation.c.ticket == ticket.c.id)
     .where(ticket.c.run == bindparam("run"), schema.is_open)
-    .order_by(ticket.c.sequence)
+    .order_by(evaluation.c.id.nulls_last(), ticket.c.sequence)
 )
 _AT = select(ticket).where(
     ticket.c.run == bindparam("run"), ticket.c.sequence == bindparam("sequence")
@@ -100,10 +109,10 @@ def ask(
         model=model,
         method=method,
     )
-    return _opened(connection, run_id, asked)
+    return opened(connection, run_id, asked)
 
 
-def _opened(connection: Connection, run_id: int, item: Ticket) -> Ticket:
+def opened(connection: Connection, run_id: int, item: Ticket) -> Ticket:
     """The ticket as it is stored now, with its proposal if it has one."""
     row = {
         "run": run_id,
@@ -198,7 +207,7 @@ def record(
         proposal=outcome,
     )
     runs.count_proposal(connection, run_id, operator)
-    return _opened(connection, run_id, proposed)
+    return opened(connection, run_id, proposed)
 
 
 def _proposed(connection: Connection, item: Proposal) -> dict[str, Any]:
@@ -283,7 +292,7 @@ def tell(
 
 
 def still_open(connection: Connection, run_id: int) -> list[Ticket]:
-    """Tickets that are not told, in sequence order."""
+    """Tickets that are not told: those with a verdict as it came, then the others as asked."""
     rows = connection.execute(_OPEN, {"run": run_id}).all()
     return [load(connection, row) for row in rows]
 

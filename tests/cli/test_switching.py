@@ -3,7 +3,9 @@
 Invariants:
 1. For every archive that ships: a run replayed into it gives the slots that it has if it watched
    the run from the start.
-2. `warm_start=RUN search=other` begins with the elites that the other archive would hold.
+2. `warm_start=RUN search=other` begins with exactly these, with all that is known of them, for no
+   budget; a run that dies meanwhile goes on with it.
+3. Where the verdicts do not hold, it begins with the best of them as seeds.
 """
 
 import asyncio
@@ -17,15 +19,17 @@ from archives import TopK
 from evolve.cli import parts
 from evolve.cli.config.compose import compose, to_plain
 from evolve.cli.config.locate import config_dir
-from evolve.cli.inputs import WARM, with_seeds
-from evolve.core.protocols import Archive, Elite, Offer, described
+from evolve.cli.inputs import WARM, take_over, with_seeds
+from evolve.core.protocols import Archive, Elite, Offer, described, rank
 from evolve.core.tunables import render
 from evolve.search.engine import Search
 from evolve.search.pipeline import Pipeline
 from evolve.search.projection import project
 from evolve.store import RunRow, Store
+from evolve.store.adoption import create_from
 from evolve.testing.synthetic import SyntheticEvaluator, synthetic_task
 from tests.cli.recording import settings
+from tests.search.conftest import make_search, variants
 
 OPTIONS = sorted(path.stem for path in (config_dir() / "archive").glob("*.yaml"))
 
@@ -95,15 +99,113 @@ def test_a_replayed_run_gives_the_elites_of_an_archive_that_watched_from_the_sta
     assert any(elite.evaluations > 1 for elite in offers)
 
 
+def taken_over(path: Path, store: Store, option: str, **changes) -> Search:
+    """The search of a new run that has taken over the stored one, with another archive."""
+    config = settings(f"warm_start={path}:demo", "device=cpu", f"store.path={store.path}")
+    config |= {"opponents": {}, "audit": []} | changes
+    task, steps = take_over(config, synthetic_task(), SyntheticEvaluator())
+    run = create_from(store, steps, name="new", task=task, config=config, seed=1)
+    return search_of(store, run, config, option)
+
+
+def search_of(store: Store, run: RunRow, config, option: str) -> Search:
+    return Search(
+        store=store,
+        run=run,
+        archive=empty(option),
+        selection=parts.build_selection(config),
+        operators=parts.build_operators(config),
+    )
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+@pytest.mark.parametrize("option", OPTIONS)
+def test_a_warm_start_gives_the_elites_of_an_archive_that_watched_from_the_start(
+    option: str, elsewhere: bool, watched, tmp_path
+):
+    path, watchers = watched
+    store = Store.open(tmp_path / "other.db" if elsewhere else path, create=True)
+    if not elsewhere:
+        store.close()
+        copy = tmp_path / "copy.db"
+        with Store.open(path, read_only=True) as source:
+            source.backup(copy)
+        path, store = copy, Store.open(copy)
+    with store:
+        search = taken_over(path, store, option)
+        assert store.progress(search.run.id).evaluations == 0
+        store.claim(search.run.id)
+        assert search.open_tickets() == []  # which tells them
+        assert dict(search.archive.slots()) == dict(watchers[option].slots())
+        assert store.slots(search.run.id) == dict(watchers[option].slots())
+        progress = store.progress(search.run.id)
+        assert (progress.evaluations, progress.device_time_s, progress.proposals) == (0, 0.0, 0)
+
+
+def test_a_run_that_died_while_it_took_over_goes_on_where_it_stood(watched, tmp_path):
+    path, watchers = watched
+    with Store.open(tmp_path / "other.db", create=True) as store:
+        search = taken_over(path, store, "islands")
+        store.claim(search.run.id)
+        for ticket in store.open_tickets(search.run.id)[:20]:
+            search.tell(ticket, ticket.evaluation)
+        again = search_of(store, search.run, search.run.config, "islands")
+        again.open_tickets()
+        assert store.slots(search.run.id) == dict(watchers["islands"].slots())
+
+
+def test_a_warm_start_goes_on_with_numbers_and_evaluations_of_its_own(watched, tmp_path):
+    path, _ = watched
+    source, run = stored(path)
+    with source, Store.open(tmp_path / "other.db", create=True) as store:
+        run_of = taken_over(path, store, "topk").run
+        search = make_search(store, run_of, archive=empty("topk"), operators=variants())
+        evaluator = SyntheticEvaluator(noise=0.05)
+        rule = parts.build_termination(settings("termination.evaluations=5"))
+        outcome = asyncio.run(Pipeline(search, evaluator, rule).run())
+        assert "evaluations" in outcome.reason
+        assert store.progress(search.run.id).evaluations == 5
+        numbers = [step.sequence for step in store.steps(search.run.id) if step.device_time_s]
+        assert min(numbers) >= source.next_sequence(run.id) - 2
+        first = project(source, run, empty("topk")).slots()
+        best = max(elite.fitness.value for elite in first.values())
+        assert search.leader.fitness.value > best - 0.1
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"store": {"reuse": False}},
+        {"baseline": "compile"},
+        {"opponents": {"file:mine.py": "x = 1"}},
+        {"device": {"kind": "replay"}},
+    ],
+    ids=["not to be reused", "another baseline", "an opponent", "a replay"],
+)
+def test_verdicts_that_mean_something_else_are_not_taken_over(changes, watched):
+    path, _ = watched
+    config = settings(f"warm_start={path}:demo", "device=cpu") | {"opponents": {}} | changes
+    task = synthetic_task()
+    assert take_over(config, task, SyntheticEvaluator()) == (task, ())
+    same = config | {"store": {"reuse": True}, "baseline": "eager", "opponents": {}}
+    same["device"] = {"kind": "cpu"}
+    assert take_over(same, task, SyntheticEvaluator(device_class="another"))[1] == []
+    assert take_over(same, task, SyntheticEvaluator())[1] != []
+
+
 @pytest.mark.parametrize("search", ["greedy", "kernel_smith", "polca", "mcts"])
-def test_a_warm_start_begins_with_what_the_other_archive_would_hold(search: str, watched):
+def test_where_verdicts_do_not_hold_the_seeds_are_what_the_other_archive_would_hold(
+    search: str, watched
+):
     path, _ = watched
     config = settings(f"search={search}", f"warm_start={path}:demo", "device=cpu")
     store, run = stored(path)
     with store:
-        held = project(store, run, parts.build_archive(config)).slots().values()
-        wanted = {render(store.source(elite.program), elite.assignment) for elite in held}
-    seeds = with_seeds(synthetic_task(), config).seeds
-    assert seeds
-    assert {*seeds} - {*synthetic_task().seeds} <= wanted
-    assert len(seeds) <= WARM + len(synthetic_task().seeds)
+        held = {
+            elite.program: elite
+            for elite in project(store, run, parts.build_archive(config)).slots().values()
+        }
+        best = sorted(held.values(), key=rank)[:WARM]
+        wanted = [render(store.source(elite.program), elite.assignment) for elite in best]
+    assert wanted
+    assert list(with_seeds(synthetic_task(), config).seeds)[: len(wanted)] == wanted
