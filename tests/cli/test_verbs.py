@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from evolve import __version__
+from evolve.cli import doctor
 from evolve.cli.main import VERBS
 from evolve.store import Store
 from evolve.testing.synthetic import synthetic_task
@@ -116,6 +117,15 @@ def test_a_report_and_a_graph_are_written(evolve, tmp_path: Path):
     assert json.loads((tmp_path / "g.json").read_text())["nodes"]
 
 
+def test_doctor_knows_a_network_file_system(tmp_path: Path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert "write-ahead log works here" in doctor.database().detail
+    mounts = tmp_path / "mountinfo"
+    mounts.write_text(f"35 21 0:40 / {tmp_path} rw shared:20 - nfs4 server:/home rw\n")
+    monkeypatch.setattr("evolve.store.filesystem.MOUNTS", mounts)
+    assert doctor.database().detail.endswith("no write-ahead log, one host at a time")
+
+
 def test_the_database_is_cared_for(evolve, tmp_path: Path):
     assert evolve("db", "backup", "copy.db").returncode == 0
     assert evolve("list", "--store", "copy.db").stdout == evolve("list").stdout
@@ -161,7 +171,7 @@ def replay(evolve, tmp_path: Path, *words: str):
     (tmp_path / "seeds").mkdir(exist_ok=True)
     (tmp_path / "seeds" / "seed.py").write_text(synthetic_task().seeds[0])
     return evolve(
-        *("run", "task=./synthetic.py", "device=replay", "device.run=demo"),
+        *("run", "task=./synthetic.py", "search=single", "device=replay", "device.run=demo"),
         *("termination.evaluations=12", "task_config.size=tiny", *words),
     )
 
