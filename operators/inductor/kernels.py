@@ -1,18 +1,22 @@
 """Kernels of Inductor as kernels of ours: plain `@triton.jit`, an explicit grid, open tunables."""
 
 import ast
+import copy
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from operators.inductor.blocks import Blocks, choose
+from operators.inductor.layout import body_text
 from operators.inductor.products import Product
 from operators.inductor.reading import NotConvertible, RawKernel
 from operators.inductor.tidy import tidy
+from operators.inductor.values import is_copy, named
 
 TEMPLATE = "template"  # what Inductor calls the way in which kernels of its templates are tuned
 _PREFIX = re.compile(r"^triton_[a-z]+_fused_*")
 _LONGEST_NAME = 28
+_STEP = " " * 4
 _LAUNCH = re.compile(r"^[XYZ]BLOCK$|^R\d_BLOCK$")
 _SIZE = re.compile(r"^([xyz]|r\d_)numel$")
 _DIMENSIONS = "xyz"
@@ -64,6 +68,19 @@ class Kernel:
         return replace(self, grid=grid, blocks=blocks, launch=launch)
 
 
+def kernel_name(raw: RawKernel) -> str:
+    """After what it computes; one that only moves elements is not called after what it is for."""
+    return "copy" if _moves(raw) else short_name(raw.function.name)
+
+
+def _moves(raw: RawKernel) -> bool:
+    return raw.heuristic == "pointwise" and is_copy(raw.function.body)
+
+
+def _purpose(raw: RawKernel) -> tuple[str, ...]:
+    return (f"a copy for {', '.join(raw.operations)}",) if _moves(raw) else raw.operations
+
+
 def short_name(name: str) -> str:
     """`softmax_gelu` for `triton_per_fused__softmax_gelu_1`."""
     base = re.sub(r"_\d+$", "", _PREFIX.sub("", name))
@@ -98,14 +115,14 @@ def convert_kernel(raw: RawKernel, name: str, pointers: Mapping[int, str], prefi
     positions = tuple(at for at, p in enumerate(passed) if p not in sizes)
     _require_known(raw, passed, sizes)
     renamed = {passed[at]: pointers[at] for at in positions if at in pointers}
-    body = tidy(_Rewriter(renamed).rewritten(function.body))
+    body = named(tidy(_Rewriter(renamed).rewritten(function.body)))
     blocks = choose(raw, sizes, blocked, _always_true(function))
     arguments = [renamed.get(passed[at], passed[at]) for at in positions]
     signature = ", ".join([*arguments, *(f"{block}: tl.constexpr" for block in blocked)])
-    text = "\n".join(ast.unparse(node) for node in body)
+    text = body_text(body, _STEP)
     own = {helper.name: _helper_text(helper) for helper in raw.helpers}
-    definition = f"@triton.jit\ndef {name}({signature}):\n{_indented(text)}"
-    whole = "\n".join([text, *own.values()])
+    definition = f"@triton.jit\ndef {name}({signature}):\n{text}"
+    whole = "\n".join([definition, *own.values()])
     return Kernel(
         name=name,
         definitions=own | {name: definition},
@@ -113,7 +130,7 @@ def convert_kernel(raw: RawKernel, name: str, pointers: Mapping[int, str], prefi
         positions=positions,
         grid=_grid(raw, sizes, prefix),
         blocks={constant_name(prefix, block): choices for block, choices in blocks.items()},
-        operations=raw.operations,
+        operations=_purpose(raw),
         launch={block: constant_name(prefix, block) for block in blocks},
     )
 
@@ -124,16 +141,16 @@ def convert_product(
     """Rewrite a kernel of one of Inductor's templates; arguments as of `convert_kernel`."""
     positions = tuple(range(len(product.parameters)))
     renamed = {product.parameters[at]: pointers[at] for at in positions if at in pointers}
-    body = tidy(_Rewriter(renamed).rewritten(product.body()))
+    body = named(tidy(_Rewriter(renamed).rewritten(product.body())))
     tunables = product.tunables()
     constants = [parameter for parameter in tunables if parameter.isupper()]
     arguments = [renamed.get(parameter, parameter) for parameter in product.parameters]
     signature = ", ".join([*arguments, *(f"{constant}: tl.constexpr" for constant in constants)])
-    text = "\n".join(ast.unparse(node) for node in body)
+    definition = f"@triton.jit\ndef {name}({signature}):\n{body_text(body, _STEP)}"
     return Kernel(
         name=name,
-        definitions={name: f"@triton.jit\ndef {name}({signature}):\n{_indented(text)}"},
-        names=frozenset(_names(text)),
+        definitions={name: definition},
+        names=frozenset(_names(definition)),
         positions=positions,
         grid=product.grid(prefix),
         blocks={constant_name(prefix, known): choices for known, choices in tunables.items()},
@@ -202,7 +219,7 @@ class _Rewriter(ast.NodeTransformer):
         self._renamed = renamed
 
     def rewritten(self, body: list[ast.stmt]) -> list[ast.stmt]:
-        return [self.visit(node) for node in body]
+        return [self.visit(node) for node in copy.deepcopy(body)]
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
         return ast.Name(self._renamed.get(node.id, node.id), node.ctx)

@@ -1,6 +1,7 @@
 """Calls and launches of kernels as text, on lines that are not too long."""
 
 import ast
+import textwrap
 from collections.abc import Iterator, Sequence
 
 LONGEST_LINE = 88
@@ -25,6 +26,8 @@ def call_text(head: str, arguments: Sequence[str], width: int) -> str:
             lines[-1] += f" {argument},"
         else:
             lines.append(f"{_STEP}{argument},")
+    if len(lines) == 1:
+        lines = [lines[0].removesuffix(",")]
     return "\n".join([head, *lines, ")"])
 
 
@@ -34,6 +37,29 @@ def launch_text(kernel: str, grid: ast.expr, arguments: Sequence[str], width: in
     if len(head) > width:
         head = "\n".join([f"{kernel}[", *_grid_lines(grid, width), "]("])
     return call_text(head, arguments, width)
+
+
+def statement_text(node: ast.stmt, width: int) -> str:
+    """A statement; a call, or an assignment of one, over several lines where it has to be."""
+    match node:
+        case ast.Assign(value=ast.Call() as call) | ast.Expr(value=ast.Call() as call):
+            arguments = [*map(ast.unparse, call.args), *map(ast.unparse, call.keywords)]
+            head = ast.unparse(node).removesuffix(f"({', '.join(arguments)})")
+            return call_text(f"{head}(", arguments, width)
+    return ast.unparse(node)
+
+
+def body_text(body: Sequence[ast.stmt], indent: str) -> str:
+    """Statements of a function, those of its loops too."""
+    lines = []
+    for node in body:
+        if isinstance(node, ast.For) and not node.orelse:
+            lines.append(f"{indent}for {ast.unparse(node.target)} in {ast.unparse(node.iter)}:")
+            lines.append(body_text(node.body, indent + _STEP))
+        else:
+            text = statement_text(node, LONGEST_LINE - len(indent))
+            lines.append(textwrap.indent(text, indent))
+    return "\n".join(lines)
 
 
 def _grid_lines(grid: ast.expr, width: int) -> Iterator[str]:

@@ -15,7 +15,7 @@ from operators.inductor.kernels import (
     Kernel,
     convert_kernel,
     convert_product,
-    short_name,
+    kernel_name,
 )
 from operators.inductor.names import require_known_names, require_unequal_names
 from operators.inductor.products import PRECISIONS, Product
@@ -170,7 +170,7 @@ def _kernels(
         calls.setdefault(launch.kernel, []).append(launch.arguments)
     found = {}
     for name, uses in calls.items():
-        own = _free(short_name(name), taken)
+        own = _free(kernel_name(code.kernels[name]), taken)
         pointers = _pointers(uses[0], case.arguments) if len(uses) == 1 else {}
         raw = code.kernels[name]
         about = (raw, f"{own}_kernel", pointers, f"{own.upper()}_")

@@ -4,7 +4,7 @@ import ast
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
-from operators.inductor.layout import LONGEST_LINE, call_text
+from operators.inductor.layout import LONGEST_LINE, statement_text
 
 _STEP = " " * 4
 
@@ -36,7 +36,9 @@ def _block(body: Iterable[ast.stmt], indent: str, lines: Sequence[str]) -> Itera
             yield indent + ast.unparse(_headed(node)).splitlines()[0]
             yield from _block(node.body, indent + _STEP, lines)
         else:
-            yield from textwrap.indent(_new(node, len(indent)), indent).splitlines()
+            yield from textwrap.indent(
+                statement_text(node, LONGEST_LINE - len(indent)), indent
+            ).splitlines()
 
 
 def _as_written(node: ast.stmt, lines: Sequence[str]) -> list[str]:
@@ -71,13 +73,3 @@ def _headed(node: ast.For | ast.While | ast.If) -> ast.stmt:
 def _is_call(node: ast.stmt) -> bool:
     """Whether it can go over more lines."""
     return isinstance(node, ast.Assign | ast.Expr) and isinstance(node.value, ast.Call)
-
-
-def _new(node: ast.stmt, indent: int) -> str:
-    width = LONGEST_LINE - indent
-    match node:
-        case ast.Assign(value=ast.Call() as call) | ast.Expr(value=ast.Call() as call):
-            arguments = [*map(ast.unparse, call.args), *map(ast.unparse, call.keywords)]
-            head = ast.unparse(node).removesuffix(f"({', '.join(arguments)})")
-            return call_text(f"{head}(", arguments, width)
-    return ast.unparse(node)
