@@ -17,7 +17,7 @@ from evolve.cli.compiled import with_compiled
 from evolve.cli.inputs import load_task
 from evolve.cli.request import read_request
 from evolve.cli.session import keep
-from evolve.cli.stopping import STOP_SIGNALS, give_up
+from evolve.cli.stopping import handling
 from evolve.core.errors import EvaluatorUnavailable, EvolveError, UsageError
 from evolve.core.protocols import Evaluator
 from evolve.core.task import Task
@@ -81,7 +81,6 @@ class Bench:
             EvolveError: the judge or the database cannot be used; what is under way can be resumed.
         """
         reasons: list[str] = []
-        loop = asyncio.get_running_loop()
 
         def stop(reason: str) -> None:
             reasons.append(reason)
@@ -89,20 +88,19 @@ class Bench:
             for pipeline in self._pipelines:
                 pipeline.request_stop(reason)
 
-        for number in STOP_SIGNALS:
-            loop.add_signal_handler(number, stop, f"stopped by {number.name}")
         alarm = None
         if self._ends_at is not None:
             left_s = self._ends_at - time.monotonic() - RESERVE_S
+            loop = asyncio.get_running_loop()
             alarm = loop.call_later(max(left_s, 0.0), stop, "the time is up")
         try:
-            workers = (self._work(stop) for _ in range(self._evaluator.slots))
-            ends = await asyncio.gather(*workers, return_exceptions=True)
-            ends.append(await self._work_alone())
+            with handling(lambda number: stop(f"stopped by {number.name}")):
+                workers = (self._work(stop) for _ in range(self._evaluator.slots))
+                ends = await asyncio.gather(*workers, return_exceptions=True)
+                ends.append(await self._work_alone())
         finally:
             if alarm is not None:
                 alarm.cancel()
-            give_up(loop)
         if errors := [end for end in ends if isinstance(end, BaseException)]:
             raise errors[0]
         if not reasons and (self._waiting or self._alone):

@@ -1,6 +1,5 @@
 """One sitting of a run: build its parts, search until the end or a stop, say what came of it."""
 
-import asyncio
 import os
 import signal
 import sys
@@ -14,7 +13,7 @@ from evolve.cli.display import MAX_RECOUNTED, LiveDisplay, PlainDisplay, Tally, 
 from evolve.cli.main import INTERRUPTED, OK, RESUMABLE
 from evolve.cli.models import WHY_IDLE, idle_limits
 from evolve.cli.report import default_path
-from evolve.cli.stopping import STOP_SIGNALS, give_up
+from evolve.cli.stopping import handling
 from evolve.cli.summary import summary
 from evolve.core.errors import EvaluatorUnavailable, UsageError
 from evolve.core.protocols import Evaluator
@@ -99,13 +98,8 @@ async def _run_until_stopped(pipeline: Pipeline, display: PlainDisplay | LiveDis
         display.say(f"{number.name}: finishing what is under way; Ctrl-C again leaves at once")
         pipeline.request_stop(f"stopped by {number.name}")
 
-    loop = asyncio.get_running_loop()
-    for number in STOP_SIGNALS:
-        loop.add_signal_handler(number, on_signal, number)
-    try:
+    with handling(on_signal):
         return await pipeline.run()
-    finally:
-        give_up(loop)
 
 
 def _print_end(store: Store, run: RunRow, outcome: Outcome) -> None:

@@ -2,7 +2,7 @@
 
 import contextlib
 import signal
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 if TYPE_CHECKING:
@@ -73,6 +73,28 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
             raise
 
     return asyncio.run(stoppable_task())
+
+
+@contextlib.contextmanager
+def handling(handler: Callable[[signal.Signals], None]) -> Iterator[None]:
+    """Within this block the running loop calls `handler` for each of `STOP_SIGNALS`.
+
+    Then what is left of the command is not to be interrupted (`give_up`). Where nobody else handles
+    them, as in a program that uses this as a library, they do what they did before.
+    """
+    import asyncio
+
+    before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
+    loop = asyncio.get_running_loop()
+    for number in STOP_SIGNALS:
+        loop.add_signal_handler(number, handler, number)
+    try:
+        yield
+    finally:
+        give_up(loop)
+        if before[signal.SIGTERM] is signal.SIG_DFL:
+            for number, was in before.items():
+                signal.signal(number, was)
 
 
 def give_up(loop: "AbstractEventLoop | None" = None) -> None:

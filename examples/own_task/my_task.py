@@ -17,8 +17,8 @@ Optional:
 - `SIZES`: module constants for `tiny` (the Triton interpreter), `cpu` and `gpu`.
 - `CATEGORY`: one word for listings and for the knowledge that a model is shown.
 - `check(output, reference, inputs)`: your own rule of correctness, where closeness is not the rule
-  (sampling, routing, quantised outputs). It returns a bool, or a bool and a reason, and has to accept
-  the reference's own output.
+  (sampling, routing, quantised outputs). It returns a bool, or a bool and a reason, and accepts the
+  reference's own output.
 - beside the file, `my_task.cases.yaml` or `cases.yaml`: more shapes, timed or only checked.
 - beside the file, `seeds/*.py`: candidates to start from. Without a model to write code a search
   needs at least one.

@@ -8,6 +8,7 @@ Invariants:
 
 import asyncio
 import os
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -44,6 +45,7 @@ def test_a_judge_that_fails_leaves_a_run_to_resume(tmp_path: Path, capsys):
         assert shown.err == "evolve: the device is gone\n"
         assert "evolve resume demo" in shown.out
         assert asyncio.run(search(store, run, config, SyntheticEvaluator())) == 0
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL  # as before: this is no command
 
 
 def test_a_report_that_cannot_be_written_is_a_line_of_the_summary(tmp_path: Path, capsys):

@@ -117,6 +117,7 @@ def test_signals_after_the_first_do_not_replace_the_exit_status(tmp_path: Path):
     database = tmp_path / "evolve.db"
     process = sit(database, 0.5)
     process.send_signal(signal.SIGUSR1)
+    time.sleep(0.1)
     while process.poll() is None:  # during the drain, the report, and the end of the judge
         process.send_signal(signal.SIGTERM)
         time.sleep(0.005)
