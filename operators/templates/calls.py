@@ -157,7 +157,9 @@ class Calls:
             scale=float(str(scale)) if scale else None,
             precisions=precisions,
         )
-        return launch and Replacement((launch,), tuple(_room(name, known[3], known[0])))
+        if launch is None:
+            return None
+        return Replacement((launch,), tuple(_room(name, known[3], known[0])))
 
     def _result(self, name: str) -> Tensor | None:
         return self._tensors[ast.Name(name, ast.Load())]

@@ -3,9 +3,9 @@
 A Gaussian process over the places of choices (Rasmussen and Williams, 2006) and its expected
 improvement (Jones, Schonlau and Welch, 1998). A program's time is the sum of those of its kernels,
 so what is known of one kernel says nothing of another: the covariance is a sum over kernels. Within
-a kernel one half of it is a mean over tunables, each by itself, which learns main effects early, and
-the other half is of the distance in all of them together. Numbers are as far apart as their places
-among the choices, two words as the first and the last number.
+a kernel half of it is a mean over tunables, each by itself, which learns main effects early, and
+half is of the distance in all of them together. Numbers are as far apart as their places among the
+choices, two words as the first and the last number.
 """
 
 import math
