@@ -10,6 +10,7 @@ from omegaconf import MISSING
 
 from evolve.cli import parts
 from evolve.cli.config.compose import compose, compose_other, to_plain
+from evolve.cli.config.presets import search_of
 from evolve.cli.device import CUDA, kind_of
 from evolve.cli.inputs import load_task
 from evolve.cli.request import check_name
@@ -98,7 +99,7 @@ def make_plan(words: Sequence[str]) -> Plan:
     if config["device"]["kind"] == "replay":
         raise UsageError("device=replay knows recorded programs only; a suite needs a device")
     parts.build_all(config)
-    label = settings["name"] or _preset(of_runs)
+    label = settings["name"] or search_of(of_runs)
     entries = []
     for problem in problems:
         run = "-".join(filter(None, (settings["suite"], problem.level, problem.name, label)))
@@ -135,11 +136,6 @@ def _split(words: Sequence[str]) -> tuple[list[str], list[str]]:
             raise UsageError(f"{word}: bench sets it for each run; name problems=[...] instead")
         (own if key in ours else of_runs).append(word)
     return own, of_runs
-
-
-def _preset(words: Sequence[str]) -> str:
-    names = [word.partition("=")[2] for word in words if word.startswith("search=")]
-    return names[-1] if names else "default"
 
 
 def _baselines(names: Sequence[str] | None, kind: str) -> tuple[str, ...]:

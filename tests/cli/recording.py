@@ -14,8 +14,13 @@ from evolve.store import RunRow, Store
 
 
 def settings(*words: str) -> dict[str, Any]:
-    """The configuration of `evolve run task=synthetic WORDS`, with no opponents."""
-    return to_plain(compose(["task=synthetic", *words])) | {"opponents": {}}
+    """The configuration of `evolve run task=synthetic WORDS`, with no opponents.
+
+    One method, unless the words name a search: a portfolio has more parts than most tests are about.
+    """
+    named = any(word.startswith("search=") for word in words)
+    search = () if named else ("search=single",)
+    return to_plain(compose(["task=synthetic", *search, *words])) | {"opponents": {}}
 
 
 def record(

@@ -187,7 +187,7 @@ def test_runs_of_the_same_names_with_other_settings_are_refused():
 def test_the_command_compares_on_this_machine(evolve):
     done = evolve(
         "compare",
-        *("--search", "greedy", "--search", "default", "--seeds", "1"),
+        *("--search", "greedy", "--search", "single", "--seeds", "1"),
         *("task=rmsnorm", "device=cpu", "task_config.size=tiny", "termination.evaluations=2"),
         timeout=880,
     )

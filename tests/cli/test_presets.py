@@ -81,7 +81,7 @@ def test_every_preset_searches_end_to_end_with_a_model(preset: str, store: Store
     run = store.run("demo")
     steps = list(store.steps(run.id))
     operators = {name for name, node in run.config["operators"].items() if node is not None}
-    named = operators - RARE if preset not in ("default", "greedy", "quick", "portfolio") else set()
+    named = operators - RARE if preset not in ("single", "greedy", "quick", "portfolio") else set()
     assert named <= {step.operator for step in steps}
     assert store.slots(run.id)
     judged = [step for step in steps if step.operator not in ("seed", "verify")]
@@ -126,7 +126,7 @@ def test_the_portfolio_without_a_model_searches_by_its_arms_that_need_none(store
 @pytest.mark.parametrize("preset", PRESETS)
 def test_every_preset_says_whose_its_values_are(preset: str):
     text = (config_dir() / "search" / f"{preset}.yaml").read_text()
-    if preset not in ("default", "quick"):
+    if preset not in ("single", "quick"):
         assert re.search(r"arXiv \d{4}\.\d{5}|gh:\w+/\w+|[Oo]urs|are ours", text)
     for line in text.split("\nllm:")[0].splitlines():
         if re.match(r"    \w+: [\d.]+$", line):  # a number of an operator, archive or policy
@@ -138,7 +138,7 @@ def composed(*words: str) -> dict[str, Any]:
     return to_plain(compose(["task=any", *words]))
 
 
-@pytest.mark.parametrize("preset", [name for name in PRESETS if name != "default"])
+@pytest.mark.parametrize("preset", [name for name in PRESETS if name != "single"])
 def test_an_option_that_is_typed_is_taken_whole_whatever_a_preset_says_of_its_group(preset: str):
     untouched = composed(f"search={preset}")
     groups = {"archive", "selection", "operators", "termination", "methods", "llm"}
@@ -174,11 +174,11 @@ CONTRADICTIONS: dict[tuple[str, ...], tuple[str, str]] = {
     ("archive=pareto", "+archive.objectives.moon_phase=max"): ("moon_phase", "device=cpu"),
     ("search=polca",): ("summarise", "llm.model=provider/NAME"),
     ("llm.model=openai/gpt-4o", "operators=default"): ("no operator asks", "operators=llm"),
-    ("+methods.mine={operators: {edit: 1.0}}",): ("methods.mine.operators", "operators.edit"),
-    ("+methods.mine={operators: {tune: 1.0}}",): ("operators.recombine", "no method"),
-    ("+methods.mine={operators: {tune: often}}",): ("methods.mine.operators.tune", "number"),
-    ("+methods.mine={operator: tune}",): ("methods.mine", "operators"),
-    ("+methods.mine={operators: {tune: 1.0}, parents: 2}",): ("methods.mine.parents", "leave it"),
+    ("search=single", "+methods.mine={operators: {edit: 1.0}}",): ("methods.mine.operators", "operators.edit"),
+    ("search=single", "+methods.mine={operators: {tune: 1.0}}",): ("operators.recombine", "no method"),
+    ("search=single", "+methods.mine={operators: {tune: often}}",): ("methods.mine.operators.tune", "number"),
+    ("search=single", "+methods.mine={operator: tune}",): ("methods.mine", "operators"),
+    ("search=single", "+methods.mine={operators: {tune: 1.0}, parents: 2}",): ("methods.mine.parents", "leave it"),
     ("search=portfolio", "archive=topk"): ("methods.tree.selection", "archive=tree"),
 }
 

@@ -28,7 +28,7 @@ def complete(stored: Mapping[str, Any]) -> dict[str, Any]:
     if lacking:
         from evolve.cli.config.compose import compose, to_plain
 
-        defaults = to_plain(compose(["task=stored"]))
+        defaults = to_plain(compose(["task=stored", "search=single"]))
         result |= {name: defaults[name] for name in lacking}
     return result
 

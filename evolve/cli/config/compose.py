@@ -25,7 +25,7 @@ from omegaconf.errors import (
 
 from evolve.cli.config.build import check_types
 from evolve.cli.config.locate import config_dir
-from evolve.cli.config.presets import preset_of, without_retyped
+from evolve.cli.config.presets import preset_of, search_of, without_retyped
 from evolve.cli.config.schema import RunConfig
 from evolve.core.errors import EvolveError, UsageError
 
@@ -136,6 +136,8 @@ def _opened(words: Sequence[str]) -> list[str]:
     words = [_closed(word) for word in words]
     for word in words:
         _refuse_nameless_option(word)
+    if not any(word.startswith("search=") for word in words):
+        words = [f"search={search_of(words)}", *words]
     opened = [
         f"++{word}" if ".".join(word.partition("=")[0].split(".")[:2]) in OPEN else word
         for word in without_retyped(words)

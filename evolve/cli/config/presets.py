@@ -1,10 +1,26 @@
-"""Search presets: what a preset says of a group gives way to an option that is typed for it."""
+"""Search presets: which one a run has, and how it gives way to options that are typed."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from evolve.cli.config.locate import config_dir
+
+METHOD = {"archive", "selection", "operators", "schedule"}
+"""Groups that say how a search works; whoever types one of them chooses a method of their own."""
+
+PORTFOLIO = "portfolio"
+SINGLE = "single"
+
+
+def search_of(words: Sequence[str]) -> str:
+    """The preset that the words name; the portfolio, or, where they choose a part, one method."""
+    if names := [word.partition("=")[2] for word in words if word.startswith("search=")]:
+        return names[-1]
+    groups = {
+        word.lstrip("+~").replace("@", ".").partition("=")[0].partition(".")[0] for word in words
+    }
+    return SINGLE if groups & METHOD else PORTFOLIO
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +66,8 @@ def without_retyped(words: Sequence[str]) -> list[str]:
     for group, values in preset.values.items():
         if group not in typed:
             spelled += [f"++{group}.{name}={_quoted(value)}" for name, value in values.items()]
-    return [*spelled, *(word for word in words if not word.startswith("search="))]
+    others = (word for word in words if not word.startswith("search="))
+    return [f"search={SINGLE}", *spelled, *others]
 
 
 def _quoted(value: Any) -> str:
