@@ -8,6 +8,7 @@ from evolve.cli.device import kind_of
 from evolve.core.behaviour import CASE, known_descriptors
 from evolve.core.errors import UsageError
 from evolve.core.protocols import Archive, ModelOperator, SelectionPolicy
+from evolve.core.task import ONLY_CASE, Task
 from evolve.search.schedule import Scheduled
 
 GIVES = {  # what a policy may need, in words, and what has it
@@ -77,8 +78,7 @@ def refuse_idle_operators(operators: Mapping[str, Scheduled], *, has_model: bool
 
 def refuse_late_migration(config: Mapping[str, Any]) -> None:
     """Raise UsageError where the run ends before islands would exchange anything."""
-    limits = config["termination"]
-    ends = {name: limits[name] for name in ("proposals", "evaluations") if limits[name] is not None}
+    ends = _last_tickets(config)
     for where, node in _nodes(config["archive"], "archive"):
         interval = node.get("interval")
         if interval is None or node.get("migration", "ring") == "none" or not ends:
@@ -86,20 +86,58 @@ def refuse_late_migration(config: Mapping[str, Any]) -> None:
         name, end = min(ends.items(), key=lambda limit: limit[1])
         if interval >= end:
             raise UsageError(
-                f"{where}.interval={interval}: with termination.{name}={end} the run ends before "
-                f"islands send each other anything; set {where}.interval={max(end // 5, 1)}, or "
+                f"{where}.interval={interval}: with {name} the run ends before islands send each "
+                f"other anything; set {where}.interval={max(end // 5, 1)}, or "
                 f"{where}.migration=none"
             )
 
 
-def refuse_missing_descriptors(config: Mapping[str, Any]) -> None:
-    """Raise UsageError for an axis or objective that no program will ever have here."""
-    asked = [
+def _last_tickets(config: Mapping[str, Any]) -> dict[str, int]:
+    """About how many tickets there are when a limit ends the run, by the limit as it is typed.
+
+    Screens are tickets and no evaluations: of so many (`reduction`) one is measured in full.
+    """
+    nodes = [node for node in config["operators"].values() if node is not None]
+    screens = max((int(node.get("reduction") or 0) for node in nodes), default=0)
+    per = {"proposals": 1, "evaluations": 1 + screens}
+    limits = config["termination"]
+    ends = {
+        f"termination.{name}={limits[name]}": limits[name] * tickets
+        for name, tickets in per.items()
+        if limits[name] is not None
+    }
+    together = {n: value for n, value in (limits.get("all_of") or {}).items() if value is not None}
+    if together and together.keys() <= per.keys():
+        name = max(together, key=lambda name: together[name] * per[name])
+        ends[f"termination.all_of.{name}={together[name]}"] = together[name] * per[name]
+    return ends
+
+
+def refuse_unknown_cases(config: Mapping[str, Any], task: Task) -> None:
+    """Raise UsageError for an axis or objective about a case that the task does not time."""
+    timed = [case.name for case in task.cases if case.timed] or [ONLY_CASE]
+    for where, name in _asked_descriptors(config):
+        if name.startswith(CASE) and name.removeprefix(CASE) not in timed:
+            known = ", ".join(CASE + each for each in timed)
+            raise UsageError(
+                f"{where}.{name}: task {task.name} times no such case, so that all programs would "
+                f"be alike in it; it has {known}"
+            )
+
+
+def _asked_descriptors(config: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What archives are told to look at: the setting, and the name of the descriptor."""
+    return [
         (f"{where}.{setting}", name)
         for where, node in _nodes(config["archive"], "archive")
         for setting in ("axes", "objectives", "descriptors")
         for name in _named(node.get(setting) or ())
     ]
+
+
+def refuse_missing_descriptors(config: Mapping[str, Any]) -> None:
+    """Raise UsageError for an axis or objective that no program will ever have here."""
+    asked = _asked_descriptors(config)
     if not asked:
         return
     kind = kind_of(config)

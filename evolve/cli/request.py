@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from evolve.cli import parts
+from evolve.cli.compatibility import refuse_unknown_cases
 from evolve.cli.device import as_judged, kind_of
 from evolve.cli.differences import refuse_differences
 from evolve.cli.inputs import load_task, read_baseline, with_seeds
@@ -55,6 +56,7 @@ def read_request(config: Mapping[str, Any], *, has_parts: bool = False) -> Reque
         _refuse_another(existing, task, recorded)
     if not has_parts:
         parts.build_all(config)
+    refuse_unknown_cases(config, task)
     return Request(existing=existing, task=task, recorded=recorded)
 
 
