@@ -169,7 +169,7 @@ CONTRADICTIONS: dict[tuple[str, ...], tuple[str, str]] = {
         "archive.interval=50",
         "archive.interval=8",
     ),
-    ("archive=islands", "archive.interval=400"): ("termination.evaluations=400", "migration=none"),
+    ("archive=islands", "archive.interval=5000"): ("termination.evaluations=400", "migration=none"),
     ("+archive.axes.registers=[0,32,64]",): ("archive.axes.registers", "memory_access"),
     ("archive=pareto", "+archive.objectives.moon_phase=max"): ("moon_phase", "device=cpu"),
     ("search=polca",): ("summarise", "llm.model=provider/NAME"),
