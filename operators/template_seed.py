@@ -10,6 +10,7 @@ from evolve.core.protocols import Context, Declined, Failed, Proposal
 from evolve.core.task import Task
 from operators.inductor import NotConvertible, convert, precisions
 from operators.templates import Products, has_products
+from operators.tuning import Limits
 
 
 class TemplateSeed:
@@ -46,12 +47,13 @@ class TemplateSeed:
     def _programs(self, task: Task, device: Mapping[str, str]) -> Iterator[Proposal | Failed]:
         """All of them, those with tails first; equal ones once."""
         seen: set[str] = set()
+        allowed = precisions(task.accumulation, device.get("arch", ""))
+        count = Limits.of(device).multiprocessors
         for compiled in task.compiled:
             if compiled.variant not in self.variants or not has_products(compiled):
                 continue
             for fused in (True, False):
-                allowed = precisions(task.accumulation, device.get("arch", ""))
-                products = Products(allowed, fused=fused)
+                products = Products(allowed, fused=fused, multiprocessors=count)
                 note = f"variant {compiled.variant}, own kernels{' with tails' if fused else ''}"
                 try:
                     source = convert(task.source, task.name, compiled, products, allowed)

@@ -40,11 +40,17 @@ class Calls:
         statements: of the code.
         tensors: of the code.
         precisions: what `tl.dot` may make of float32, the first to begin with.
+        multiprocessors: of the device.
     """
 
     def __init__(
-        self, statements: Sequence[Statement], tensors: Tensors, precisions: Sequence[str]
+        self,
+        statements: Sequence[Statement],
+        tensors: Tensors,
+        precisions: Sequence[str],
+        multiprocessors: int,
     ) -> None:
+        self._multiprocessors = multiprocessors
         self._tensors = tensors
         self._precisions = precisions
         self._firsts = {
@@ -105,7 +111,7 @@ class Calls:
         if not (precisions := self._arithmetic(*known)):
             return None
         added = bias[0] if bias else None
-        return Replacement(matmul.launches(a, b, added, out, precisions))
+        return Replacement(matmul.launches(a, b, added, out, precisions, self._multiprocessors))
 
     def _convolution(self, name: str, call: ast.Call) -> Replacement | None:
         biases = [*call.args[2:], *(k.value for k in call.keywords if k.arg == "bias")]

@@ -8,13 +8,18 @@ from operators.templates.launch import Launch, one_of, powers
 from operators.templates.tensors import Tensor, merged
 
 NOTHING = ast.Constant(None)
-_MANY_TILES = 264  # two for each multiprocessor of an H200; with fewer, long sums are cut
+_TILES_EACH = 2  # for each multiprocessor; with fewer, long sums are cut
 _LONG_SUM = 2048
 _TILE = 64
 
 
 def launches(
-    a: Tensor, b: Tensor, bias: Tensor | None, out: Tensor, precisions: Sequence[str]
+    a: Tensor,
+    b: Tensor,
+    bias: Tensor | None,
+    out: Tensor,
+    precisions: Sequence[str],
+    multiprocessors: int,
 ) -> tuple[Launch, ...]:
     """For out = a @ b + bias, of matrices or batches of them; bias is broadcast.
 
@@ -24,6 +29,7 @@ def launches(
         bias: of any shape that broadcasts.
         out: rows x columns.
         precisions: what `tl.dot` may make of its arguments, the first to begin with.
+        multiprocessors: of the device.
     """
     (batch, rows, depth), a_stride = merged(a, 3)
     (_, _, columns), b_stride = merged(b, 3)
@@ -41,7 +47,7 @@ def launches(
     if rows == 1:  # out' = b' @ a'
         return (_vector(_swapped(pointers), _transposed(constants), batch),)
     tiles = batch * -(-rows // _TILE) * -(-columns // _TILE)
-    if tiles < _MANY_TILES and depth >= _LONG_SUM:
+    if tiles < _TILES_EACH * multiprocessors and depth >= _LONG_SUM:
         return _split(pointers, constants, batch, precisions)
     return (_tiled(pointers, constants, batch, precisions),)
 

@@ -33,9 +33,17 @@ class Products:
     Args:
         precisions: for float32, of those that `tl.dot` takes, the first to begin with.
         fused: whether pointwise kernels go into the tails of ours where they can.
+        multiprocessors: of the device.
     """
 
-    def __init__(self, precisions: Sequence[str] = PRECISIONS, *, fused: bool = False) -> None:
+    def __init__(
+        self,
+        precisions: Sequence[str] = PRECISIONS,
+        *,
+        fused: bool = False,
+        multiprocessors: int = 132,
+    ) -> None:
+        self._multiprocessors = multiprocessors
         self._precisions = tuple(precisions)
         self._fused = fused
         self._names: dict[str, str] = {}
@@ -45,7 +53,7 @@ class Products:
     ) -> tuple[OutputCode, dict[str, Kernel]]:
         """The code without the calls that a template can do, and the kernels."""
         tensors = Tensors(case.arguments, code.statements)
-        calls = Calls(code.statements, tensors, self._precisions)
+        calls = Calls(code.statements, tensors, self._precisions, self._multiprocessors)
         found = [(each, calls.replacement(each.node)) for each in code.statements]
         if self._fused:
             found = fuse(found, code.kernels, tensors, self._names)

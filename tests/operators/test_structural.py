@@ -5,6 +5,7 @@ with the values that its parent was best with, and says what was done to which k
 """
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -65,6 +66,14 @@ def test_every_rewrite_is_proposed_once_and_then_none():
         assert answer.parents == (PARENT.digest,)
     assert sorted(notes) == sorted(ALL)
     assert isinstance(answer, Declined)
+
+
+def test_a_persistent_grid_has_multiples_of_the_devices_multiprocessors():
+    elite = make_elite(PARENT.digest)
+    context = replace(make_context(Known(), [elite]), device={"multiprocessors": "170"})
+    child = Structural(["persistent_grid"]).propose(context)
+    (programs,) = (t for t in parse(child.program.source) if t.name.endswith("_PROGRAMS"))
+    assert programs.choices == (170, 340, 680, 1360, 2720)
 
 
 def test_a_rewrite_is_not_made_again_when_its_parent_is_best_with_other_values():

@@ -41,7 +41,7 @@ class Proposed:
         return self.count if operator == "template_seed" else 99
 
 
-def propose(*found: Compiled, count: int = 0, accumulation: str = "ieee"):
+def propose(*found: Compiled, count: int = 0, accumulation: str = "ieee", **device: str):
     context = Context(
         task=Task(
             name="t",
@@ -54,6 +54,7 @@ def propose(*found: Compiled, count: int = 0, accumulation: str = "ieee"):
         facts=Proposed(count),
         rng=random.Random(0),
         sequence=count,
+        device=device,
     )
     return TemplateSeed().propose(context)
 
@@ -103,6 +104,23 @@ def test_a_failure_to_convert_is_recorded_and_holds_up_nothing():
 def test_rounded_operands_are_offered_where_the_task_allows_them(accumulation, offered):
     source = propose(GPU, accumulation=accumulation).program.source
     assert ("tf32" in tunables.parse(source)["MATMUL_INPUT_PRECISION"].choices) == offered
+
+
+def test_long_sums_are_cut_where_a_device_has_more_multiprocessors_than_there_are_tiles():
+    lines = [
+        "with torch.cuda._DeviceGuard(0):",
+        "    " + room("buf0", matrix(640, 640)),
+        "    extern_kernels.mm(a, b, out=buf0)",
+    ]
+    found = compiled({"a": matrix(640, 4096), "b": matrix(4096, 640)}, lines, "buf0")
+    few, many = (propose(found, multiprocessors=count) for count in ("20", "148"))
+    assert "matmul_split_kernel" not in few.program.source  # 100 tiles of 64 by 64
+    assert "matmul_split_kernel" in many.program.source
+
+
+def test_amd_is_not_offered_what_it_has_not():
+    source = propose(GPU, arch="gfx942").program.source
+    assert "tf32x3" not in tunables.parse(source)["MATMUL_INPUT_PRECISION"].choices
 
 
 def test_an_unknown_variant_is_refused_with_those_there_are():
