@@ -151,7 +151,12 @@ def test_a_verification_can_be_judged_elsewhere_too(evolve: Evolve, created: Pat
     assert not best(created).verified
     done = evolve("batch", "far", "--verify", "-o", "in.jsonl")
     assert done.returncode == 0, done.stderr
+    [asked], _ = read_requests(created / "in.jsonl")
+    evolve("batch", "far", "-n", "3", "-o", "in.jsonl")  # as a proposal it would have no rivals
+    assert asked.id not in {request.id for request in read_requests(created / "in.jsonl")[0]}
+    assert evolve("batch", "far", "--verify", "-o", "in.jsonl").returncode == 0
     [request] = judge(created)
+    assert request.id == asked.id
     assert request.params["fidelity"] == "verify"
     assert "verified" in evolve("tell", "far", "out").stdout
     assert best(created).verified
