@@ -16,7 +16,7 @@ from evolve.store import RunRow, Store
 def settings(*words: str) -> dict[str, Any]:
     """The configuration of `evolve run task=synthetic WORDS`, with no opponents.
 
-    One method, unless the words name a search: a portfolio has more parts than most tests are about.
+    One method unless the words name a search: a portfolio has more parts than tests are about.
     """
     named = any(word.startswith("search=") for word in words)
     search = () if named else ("search=single",)

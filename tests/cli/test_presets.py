@@ -174,11 +174,26 @@ CONTRADICTIONS: dict[tuple[str, ...], tuple[str, str]] = {
     ("archive=pareto", "+archive.objectives.moon_phase=max"): ("moon_phase", "device=cpu"),
     ("search=polca",): ("summarise", "llm.model=provider/NAME"),
     ("llm.model=openai/gpt-4o", "operators=default"): ("no operator asks", "operators=llm"),
-    ("search=single", "+methods.mine={operators: {edit: 1.0}}",): ("methods.mine.operators", "operators.edit"),
-    ("search=single", "+methods.mine={operators: {tune: 1.0}}",): ("operators.recombine", "no method"),
-    ("search=single", "+methods.mine={operators: {tune: often}}",): ("methods.mine.operators.tune", "number"),
-    ("search=single", "+methods.mine={operator: tune}",): ("methods.mine", "operators"),
-    ("search=single", "+methods.mine={operators: {tune: 1.0}, parents: 2}",): ("methods.mine.parents", "leave it"),
+    (
+        "search=single",
+        "+methods.mine={operators: {edit: 1.0}}",
+    ): ("methods.mine.operators", "operators.edit"),
+    (
+        "search=single",
+        "+methods.mine={operators: {tune: 1.0}}",
+    ): ("operators.recombine", "no method"),
+    (
+        "search=single",
+        "+methods.mine={operators: {tune: often}}",
+    ): ("methods.mine.operators.tune", "number"),
+    (
+        "search=single",
+        "+methods.mine={operator: tune}",
+    ): ("methods.mine", "operators"),
+    (
+        "search=single",
+        "+methods.mine={operators: {tune: 1.0}, parents: 2}",
+    ): ("methods.mine.parents", "leave it"),
     ("search=portfolio", "archive=topk"): ("methods.tree.selection", "archive=tree"),
 }
 
