@@ -8,6 +8,7 @@ from sqlalchemy import Connection, bindparam, select, update
 
 from evolve.core.evaluation import Fidelity
 from evolve.core.lineage import OPPONENT, VERIFY
+from evolve.core.measurement import Ratio
 from evolve.core.task import Task
 from evolve.store import evaluations, programs, runs, tickets
 from evolve.store.evaluations import SAYS_NOTHING
@@ -81,7 +82,19 @@ def create_from(
             _put_verdict(connection, copies[step.sequence], step)
         following = max(copies, default=-1) + 1
         connection.execute(_GO_ON, {"of": created.id, "next": following})
+        if best := _best(steps, created.baseline):
+            bounds = {"best": best.value, "best_low": best.low, "best_high": best.high}
+            values = bounds | {"best_to_beat": best.high}
+            connection.execute(update(run).where(run.c.id == created.id).values(values))
         return created
+
+
+def _best(steps: Sequence[Ticket], baseline: str) -> Ratio | None:
+    """The surest of the full verdicts: what a stall is counted from."""
+    verdicts = [step.evaluation for step in steps if step.evaluation is not None]
+    full = (each for each in verdicts if each.strict and each.fidelity is Fidelity.SEARCH)
+    ratios = (each.ratios[baseline] for each in full if baseline in each.ratios)
+    return max(ratios, key=lambda ratio: ratio.low, default=None)
 
 
 def _copied(connection: Connection, run_id: int, step: Ticket, known: set[str]) -> int:

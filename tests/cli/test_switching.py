@@ -140,6 +140,7 @@ def test_a_warm_start_gives_the_elites_of_an_archive_that_watched_from_the_start
         assert store.slots(search.run.id) == dict(watchers[option].slots())
         progress = store.progress(search.run.id)
         assert (progress.evaluations, progress.device_time_s, progress.proposals) == (0, 0.0, 0)
+        assert progress.best is not None
 
 
 def test_a_run_that_died_while_it_took_over_goes_on_where_it_stood(watched, tmp_path):
