@@ -89,9 +89,15 @@ def test_a_model_alone_brings_the_operators_that_ask_it(words: list[str]):
 
 
 @pytest.mark.parametrize(
-    "words", [[], ["llm=none"], ["llm.slots=2"], ["llm.model=provider/name", "operators=default"]]
+    "words",
+    [
+        ["search=single"],
+        ["search=single", "llm=none"],
+        ["search=single", "llm.slots=2"],
+        ["llm.model=provider/name", "operators=default"],
+    ],
 )
-def test_without_a_model_or_by_choice_there_are_none(words: list[str]):
+def test_one_method_without_a_model_or_by_choice_has_none(words: list[str]):
     assert {*composed(*words)["operators"]} == {
         "seed",
         "inductor",
