@@ -179,9 +179,8 @@ def test_a_warm_start_goes_on_with_numbers_and_evaluations_of_its_own(watched, t
         {"store": {"reuse": False}},
         {"baseline": "compile"},
         {"opponents": {"file:mine.py": "x = 1"}},
-        {"device": {"kind": "replay"}},
     ],
-    ids=["not to be reused", "another baseline", "an opponent", "a replay"],
+    ids=["not to be reused", "another baseline", "an opponent"],
 )
 def test_verdicts_that_mean_something_else_are_not_taken_over(changes, watched):
     path, _ = watched
@@ -189,7 +188,6 @@ def test_verdicts_that_mean_something_else_are_not_taken_over(changes, watched):
     task = synthetic_task()
     assert take_over(config, task, SyntheticEvaluator()) == (task, ())
     same = config | {"store": {"reuse": True}, "baseline": "eager", "opponents": {}}
-    same["device"] = {"kind": "cpu"}
     assert take_over(same, task, SyntheticEvaluator(device_class="another"))[1] == []
     assert take_over(same, task, SyntheticEvaluator())[1] != []
 
