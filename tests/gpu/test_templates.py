@@ -12,7 +12,7 @@ for name in ("yaml", "jinja2"):
     pytest.importorskip(name, reason="the operators need it")
 
 from operators.inductor import PRECISIONS  # noqa: E402
-from tests.operators.templates_cases import CASES, instance  # noqa: E402
+from tests.operators.templates_cases import CASES, instance, tolerance  # noqa: E402
 from tests.operators.templates_running import answers  # noqa: E402
 
 PROCESSES = 8
@@ -29,4 +29,5 @@ def test_programs_with_our_kernels_compute_what_torch_does(precision):
     found = {name: off for part in parts for name, off in part.items()}
     assert len(found) == len(CASES)
     limit = 2e-5 if precision == "bf16x3" else 4e-6
-    assert {name: off for name, off in found.items() if not off < limit} == {}
+    wrong = {name: off for name, off in found.items() if not off < tolerance(name, limit)}
+    assert wrong == {}

@@ -81,6 +81,7 @@ def case(
         "name": name,
         "names": list(arguments),
         "tensors": views,
+        "dtypes": [str(tensor.dtype) for tensor in arguments.values()],
         "source": source,
         "reference": reference,
     }
@@ -111,7 +112,7 @@ def product(name: str, a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | No
     arguments = ({"bias": bias} if bias is not None else {}) | {"a": a, "b": b}
     options = ", alpha=1, beta=1" if bias is not None else ""
     lines = [
-        room("buf0", torch.empty((*a.shape[:-1], b.shape[-1]), device="meta")),
+        room("buf0", torch.empty((*a.shape[:-1], b.shape[-1]), device="meta", dtype=a.dtype)),
         f"extern_kernels.{called}({', '.join(arguments)}{options}, out=buf0)",
     ]
     return case(name, arguments, lines, f"torch.{called}({', '.join(arguments)})")
@@ -156,7 +157,7 @@ def convolution(name: str, x: torch.Tensor, weight: torch.Tensor, *, bias: bool 
     filters = weight.shape[1] * settings["groups"] if settings["transposed"] else weight.shape[0]
     arguments = {"x": x, "weight": weight}
     if bias:
-        arguments["bias"] = torch.empty(filters, device="meta")
+        arguments["bias"] = torch.empty(filters, device="meta", dtype=x.dtype)
     out = torch.convolution(*arguments.values(), *([] if bias else [None]), *settings.values())
     words = ", ".join(f"{key}={value}" for key, value in settings.items())
     given = ", ".join(arguments) if bias else f"{', '.join(arguments)}"
@@ -449,10 +450,35 @@ def view_cases():
     )
 
 
+def half_cases():
+    """In types of 16 bits, summed in float32."""
+    for dtype in (torch.float16, torch.bfloat16):
+        name = str(dtype).removeprefix("torch.")
+        a, b = matrix(37, 50).to(dtype), matrix(50, 29).to(dtype)
+        yield product(f"{name}: mm", a, b)
+        yield product(f"{name}: matrix by vector", a, b[:, :1].contiguous())
+        yield product(f"{name}: long sum", matrix(19, 2100).to(dtype), matrix(2100, 23).to(dtype))
+        x, weight = image(2, 18, 7, 8).to(dtype), image(20, 18, 3, 3).to(dtype)
+        yield convolution(f"{name}: convolution", x, weight, bias=True)
+        shared = [heads(2, 2, 20, 16).to(dtype)] * 2
+        q = heads(2, 4, 20, 16).to(dtype)
+        yield attention(f"{name}: attention", "flash_attention", q, *shared, ", 0.0, True")
+
+
+TOLERANCES = {"float16": 1e-3, "bfloat16": 8e-3}
+"""Of outputs, relative to the largest, where that is not float32: the last bit and a half."""
+
+
+def tolerance(name: str, usual: float) -> float:
+    """For a case of that name."""
+    return TOLERANCES.get(name.partition(":")[0], usual)
+
+
 CASES = [
     *matrix_cases(),
     *convolution_cases(),
     *pool_cases(),
     *attention_cases(),
     *tail_cases(),
+    *half_cases(),
 ]

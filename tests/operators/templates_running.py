@@ -54,6 +54,14 @@ def made(size: int, view: Sequence[Sequence[int]], device: str) -> torch.Tensor:
     return whole.as_strided(*view).copy_(torch.randn(shape, device=device))
 
 
+def like(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """The tensor in another type, as it lies."""
+    if dtype == tensor.dtype:
+        return tensor
+    other = torch.empty_strided(tensor.shape, tensor.stride(), dtype=dtype, device=tensor.device)
+    return other.copy_(tensor)
+
+
 def beside_task(case: Mapping[str, Any]) -> float:
     """How far a program is from its task's reference, with the same weights; on the CPU."""
     task: dict[str, Any] = {}
@@ -77,7 +85,11 @@ def main(device: str) -> None:
             print(json.dumps([case["name"], beside_task(case)]), flush=True)
             continue
         views = case["tensors"]
-        tensors = [made(size, view, device) for size, view in views]
+        dtypes = [getattr(torch, name.removeprefix("torch.")) for name in case["dtypes"]]
+        tensors = [
+            like(made(size, view, device), dtype)
+            for (size, view), dtype in zip(views, dtypes, strict=True)
+        ]
         names = dict(zip(case["names"], tensors, strict=True))
         with torch.no_grad():
             found = imported(case["source"]).ModelNew()(*tensors)
