@@ -237,13 +237,12 @@ class Prompted:
     ) -> list[Section]:
         if memory is Memory.CLEAN:
             return []
-        if lessons is None and (newest := last_summary(context)):
-            lessons = summary_of(newest)
+        known = last_summary(context)[0] if lessons is None else lessons
         mine = shown[0].speedup if shown else None
         others = best_others(context, base, self.top)
         far = unlike(context, base, others, self.diverse)
         return [
-            *self.listed("lessons", 2, [quote(lessons, "summary")] if lessons else []),
+            *self.listed("lessons", 2, [quote(known, "summary")] if known else []),
             *self._memory(context, base, memory),
             *self.listed("top", 5, [self._program(exhibit(context, *p)) for p in others]),
             *self.listed("diverse", 6, [self._program(exhibit(context, *p)) for p in far]),
@@ -299,10 +298,17 @@ def seeds_are_pending(context: Context) -> bool:
     return any(trial.status is None for seed in seeds for trial in context.facts.trials(seed))
 
 
-def last_summary(context: Context) -> Exchange | None:
-    """The newest summary of the run that says something; None where there is none."""
-    newest = context.facts.exchanges(SUMMARY, SUMMARY, _SUMMARIES)
-    return next(filter(summary_of, newest), None)
+def last_summary(context: Context) -> tuple[str, int]:
+    """The newest summary that says something, and the ticket number up to which it goes."""
+    for exchange in context.facts.exchanges(SUMMARY, SUMMARY, _SUMMARIES):
+        if summary := summary_of(exchange):
+            return summary, reach_of(exchange.request)
+    return "", 0
+
+
+def reach_of(asked: ModelRequest | None) -> int:
+    """The ticket number up to which a summary goes; 0 without one."""
+    return int(asked.memo["upto"]) if asked else 0
 
 
 def summary_of(exchange: Exchange) -> str:

@@ -72,11 +72,7 @@ class Repair(Answering):
         ]
         for program, attempt in context.rng.sample(failed, min(_TRIES, len(failed))):
             earlier = list(context.facts.children(program, self.attempts))
-            deep = self._depth(context, program) >= self.depth
+            line = context.facts.ancestors(program, self.depth)
+            deep = sum(each.operator == context.operator for each in line) >= self.depth
             if len(earlier) < self.attempts and not deep:
                 yield attempt, earlier
-
-    def _depth(self, context: Context, program: str) -> int:
-        """How many repairs in a row a program comes from."""
-        line = context.facts.ancestors(program, self.depth)
-        return sum(1 for attempt in line if attempt.operator == context.operator)

@@ -9,7 +9,7 @@ from operators.answers import Answering, further, read_whole
 from operators.base import Base
 from operators.budget import Section
 from operators.checks import check_whole
-from operators.composition import SUMMARY, Prompted, last_summary, summary_of
+from operators.composition import SUMMARY, Prompted, last_summary, reach_of, summary_of
 from operators.material import attempt_text
 from operators.quoting import quote
 from operators.relatives import trials_since
@@ -41,13 +41,11 @@ class Summarise(Answering):
     def propose(self, context: Context) -> ModelRequest | Declined:
         base = Base.of(context.parents[:1])
         asked = context.facts.last_request(SUMMARY, SUMMARY)
-        if context.sequence - _reach(asked) < self.every:
+        if context.sequence - reach_of(asked) < self.every:
             return self._improve(context, base)
-        carried = last_summary(context)
-        since = _reach(carried.request) if carried else 0
-        if not (seen := trials_since(context, since, self.trials)):
-            return self._improve(context, base)
-        return self._summary(context, base, summary_of(carried) if carried else "", seen)
+        carried, since = last_summary(context)
+        seen = trials_since(context, since, self.trials)
+        return self._summary(context, base, carried, seen) if seen else self._improve(context, base)
 
     def interpret(self, context: Context, exchanges: Sequence[Exchange]) -> Reading:
         """See `evolve.core.protocols.ModelOperator`."""
@@ -80,8 +78,3 @@ class Summarise(Answering):
     ) -> ModelRequest | Declined:
         job = self.text("rewrite_full", first=not base.programs)
         return self.ask(context, job, base=base, lessons=lessons)
-
-
-def _reach(asked: ModelRequest | None) -> int:
-    """The ticket number up to which a summary goes; 0 without one."""
-    return int(asked.memo["upto"]) if asked else 0
