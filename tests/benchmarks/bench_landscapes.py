@@ -7,7 +7,8 @@
 that arm alone. A scripted model stands for the language model: it reads the operators' prompts and
 answers with small random changes (`tests/search/landscape_model.py`), for 0.02 USD a call.
 `policy:NAME` is a selection policy on the archive `tree` with `remeasure`, children made without a
-prompt. All have as many evaluations; what ends a preset otherwise does not count. The score is the
+prompt; `policy:portfolio` has all of them as arms, an evaluation costing 0.02 USD. All have as many
+evaluations; what ends a preset otherwise does not count. The score is the
 true one of the verified champion, from the start (0) to the optimum (1). Runs can be cut short:
 what is in the file is not done again.
 """
@@ -28,7 +29,8 @@ from typing import Any
 from evolve.cli.config.locate import config_dir
 from evolve.core.protocols import SelectionPolicy
 from evolve.search import selection
-from evolve.search.schedule import Scheduled
+from evolve.search.methods import Method
+from evolve.search.schedule import Bandit, Scheduled
 from evolve.store import Store
 from evolve.testing.landscapes import family
 from operators import Remeasure
@@ -37,8 +39,9 @@ from tests.search.climbing import climbed, verified
 from tests.search.composed import preset, searched, verified_progress
 
 LANDSCAPES = ("deceptive", "multi_modal", "noisy", "plateau", "needle")
-PORTFOLIO = "preset:portfolio"
-IDLE_ALONE = "repairs"  # an arm that needs the failures of others
+PORTFOLIOS = {"arm:": "preset:portfolio", "policy:": "policy:portfolio"}  # what has arms as which
+USD_PER_EVALUATION = 0.02
+NEED_OTHERS = {"posterior", "contrast", "repairs"}  # arms that need several programs, or failures
 
 Job = tuple[str, str, int, int]  # landscape, method, seed, evaluations
 Scores = Mapping[tuple[str, str], Sequence[float]]  # by landscape and method
@@ -62,17 +65,31 @@ def presets() -> list[str]:
     return ["portfolio", *sorted(found - {"portfolio", "quick", "seeds"})]
 
 
+def policy_parts(name: str) -> dict[str, Any]:
+    """What makes a search one of a policy, or of all of them."""
+    if name != "portfolio":
+        return {"selection": policies()[name]}
+    return {
+        "selection": selection.Greedy(),
+        "methods": {
+            each: Method(selection=policy, weights={"mutate": 1.0})
+            for each, policy in policies().items()
+        },
+        "schedule": Bandit(usd_per_device_hour=3600 * USD_PER_EVALUATION),
+    }
+
+
 @cache
 def arms() -> list[str]:
-    """The portfolio's arms that can search alone."""
-    return [name for name in preset("portfolio")["methods"] if name != IDLE_ALONE]
+    """The portfolio's arms that can begin alone, with one program."""
+    return [name for name in preset("portfolio")["methods"] if name not in NEED_OTHERS]
 
 
 def methods() -> list[str]:
     return [
         *(f"preset:{name}" for name in presets()),
         *(f"arm:{name}" for name in arms()),
-        *(f"policy:{name}" for name in policies()),
+        *(f"policy:{name}" for name in ("portfolio", *policies())),
     ]
 
 
@@ -103,8 +120,8 @@ def score(job: Job) -> float:
     ):
         if kind == "policy":
             again = {"remeasure": Scheduled(operator=Remeasure(), weight=math.inf)}
-            limits = {"seed": seed, "evaluations": evaluations}
-            search = climbed(store, landscape, policies()[policy], others=again, **limits)
+            wanted = {"seed": seed, "evaluations": evaluations, **policy_parts(policy)}
+            search = climbed(store, landscape, others=again, **wanted)
             verified(search, landscape)
         else:
             search = searched(
@@ -172,19 +189,21 @@ def print_table(found: Scores) -> None:
         cells = [_cell(found[name, method]) for name in LANDSCAPES]
         print(f"{method:<22}" + "".join(f"{each:>17}" for each in cells))
     for name in LANDSCAPES:
-        alone = sorted(arm_means(found, name))
-        if alone and found[name, PORTFOLIO]:
-            ours = statistics.mean(found[name, PORTFOLIO])
-            median = statistics.median(alone)
-            print(f"{name}: portfolio {ours:.2f}, best arm {alone[-1]:.2f}, median {median:.2f}")
+        for kind, portfolio in PORTFOLIOS.items():
+            alone = sorted(arm_means(found, name, kind))
+            if alone and found[name, portfolio]:
+                ours, median = statistics.mean(found[name, portfolio]), statistics.median(alone)
+                best = f"best arm {alone[-1]:.2f}, median {median:.2f}"
+                print(f"{name}: {portfolio} {ours:.2f}, {best}")
 
 
-def arm_means(found: Scores, landscape: str) -> list[float]:
+def arm_means(found: Scores, landscape: str, kind: str) -> list[float]:
     """The mean score of every arm alone."""
     return [
         statistics.mean(values)
         for (name, method), values in found.items()
-        if name == landscape and method.startswith("arm:") and values
+        if name == landscape and method.startswith(kind) and values
+        if method not in PORTFOLIOS.values()
     ]
 
 
