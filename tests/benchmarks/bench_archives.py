@@ -1,6 +1,7 @@
 """What an offer to an archive costs as programs come in, and what a restart costs.
 
     python -m tests.benchmarks.bench_archives --offered 100,1000,10000,100000
+    python -m tests.benchmarks.bench_archives --offered 1000000 --archives topk    # a minute each
 
 Every archive has the capacity of `--capacity` and is offered one program after the other: children
 of held programs, nine in ten of them new, descriptors as the judge has them. At each count the last
