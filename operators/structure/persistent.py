@@ -37,11 +37,14 @@ def persistent_grid(program: TritonProgram, name: str) -> str:
     count = _free(_TILES, kernel)
     constants = _constant_pointers(kernel, launches)
     before, inside = _split(kernel.body, constants, set(parameters(kernel)) - constants)
+    number = _free("number", kernel)
     loop = parse(
-        f"for {tile} in tl.range(tl.program_id(0), {count}, tl.num_programs(0)):\n    pass"
+        f"for {number} in tl.range(tl.program_id(0), {count}, tl.num_programs(0)):\n"
+        # the interpreter counts in plain numbers, which have no methods
+        f"    {tile} = tl.cast({number}, tl.int32)"
     )
     assert isinstance(loop, ast.For)
-    loop.body = [_Renumbered(tile).visit(node) for node in inside]
+    loop.body += [_Renumbered(tile).visit(node) for node in inside]
     kernel.body = [*before, loop]
     kernel.args.args.append(ast.arg(count))
     constant = program.free(f"{name.removesuffix('_kernel').upper()}_PROGRAMS")
@@ -137,10 +140,6 @@ class _Renumbered(ast.NodeTransformer):
         if ast.unparse(node.func) == "tl.program_id":
             return ast.Name(self._tile, ast.Load())
         self.generic_visit(node)
-        match node.func:  # the interpreter counts in plain numbers, which have no methods
-            case ast.Attribute(value=ast.Name(id=self._tile), attr="to"):
-                cast = ast.Attribute(ast.Name("tl", ast.Load()), "cast", ast.Load())
-                return ast.Call(cast, [node.func.value, *node.args], node.keywords)
         return node
 
 

@@ -25,7 +25,14 @@ from evolve.core.compiled import Compiled
 from operators.inductor import convert
 from operators.structure import REWRITES, NotApplicable, TritonProgram
 from tests.operators.inductor_running import INTERPRETED
-from tests.operators.templates_cases import product
+from tests.operators.templates_cases import (
+    attention,
+    convolution,
+    instance,
+    matrix,
+    pool,
+    product,
+)
 
 FOLDER = Path(__file__).parent / "inductor_fixtures"
 ROOT = Path(__file__).parents[2]
@@ -113,6 +120,42 @@ class ModelNew(nn.Module):
 '''
 
 
+OWN_TASK = """import torch
+
+
+class Model(torch.nn.Module):
+    def forward(self, {names}):
+        return {result}
+
+
+def get_inputs():
+    return [{inputs}]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+def own(case: dict) -> tuple[str, str]:
+    """The program of a template's case, and a task for it."""
+    inputs = ", ".join(f"torch.randn{tuple(view[0])}" for _, view in case["tensors"])
+    names = ", ".join(case["names"])
+    task = OWN_TASK.format(names=names, result=case["reference"], inputs=inputs)
+    return instance(case["source"], case["name"], INTERPRETED), task
+
+
+def templates():
+    """Of each kind of kernel one."""
+    x, heads = torch.empty(2, 6, 7, 8, device="meta"), torch.empty(2, 2, 20, 16, device="meta")
+    weight = torch.empty(6, 1, 3, 3, device="meta")
+    yield "product", product("p", matrix(3, 37, 50), matrix(3, 50, 29))
+    yield "vector", product("v", matrix(45, 30), matrix(30, 1))
+    yield "depthwise", convolution("d", x, weight, groups=6)
+    yield "average", pool("a", "avg_pool2d", x, [3, 3])
+    yield "heads", attention("h", "flash_attention", heads, heads, heads, ", 0.0, True")
+
+
 def programs():
     """Source of each program, and of its task, by name."""
     found = {"chain": (CHAIN, CHAIN_TASK)}
@@ -123,6 +166,8 @@ def programs():
         compiled = Compiled.from_json(data["compiled"])
         source = convert(data["task"], path.stem, compiled, precisions=INTERPRETED)
         found[path.stem] = (source, data["task"])
+    for name, case in templates():
+        found[name] = own(case)
     for task, seed in (("softmax", "seed_triton"), ("rmsnorm", "seed_triton")):
         path = ROOT / "examples" / "tasks" / task / "seeds" / f"{seed}.py"
         found[f"{task} by hand"] = (path.read_text(), found[task][1])
@@ -257,12 +302,12 @@ def joined(source: str) -> str:
 def test_a_persistent_kernel_loads_parameters_once_and_starts_accumulators_for_each_tile():
     source = joined(REWRITTEN["layernorm: persistent_grid of native_layer_norm_kernel"][1])
     kernel = source[source.index("@triton.jit\ndef native_layer_norm_kernel") :]
-    before, inside = kernel.split("for tile in tl.range(", 1)
+    before, inside = kernel.split("for number in tl.range(", 1)
     assert "tl.load(weight_ptr" in before
     assert "tl.load(x_ptr" not in before
     assert "tl.load(x_ptr" in inside
     looped = REWRITTEN["softmax_online: persistent_grid of softmax_prepare_softmax_kernel"][1]
-    before, inside = looped.split("for tile in tl.range(", 1)
+    before, inside = looped.split("for number in tl.range(", 1)
     assert "_sum = tl.zeros(" not in before
     assert "_sum = tl.zeros(" in inside
 
