@@ -4,7 +4,7 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -246,9 +246,11 @@ class Referee:
             return self._judged(warm, source, fidelity, opponents)
 
         verdict = self._within(task, fidelity, 2 + len(opponents), judged)
-        if verdict.status is Status.INFRA:  # whatever it was, not a neighbour's doing next time
-            verdict = self._alone(task, fidelity, judged)
-        return verdict
+        if verdict.status is not Status.INFRA:
+            return verdict
+        # Whatever it was, it will not be a neighbour's doing.
+        again = self._alone(task, fidelity, judged)
+        return replace(again, labels=(*again.labels, Label("judged_again", verdict.feedback)))
 
     def _judged(
         self, warm: WarmTask, source: str, fidelity: Fidelity, opponents: Mapping[str, str]

@@ -21,10 +21,12 @@ class Room:
         amount, me = min(amount, self._size), object()
         with self._changed:
             self._waiting.append(me)
-            self._changed.wait_for(lambda: self._waiting[0] is me and self._free >= amount)
-            self._waiting.popleft()
-            self._free -= amount
-            self._changed.notify_all()
+            try:
+                self._changed.wait_for(lambda: self._waiting[0] is me and self._free >= amount)
+                self._free -= amount
+            finally:  # or whoever comes later would wait for somebody who has gone
+                self._waiting.remove(me)
+                self._changed.notify_all()
         try:
             yield
         finally:

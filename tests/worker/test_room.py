@@ -3,12 +3,15 @@
 Invariants:
 - never more is taken than there is, unless there is no limit;
 - what needs more than there is has all of it;
-- nobody who came later goes first.
+- nobody who came later goes first;
+- who stops waiting keeps nobody else from his turn.
 """
 
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+
+import pytest
 
 from evolve.worker.room import Room
 
@@ -65,4 +68,18 @@ def test_a_small_one_does_not_pass_a_large_one_that_came_first():
 def test_without_a_limit_nobody_waits():
     room = Room(0)
     with room.taken(1 << 40), room.taken(1 << 40):
+        pass
+
+
+def test_who_stops_waiting_keeps_nobody_from_his_turn(monkeypatch):
+    room = Room(10)
+
+    def interrupted(_predicate):
+        raise KeyboardInterrupt
+
+    with room.taken(10), monkeypatch.context() as patch:
+        patch.setattr(room._changed, "wait_for", interrupted)
+        with pytest.raises(KeyboardInterrupt), room.taken(1):
+            pass
+    with room.taken(10):
         pass
