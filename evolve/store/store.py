@@ -488,7 +488,7 @@ class Store:
         return maintenance.size(self._database)
 
     def prune(self, run: int, *, keep: int | None = None) -> Pruned:
-        """Drop raw samples and feedback of all but the `keep` best elites (None: all)."""
+        """Drop raw samples and feedback but of the `keep` best elites (None: all) and ancestors."""
         return maintenance.prune(self._database, run, self._owner, keep)
 
     def upgrade(self) -> str:

@@ -93,11 +93,11 @@ def test_judging_again_can_be_asked_for(store, judged):
     assert evaluator.calls >= 1
 
 
-@pytest.mark.parametrize("second", [1.1, None])
-def test_one_of_several_verdicts_is_no_answer(store, judged, second):
+@pytest.mark.parametrize("is_refuted", [False, True])
+def test_one_of_several_verdicts_is_no_answer(store, judged, is_refuted):
     ticket = judged.again(judged.leader, operator="remeasure", fidelity=Fidelity.SEARCH)
     found = SyntheticEvaluator().judge(judged.request(ticket))
-    if second is None:
+    if is_refuted:
         found = replace(found, status=Status.WRONG_VALUE, ratios={}, cases=(), samples={})
     judged.tell(ticket, found)
     assert known(another(store, judged)) is None
