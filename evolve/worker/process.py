@@ -91,7 +91,8 @@ class RunnerProcess:
         stub: bool = False,
     ) -> None:
         """Execute a source: `kind` is `candidate` or `reference` (then `text` is the task)."""
-        self._ask(("load", kind, text, build, may_build, stub), Reply.ACK, seconds)
+        command = ("load", kind, text, build, may_build, stub)
+        self._ask(command, Reply.ACK, seconds, may_freeze=True)
 
     def open_gpu(self, seconds: float) -> None:
         """Have a fresh process get ready to use the GPU."""
@@ -181,7 +182,7 @@ class RunnerProcess:
     def freeze(self) -> None:
         """Stop it and all that it has started, and wait until they stand.
 
-        Until `thaw`, no deadline comes nearer.
+        Until `thaw`, the deadline of `load` comes no nearer; nothing else is under way meanwhile.
         """
         self._frozen_at = time.monotonic()
         deadline = self._frozen_at + _STANDS_S
@@ -235,6 +236,7 @@ class RunnerProcess:
         seconds: float,
         fd: int = -1,
         spin: bool = False,
+        may_freeze: bool = False,
     ) -> bytes:
         self._channel.settimeout(seconds)
         try:
@@ -243,16 +245,15 @@ class RunnerProcess:
             raise self._ended() from error
         except DeadlineExceeded as error:
             raise faults.timeout(command[0], seconds) from error
+        if may_freeze and not self._answers(seconds):
+            raise faults.timeout(command[0], seconds)
         return self._expect(answer, seconds, command[0], spin)
 
     def _expect(
         self, answer: Reply, seconds: float, what: str = "starting", spin: bool = False
     ) -> bytes:
-        deadline = time.monotonic() + seconds
-        if not spin:
-            deadline += self._await_answer(seconds)
         try:
-            reply, body = wire.receive_reply(self._channel, deadline, spin)
+            reply, body = wire.receive_reply(self._channel, time.monotonic() + seconds, spin)
         except DeadlineExceeded as error:
             raise faults.timeout(what, seconds) from error
         except ChannelClosed as error:
@@ -265,16 +266,17 @@ class RunnerProcess:
             raise CandidateFault(Status.HACK, "the candidate's process answered out of turn")
         return body
 
-    def _await_answer(self, seconds: float) -> float:
-        """Wait for the first word, so many seconds and those that it was frozen, which it gives."""
+    def _answers(self, seconds: float) -> bool:
+        """Whether there is a first word in that time, not counting what of it it was frozen."""
         poller = select.poll()
         poller.register(self._channel, select.POLLIN)
-        before, more = self._frozen_until_now(), 0.0
-        left = seconds
-        while left > 0 and not poller.poll(1e3 * left):
-            frozen = self._frozen_until_now() - before
-            left, more = frozen - more, frozen
-        return self._frozen_until_now() - before
+        left, counted = seconds, self._frozen_until_now()
+        while left > 0:
+            if poller.poll(1e3 * left):
+                return True
+            frozen = self._frozen_until_now()
+            left, counted = frozen - counted, frozen
+        return False
 
     def _parse(self, parser: Any, body: bytes) -> Any:
         try:

@@ -193,9 +193,9 @@ class Timekeeper:
         if isinstance(fault, TooShortFault) and timing.too_short < _MOST_TOO_SHORT:
             timing.too_short += 1
             return
-        if isinstance(error, CandidateFault):
+        if isinstance(error, CandidateFault) and sides[CANDIDATE] is not None:
             raise error
-        if error.side == EAGER:
+        if isinstance(error, CandidateFault) or error.side == EAGER:  # all of it is ours
             raise InfraFault(str(error)) from error
         self._leave(error.side, error.fault, sides, timing)
 
