@@ -83,9 +83,7 @@ def rows_of(connection: Connection, ticket: int) -> Sequence[Row[Any]]:
     return connection.execute(_OF_TICKET, {"ticket": ticket}).all()
 
 
-def newest(
-    connection: Connection, run_id: int, operator: str, purpose: str
-) -> ModelRequest | None:
+def newest(connection: Connection, run_id: int, operator: str, purpose: str) -> ModelRequest | None:
     """What an operator asked last for a purpose."""
     key = {"run": run_id, "operator": operator, "purpose": purpose}
     row = connection.execute(_NEWEST, key).one_or_none()
