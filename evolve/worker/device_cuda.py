@@ -132,11 +132,13 @@ class CudaDevice:
 
     def describe(self) -> dict[str, str]:
         facts = self._facts
+        # Torch's stubs leave the larger limit out, and some builds the attribute.
+        shared = getattr(facts, "shared_memory_per_block_optin", facts.shared_memory_per_block)
         return {
             "device": facts.name,
             "capability": f"{facts.major}.{facts.minor}",
             "multiprocessors": str(facts.multi_processor_count),
-            "shared_memory_bytes": str(facts.shared_memory_per_block_optin),
+            "shared_memory_bytes": str(shared),
             "warp_size": str(facts.warp_size),
             "memory_bytes": str(facts.total_memory),
             "cuda": torch.version.cuda or "",
