@@ -172,7 +172,7 @@ CASES = {
         ["archive.capacity", "10000", "3"],
     ),
     "other settings by name": (
-        ["run", "task=./synthetic.py", "name=demo", "on_exists=resume", "seed=5"],
+        ["run", "task=./synthetic.py", "search=single", "name=demo", "on_exists=resume", "seed=5"],
         ["seed", "5"],
     ),
     "another device by name": (

@@ -89,7 +89,7 @@ def test_runs_are_named_by_suite_level_problem_and_search():
     (one,) = planned("problems=[2/1]", "name=mine").entries
     assert (one.task.run, one.task.label) == ("kernelbench-2-1-mine", "2/1")
     shipped = make_plan(["suite=shipped", "problems=[softmax]", "device=cpu"])
-    assert shipped.entries[0].task.run == "shipped-softmax-default"
+    assert shipped.entries[0].task.run == "shipped-softmax-portfolio"
     assert shipped.entries[0].task.category == "softmax"
 
 
