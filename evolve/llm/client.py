@@ -292,11 +292,13 @@ def _cost(litellm: Any, settings: ModelSettings, counted: Any, usage: Usage | No
         prompt_tokens_details={"cached_tokens": usage.cached, "cache_creation_tokens": written},
     )
     try:
-        return sum(litellm.cost_per_token(model=settings.model, usage_object=vetted))
-    except Exception as error:  # noqa: BLE001 - LiteLLM raises bare ones about its own list
+        if settings.listing.name in litellm.model_cost:  # it raises bare exceptions where it is not
+            return sum(litellm.cost_per_token(model=settings.model, usage_object=vetted))
+        said = "LiteLLM has no price of it"
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
         said = scrub(str(error)).partition("\n")[0]
-        _log.warning("%s: the cost of a call is not known: %s", settings.model, said)
-        return None
+    _log.warning("%s: the cost of a call is not known: %s", settings.model, said)
+    return None
 
 
 def _trace(response: Any, choice: Any) -> TokenTrace | None:

@@ -2,30 +2,28 @@
 
 1. A call is committed with its reservation before it is sent, its reply before it is read.
 2. No outcome is lost or asked for twice; one that never arrived stays charged, and is not repeated.
-3. Budgets in USD and tokens hold, whatever is under way.
-4. An endpoint that is down burns no proposals, and stops nobody who does not need it.
-5. Judge and models do not wait for each other.
+3. Judge and models do not wait for each other.
+
+Budgets are in test_call_budgets.py, endpoints that are down in test_outages.py.
 """
 
 import asyncio
-import json
-import time
 from collections import Counter
 from dataclasses import replace
 
 import pytest
 
-from evolve.core.errors import ModelUnavailable, UsageError
-from evolve.core.model import CallStatus, ModelReply, ReplyStatus, Reservation
+from evolve.core.errors import ModelUnavailable
+from evolve.core.model import CallStatus, ModelReply, ReplyStatus
 from evolve.core.protocols import MAX_ROUNDS
-from evolve.search.pipeline import Outcome, Pipeline
+from evolve.search.pipeline import Pipeline
 from evolve.search.termination import from_config
 from evolve.store import Store, TicketState
 from evolve.testing.synthetic import PEAK_SPEEDUP, SEED_SOURCE, SyntheticEvaluator
+from tests.search.calling import readings, run_with, tickets, writing
 from tests.search.conftest import make_search, operators, variants
 from tests.search.models import (
     COST,
-    DOWN,
     PAID,
     WORST,
     ScriptedModel,
@@ -35,32 +33,6 @@ from tests.search.models import (
     towards_the_optimum,
     writer,
 )
-
-
-def run_with(search, evaluator=None, *, said=None, simulated=False, serial=False, **limits):
-    async def body() -> Outcome:
-        return await Pipeline(
-            search,
-            evaluator or SyntheticEvaluator(),
-            from_config(limits),
-            say=(said if said is not None else []).append,
-            serial=serial,
-            verify=False,
-        ).run()
-
-    return run_simulated(body) if simulated else asyncio.run(body())
-
-
-def writing(store, run, model, **changes):
-    return make_search(store, run, **{"operators": writer(), "model": model} | changes)
-
-
-def tickets(store, run):
-    return [line for line in map(json.loads, store.dump(run.id)) if line["kind"] == "ticket"]
-
-
-def readings(store, run):
-    return [r["reading"] for t in tickets(store, run) for r in t.get("rounds", ())]
 
 
 def test_a_reply_becomes_a_program_that_is_judged(store, run):
@@ -211,165 +183,6 @@ def test_a_reply_that_cannot_be_written_as_utf8_is_stored(store, run):
     model = ScriptedModel(lambda *_: answer("ModelNew = '\ud800'", error="\udfff"), slots=1)
     run_with(writing(store, run, model), proposals=1)
     assert readings(store, run) == ["program"]
-
-
-def test_a_usd_budget_is_never_exceeded_whatever_is_under_way(store, run):
-    paid = []
-
-    def script(request, number):
-        paid.append(store.progress(run.id))
-        return echo(request, number)
-
-    model = ScriptedModel(script, slots=8, latency_s=0.01)
-    outcome = run_with(writing(store, run, model), SyntheticEvaluator(slots=4), usd=0.5)
-    assert outcome.finished
-    assert "of 0.50 USD used, counting the next call with up to 1,000 tokens" in outcome.reason
-    assert all(now.usd + now.usd_reserved <= 0.5 + 1e-9 for now in paid)
-    spent = store.progress(run.id).usd
-    assert 0.5 - WORST.usd < spent <= 0.5
-
-
-def test_a_budget_may_be_met_exactly(store, run):
-    model = ScriptedModel(slots=1, worst=Reservation(tokens=PAID.total, usd=COST))
-    run_with(writing(store, run, model), usd=3 * COST)
-    assert store.progress(run.id).calls == 3
-
-
-def test_a_token_budget_holds(store, run):
-    model = ScriptedModel(slots=3)
-    outcome = run_with(writing(store, run, model), tokens=5000)
-    assert "tokens" in outcome.reason
-    assert 4000 < store.progress(run.id).tokens <= 5000
-
-
-def test_an_unpriced_call_makes_the_cost_unknown_and_not_zero(store, run):
-    model = ScriptedModel(
-        lambda request, number: replace(echo(request, number), cost_usd=None),
-        worst=Reservation(tokens=1000, usd=None),
-    )
-    run_with(writing(store, run, model), evaluations=3)
-    assert store.progress(run.id).usd is None
-    assert store.progress(run.id).tokens == 3 * PAID.total
-    [cost] = store.costs(run.id)
-    assert (cost.calls, cost.unpriced, cost.unknown) == (3, 3, 0)
-
-
-def test_a_missing_count_is_charged_as_reserved(store, run):
-    model = ScriptedModel(
-        lambda request, number: replace(echo(request, number), cost_usd=None, usage=None)
-    )
-    run_with(writing(store, run, model), evaluations=1)
-    assert store.progress(run.id).usd == pytest.approx(WORST.usd)
-    assert store.progress(run.id).tokens == WORST.tokens
-
-
-def test_an_evaluation_budget_is_met_exactly_with_calls_ahead(store, run):
-    model = ScriptedModel(slots=16, latency_s=0.01)
-    evaluator = SyntheticEvaluator(slots=2, latency_s=0.002)
-    run_with(writing(store, run, model), evaluator, evaluations=9)
-    assert store.progress(run.id).evaluations == 9
-    assert len(model.asked) == 9
-
-
-def test_a_proposal_budget_is_met_exactly_with_calls_ahead(store, run):
-    model = ScriptedModel(slots=8, latency_s=0.01)
-    run_with(writing(store, run, model), proposals=11)
-    assert store.progress(run.id).proposals == len(model.asked) == 11
-
-
-def test_an_endpoint_that_is_down_pauses_the_search_says_so_and_burns_nothing(store, run):
-    def script(request, number):
-        return DOWN if number < 3 else echo(request, number)
-
-    model, said = ScriptedModel(script, slots=1), []
-    outcome = run_with(writing(store, run, model), said=said, evaluations=2)
-    assert outcome.finished
-    assert "connection refused; paused" in said[0]
-    assert said[-1] == "model scripted answers again"
-    progress = store.progress(run.id)
-    assert (progress.proposals, progress.calls) == (2, 2)
-    assert progress.tokens == 2 * PAID.total
-    assert progress.usd == pytest.approx(2 * COST)
-
-
-def test_a_pause_is_tried_by_one_call_at_a_time(store, run):
-    began = time.monotonic()
-    at = []
-
-    def script(request, number):
-        at.append(time.monotonic() - began)
-        return DOWN if number < 8 else echo(request, number)
-
-    model = ScriptedModel(script, slots=4)
-    run_with(writing(store, run, model), said=[], evaluations=1)
-    assert model.asked.count(model.asked[0]) >= 2  # the same request, sent again
-    assert len(at) == 9
-
-
-def test_operators_that_need_no_model_go_on_when_it_is_down(store, run):
-    model = ScriptedModel(lambda *_: DOWN)
-    search = writing(store, run, model, operators=variants() | writer())
-    outcome = run_with(search, evaluations=10, wall_time=20)
-    assert outcome.finished
-    assert store.progress(run.id).evaluations == 10
-    assert store.progress(run.id).tokens == 0
-
-
-def test_the_other_model_of_an_ensemble_goes_on_when_one_is_down(store, run):
-    def script(request, number):
-        return DOWN if request.model == "broken" else echo(request, number)
-
-    model = ScriptedModel(script, names=("broken", "sound"), slots=2)
-    run_with(writing(store, run, model), evaluations=8, wall_time=20)
-    judged = [t for t in tickets(store, run) if "evaluation" in t and "model" in t]
-    assert {ticket["model"] for ticket in judged} == {"sound"}
-    assert len(judged) >= 6
-
-
-def test_a_down_endpoint_does_not_keep_a_run_beyond_its_time(store, run):
-    outcome = run_with(writing(store, run, ScriptedModel(lambda *_: DOWN)), wall_time=1.5)
-    assert "wall time used" in outcome.reason
-    assert {ticket.state for ticket in store.open_tickets(run.id)} == {TicketState.ASKED}
-
-
-def test_what_a_person_has_to_mend_ends_the_sitting_and_the_request_stays(store, run):
-    def script(request, number):
-        return UsageError("the key is refused; export another")
-
-    with pytest.raises(UsageError, match="key is refused"):
-        run_with(writing(store, run, ScriptedModel(script, slots=1)), evaluations=2)
-    assert store.run(run.name).state == "interrupted"
-    assert store.progress(run.id).usd == 0.0
-    model = ScriptedModel()
-    run_with(writing(store, run, model), evaluations=2)
-    assert len(model.asked) == 2
-
-
-class Staggered(ScriptedModel):
-    """Its calls end one after the other."""
-
-    async def complete(self, request, sample=0):
-        await asyncio.sleep(0.05 * len(self.asked))
-        return await super().complete(request, sample)
-
-
-def test_a_refused_key_costs_nothing_for_what_was_under_way_with_it(store, run):
-    model = Staggered(lambda request, number: UsageError("the key is refused"))
-    with pytest.raises(UsageError, match="key is refused"):
-        run_with(writing(store, run, model), evaluations=9)
-    assert len(model.asked) == 4
-    progress = store.progress(run.id)
-    assert (progress.calls, progress.tokens, progress.usd) == (0, 0, 0.0)
-
-
-def test_what_other_models_answer_meanwhile_is_kept_and_read(store, run):
-    def script(request, number):
-        return echo(request, number) if number else UsageError("the key is refused")
-
-    with pytest.raises(UsageError, match="key is refused"):
-        run_with(writing(store, run, Staggered(script)), evaluations=9)
-    assert store.progress(run.id).usd == pytest.approx(3 * COST)
-    assert Counter(readings(store, run)) == {"program": 3, None: 1}
 
 
 def test_without_a_model_operators_that_ask_one_are_left_out(store, run):
@@ -543,26 +356,3 @@ def test_one_thing_at_a_time_where_the_order_has_to_be_repeatable(store, run):
 
 def test_the_reading_of_a_reply_is_part_of_the_closed_list():
     assert all(status.value == status.name.lower() for status in ReplyStatus)
-
-
-def test_a_serial_search_asks_in_the_same_order_whether_or_not_the_endpoint_was_down(
-    store, run, tmp_path
-):
-    def by_request(request, number):
-        return echo(request, 0)
-
-    def down_at_first(request, number):
-        return DOWN if number < 3 else by_request(request, number)
-
-    both = writer() | variants()
-    with Store.open(tmp_path / "other.db", create=True) as other:
-        second = other.create_run(
-            name="demo", task=run.task, config=dict(run.config), seed=run.seed
-        )
-        for place, whose, script in ((store, run, by_request), (other, second, down_at_first)):
-            search = writing(place, whose, ScriptedModel(script), operators=both)
-            run_with(search, simulated=True, serial=True, evaluations=8)
-        asked = Counter(ticket["operator"] for ticket in tickets(store, run))
-        assert {*asked} == {"writer", "variants"}
-        dump = [*store.dump(run.id, canonical=True)]
-        assert [*other.dump(second.id, canonical=True)] == dump
