@@ -102,27 +102,35 @@ def _error_slab(
     return torch.linalg.vector_norm(error, dim=1) / sizes.sqrt(), peak
 
 
+def motion_blocks(moved: Tensor, truth: Tensor) -> Tensor:
+    """How far every block of an outcome moved: root mean square |moved - truth|, fp64."""
+    moved, truth = real(moved), real(truth)
+    if truth.numel() == 0:
+        return torch.zeros(0, dtype=torch.float64, device=truth.device)
+    return error_blocks(moved, truth, block_length(truth.shape))[0]
+
+
 def output_budget(
-    reference: Tensor, truth: Tensor, moved: Tensor, step: float, arithmetic: Arithmetic
+    reference: Tensor, truth: Tensor, motion: Tensor, step: float, arithmetic: Arithmetic
 ) -> OutputBudget | None:
     """The error allowed for one output; None where it has no floating elements.
 
     Args:
         reference: The native outcome.
         truth: The fp64 outcome.
-        moved: The fp64 outcome with every operand moved by a relative `step`.
-        step: See `moved`.
+        motion: How far its blocks move (`motion_blocks`) when every operand moves by a relative
+            `step`; the largest of several such moves.
+        step: See `motion`.
         arithmetic: What honest kernels may do.
     """
     if not reference.is_floating_point() and not reference.is_complex():
         return None
-    reference, truth, moved = real(reference), real(truth), real(moved)
+    reference, truth = real(reference), real(truth)
     if truth.numel() == 0:
         return None
     block = block_length(truth.shape)
     scale = _scales(truth, block)
     own_rms, own_peak = (error / scale for error in error_blocks(reference, truth, block))
-    motion, _ = error_blocks(moved, truth, block)
     # One perturbation moves neighbours together (a cumulative sum): a block may stay by luck.
     motion = torch.maximum(motion, _over_row(motion, truth.shape, block))
     condition = torch.clamp(motion / scale / step, min=1.0)
