@@ -4,7 +4,14 @@ import re
 from collections.abc import Collection
 from fnmatch import fnmatchcase
 
-_TAG = re.compile(r"SPDX-License-Identifier:\s*([^\s*/\"'][^\n*\"']*)")
+_TAG = re.compile(
+    r"""SPDX-License-Identifier\s*:[\s"'*/\#]*
+    ((?:[^\n"'*]*\b(?:AND|OR|WITH)[ \t]*\n[ \t*/\#]*)*  # lines that end in an operator
+    [^\n"'*]*)""",
+    re.IGNORECASE | re.VERBOSE,
+)
+_WORD = re.compile(r"[()]|[A-Za-z0-9](?:[\w.+:-]*[\w+])?")  # parentheses, identifiers, operators
+_OPERATORS = ("AND", "OR", "WITH")
 
 UNKNOWN = "unknown"
 
@@ -14,6 +21,9 @@ FORBIDDING = (
     "*-ND-*",
     "*-ND",
     "LicenseRef-*",
+    "DocumentRef-*",
+    "PolyForm-*",
+    "BUSL-*",
     "proprietary",
     "UNLICENSED",
     "NONE",
@@ -29,10 +39,20 @@ def licence_of(source: str) -> str:
 
     Source of the tag: the SPDX specification, annex on short identifiers in files.
     """
-    found = list(dict.fromkeys(one.strip() for one in _TAG.findall(source)))
+    found = list(
+        dict.fromkeys(
+            expression for text in _TAG.findall(source) if (expression := _expression(text))
+        )
+    )
     if len(found) > 1:
         found = [f"({one})" if " OR " in one else one for one in found]
     return " AND ".join(found) or UNKNOWN
+
+
+def _expression(text: str) -> str:
+    """The words of an expression as SPDX spells them, without what a comment puts around them."""
+    words = (word.upper() if word.upper() in _OPERATORS else word for word in _WORD.findall(text))
+    return " ".join(words).replace("( ", "(").replace(" )", ")")
 
 
 def allows_training(licence: str, allowed: Collection[str] = ()) -> bool:
@@ -41,8 +61,8 @@ def allows_training(licence: str, allowed: Collection[str] = ()) -> bool:
     `allowed` are identifiers or patterns; with none of them everything but `FORBIDDING` is, also
     what is unknown. Of an expression every part has to be allowed.
     """
-    parts = re.split(r"\s+(?:AND|OR|WITH)\s+|[()]", licence)
-    return all(_allowed(part.strip(), allowed) for part in parts if part.strip())
+    parts = [word for word in _WORD.findall(licence) if word not in ("(", ")", *_OPERATORS)]
+    return all(_allowed(part, allowed) for part in parts)
 
 
 def _allowed(part: str, allowed: Collection[str]) -> bool:

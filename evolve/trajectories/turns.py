@@ -5,7 +5,7 @@ import itertools
 from evolve.core.evaluation import Evaluation, Status
 from evolve.core.model import Message
 from evolve.trajectories.asked import job_of, programs_and_job_of
-from evolve.trajectories.filters import has_failed
+from evolve.trajectories.filters import has_failed, whole_reply
 from evolve.trajectories.rewards.reward import Grade, grade
 from evolve.trajectories.rows import Conversation, Example, PromptOnly
 from evolve.trajectories.step import Step
@@ -100,9 +100,14 @@ def conversation(path: list[Step]) -> Conversation | None:
     return Conversation(
         steps=tuple(turns[::-1]),
         messages=tuple(messages),
-        labels=(*examples, *map(wanted, turns)),
+        labels=(*examples, *map(_turn_label, turns)),
         scores=(*examples, *map(gain_of, turns)),
     )
+
+
+def _turn_label(step: Step) -> bool | None:
+    """`wanted`; None for a reply that was cut or lost, which the next turn answers all the same."""
+    return None if whole_reply(step) else wanted(step)
 
 
 def _next(before: Step, step: Step) -> str:

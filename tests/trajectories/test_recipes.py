@@ -254,6 +254,16 @@ def test_turns_whose_worth_cannot_be_told_are_not_learned_from(search: Searched)
     ]  # fmt: skip
 
 
+def test_turns_whose_reply_was_cut_or_lost_are_not_learned_from(search: Searched) -> None:
+    search.model("A", verdict(1.0))
+    search.model("B", verdict(1.5), "A", status=CallStatus.TRUNCATED)
+    search.model("C", verdict(2.0), "B", reply=" ")
+    search.model("D", verdict(3.0), "C")
+    [row], _ = rows(search, "multi_turn@1", "conversation")
+    assert row.labels == (True, None, None, True)
+    assert [one.completion.splitlines()[0] for one in row.by_turn()] == ["Here is A.", "Here is D."]
+
+
 def test_a_conversation_that_teaches_nothing_is_none(search: Searched) -> None:
     search.built_in("A", verdict(1.0))
     search.model("B", verdict(Ratio(1.01, 0.9, 1.1)), "A")

@@ -32,6 +32,32 @@ def test_the_licence_of_a_task_is_its_spdx_line():
     assert licence_of(MODEL) == UNKNOWN
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "# spdx-license-identifier: CC-BY-NC-4.0",
+        "# SPDX-License-Identifier: 'CC-BY-NC-4.0'",
+        "# SPDX-License-Identifier: MIT and LicenseRef-Vendor",
+        "# SPDX-License-Identifier: MIT, LicenseRef-Vendor",
+        "# SPDX-License-Identifier: MIT AND\n#   CC-BY-NC-4.0",
+        "// SPDX-License-Identifier: /* CC-BY-NC-4.0 */",
+        "# SPDX-License-Identifier: CC BY-NC 4.0",
+        "# SPDX-License-Identifier: DocumentRef-vendor:LicenseRef-Terms",
+    ],
+)
+def test_a_tag_that_is_written_loosely_still_forbids(line: str):
+    assert not allows_training(licence_of(f"{line}\n{MODEL}"))
+
+
+def test_what_stands_around_a_tag_is_no_part_of_it():
+    assert licence_of(f"<!-- SPDX-License-Identifier: MIT -->\n{MODEL}") == "MIT"
+    assert licence_of(f"# SPDX-License-Identifier: MIT.\n{MODEL}") == "MIT"
+    assert licence_of(f"# SPDX-License-Identifier: MIT\n# A sum.\n{MODEL}") == "MIT"
+    assert allows_training(
+        licence_of(f"# SPDX-License-Identifier: mit or zlib\n{MODEL}"), ["MIT", "Zlib"]
+    )
+
+
 def test_every_licence_that_a_file_names_counts():
     both = "# SPDX-License-Identifier: {}\nclass Model: ...\n# SPDX-License-Identifier: {}\n"
     mixed = licence_of(both.format("Apache-2.0", "CC-BY-NC-4.0"))
@@ -51,7 +77,14 @@ def test_a_licence_that_does_not_forbid_training_allows_it(licence: str):
 
 @pytest.mark.parametrize(
     "licence",
-    ["CC-BY-NC-4.0", "CC-BY-ND-4.0", "LicenseRef-Vendor", "Proprietary", "MIT AND CC-BY-NC-SA-4.0"],
+    [
+        "CC-BY-NC-4.0",
+        "CC-BY-ND-4.0",
+        "LicenseRef-Vendor",
+        "Proprietary",
+        "MIT AND CC-BY-NC-SA-4.0",
+        "PolyForm-Noncommercial-1.0.0",
+    ],
 )
 def test_a_licence_with_terms_against_it_forbids_training(licence: str):
     assert not allows_training(licence)
