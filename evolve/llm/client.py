@@ -8,7 +8,7 @@ import importlib
 import logging
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextvars import ContextVar
 from functools import cache
 from types import SimpleNamespace
@@ -207,19 +207,19 @@ def _key(settings: ModelSettings) -> str | None:
 
 def read(litellm: Any, settings: ModelSettings, response: Any, latency_s: float) -> ModelReply:
     """A LiteLLM response in our words."""
-    usage = _usage(getattr(response, "usage", None))
+    choice = next(iter(response.choices), None)
+    text = _valid(choice.message.content) if choice else ""
+    usage = _usage(getattr(response, "usage", None), is_answered=bool(text))
     common: dict[str, Any] = {
         "usage": usage,
         "cost_usd": _cost(litellm, settings, getattr(response, "usage", None), usage),
         "latency_s": latency_s,
         "model": str(getattr(response, "model", None) or settings.model),
     }
-    if not response.choices:
+    if choice is None:
         return ModelReply(status=CallStatus.EMPTY, error="the answer holds no choice", **common)
-    choice = response.choices[0]
-    text = _valid(choice.message.content)
     finish = str(choice.finish_reason or "")
-    refusal = getattr(choice.message, "refusal", None)
+    refusal = "" if text.strip() else str(_beside(choice.message, "refusal") or "")
     status, why = _status(text, finish, refusal)
     return ModelReply(
         status=status,
@@ -237,7 +237,13 @@ def _valid(text: str | None) -> str:
     return (text or "").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def _status(text: str, finish: str, refusal: str | None) -> tuple[CallStatus, str]:
+def _beside(part: Any, name: str) -> Any:
+    """A field of a choice or message that LiteLLM has no place of its own for; None without it."""
+    fields = getattr(part, "provider_specific_fields", None)
+    return fields.get(name) if isinstance(fields, Mapping) else None
+
+
+def _status(text: str, finish: str, refusal: str) -> tuple[CallStatus, str]:
     if finish == "length":
         return CallStatus.TRUNCATED, "the answer reached max_tokens"
     if finish == "content_filter" or refusal:
@@ -247,12 +253,12 @@ def _status(text: str, finish: str, refusal: str | None) -> tuple[CallStatus, st
     return CallStatus.COMPLETED, ""
 
 
-def _usage(counted: Any) -> Usage | None:
-    """The endpoint's counts; None where they cannot be, or it gave none: LiteLLM writes zeros."""
-    if counted is None or not (counted.prompt_tokens or counted.completion_tokens):
+def _usage(counted: Any, *, is_answered: bool) -> Usage | None:
+    """The endpoint's counts; None where they cannot be, or one is missing: LiteLLM writes zeros."""
+    if counted is None or not counted.prompt_tokens:
         return None
-    prompt, said = counted.prompt_tokens or 0, counted.completion_tokens or 0
-    if min(prompt, said) < 0:
+    prompt, said = counted.prompt_tokens, counted.completion_tokens or 0
+    if min(prompt, said) < 0 or (is_answered and not said):
         return None
     said = max(said, (counted.total_tokens or 0) - prompt)  # some leave reasoning out
     if max(prompt, said) > MOST_TOKENS:
@@ -302,15 +308,16 @@ def _cost(litellm: Any, settings: ModelSettings, counted: Any, usage: Usage | No
 
 
 def _trace(response: Any, choice: Any) -> TokenTrace | None:
-    fields = getattr(choice, "provider_specific_fields", None) or {}
     content = getattr(getattr(choice, "logprobs", None), "content", None) or ()
     trace = TokenTrace(
         prompt_ids=_integers(getattr(response, "prompt_token_ids", None)),
-        ids=_integers(fields.get("token_ids") if isinstance(fields, Mapping) else None),
+        ids=_integers(_beside(choice, "token_ids")),
         logprobs=tuple(float(token.logprob) for token in content),
     )
     return trace if trace != TokenTrace() else None
 
 
-def _integers(values: Sequence[Any] | None) -> tuple[int, ...]:
-    return tuple(int(value) for value in values or ())
+def _integers(values: Any) -> tuple[int, ...]:
+    """A list of token ids; empty where it is anything else."""
+    known = isinstance(values, list) and all(isinstance(value, int) for value in values)
+    return tuple(values) if known else ()

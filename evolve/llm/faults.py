@@ -175,7 +175,7 @@ def _message(error: BaseException, causes: list[BaseException]) -> str:
 
 def _one_line(text: str) -> str:
     """The first line: LiteLLM adds tracebacks and the prompt in further ones."""
-    text = scrub(text.strip().partition("\n")[0])
+    text = scrub(text.strip().partition("\n")[0].partition("Traceback (most recent")[0].strip())
     text = re.sub(r"^((litellm\.)?\w+(Error|Exception)(: | - ))+", "", text)
     return text if len(text) <= LONGEST_MESSAGE else text[:LONGEST_MESSAGE] + "..."
 

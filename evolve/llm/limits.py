@@ -83,9 +83,14 @@ class Gate:
         Raises:
             ModelUnavailable: the endpoint wants to be left alone for longer than `patience_s`.
         """
+        await self._released(patience_s)
+        await self._requests.take(1)
+        taken = await self._tokens.take(tokens)
+        await self._released(patience_s)  # it may have been held while the limits were waited for
+        yield taken
+
+    async def _released(self, patience_s: float) -> None:
         while (wait := self._held_until - time.monotonic()) > 0:
             if wait > patience_s:
                 raise ModelUnavailable(self._held_for, retry_after_s=wait)
             await asyncio.sleep(wait)
-        await self._requests.take(1)
-        yield await self._tokens.take(tokens)

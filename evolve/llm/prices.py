@@ -61,8 +61,9 @@ class Price:
         ) / _MILLION
 
     def worst(self, prompt: int, completion: int) -> float:
-        """USD for so many tokens with nothing cached."""
-        return (prompt * self.prompt + completion * self.completion) / _MILLION
+        """USD for so many tokens, cached or not."""
+        dearest = max(self.prompt, self.cached or 0.0)
+        return (prompt * dearest + completion * self.completion) / _MILLION
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,6 +34,9 @@ _OWN = {  # parameters of LiteLLM that would undo what is recorded, reserved or 
     "timeout": "llm.deadline_s says how long a call may take",
     "max_completion_tokens": "llm.max_tokens bounds an answer, and LiteLLM translates it",
 }
+_BODY = "extra_body"  # of options: it is sent as it stands
+_NOT_IN_BODY = ("model", "messages", "n", "max_tokens", "max_completion_tokens", "stream")
+_USUAL_TIERS = (None, "auto", "default")
 
 MAX_TOKENS = 16384
 DEADLINE_S = 1200.0
@@ -169,6 +172,15 @@ class ModelSettings:
         for option in self.options:
             if why := _OWN.get(option):
                 raise UsageError(f"llm.options.{option} is no option: {why}")
+        if not isinstance(self._body, Mapping):
+            raise UsageError(f"llm.options.{_BODY}={self._body!r}: it is a mapping")
+        for option in _NOT_IN_BODY:
+            if option in self._body:
+                raise UsageError(f"llm.options.{_BODY}.{option} is no option: {_OWN[option]}")
+
+    @property
+    def _body(self) -> Any:
+        return self.options.get(_BODY) or {}
 
     @property
     def provider(self) -> str:
@@ -210,8 +222,13 @@ class ModelSettings:
 
     @property
     def ceiling(self) -> Price | None:
-        """The most that tokens cost; None where nobody knows a price."""
-        return self.own_price or (self.listing.ceiling if self.listing else None)
+        """The most that tokens cost; None where nobody knows a price.
+
+        LiteLLM's list is not asked where the options name another service tier than the usual one.
+        """
+        tier = self.options.get("service_tier") or self._body.get("service_tier")
+        listing = self.listing if tier in _USUAL_TIERS else None
+        return self.own_price or (listing.ceiling if listing else None)
 
     @classmethod
     def named(

@@ -38,23 +38,25 @@ class Answer:
             content null, as some endpoints do when they have filtered it.
         samples: different texts for the samples of one request, instead of `text`.
         reasoning: the separate reasoning text, if any.
+        refusal: the separate text of a refusal, if any; not in streams.
         finish_reason: `stop`, `length`, `content_filter`, ...
         delay_s: silence before the first byte.
         spread_s: over how long the text is streamed; without streaming it adds to the delay.
         cached_tokens: how many of the prompt's tokens came from the provider's cache.
         usage: whether token counts are sent, or what is sent in their place.
-        token_ids: whether token ids and log-probabilities are sent.
+        token_ids: whether token ids and log-probabilities are sent, or what is sent as ids.
     """
 
     text: str | None = ""
     samples: Sequence[str] = ()
     reasoning: str = ""
+    refusal: str = ""
     finish_reason: str = "stop"
     delay_s: float = 0.0
     spread_s: float = 0.0
     cached_tokens: int = 0
     usage: bool | Mapping[str, Any] = True
-    token_ids: bool = False
+    token_ids: Any = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,15 +107,16 @@ def kind(reply: Reply) -> str:
 
 def completion(request: Request, answer: Answer) -> dict[str, Any]:
     """The body of a completion."""
-    reasoning = {"reasoning_content": answer.reasoning} if answer.reasoning else {}
+    beside = {"reasoning_content": answer.reasoning, "refusal": answer.refusal}
+    given = {name: text for name, text in beside.items() if text}
     body = _head(request, "chat.completion")
     body["choices"] = [
         {
             "index": index,
-            "message": {"role": "assistant", "content": text} | reasoning,
+            "message": {"role": "assistant", "content": text} | given,
             "finish_reason": answer.finish_reason,
         }
-        | (_tokens(text or "") if answer.token_ids else {})
+        | _traced(text or "", answer.token_ids)
         for index, text in enumerate(_samples(request, answer))
     ]
     if answer.usage:
@@ -129,7 +132,7 @@ def chunks(request: Request, answer: Answer) -> Iterator[dict[str, Any]]:
         if answer.reasoning:
             yield head | _delta(index, {"reasoning_content": answer.reasoning})
         for piece in _pieces(text or "", STREAM_PIECES):
-            yield head | _delta(index, {"content": piece}, traced=answer.token_ids)
+            yield head | _delta(index, {"content": piece}, token_ids=answer.token_ids)
         yield head | _delta(index, {}, answer.finish_reason)
     if answer.usage and (request.body.get("stream_options") or {}).get("include_usage"):
         yield head | {"choices": [], "usage": usage(request, answer)}
@@ -168,18 +171,22 @@ def _head(request: Request, kind: str) -> dict[str, Any]:
 
 
 def _delta(
-    index: int, delta: dict[str, Any], finish_reason: str | None = None, *, traced: bool = False
+    index: int, delta: dict[str, Any], finish_reason: str | None = None, *, token_ids: Any = False
 ) -> dict[str, Any]:
-    tokens = _tokens(delta["content"]) if traced else {}
-    return {"choices": [{"index": index, "delta": delta, "finish_reason": finish_reason} | tokens]}
+    traced = _traced(delta.get("content", ""), token_ids)
+    return {"choices": [{"index": index, "delta": delta, "finish_reason": finish_reason} | traced]}
 
 
-def _tokens(text: str) -> dict[str, Any]:
+def _traced(text: str, token_ids: Any) -> dict[str, Any]:
+    """What is sent of the tokens of a text, where any of it is."""
+    if token_ids is False:
+        return {}
     pieces = list(_pieces(text, tokens(text)))
     content: list[dict[str, Any]] = [
         {"token": piece, "logprob": -0.5, "bytes": None, "top_logprobs": []} for piece in pieces
     ]
-    return {"logprobs": {"content": content}, "token_ids": [len(piece) for piece in pieces]}
+    ids = [len(piece) for piece in pieces] if token_ids is True else token_ids
+    return {"logprobs": {"content": content}, "token_ids": ids}
 
 
 def _pieces(text: str, count: int) -> Iterator[str]:

@@ -136,6 +136,7 @@ def test_an_answer_that_arrives_damaged_is_unknown_and_never_asked_for_again(ser
     assert reply.text == ""
     assert reply.usage is None
     assert reply.error
+    assert "Traceback" not in reply.error
     assert len(server.log.requests) == 1
 
 

@@ -10,6 +10,7 @@ import time
 
 import pytest
 
+from evolve.core.errors import ModelUnavailable
 from evolve.llm.limits import Gate, Window
 from evolve.llm.outage import Circuit
 
@@ -87,6 +88,32 @@ def test_a_gate_counts_requests_and_tokens():
     assert asyncio.run(passages(requests_per_minute=2))[2] >= MINUTE_S * 0.99
     assert asyncio.run(passages(tokens_per_minute=80))[2] >= MINUTE_S * 0.99
     assert asyncio.run(passages())[2] < MINUTE_S / 2
+
+
+def test_who_waited_for_a_limit_waits_for_the_endpoint_too():
+    async def second():
+        gate = Gate(requests_per_minute=1, minute_s=MINUTE_S)
+        async with gate.passage(1, 9):
+            pass
+        start = time.monotonic()
+        asyncio.get_running_loop().call_later(MINUTE_S / 4, gate.hold, 3 * MINUTE_S, "429")
+        async with gate.passage(1, 9):
+            return time.monotonic() - start
+
+    assert asyncio.run(second()) >= 3 * MINUTE_S
+
+
+def test_who_waited_for_a_limit_hears_that_the_endpoint_wants_longer_than_he_can_wait():
+    async def second():
+        gate = Gate(tokens_per_minute=10, minute_s=MINUTE_S)
+        async with gate.passage(10, 1):
+            pass
+        asyncio.get_running_loop().call_later(MINUTE_S / 4, gate.hold, 60, "429")
+        with pytest.raises(ModelUnavailable, match="429"):
+            async with gate.passage(10, 1):
+                pass
+
+    asyncio.run(second())
 
 
 def test_a_circuit_opens_after_faults_in_a_row_and_admits_one_call_per_pause():

@@ -23,7 +23,7 @@ counts = st.integers(0, 10**6)
 rates = st.floats(0, 1000)
 
 
-@given(counts, counts, st.floats(0, 1), rates, rates, st.floats(0, 1))
+@given(counts, counts, st.floats(0, 1), rates, rates, st.floats(0, 3))
 def test_the_worst_case_is_never_below_the_cost(prompt, completion, share, rate, other, discount):
     price = Price(prompt=rate, completion=other, cached=rate * discount)
     usage = Usage(prompt=prompt, completion=completion, cached=int(prompt * share))
@@ -50,6 +50,21 @@ def test_models_of_the_large_providers_are_listed_with_price_and_size(model):
 def test_an_unknown_model_has_no_price(model):
     assert listed(model) is None
     assert ModelSettings(model=model).ceiling is None
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"service_tier": "priority"}, {"extra_body": {"service_tier": "priority"}}],
+)
+def test_another_service_tier_has_no_price_but_that_which_the_user_gives(serve, options):
+    server = serve(Answer("x" * 400))
+    asked = {"model": "openai/gpt-4o-mini", "options": options}
+    assert endpoint(server, **asked).reserve(request()).usd is None
+    assert ask(endpoint(server, **asked)).cost_usd is None
+    given = {"prompt": 1.0, "completion": 2.0}
+    assert ask(endpoint(server, price=given, **asked)).cost_usd > 0
+    usual = {"model": "openai/gpt-4o-mini", "options": {"service_tier": "default"}}
+    assert endpoint(server, **usual).reserve(request()).usd > 0
 
 
 def test_a_price_of_long_prompts_counts_for_the_worst_case():
