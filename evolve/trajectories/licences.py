@@ -39,11 +39,7 @@ def licence_of(source: str) -> str:
 
     Source of the tag: the SPDX specification, annex on short identifiers in files.
     """
-    found = list(
-        dict.fromkeys(
-            expression for text in _TAG.findall(source) if (expression := _expression(text))
-        )
-    )
+    found = list(dict.fromkeys(filter(None, map(_expression, _TAG.findall(source)))))
     if len(found) > 1:
         found = [f"({one})" if " OR " in one else one for one in found]
     return " AND ".join(found) or UNKNOWN
