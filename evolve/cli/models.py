@@ -130,8 +130,8 @@ def _live(given: Mapping[str, Any]) -> LanguageModel | None:
 
 
 def _refuse_keys(given: Mapping[str, Any]) -> None:
-    """Raise UsageError where a key is spelled out, without repeating it."""
-    from evolve.llm.secrets import literal_secret
+    """Raise UsageError where a key is spelled out, without repeating it; hide all others."""
+    from evolve.llm.secrets import hide_taken, literal_secret
 
     if name := literal_secret(given):
         raise UsageError(
@@ -139,6 +139,7 @@ def _refuse_keys(given: Mapping[str, Any]) -> None:
             "export it there and give llm.key_variable=NAME_OF_THE_VARIABLE, or what takes it from "
             f"there: 'llm.{name}=${{oc.env:NAME_OF_THE_VARIABLE}}'"
         )
+    hide_taken(given)
 
 
 def _refuse_unpriced(config: Mapping[str, Any], model: LanguageModel) -> None:

@@ -36,7 +36,8 @@ _SETTINGS = re.compile(
 )
 _SENT = re.compile(r"(header|headers|query)$", re.IGNORECASE)
 _SENT_SECRETS = re.compile(r"key|auth(?!or)|token|cookie", re.IGNORECASE)
-_FROM_ENVIRONMENT = re.compile(r"\$\{oc\.env:\w+\}")
+_FROM_ENVIRONMENT = re.compile(r"\$\{oc\.env:(\w+)\}")
+_taken: set[str] = set()  # variables that configurations of this process take secrets from
 _SHORTEST = 8  # a shorter value is no key, and would be found all over the text
 # What keys look like, each by a mark that is looked for first: most texts hold none, and searching
 # them for shapes takes a hundred times as long. Variables of kernels (`pk_stride_m`, `sk-offset`)
@@ -79,22 +80,40 @@ def looks_like_key(text: str) -> bool:
     return any(mark in text and shape.search(text) for mark, shape in _SHAPES)
 
 
-def literal_secret(settings: Any, names: tuple[str, ...] = ()) -> str | None:
+def literal_secret(settings: Any) -> str | None:
     """The dotted name of the first key that nested settings spell out; None where there is none.
 
     That is a text that looks like a key or is one of this process's environment, and any literal
     under the name of a secret option, or of a header (or part of a query) that carries one. What
     `${oc.env:NAME}` takes from the environment is no literal.
     """
-    inner: Iterable[tuple[str, Any]] = ()
+    found = (names for names, text in _leaves(settings) if _is_secret(text, names))
+    return next(map(".".join, found), None)
+
+
+def hide_taken(settings: Any) -> None:
+    """From now on `scrub` hides what nested settings take from the environment.
+
+    Whatever the variable is called: `key_variable` names one, and options refer to others.
+    """
+    for names, text in _leaves(settings):
+        if names[-1] == "key_variable":
+            _taken.add(text)
+        elif "options" in names:
+            _taken.update(_FROM_ENVIRONMENT.findall(text))
+
+
+def _leaves(settings: Any, names: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Texts and numbers of nested settings, with the names that lead there."""
+    inner: Iterable[tuple[Any, Any]] = ()
     if isinstance(settings, Mapping):
-        inner = ((str(name), value) for name, value in settings.items())
+        inner = settings.items()
     elif isinstance(settings, Sequence) and not isinstance(settings, str):
-        inner = ((str(number), value) for number, value in enumerate(settings))
+        inner = enumerate(settings)
     elif settings is not None and not isinstance(settings, bool):
-        return ".".join(names) if _is_secret(str(settings), names) else None
-    found = (literal_secret(value, (*names, name)) for name, value in inner)
-    return next(filter(None, found), None)
+        yield names, str(settings)
+    for name, value in inner:
+        yield from _leaves(value, (*names, str(name)))
 
 
 def _is_secret(value: str, names: Sequence[str]) -> bool:
@@ -114,5 +133,5 @@ def is_secret_variable(name: str) -> bool:
 
 def _values() -> Iterator[str]:
     for name, value in os.environ.items():
-        if is_secret_variable(name) and len(value) >= _SHORTEST:
+        if (name in _taken or is_secret_variable(name)) and len(value) >= _SHORTEST:
             yield value

@@ -149,6 +149,24 @@ def test_keys_are_nowhere(folder, monkeypatch, capfd):
     assert "bad request" in dump
 
 
+def test_a_key_of_any_name_that_an_endpoint_quotes_is_stored_nowhere(folder, monkeypatch, capfd):
+    monkeypatch.setenv("GATEWAY", "swordfish-and-chips")
+    monkeypatch.setenv("SUBSCRIPTION", "plain-words-only")
+    header = "+llm.options.extra_headers.Subscription='${oc.env:SUBSCRIPTION}'"
+
+    def quoting(request: Request) -> str | Refusal:
+        said = f"no: {request.headers['authorization']} {request.headers['subscription']}"
+        return Refusal(400, message=said) if request.number == 1 else script(request)
+
+    with ModelServer(quoting) as server:
+        record(server, "termination.evaluations=4", "llm.key_variable=GATEWAY", header)
+    with Store.open("runs/evolve.db", read_only=True) as store:
+        kept = "\n".join(store.dump(store.run("demo").id)) + "".join(capfd.readouterr())
+    assert "bad request: no: Bearer [key] [key]" in kept
+    assert "swordfish" not in kept
+    assert "plain-words" not in kept
+
+
 @pytest.mark.parametrize(
     "word",
     [

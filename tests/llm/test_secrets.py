@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from evolve.core.errors import EvolveError, UsageError
 from evolve.llm import LiteLLM, ModelSettings
-from evolve.llm.secrets import HIDDEN, literal_secret, scrub
+from evolve.llm.secrets import HIDDEN, hide_taken, literal_secret, scrub
 from evolve.testing.model_server import Answer, Refusal
 from tests.llm.conftest import ask, endpoint, request
 
@@ -43,6 +43,27 @@ def test_an_endpoint_that_quotes_the_key_does_not_get_it_into_our_words(
     shown += [caplog.text, *capfd.readouterr()]
     assert not [text for text in shown if KEY in text or "sk-abc1234567890" in text]
     assert server.log.requests[0].headers["authorization"] == f"Bearer {KEY}"
+
+
+@pytest.mark.parametrize(
+    "taken",
+    [
+        {"key_variable": "GATEWAY_PASS"},
+        {"options": {"extra_headers": {"X-Gateway": "Basic ${oc.env:GATEWAY_PASS}"}}},
+        {"models": {"a": {"options": {"extra_query": {"sub": "${oc.env:GATEWAY_PASS}"}}}}},
+        {"models": {"a": {"key_variable": "GATEWAY_PASS"}}},
+    ],
+)
+def test_what_a_configuration_takes_from_the_environment_is_hidden_whatever_it_is_called(
+    taken, monkeypatch
+):
+    monkeypatch.setattr("evolve.llm.secrets._taken", set())
+    monkeypatch.setenv("GATEWAY_PASS", "plain-words-only")
+    monkeypatch.setenv("GATEWAY_HOST", "https://gateway.example")
+    said = "at https://gateway.example: plain-words-only is not known"
+    assert scrub(said) == said
+    hide_taken({"api_base": "${oc.env:GATEWAY_HOST}"} | taken)
+    assert scrub(said) == f"at https://gateway.example: {HIDDEN} is not known"
 
 
 def test_what_is_stored_of_a_call_holds_no_key(serve):
