@@ -162,7 +162,10 @@ def _replay(config: Mapping[str, Any], name: str | None) -> LanguageModel:
         raise UsageError("llm=replay needs llm.run=RUN: whose recorded answers to give")
     store = Store.open(config["store"]["path"], read_only=True)
     run = store.run(name)
-    recorded = _live(complete(run.config)["llm"])
+    settings = complete(run.config)["llm"]
+    while settings["kind"] == "replay":  # a replay has answers of its own, and another's models
+        settings = complete(store.run(settings["run"]).config)["llm"]
+    recorded = _live(settings)
     if recorded is None:
         raise UsageError(f"llm.run={name}: that run asked no model; name one that did")
     return ReplayModel(

@@ -44,9 +44,9 @@ class ReplayModel:
         if reply is None:
             raise UsageError(
                 f"llm=replay: {self._source} holds no answer to sample {sample} of request "
-                f"{request.key[:12]} ({request.purpose}, {request.model}): what is asked now "
-                "differs from what was asked then; replay with the recorded run's seed, task, "
-                "operators, archive and selection"
+                f"{request.key[:12]} ({request.purpose}, {request.model}): either none ever came, "
+                "and the record ends here, or what is asked now differs from what was asked then; "
+                "replay with the recorded run's seed, task, operators, archive and selection"
             )
         return replace(reply, attempts=0)
 

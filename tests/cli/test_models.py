@@ -110,6 +110,33 @@ def test_a_recorded_run_is_repeated_offline_byte_for_byte(folder, schedule):
     assert second.device_time_s == first.device_time_s > 0
 
 
+MODEL_OPERATORS = "seed,universal,edit,crossover,repair,contrastive,macro_micro,summarise,template"
+
+
+def choosing(request: Request) -> str | Answer | Refusal:
+    """Whatever any operator asks for, and a fault now and then."""
+    if request.number in (3, 4, 17):
+        return Refusal(503)
+    if request.number == 9:
+        return Answer("class Mod", finish_reason="length")
+    return "ACTION: 1" if "ACTION: number" in request.prompt else diagnosing(request)
+
+
+def test_a_replay_of_all_operators_is_repeated_itself(folder):
+    words = (
+        f"operators=[{MODEL_OPERATORS}]",
+        *("operators.universal.diagnosis=model", "operators.summarise.every=4"),
+        *("operators.edit.samples=2", "schedule=bandit", "termination.proposals=24"),
+    )
+    with ModelServer(choosing) as server:
+        record(server, *words)
+    for name, of in (("again", "demo"), ("once_more", "again")):
+        replay = ("llm=replay", f"llm.run={of}", "device=replay", f"device.run={of}")
+        config = settings(f"name={name}", "deterministic=true", *replay, *words)
+        assert asyncio.run(launch(config | {"task": "./synthetic.py"})) == 0
+        assert canonical(name) == canonical("demo")
+
+
 def test_a_replay_of_a_run_without_a_model_is_refused(folder, recorded):
     with pytest.raises(UsageError, match="asked no model"):
         build_model(settings("llm=replay", "llm.run=demo"))
