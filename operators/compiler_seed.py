@@ -34,7 +34,7 @@ class CompilerSeed:
 
     def propose(self, context: Context) -> Proposal | Declined | Failed:
         """The next variant's program; a failure where it needs what only the compiler has."""
-        compiled, number = context.task.compiled, context.facts.proposals("inductor")
+        compiled, number = context.task.compiled, context.facts.proposals(context.operator)
         if number >= len(compiled):
             return Declined("every compiled reference has been proposed")
         chosen = compiled[number]

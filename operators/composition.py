@@ -38,7 +38,7 @@ ANSWER_TOKENS = 16_000
 """Left to the answer where neither the request nor the model's card bounds it."""
 
 SUMMARY = "summarise"
-"""Name of the operator, and purpose of the calls, whose summaries other prompts quote."""
+"""Purpose of calls for a summary, and name of the operator whose summaries all prompts quote."""
 
 _SUMMARIES = 4  # newest ones, of which some may be empty
 
@@ -298,9 +298,9 @@ def seeds_are_pending(context: Context) -> bool:
     return any(trial.status is None for seed in seeds for trial in context.facts.trials(seed))
 
 
-def last_summary(context: Context) -> tuple[str, int]:
+def last_summary(context: Context, operator: str = SUMMARY) -> tuple[str, int]:
     """The newest summary that says something, and the ticket number up to which it goes."""
-    for exchange in context.facts.exchanges(SUMMARY, SUMMARY, _SUMMARIES):
+    for exchange in context.facts.exchanges(operator, SUMMARY, _SUMMARIES):
         if summary := summary_of(exchange):
             return summary, reach_of(exchange.request)
     return "", 0

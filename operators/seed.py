@@ -10,8 +10,8 @@ class Seed:
     """Proposes the seeds of the run's task, each once, in order, as written.
 
     Those are the user's programs and the task's own. Which one is next is read off the number of
-    proposals that the run has of the operator named `seed`, so that a seed which is refused as a
-    duplicate is not proposed for ever.
+    proposals that the run has of this operator, so that a seed which is refused as a duplicate is
+    not proposed for ever.
     """
 
     parents = 0
@@ -23,7 +23,7 @@ class Seed:
             UsageError: it is empty, is not Python, defines no ModelNew, or declares its tunables
                 wrongly.
         """
-        seeds, number = context.task.seeds, context.facts.proposals("seed")
+        seeds, number = context.task.seeds, context.facts.proposals(context.operator)
         if number >= len(seeds):
             return Declined("every seed has been proposed")
         _check(f"seed {number + 1} of task {context.task.name}", seeds[number])

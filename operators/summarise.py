@@ -21,9 +21,9 @@ class Summarise(Answering):
 
     Where `every` steps have passed since the last summary was asked for, a step of this operator
     first asks for a new one, which stands alone: it merges the last one with the trials since.
-    Then, and otherwise at once, it asks for a better program. All prompts quote the newest summary;
-    one that was cut or is empty is not quoted, and not asked for again before its time. The
-    operator's name in the configuration has to be `summarise`, by which its calls are found.
+    Then, and otherwise at once, it asks for a better program. Its own prompts quote the newest
+    summary, and so do all others where it is configured as `operators.summarise`; one that was cut
+    or is empty is not quoted, and not asked for again before its time.
 
     Args:
         every: steps of the run between two summaries.
@@ -40,10 +40,10 @@ class Summarise(Answering):
 
     def propose(self, context: Context) -> ModelRequest | Declined:
         base = Base.of(context.parents[:1])
-        asked = context.facts.last_request(SUMMARY, SUMMARY)
+        asked = context.facts.last_request(context.operator, SUMMARY)
         if context.sequence - reach_of(asked) < self.every:
             return self._improve(context, base)
-        carried, since = last_summary(context)
+        carried, since = last_summary(context, context.operator)
         seen = trials_since(context, since, self.trials)
         return self._summary(context, base, carried, seen) if seen else self._improve(context, base)
 
@@ -53,7 +53,7 @@ class Summarise(Answering):
         if last.request.purpose != SUMMARY:
             return self.settle(context, exchanges, read_whole(exchanges))
         summary = summary_of(last)
-        asked = self._improve(context, Base.recall(exchanges), summary or None)
+        asked = self._improve(context, Base.recall(exchanges), summary)
         status = ReplyStatus.STEP if summary else ReplyStatus.EMPTY
         if last.reply.status is CallStatus.TRUNCATED:
             status = ReplyStatus.TRUNCATED
@@ -73,8 +73,7 @@ class Summarise(Answering):
         asked = self.request(context, sections, purpose=SUMMARY, memo=memo)
         return asked if isinstance(asked, Declined) else replace(asked, samples=1)
 
-    def _improve(
-        self, context: Context, base: Base, lessons: str | None = None
-    ) -> ModelRequest | Declined:
+    def _improve(self, context: Context, base: Base, summary: str = "") -> ModelRequest | Declined:
         job = self.text("rewrite_full", first=not base.programs)
+        lessons = summary or last_summary(context, context.operator)[0]
         return self.ask(context, job, base=base, lessons=lessons)

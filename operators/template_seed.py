@@ -40,7 +40,7 @@ class TemplateSeed:
 
     def propose(self, context: Context) -> Proposal | Declined | Failed:
         """The next one; a failure where it needs what only the compiler has."""
-        number = context.facts.proposals("template_seed")
+        number = context.facts.proposals(context.operator)
         found = next(islice(self._programs(context.task, context.device), number, None), None)
         return found or Declined("every compiled reference that calls a library has been proposed")
 

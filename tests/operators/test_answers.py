@@ -386,7 +386,8 @@ def test_half_a_summary_is_none_and_the_program_is_asked_for_without_it(call, te
     history.add(constants_set(PLAIN, BLOCK=256), operator="edit")
     exchange = answer(asked(operator, history), text, call)
     history.exchange("summarise", exchange)
-    reading = operator.interpret(history.context(history.elites()[:1]), [exchange])
+    context = history.context(history.elites()[:1], operator="summarise")
+    reading = operator.interpret(context, [exchange])
     assert reading.status is status
     assert reading.outcome.purpose == "propose"
     for prompt in (prompt_of(reading.outcome), prompt_of(asked(RewriteFull(), history))):

@@ -25,13 +25,13 @@ TASK = Task(name="softmax", source=FIXTURE["task"], compiled=(COMPILED, BROKEN))
 
 
 class Proposed:
-    """The facts of a run that holds so many proposals of the operator."""
+    """The facts of a run that holds so many proposals of the operator, which is called `own`."""
 
     def __init__(self, count: int) -> None:
         self.count = count
 
     def proposals(self, operator: str) -> int:
-        return self.count if operator == "inductor" else 99
+        return self.count if operator == "own" else 99
 
 
 def propose(count: int, task: Task = TASK):
@@ -42,6 +42,7 @@ def propose(count: int, task: Task = TASK):
         facts=Proposed(count),
         rng=random.Random(0),
         sequence=count,
+        operator="own",
     )
     return CompilerSeed().propose(context)
 

@@ -57,13 +57,15 @@ class TestRecombine(OperatorConformance):
 # Seed
 
 
-def test_seeds_come_once_each_in_order():
+@pytest.mark.parametrize("name", ["seed", "mine"])
+def test_seeds_come_once_each_in_order_whatever_the_operator_is_called(name):
     facts = MemoryFacts(task=synthetic_task(seeds=(BARE, "# mine\n" + BARE, SEED_SOURCE)))
     operator = Seed()
     proposed = []
-    while isinstance(answer := operator.propose(make_context(facts)), Proposal):
+    while isinstance(answer := operator.propose(make_context(facts, operator=name)), Proposal):
+        assert len(proposed) < 3
         proposed.append((answer.program.source, answer.note))
-        facts.judge(answer.program, operator="seed")
+        facts.judge(answer.program, operator=name)
     assert proposed == [
         (BARE, "seed 1 of 3"),
         ("# mine\n" + BARE, "seed 2 of 3"),

@@ -164,6 +164,15 @@ def test_every_reply_is_stored_with_what_was_made_of_it(store):
     assert all(ticket["failure"] for ticket in lost)
 
 
+@pytest.mark.parametrize("name", ["summarise", "notes"])
+def test_summaries_are_carried_over_and_followed_by_a_program_that_knows_them(store, name):
+    _, model = search_with(store, {name: Summarise(every=6)})
+    summaries = [r for r in model.requests if r.purpose == "summarise"]
+    assert 1 < len(summaries) < len(model.requests) / 2
+    assert "larger blocks were faster" in summaries[-1].messages[1].content
+    assert "larger blocks were faster" in model.requests[-1].messages[1].content
+
+
 def test_summaries_are_carried_over_and_quoted_by_other_operators(store):
     operators = {"summarise": Summarise(every=6), "edit": Edit()}
     _, model = search_with(store, operators)

@@ -32,13 +32,13 @@ def changed(old: str, new: str) -> Compiled:
 
 
 class Proposed:
-    """The facts of a run that holds so many proposals of the operator."""
+    """The facts of a run that holds so many proposals of the operator, which is called `own`."""
 
     def __init__(self, count: int) -> None:
         self.count = count
 
     def proposals(self, operator: str) -> int:
-        return self.count if operator == "template_seed" else 99
+        return self.count if operator == "own" else 99
 
 
 def propose(*found: Compiled, count: int = 0, accumulation: str = "ieee", **device: str):
@@ -55,6 +55,7 @@ def propose(*found: Compiled, count: int = 0, accumulation: str = "ieee", **devi
         rng=random.Random(0),
         sequence=count,
         device=device,
+        operator="own",
     )
     return TemplateSeed().propose(context)
 
