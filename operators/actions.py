@@ -12,6 +12,7 @@ import yaml
 from evolve.core.errors import UsageError
 from evolve.core.model import CallStatus, ModelReply, ReplyStatus
 from evolve.core.program import Language, detect_language
+from operators.quoting import Quoted, quote
 from operators.regions import KINDS, Region, find_regions
 from operators.replies import Found, without_thought
 
@@ -42,6 +43,13 @@ class Step:
 
     def __str__(self) -> str:
         return f"{self.action.name} of {self.region}"
+
+    def excerpt(self, source: str) -> Quoted:
+        """The region's lines in a prompt; nothing where it is all of the program."""
+        if self.region.kind == "module":
+            return Quoted("")
+        lines = source.split("\n")[self.region.first - 1 : self.region.last]
+        return quote("\n".join(lines), "region")
 
 
 @lru_cache
