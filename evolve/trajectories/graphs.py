@@ -13,7 +13,7 @@ import os
 import select
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any
@@ -55,6 +55,19 @@ class Tracer(AbstractContextManager["Tracer"]):
         """Whether two tasks, whose signatures agree, are known to compute the same."""
         graph = self.graph(one)
         return graph is not None and graph == self.graph(other)
+
+    def twins(self, tasks: Iterable[Task]) -> Iterator[tuple[Task, Task]]:
+        """Pairs of tasks that are known to compute the same: the first such, and each other."""
+        alike: dict[str | None, list[Task]] = {}
+        for task in tasks:
+            alike.setdefault(self.signature(task), []).append(task)
+        alike.pop(None, None)
+        for candidates in alike.values():
+            first: dict[str, Task] = {}
+            for task in candidates if len(candidates) > 1 else ():
+                graph = self.graph(task)
+                if graph is not None and first.setdefault(graph, task) is not task:
+                    yield first[graph], task
 
     def _ask(self, task: Task, wanted: str) -> str | None:
         process = self._process = self._process or _start()

@@ -12,13 +12,17 @@ TRAIN, TEST = "train", "test"
 _MODEL = "model-"  # how families are called whose tasks declare no category
 
 
-def families_of(tasks: Iterable[Task]) -> dict[str, str]:
+def families_of(tasks: Iterable[Task], twins: Iterable[tuple[Task, Task]] = ()) -> dict[str, str]:
     """What each task is kept together with, by its revision.
 
     Tasks of one declared `CATEGORY` are, and tasks of one model: layout, comments, sizes and the
     names of variables make no other one. So a model that one file declares a category for takes
     along those that do not. The categories of a suite (`level1`) say how hard a task is, not what
     it is, and count for nothing.
+
+    Args:
+        tasks: all that are to be split.
+        twins: pairs of them that compute the same, however it is spelled.
     """
     kin: dict[str, str] = {}  # from the name of a group to that of one which it is kept with
 
@@ -27,14 +31,18 @@ def families_of(tasks: Iterable[Task]) -> dict[str, str]:
             name = kin[name]
         return name
 
+    def join(*names: str) -> None:
+        heads = [family(name) for name in names]
+        head = min(heads, key=lambda name: (name.startswith(_MODEL), name))
+        kin.update(dict.fromkeys(heads, head))
+
     models: dict[str, str] = {}
     for task in tasks:
         model = models[task.revision] = f"{_MODEL}{_model_digest(task.source)[:12]}"
-        groups = [family(model)]
         if task.category and ":" not in task.name:
-            groups.append(family(task.category))
-        head = min(groups, key=lambda name: (name.startswith(_MODEL), name))
-        kin.update(dict.fromkeys(groups, head))
+            join(model, task.category)
+    for one, other in twins:
+        join(models[one.revision], models[other.revision])
     return {revision: family(model) for revision, model in models.items()}
 
 

@@ -31,6 +31,7 @@ from evolve.trajectories.holdout import hold_out
 from evolve.trajectories.loading import load_dataset
 from evolve.trajectories.recipes import RECIPES, find_recipe
 from evolve.trajectories.rewards import keeps_match
+from evolve.trajectories.splits import family_of
 from tests.trajectories.searched import Searched, source, story, verdict
 from tests.trajectories_export.exporting import ROOT, SOFTMAX, exported, files, run_on, steps
 
@@ -394,3 +395,15 @@ def test_rows_are_split_by_family(store: Store, tmp_path: Path):
     assert families["test"] == set(made.test_families)
     assert not families["train"] & families["test"]
     assert made.rows == {"supervised": {"train": 6, "test": 2}}
+
+
+def test_what_computes_the_same_is_not_split_however_it_is_spelled(store: Store, tmp_path: Path):
+    searches = [
+        run_on(store, "one", SOFTMAX),
+        run_on(store, "same", SOFTMAX.replace("torch.softmax(x, dim=-1)", "x.softmax(-1)")),
+        run_on(store, "other", SOFTMAX.replace("softmax", "log_softmax")),
+    ]
+    family = min(family_of(search.task) for search in searches[:2])
+    made = exported(searches[0], tmp_path / "out", searches=searches, test_families=(family,))
+    assert len({source.family for source in made.sources[:2]}) == 1
+    assert made.rows == {"supervised": {"train": 1, "test": 2}}

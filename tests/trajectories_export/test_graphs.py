@@ -55,6 +55,17 @@ def test_one_computation_has_one_graph_however_it_is_spelled(tracer: Tracer):
     assert not tracer.same(one, task("return torch.tanh(self.linear(x))"))
 
 
+def test_twins_are_paired_with_the_first_of_them(tracer: Tracer):
+    one = task("return torch.softmax(self.linear(x), dim=-1)")
+    other = task("return self.linear(x).softmax(-1)")
+    third = task("y = self.linear(x)\n        return torch.softmax(y, dim=-1)")
+    alone = [
+        task("return torch.tanh(self.linear(x))"),
+        Task(name="none", source="class Model: ..."),
+    ]
+    assert list(tracer.twins([one, *alone, other, third])) == [(one, other), (one, third)]
+
+
 def test_other_sizes_have_another_signature(tracer: Tracer):
     one = task("return self.linear(x)")
     larger = Task(name="larger", source=one.source.replace("rand(8", "rand(9"))

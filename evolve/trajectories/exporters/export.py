@@ -10,6 +10,7 @@ from typing import Any
 import evolve
 from evolve.core.digest import canonical_json, framed_digest
 from evolve.core.errors import UsageError
+from evolve.core.task import Task
 from evolve.store import RunRow, Store
 from evolve.trajectories.exclusions import Reason, Rules
 from evolve.trajectories.exporters.extras import extras
@@ -121,7 +122,7 @@ def export(
     if plan.parquet:
         require_pyarrow()
     with building(folder) as place:
-        sources = _sources(store, runs, plan.rules)
+        sources = _sources(store, runs, plan)
         kept = [run for run, source in zip(runs, sources, strict=True) if not source.excluded]
         identity = _identity(runs, sources, plan)
         with Shards(place, identity, columns, limit=plan.shard_bytes) as shards:
@@ -206,15 +207,15 @@ class _Work:
         self._uncommitted = 0
 
 
-def _sources(store: Store, runs: Sequence[RunRow], rules: Rules) -> list[Source]:
+def _sources(store: Store, runs: Sequence[RunRow], plan: Plan) -> list[Source]:
     """What is known of each run before any step is read."""
-    families = families_of(run.task for run in runs)
     reasons: dict[str, str] = {}
     with Tracer() as tracer:
         for run in runs:
             if run.task.revision not in reasons:
-                reason = rules.of_task(run.task, tracer)
+                reason = plan.rules.of_task(run.task, tracer)
                 reasons[run.task.revision] = "" if reason is None else reason.value
+        families = _families([run.task for run in runs], plan, tracer)
     return [
         Source(
             name=run.name,
@@ -228,6 +229,15 @@ def _sources(store: Store, runs: Sequence[RunRow], rules: Rules) -> list[Source]
         )
         for run in runs
     ]
+
+
+def _families(tasks: Sequence[Task], plan: Plan, tracer: Tracer) -> dict[str, str]:
+    """The family of each task; where some are for testing, tasks are also compared by graph."""
+    families = families_of(tasks)
+    if not test_families(families.values(), plan.test_share, plan.test_families):
+        return families
+    unique = {task.revision: task for task in tasks}.values()
+    return families_of(unique, tracer.twins(unique))
 
 
 def _weakness(run: RunRow) -> str:
