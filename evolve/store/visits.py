@@ -81,14 +81,28 @@ _OWN = (
     .where(_this)
     .values(own=bindparam("known"), tuned=func.max(visit.c.tuned, bindparam("itself")))
 )
-_below = visit.alias("below")
-_BELOW = select(
-    visit,
-    select(func.max(_below.c.top))
-    .where(_below.c.run == visit.c.run, _below.c.parent == visit.c.program)
+_KNOWN = [visit.c[name] for name in ("program", "parent", "own", "tuned", "best", "top", "stale")]
+_line_up = (
+    select(*_KNOWN, literal(None).label("child"), literal(0).label("depth"))
+    .where(_this)
+    .cte("line_up", recursive=True)
+)
+_line_up = _line_up.union_all(
+    select(*_KNOWN, _line_up.c.program, _line_up.c.depth + 1)
+    .join(_line_up, visit.c.program == _line_up.c.parent)
+    .where(visit.c.run == bindparam("of"), _line_up.c.depth <= GENERATIONS)
+)
+_LINE_UP = select(  # of one table and in no order: so SQLite goes up only as far as is read
+    _line_up,
+    select(func.max(visit.c.top))
+    .where(
+        visit.c.run == bindparam("of"),
+        visit.c.parent == _line_up.c.program,
+        visit.c.program.is_distinct_from(_line_up.c.child),
+    )
     .scalar_subquery()
-    .label("below"),
-).where(_this)
+    .label("others"),
+)
 _RISE = (
     update(visit)
     .where(_this)
@@ -191,19 +205,21 @@ def settle(
     """
     key = {"of": run_id, "at": program_id}
     connection.execute(_OWN, key | {"known": value, "itself": int(tuned)})
-    for _ in range(GENERATIONS + 2):  # itself, its main parent, and that one's ancestors
-        row = connection.execute(_BELOW, key).one_or_none()
-        if row is None:
-            return
-        best = _highest(row.below, row.own if row.tuned else None)
-        top = _highest(best, row.own)
-        has_risen = best is not None and (row.best is None or best > row.best)
-        if (best, top) != (row.best, row.top):
-            since = 0 if has_risen else row.stale
-            connection.execute(_RISE, key | {"now": best, "highest": top, "since": since})
-        if top == row.top or row.parent is None:
-            return
-        key["at"] = row.parent
+    below: float | None = None  # what the row before this one has as its top by now
+    changed = []
+    with connection.execute(_LINE_UP, key) as line:
+        for row in line:
+            best = _highest(row.others, below, row.own if row.tuned else None)
+            below = _highest(best, row.own)
+            has_risen = best is not None and (row.best is None or best > row.best)
+            if (best, below) != (row.best, row.top):
+                since = 0 if has_risen else row.stale
+                risen = {"at": row.program, "now": best, "highest": below, "since": since}
+                changed.append({"of": run_id} | risen)
+            if below == row.top:
+                break
+    if changed:
+        connection.execute(_RISE, changed)
 
 
 def _highest(*values: float | None) -> float | None:
