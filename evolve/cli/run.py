@@ -13,7 +13,7 @@ CREATE = "--create"
 HYDRA_FLAGS = frozenset(
     (
         *("-h", "--help", "--hydra-help", "-i", "--info", "-m", "--multirun"),
-        *("-c", "--cfg", "--resolve", "-p", "--package", "-cd", "--config-dir"),
+        *("-c", "--cfg", "-p", "--package", "-cd", "--config-dir"),  # no --resolve: it shows keys
     )
 )
 ALIASES = {"store": "store.path", "run": "name"}  # flags of the other verbs

@@ -29,6 +29,7 @@ _OWN = {  # parameters of LiteLLM that would undo what is recorded, reserved or 
     **{name: f"it is a setting of its own, llm.{name}" for name in _SETTINGS},
     **dict.fromkeys(_RETRIES, "nobody but evolve sends a call again"),
     **dict.fromkeys(("messages", "seed", "stop"), "operators decide on it"),
+    "base_url": "it is a setting of its own, llm.api_base",
     "api_key": "llm.key_variable names the environment variable that holds it",
     "n": "an operator's `samples` asks for several answers",
     "timeout": "llm.deadline_s says how long a call may take",
@@ -154,14 +155,14 @@ class ModelSettings:
             )
         if base is None:
             return
-        scheme, _, rest = base.partition("://")
-        if scheme not in ("http", "https") or not rest:
-            raise UsageError(f"llm.api_base={base}: write it as http://HOST:PORT/v1")
+        scheme, _, rest = base.rpartition("://")
         if "@" in rest.partition("/")[0] or "?" in rest or scrub(base) != base:
             raise UsageError(  # messages name the address
                 "llm.api_base holds a password, a query or a key; keys stay in the environment: "
                 "give the URL without it, and llm.key_variable=NAME_OF_THE_VARIABLE"
             )
+        if scheme not in ("http", "https") or not rest:
+            raise UsageError(f"llm.api_base={base}: write it as http://HOST:PORT/v1")
 
     def _check_options(self) -> None:
         if self.stream and self.trace:

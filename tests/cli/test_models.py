@@ -19,6 +19,7 @@ from evolve.cli.dry_run import forecast_lines
 from evolve.cli.launch import launch
 from evolve.cli.models import build_model, haste_notes, key_notes
 from evolve.cli.request import read_request
+from evolve.cli.run import check_word
 from evolve.cli.sample_call import call_lines, forecast, sample_calls
 from evolve.core.errors import UsageError
 from evolve.search.pipeline import Pipeline
@@ -221,6 +222,12 @@ def test_a_header_from_the_environment_is_sent_and_its_value_stored_nowhere(fold
     with Store.open("runs/evolve.db", read_only=True) as store:
         assert "${oc.env:SUBSCRIPTION}" in json.dumps(store.run("demo").config)
     assert KEY not in Path("runs/evolve.db").read_bytes().decode("latin1")
+
+
+def test_the_configuration_is_printed_as_it_is_stored_and_never_resolved():
+    check_word("job", before="--cfg")
+    with pytest.raises(UsageError, match="the only flags are"):
+        check_word("--resolve", before="job")
 
 
 def test_a_refused_key_costs_nothing_however_many_calls_were_under_way(folder):

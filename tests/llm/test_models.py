@@ -105,6 +105,7 @@ def test_a_reservation_is_the_worst_case():
         ({"model": "openai/x", "options": {"extra_body": {"n": 4}}}, "extra_body.n is no option: "),
         ({"model": "openai/x", "options": {"extra_body": {"max_tokens": 9}}}, "own, llm.max_tok"),
         ({"model": "openai/x", "options": {"extra_body": 3}}, "extra_body=3: it is a mapping"),
+        ({"model": "openai/x", "options": {"base_url": "http://h/v1"}}, "own, llm.api_base"),
         ({"model": "openai/x", "options": {"messages": []}}, "operators decide"),
         ({"model": "openai/x", "options": {"stream": True}}, "own, llm.stream"),
         ({"model": "openai/x", "options": {"timeout": 9}}, "llm.deadline_s"),
