@@ -11,7 +11,7 @@ from evolve.store.schema import arm, call, credit, request, ticket
 
 _KEY = ("run", "method", "operator", "model")
 
-_SUMS = ("told", "tokens", "usd", "unpriced_tokens", "device_time_s")
+_SUMS = ("told", "tokens", "usd", "unpriced_tokens", "device_time_s", "gain", "lead")
 
 _unpriced = case((call.c.usd.is_(None), call.c.tokens), else_=0)
 _CALLS = (
@@ -32,10 +32,10 @@ _COUNT = _COUNT.on_conflict_do_update(
 _CREDITED = (
     select(
         *(ticket.c[name] for name in _KEY),
-        func.coalesce(credit.c.gain, 0.0).label("gain"),
-        func.coalesce(credit.c.lead, 0.0).label("lead"),
+        credit.c.gain,
+        credit.c.lead,
     )
-    .outerjoin(credit, credit.c.ticket == ticket.c.id)
+    .join(credit, credit.c.ticket == ticket.c.id)
     .where(ticket.c.id == bindparam("ticket"))
 )
 _CREDIT = insert(credit)
@@ -64,8 +64,10 @@ _OF_RUN = (
 )
 
 
-def count(connection: Connection, told: Row[Any], device_time_s: float) -> None:
-    """Add a ticket (its row) that is told now."""
+def count(
+    connection: Connection, told: Row[Any], device_time_s: float, item: Credit | None
+) -> None:
+    """Add a ticket (its row) that is told now, with what it is credited with itself."""
     calls = connection.execute(_CALLS, {"ticket": told.id}).one() if told.model else None
     sums = _NO_CALLS if calls is None else calls._asdict()
     row = sums | {
@@ -75,23 +77,30 @@ def count(connection: Connection, told: Row[Any], device_time_s: float) -> None:
         "model": told.model,
         "told": 1,
         "device_time_s": device_time_s,
+        "gain": item.gain if item else 0.0,
+        "lead": item.lead if item else 0.0,
     }
     connection.execute(_COUNT, row)
+    if item is not None:
+        connection.execute(_CREDIT, _credit_row(item))
 
 
-def settle(connection: Connection, item: Credit) -> None:
-    """Keep what a counted ticket is credited with by now, and correct the sums of its arm."""
+def correct(connection: Connection, item: Credit) -> None:
+    """Keep what an earlier ticket is credited with by now, and correct the sums of its arm."""
     before = connection.execute(_CREDITED, {"ticket": item.ticket}).one()
+    connection.execute(_CREDIT, _credit_row(item))
+    key = {f"of_{name}": getattr(before, name) for name in _KEY}
+    more = {"more_gain": item.gain - before.gain, "more_lead": item.lead - before.lead}
+    connection.execute(_CORRECT, key | more)
+
+
+def _credit_row(item: Credit) -> dict[str, float]:
     bounds = {
         f"{name}{end}": getattr(interval, bound)
         for name, interval in (("parent", item.parent), ("leader", item.leader))
         for end, bound in (("", "value"), ("_low", "low"), ("_high", "high"))
     }
-    row = bounds | {"ticket": item.ticket, "gain": item.gain, "lead": item.lead}
-    connection.execute(_CREDIT, row)
-    key = {f"of_{name}": getattr(before, name) for name in _KEY}
-    more = {"more_gain": item.gain - before.gain, "more_lead": item.lead - before.lead}
-    connection.execute(_CORRECT, key | more)
+    return bounds | {"ticket": item.ticket, "gain": item.gain, "lead": item.lead}
 
 
 def credit_of(connection: Connection, ticket_id: int) -> Credit | None:

@@ -286,9 +286,10 @@ def tell(
         value = elite.fitness.value if elite.evaluations else None
         is_tuned = judged.parents[:1] == (elite.program,)
         visits.settle(connection, row.run, known, value, tuned=is_tuned)
-    _close(connection, row, "", verdict.device_time_s)
-    if credit is not None:
-        arms.settle(connection, credit)
+    own = credit if credit is not None and credit.ticket == judged.id else None
+    _close(connection, row, "", verdict.device_time_s, own)
+    if credit is not None and own is None:
+        arms.correct(connection, credit)
 
 
 def still_open(connection: Connection, run_id: int) -> list[Ticket]:
@@ -378,11 +379,12 @@ def _close(
     row: Row[Any],
     reason: str,
     device_time_s: float = 0.0,
+    credit: Credit | None = None,
 ) -> None:
     """Nothing more will happen to the ticket: only now its costs are all there."""
     told = {"ticket": row.id, "reason": reason, "elapsed": row.active_s}
     connection.execute(_TOLD, told)
-    arms.count(connection, row, device_time_s)
+    arms.count(connection, row, device_time_s, credit)
 
 
 def _put_state(connection: Connection, ticket_id: int, state: TicketState) -> None:
