@@ -10,7 +10,7 @@ from sqlalchemy.dialects.sqlite import insert as upsert
 from evolve.core.digest import canonical_json
 from evolve.core.measurement import Interval
 from evolve.core.protocols import AddStatus, Elite, Offer
-from evolve.store import programs, visits
+from evolve.store import programs
 from evolve.store.connection import Database
 from evolve.store.schema import archive_offer, archive_slot, instance, program
 
@@ -90,8 +90,6 @@ def record(connection: Connection, run_id: int, ticket: int, elite: Elite, offer
         "moves": canonical_json(dict(offer.moves)),
     }
     identity: int = connection.execute(_PUT, row).scalar_one()
-    parent = programs.find(connection, elite.parents[0]) if elite.parents else None
-    visits.add(connection, run_id, program_id, parent)
     moved = {digest: programs.find(connection, digest) for digest in offer.moves.values() if digest}
     offers_of = {each: _held_by(connection, run_id, each) for each in moved.values()}
     if offer:

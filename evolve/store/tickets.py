@@ -283,9 +283,10 @@ def tell(
     verdict = _count_told(connection, row, judged)
     if elite is not None and offer is not None:
         known = archive.record(connection, row.run, judged.id, elite, offer)
+        parent = elite.parents[0] if elite.parents else None
         value = elite.fitness.value if elite.evaluations else None
         is_tuned = judged.parents[:1] == (elite.program,)
-        visits.settle(connection, row.run, known, value, tuned=is_tuned)
+        visits.settle(connection, row.run, known, parent, value, tuned=is_tuned)
     own = credit if credit is not None and credit.ticket == judged.id else None
     _close(connection, row, "", verdict.device_time_s, own)
     if credit is not None and own is None:

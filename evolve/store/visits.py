@@ -25,10 +25,15 @@ from evolve.store.schema import archive_slot, is_open, program, ticket, ticket_p
 GENERATIONS = 64
 """How many ancestors of a ticket's main parent it is counted at."""
 
-_ADD = insert(visit)
-_ADD = _ADD.on_conflict_do_update(
+_identity = select(program.c.id).where(program.c.digest == bindparam("digest"))
+_KNOW = insert(visit).values(parent=_identity.scalar_subquery())
+_KNOW = _KNOW.on_conflict_do_update(
     index_elements=[visit.c.run, visit.c.program],
-    set_={"parent": func.coalesce(visit.c.parent, _ADD.excluded.parent)},
+    set_={
+        "parent": func.coalesce(visit.c.parent, _KNOW.excluded.parent),  # the first answer stands
+        "own": _KNOW.excluded.own,
+        "tuned": func.max(visit.c.tuned, _KNOW.excluded.tuned),
+    },
 )
 _ASK = insert(visit).values(asked=1)
 _ASK = _ASK.on_conflict_do_update(
@@ -76,19 +81,16 @@ _TELL = (
     )
 )
 _this = and_(visit.c.run == bindparam("of"), visit.c.program == bindparam("at"))
-_OWN = (
-    update(visit)
-    .where(_this)
-    .values(own=bindparam("known"), tuned=func.max(visit.c.tuned, bindparam("itself")))
-)
-_KNOWN = [visit.c[name] for name in ("program", "parent", "own", "tuned", "best", "top", "stale")]
+_FOLLOWED = [
+    visit.c[name] for name in ("program", "parent", "own", "tuned", "best", "top", "stale")
+]
 _line_up = (
-    select(*_KNOWN, literal(None).label("child"), literal(0).label("depth"))
+    select(*_FOLLOWED, literal(None).label("child"), literal(0).label("depth"))
     .where(_this)
     .cte("line_up", recursive=True)
 )
 _line_up = _line_up.union_all(
-    select(*_KNOWN, _line_up.c.program, _line_up.c.depth + 1)
+    select(*_FOLLOWED, _line_up.c.program, _line_up.c.depth + 1)
     .join(_line_up, visit.c.program == _line_up.c.parent)
     .where(visit.c.run == bindparam("of"), _line_up.c.depth <= GENERATIONS)
 )
@@ -108,7 +110,6 @@ _RISE = (
     .where(_this)
     .values(best=bindparam("now"), top=bindparam("highest"), stale=bindparam("since"))
 )
-_identity = select(program.c.id).where(program.c.digest == bindparam("digest"))
 _followed = _line(select(_identity.scalar_subquery().label("program")))
 _awaited = _line(
     select(ticket_parent.c.program.label("program"))
@@ -163,11 +164,6 @@ _LINKS = (
 )
 
 
-def add(connection: Connection, run_id: int, program_id: int, parent: int | None) -> None:
-    """Remember the main parent of a program; the first answer stands."""
-    connection.execute(_ADD, {"run": run_id, "program": program_id, "parent": parent})
-
-
 def count_asked(connection: Connection, run_id: int, program_id: int) -> None:
     """Count a ticket at its main parent."""
     connection.execute(_ASK, {"run": run_id, "program": program_id})
@@ -189,9 +185,15 @@ def count_told(
 
 
 def settle(
-    connection: Connection, run_id: int, program_id: int, value: float | None, *, tuned: bool
+    connection: Connection,
+    run_id: int,
+    program_id: int,
+    parent: str | None,
+    value: float | None,
+    *,
+    tuned: bool,
 ) -> None:
-    """Follow what is known of a program's fitness by now up its line, up or down.
+    """Remember what is known of a program by now, and follow it up its line, up or down.
 
     Each program above has as its best the highest that is known below it, and of itself where its
     own tickets measured it. This ends where nothing changes, mostly at the first parent.
@@ -199,12 +201,14 @@ def settle(
     Args:
         connection: of the transaction.
         run_id: the run.
-        program_id: the program, which `add` has been told of.
+        program_id: the program.
+        parent: digest of its main parent, of which the first answer stands.
         value: its fitness; None where it is refuted.
         tuned: whether the ticket had the program as its main parent.
     """
+    known = {"run": run_id, "program": program_id, "own": value, "tuned": int(tuned)}
+    connection.execute(_KNOW, known | {"digest": parent})
     key = {"of": run_id, "at": program_id}
-    connection.execute(_OWN, key | {"known": value, "itself": int(tuned)})
     below: float | None = None  # what the row before this one has as its top by now
     changed = []
     with connection.execute(_LINE_UP, key) as line:
