@@ -17,6 +17,7 @@ Goal = str | Sequence[str]
 DEFAULT: Mapping[str, Goal | None] = {
     "worst_case": "max",
     "precision_path": ("fp64", "fp32", "tf32", "half"),
+    "error": "min",
     "compile_s": "min",
 }
 _CHUNK = 256  # rows that are compared with all at once

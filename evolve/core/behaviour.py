@@ -10,7 +10,7 @@ CASE = "case_"
 _EVERYWHERE = frozenset(
     (
         *("language", "memory_access", "parallelism", "compute_pattern", "precision_path"),
-        *("kernels", "speed_of_light", "compile_s", "worst_case", "log_speedup", "length"),
+        *("kernels", "speed_of_light", "compile_s", "worst_case", "log_speedup", "length", "error"),
     )
 )
 _COMPILED = frozenset(  # of Triton kernels; of CUDA C++ the first three
@@ -19,7 +19,7 @@ _COMPILED = frozenset(  # of Triton kernels; of CUDA C++ the first three
         *("global_share", "shared_share", "matrix_share"),
     )
 )
-_ON = {"cpu": frozenset[str](), "cuda": _COMPILED | {"coverage"}}
+_ON = {"cpu": frozenset({"memory_bytes"}), "cuda": _COMPILED | {"coverage"}}
 
 
 def known_descriptors(kind: str) -> frozenset[str]:
@@ -30,10 +30,12 @@ def known_descriptors(kind: str) -> frozenset[str]:
 def behaviour(evaluation: Evaluation, baseline: str) -> dict[str, float | str]:
     """Descriptors of a correct program by name.
 
-    The judge's own, and of this evaluation `compile_s` (seconds, little where the build was kept),
-    the log speedup against `baseline` in every timed case (`case_NAME`) and in the slowest of them
-    (`worst_case`) and over all (`log_speedup`). What is not known is left out. What texts are like
-    costs more, and is only there for archives that read it (`evolve.core.protocols.Archive`).
+    The judge's own; of these, `error` is the largest error of its outcomes over what is allowed (at
+    most 1), and `memory_bytes` the most that a call takes beyond weights, inputs and outputs. Of
+    this evaluation `compile_s` (seconds, little where the build was kept), the log speedup against
+    `baseline` in every timed case (`case_NAME`) and in the slowest of them (`worst_case`) and over
+    all (`log_speedup`). What is not known is left out. What texts are like costs more, and is only
+    there for archives that read it (`evolve.core.protocols.Archive`).
     """
     found: dict[str, float | str] = dict(evaluation.descriptors)
     if "compile" in evaluation.durations_s:

@@ -63,6 +63,7 @@ _JUDGED: Select[Any] = (
     )
     .order_by(instance.c.id, ticket.c.sequence)
 )
+_WORST = ("error", "memory_bytes")  # descriptors
 _parent = program.alias("parent")
 _PARENTS = (
     select(_parent.c.digest)
@@ -129,7 +130,7 @@ def of_instance(connection: Connection, run_id: int, told: Ticket) -> Interval |
 
 
 def _descriptors(verdicts: Sequence[Evaluation | None], baseline: str) -> dict[str, float | str]:
-    """Those of the first verdict, for builds are kept; what was measured in time, on average."""
+    """Those of the first verdict, for builds are kept; times on average, errors at their worst."""
     known = [behaviour(each, baseline) for each in verdicts if each is not None]
     cases = {
         name: statistics.fmean(float(each[name]) for each in known if name in each)
@@ -137,7 +138,13 @@ def _descriptors(verdicts: Sequence[Evaluation | None], baseline: str) -> dict[s
         if name.startswith(CASE)
     }
     worst = {"worst_case": min(cases.values())} if cases else {}
-    return known[0] | cases | worst | _speed_of_light(known)
+    return known[0] | cases | worst | _largest(known) | _speed_of_light(known)
+
+
+def _largest(known: Sequence[Mapping[str, float | str]]) -> dict[str, float]:
+    """What is the worst that was seen, of all that has been judged."""
+    found = {name: [each[name] for each in known if name in each] for name in _WORST}
+    return {name: max(map(float, values)) for name, values in found.items() if values}
 
 
 def _speed_of_light(known: Sequence[Mapping[str, float | str]]) -> dict[str, float]:

@@ -38,6 +38,11 @@ class Judgement:
     margin: float | None = None
 
 
+def worst(*margins: float | None) -> float | None:
+    """The largest of some margins; None where none was measured."""
+    return max((margin for margin in margins if margin is not None), default=None)
+
+
 def judge(
     case: Checked,
     outputs: Sequence[Tensor],

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 import torch
 
 from evolve.core.evaluation import Status
-from evolve.worker.budget import Judgement, judge
+from evolve.worker.budget import Judgement, judge, worst
 from evolve.worker.device import Device
 from evolve.worker.faults import CANDIDATE, EAGER, CandidateFault, blaming
 from evolve.worker.process import RunnerProcess
@@ -58,6 +58,7 @@ class Sitting:
     pair: PairTimes
     samples: list[tuple[str, TimedCase, Block]] = field(default_factory=list)
     mismatches: list[str] = field(default_factory=list)
+    margin: float | None = None  # the worst of the candidate's outputs
 
 
 @contextlib.contextmanager
@@ -205,7 +206,9 @@ def judge_samples(sitting: Sitting) -> None:
     """Judge the outputs taken; needs the device, so not while anything is timed."""
     for side, case, block in sitting.samples:
         with blaming(side):
-            _judge_block(case, block)
+            margin = _judge_block(case, block)
+        if side == CANDIDATE:
+            sitting.margin = worst(sitting.margin, margin)
     sitting.samples.clear()
 
 
@@ -217,7 +220,8 @@ def judged_outputs(case: TimedCase, block: Block) -> Iterator[Judgement]:
         yield judge(case.warm.case, sample, expected.spec, expected, check.tree())
 
 
-def _judge_block(case: TimedCase, block: Block) -> None:
+def _judge_block(case: TimedCase, block: Block) -> float | None:
+    margin = None
     for verdict in judged_outputs(case, block):
         if verdict.status is not Status.CORRECT:
             raise CandidateFault(
@@ -226,6 +230,8 @@ def _judge_block(case: TimedCase, block: Block) -> None:
                 "work left over when forward returns, or kept from call to call?): "
                 f"{verdict.feedback}",
             )
+        margin = worst(margin, verdict.margin)
+    return margin
 
 
 def _mismatches(case: str, blocks: list[Block], overhead: float) -> list[str]:

@@ -30,6 +30,8 @@ class Device(Protocol):
         blocks: Timed blocks of each side in one sitting, the life of a set of fresh processes.
         block_pool: How many different ones there are for a sitting to draw from.
         has_profiler: Whether a runner can say which kernels of the device ran (`proof`).
+        has_memory_mark: Whether the kernel marks the most memory that a runner's tensors have taken
+            (`scratch`).
         seats: Sittings that may be made ready at once; each holds memory of the device.
         spares: Processes to have ready ahead of time.
         compiles_aside: Whether work on the CPU's cores leaves times as they are.
@@ -54,6 +56,7 @@ class Device(Protocol):
     blocks: int
     block_pool: int
     has_profiler: bool
+    has_memory_mark: bool
     seats: int
     spares: int
     compiles_aside: bool

@@ -40,6 +40,7 @@ class CpuDevice:
     blocks = 8
     block_pool = 8
     has_profiler = False
+    has_memory_mark = True
     seats = 1
     spares = 0
     compiles_aside = False

@@ -64,6 +64,7 @@ class CudaDevice:
     blocks = 4
     block_pool = 12
     has_profiler = True
+    has_memory_mark = False  # of a pool there is none, and `cudaMalloc` goes past it
     seats = 3
     spares = 6
     compiles_aside = True  # the clock's core is its own

@@ -17,6 +17,7 @@ from evolve.core.task import Task
 from evolve.worker import compiler
 from evolve.worker.audit import Finding, audit
 from evolve.worker.baselines import require_baseline
+from evolve.worker.budget import worst
 from evolve.worker.buildcache import BuildCache
 from evolve.worker.counters import count
 from evolve.worker.descriptors import describe
@@ -33,6 +34,7 @@ from evolve.worker.locks import HostLock
 from evolve.worker.praise import praise
 from evolve.worker.room import Room
 from evolve.worker.sanitizer import sanitise_call
+from evolve.worker.scratch import scratch_bytes
 from evolve.worker.seats import Seats
 from evolve.worker.stages import Candidate, Workshop, check, probe_custom, prove_kernels, smoke
 from evolve.worker.timing import Timekeeper, Timing
@@ -52,13 +54,14 @@ class Progress:
     """What an evaluation has come to so far."""
 
     stage: Stage = Stage.NONE
+    candidate: Candidate | None = None
     custom: bool | None = None
     suite: bool | None = None
     labels: list[Label] = field(default_factory=list)
     timing: Timing = field(default_factory=Timing)
     facts: tuple[KernelFacts, ...] = ()
-    # Descriptors that the text alone does not show.
-    measured: dict[str, float | str] = field(default_factory=dict)
+    measured: dict[str, float | str] = field(default_factory=dict)  # descriptors
+    scratch_bytes: int | None = None
     durations_s: dict[str, float] = field(default_factory=dict)
 
     @contextmanager
@@ -68,6 +71,18 @@ class Progress:
             yield
         finally:
             self.durations_s[name] = round(time.monotonic() - start, 4)
+
+    def descriptors(self, correct: bool) -> dict[str, float | str]:
+        """Those that the text alone does not show; what is not known is left out."""
+        if not correct:
+            return self.measured
+        found = dict(self.measured)
+        margin = worst(self.candidate.margin if self.candidate else None, self.timing.margin)
+        if margin is not None:
+            found["error"] = float(f"{margin:.4g}")
+        if self.scratch_bytes is not None:
+            found["memory_bytes"] = float(self.scratch_bytes)
+        return found
 
 
 _VIOLENT = (
@@ -79,6 +94,7 @@ _VIOLENT = (
 )
 # A screen crowns nobody, and a check only asks whether the outcome is right.
 _PROFILED = (Fidelity.REWARD, Fidelity.SEARCH, Fidelity.VERIFY)
+_WEIGHED = (Fidelity.SEARCH, Fidelity.VERIFY)  # what archives and finals look at
 
 
 class Referee:
@@ -329,7 +345,7 @@ class Referee:
         opponents: Mapping[str, str],
         progress: Progress,
     ) -> tuple[Status, str]:
-        candidate = Candidate(source)
+        candidate = progress.candidate = Candidate(source)
         progress.labels += static_labels(source)
         if "ModelNew" not in source:
             raise CandidateFault(Status.CONTRACT, "the source defines no class ModelNew")
@@ -365,6 +381,9 @@ class Referee:
                 f"correct; a {candidate.language} program is only interpreted on this device, "
                 "so no time was taken and nothing is claimed about its speed"
             )
+        if self.device.has_memory_mark and progress.custom and fidelity in _WEIGHED:
+            with self._stage("memory", progress):
+                progress.scratch_bytes = scratch_bytes(self.workshop, candidate, task)
         rivals = {name: self._rival(task, name, text) for name, text in opponents.items()}
         with progress.timed("timing"):
             self._timekeeper.time(task, candidate, rivals, fidelity, progress.timing)
@@ -437,7 +456,7 @@ class Referee:
             suite=progress.suite,
             labels=tuple(progress.labels + timing.labels),
             feedback=feedback,
-            descriptors=describe(source) | progress.measured,
+            descriptors=describe(source) | progress.descriptors(correct),
             environment=environment(
                 self.device,
                 self.launcher.tier,

@@ -19,7 +19,7 @@ from evolve.core.digest import framed_digest
 from evolve.core.evaluation import Label, Status
 from evolve.core.program import Language, detect_language
 from evolve.worker import compiler, custody
-from evolve.worker.budget import Judgement, judge, suite_verdict
+from evolve.worker.budget import Judgement, judge, suite_verdict, worst
 from evolve.worker.buildcache import BuildCache
 from evolve.worker.device import Device
 from evolve.worker.environment import versions
@@ -52,6 +52,7 @@ class Candidate:
     kind: str = "candidate"
     language: Language = field(init=False)
     build: str | None = None
+    margin: float | None = None  # the worst of its outcomes in the checks
     layouts: dict[str, tuple[TensorAt, ...]] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)  # of a call, by case; to plan with
 
@@ -112,7 +113,7 @@ class Workshop:
         fresh = None if candidate.build else self.builds.begin(key)
         try:
             writable = (fresh,) if fresh else ()
-            start = partial(self._launch, candidate, task.cases, writable)
+            start = partial(self.launched, candidate, task.cases, writable)
             with self._seats.beside(start) as runner:
                 with self._unless_aside():
                     runner.load(candidate.kind, candidate.source, BUILD_S, fresh or candidate.build,
@@ -148,9 +149,10 @@ class Workshop:
         with self.device.share(case.block(-1, 1)) as inputs:
             runner.call(case.index, inputs, BUILD_S)
 
-    def _launch(
+    def launched(
         self, candidate: Candidate, cases: list[WarmCase], writable: tuple[str, ...] = ()
     ) -> RunnerProcess:
+        """A process for the candidate, which has seen nothing of it yet; to be used in a `with`."""
         hidden = candidate.build is not None and not self.device.spares
         readable = (str(candidate.build),) if hidden else ()
         return self.launcher.start(candidate.language, writable, readable, working_bytes(cases))
@@ -159,16 +161,22 @@ class Workshop:
         self, candidate: Candidate, cases: list[WarmCase], stub: bool = False
     ) -> RunnerProcess:
         """A process with the candidate's models of these cases; to be used in a `with`."""
-        runner = self._launch(candidate, cases)
+        runner = self.launched(candidate, cases)
         with contextlib.ExitStack() as on_failure:
             on_failure.enter_context(runner)
-            runner.load(candidate.kind, candidate.source, SETUP_S, candidate.build, stub=stub)
-            for case in cases:
-                self._construct(runner, case)
-                if candidate.is_ours:  # the first call compiles, which takes its time
-                    self._call_once(runner, case)
+            self.furnish(runner, candidate, cases, stub)
             on_failure.pop_all()
         return runner
+
+    def furnish(
+        self, runner: RunnerProcess, candidate: Candidate, cases: list[WarmCase], stub: bool = False
+    ) -> None:
+        """Load the candidate's finished build into a process, and construct its models."""
+        runner.load(candidate.kind, candidate.source, SETUP_S, candidate.build, stub=stub)
+        for case in cases:
+            self._construct(runner, case)
+            if candidate.is_ours:  # the first call compiles, which takes its time
+                self._call_once(runner, case)
 
     def reference(self, task: WarmTask) -> RunnerProcess:
         """The same for the reference; its process alone gets the task's source."""
@@ -246,7 +254,7 @@ def smoke(workshop: Workshop, candidate: Candidate, task: WarmTask) -> None:
     case = task.smallest
     with workshop.loaded(candidate, [case]) as runner:
         outcome = workshop.outcome(runner, case, case.check("task", 0))
-    _require(outcome.verdict, case, "task")
+    _require(candidate, outcome.verdict, case, "task")
 
 
 def check(
@@ -262,12 +270,13 @@ def check(
             for family, number in plans[case.case.name]:
                 hidden = case.check(family, number)
                 outcome = workshop.outcome(runner, case, hidden)
-                _require(outcome.verdict, case, family)
+                _require(candidate, outcome.verdict, case, family)
                 if family == "task":
                     suite = suite and suite_verdict(outcome.tensors, hidden.expected)
             for _ in range(_REPEATS):
                 again = workshop.outcome(runner, case, hidden)
                 _require_repeatable(case.case.name, outcome, again)
+                candidate.margin = worst(candidate.margin, again.verdict.margin)
                 outcome = again
                 if again.seconds > _CHEAP_S:
                     break
@@ -276,10 +285,11 @@ def check(
     return suite
 
 
-def _require(verdict: Judgement, case: WarmCase, family: str) -> None:
+def _require(candidate: Candidate, verdict: Judgement, case: WarmCase, family: str) -> None:
     if verdict.status is not Status.CORRECT:
         where = f"case {case.case.name}, inputs of family {family}"
         raise CandidateFault(verdict.status, f"{where}: {verdict.feedback}")
+    candidate.margin = worst(candidate.margin, verdict.margin)
 
 
 def _require_repeatable(case: str, first: Outcome, again: Outcome) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from evolve.core.evaluation import CaseResult, Fidelity, Label, Status
 from evolve.core.measurement import Interval, Ratio
 from evolve.worker import events
+from evolve.worker.budget import worst
 from evolve.worker.clock import PairTimes, Sitting, TooShortFault, judge_samples, seated, sit
 from evolve.worker.faults import (
     CANDIDATE,
@@ -51,13 +52,17 @@ _MISMATCH_SHARE = 0.25  # of all blocks; a few are the scheduler's doing
 
 @dataclass(slots=True)
 class Timing:
-    """What timing found: ratios by side, a row per timed case, raw seconds, and labels."""
+    """What timing found: ratios by side, a row per timed case, raw seconds, and labels.
+
+    `margin` is the worst of the candidate's outputs that were judged (`Judgement`).
+    """
 
     ratios: dict[str, Ratio] = field(default_factory=dict)
     cases: dict[str, CaseResult] = field(default_factory=dict)
     samples: dict[str, Any] = field(default_factory=dict)
     labels: list[Label] = field(default_factory=list)
     device_time_s: float = 0.0
+    margin: float | None = None
     told: dict[str, dict[str, Any]] = field(default_factory=dict)  # by case and side (`events`)
     # Sittings that were measured again.
     too_short: int = 0
@@ -153,6 +158,7 @@ class Timekeeper:
             recorded.samples = [s for s in recorded.samples if s[0] not in {EAGER, *ours}]
             with self._lock.shared():
                 judge_samples(sitting)
+                timing.margin = worst(timing.margin, sitting.margin)
                 judge_recorded(recorded, task.loaded.timing)
         except CrowdedFault:
             timing.crowded += 1

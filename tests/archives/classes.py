@@ -7,6 +7,7 @@ from archives.distances import Numbers
 
 AXES = {"block": [8, 32, 128], "parallelism": ["serial", "threads", "simd"]}
 GOALS = {"block": "min", "parallelism": ["simd", "threads"]}
+EXACT_AND_SMALL = {"error": "min", "memory_bytes": "min"}
 NEAR = Numbers(descriptors=["block"])
 
 MAKERS = {
@@ -23,6 +24,7 @@ MAKERS = {
     "tree of two": partial(Tree, capacity=2),
     "tree of one": partial(Tree, capacity=1),
     "pareto": partial(Pareto, objectives=GOALS, capacity=10),
+    "pareto, exact and small": partial(Pareto, objectives=EXACT_AND_SMALL, capacity=8),
     "pareto of one": partial(Pareto, objectives=GOALS, capacity=1),
     "islands": partial(Islands, of=partial(MapElites, axes=AXES), interval=5, patience=20),
     "islands, star": partial(

@@ -2,16 +2,19 @@
 
 Invariants:
 1. Any archive can be what islands or novelty are made of, but for those that hold copies.
-2. A capacity that is typed for the whole bounds the parts; one typed for a part bounds it further.
+2. Objectives that the device cannot deliver are refused with field, value and remedy.
+3. A capacity that is typed for the whole bounds the parts; one typed for a part bounds it further.
 """
 
 import pytest
 
 from evolve.cli import parts
+from evolve.cli.compatibility import refuse_missing_descriptors
 from evolve.cli.config.compose import compose, to_plain
 from evolve.core.errors import UsageError
 from evolve.core.protocols import Archive
 from evolve.testing.parts import make_elite
+from tests.cli.recording import settings
 
 PARTS = ("topk", "map_elites", "compiled", "priority", "tree", "pareto", "novelty")
 
@@ -44,6 +47,18 @@ def test_parts_of_parts_can_be_chosen():
 def test_islands_are_no_part_of_another_archive(whole):
     with pytest.raises(UsageError, match="put them outside"):
         built(f"archive={whole}", "archive@archive.of=islands")
+
+
+def test_memory_is_an_objective_on_the_cpu_and_refused_on_a_gpu():
+    words = ("archive=pareto", "+archive.objectives.memory_bytes=min")
+    refuse_missing_descriptors(settings(*words, "device=cpu"))
+    with pytest.raises(
+        UsageError, match=r"archive\.objectives\.memory_bytes: device=cuda .* error"
+    ):
+        refuse_missing_descriptors(settings(*words, "device=cuda"))
+    without = settings(*words[:1], "archive.objectives.compile_s=null", "device=cuda")
+    refuse_missing_descriptors(without)
+    assert without["archive"]["objectives"]["error"] == "min"
 
 
 def test_the_capacity_of_the_whole_bounds_the_parts():

@@ -29,6 +29,12 @@ class TestEveryArchive(ArchiveConformance):
     def make(self):
         return MAKERS[self.kind]()
 
+    def descriptors(self, rng):
+        """Also what earlier evaluations lack, and no number can be had of on every device."""
+        also = {"error": rng.choice([0.0, 0.05, 0.3, 1.0]), "memory_bytes": float(rng.randrange(4))}
+        known = {name: value for name, value in also.items() if rng.random() < 0.7}
+        return {**super().descriptors(rng), **known}
+
 
 @st.composite
 def elites(draw, sequence: int):
@@ -45,6 +51,8 @@ def elites(draw, sequence: int):
                 optional={
                     "block": st.sampled_from([8.0, 9.0, 40.0, 200.0]),
                     "parallelism": st.sampled_from(["simd", "threads"]),
+                    "error": st.sampled_from([0.0, 0.25, 1.0]),
+                    "memory_bytes": st.sampled_from([0.0, 4096.0, 1e9]),
                 },
             )
         ),

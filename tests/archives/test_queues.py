@@ -152,6 +152,27 @@ def test_a_program_that_is_beaten_in_everything_goes_first():
     assert not archive.offer(point("worse", 0.05, compile_s=0.6, precision_path="half"))
 
 
+@pytest.mark.parametrize("end", ["error", "memory_bytes"])
+def test_what_is_slower_but_more_exact_or_smaller_stays(end):
+    archive = Pareto(objectives={end: "min"}, capacity=2)
+    archive.offer(point("fast", 1.0, **{end: 0.9}))
+    archive.offer(point("modest", 0.1, 1, **{end: 0.2}))
+    assert not archive.offer(point("neither", 0.09, 2, **{end: 0.9}))
+    assert archive.offer(point("faster", 1.1, 3, **{end: 0.9})).evicted == "fast"
+    assert programs(archive) == {"faster", "modest"}
+
+
+@pytest.mark.parametrize("end", ["error", "memory_bytes"])
+def test_what_was_judged_before_there_was_a_number_beats_no_number(end):
+    """Nor does it beat another such: then speed alone decides."""
+    archive = Pareto(objectives={end: "min"}, capacity=2)
+    archive.offer(point("old", 1.0))
+    archive.offer(point("new", 0.1, 1, **{end: 1e12}))
+    assert not archive.offer(point("older", 0.9, 2))
+    assert archive.offer(point("oldest", 1.1, 3)).evicted == "old"
+    assert programs(archive) == {"oldest", "new"}
+
+
 def test_where_nobody_is_beaten_the_crowd_is_thinned():
     archive = Pareto(objectives={"compile_s": "min"}, capacity=4)
     for number, (value, seconds) in enumerate([(0.0, 0.0), (0.5, 0.5), (0.52, 0.52), (1.0, 1.0)]):

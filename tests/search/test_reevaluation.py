@@ -118,6 +118,18 @@ def test_the_share_of_speed_of_light_is_pooled_as_times_are(store, run):
     assert search.progress.speed_of_light == pytest.approx(0.6)
 
 
+def test_the_worst_error_and_the_most_memory_of_all_evaluations_count(store, run):
+    search = listed(store, run, *(instance(A, again=bool(number)) for number in range(3)))
+    for found in ({}, {"error": 0.4, "memory_bytes": 5e6}, {"error": 0.3, "memory_bytes": 9e6}):
+        ticket = search.ask()
+        judged = verdict(search, ticket, 2.0)
+        known = {**judged.descriptors, **found}
+        search.tell(ticket, replace(judged, descriptors=known))
+        assert ("error" in search.leader.descriptors) == bool(found)
+    assert search.leader.descriptors["error"] == 0.4
+    assert search.leader.descriptors["memory_bytes"] == 9e6
+
+
 def test_estimates_that_contradict_each_other_make_the_interval_wider():
     agree = pooled([Interval(0.0, -0.01, 0.01), Interval(0.005, -0.005, 0.015)])
     differ = pooled([Interval(0.0, -0.01, 0.01), Interval(0.5, 0.49, 0.51)])

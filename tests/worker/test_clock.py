@@ -28,6 +28,8 @@ def test_an_honest_kernel_is_correct_custom_and_timed_with_an_interval(worker):
     sides = verdict.samples["default"]["ms"]
     assert len(sides["candidate"]) == len(sides["eager"]) >= 6  # pairs of processes
     assert {"compile", "smoke", "correctness", "labels", "timing"} <= set(verdict.durations_s)
+    assert 0 <= verdict.descriptors["error"] <= 1
+    assert 0 <= verdict.descriptors.get("memory_bytes", 0) < 16 << 20  # code, mostly
     assert verdict.environment["compiler"]
 
 

@@ -1,0 +1,88 @@
+"""How much memory a candidate takes for itself, by the kernel's books and from outside (Linux).
+
+The kernel marks the most pages that a process has held at once. A process can lower its own mark
+by a file in /proc, which Landlock keeps from it, and leaves it behind where it replaces its program
+or has another process work for it; both are seen, and then nothing is known.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from evolve.core.evaluation import Status
+from evolve.worker.faults import CandidateFault
+from evolve.worker.process import RunnerProcess
+from evolve.worker.sandbox import Mechanism
+from evolve.worker.stages import SETUP_S, Candidate, Workshop
+from evolve.worker.warm import WarmTask
+
+_FORKED_WITHOUT_EXEC = 0x40  # of a process's flags: PF_FORKNOEXEC in linux/sched.h
+_RESET_MARK = "5"  # see `clear_refs` in proc(5)
+_NOTHING = """
+import torch
+
+class ModelNew(torch.nn.Module):
+    def forward(self):
+        return torch.zeros(1)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryMark:
+    """The books of one process, in bytes. OSError where it has ended."""
+
+    pid: int
+
+    def held(self) -> int:
+        """What it holds now."""
+        return self._entry("VmRSS")
+
+    def highest(self) -> int | None:
+        """The most since `reset`; None where its mark is not that of the process as it began."""
+        flags = int(Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[6])
+        return self._entry("VmHWM") if flags & _FORKED_WITHOUT_EXEC else None
+
+    def reset(self) -> None:
+        Path(f"/proc/{self.pid}/clear_refs").write_text(_RESET_MARK)
+
+    def _entry(self, name: str) -> int:
+        for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
+            if line.startswith(f"{name}:"):
+                return 1024 * int(line.split()[1])
+        raise OSError(f"process {self.pid} has no memory any more")
+
+
+def scratch_bytes(workshop: Workshop, candidate: Candidate, task: WarmTask) -> int | None:
+    """The most that one call takes beyond weights, inputs and outputs, on the largest timed case.
+
+    What it has set aside before counts, and so does its code. None where nobody keeps books that
+    it cannot reach, or where the call is not right: this is no check, and changes no verdict.
+    """
+    case = max(task.timed, key=lambda case: case.input_bytes)
+    hidden = case.check("task", 0)
+    try:
+        with workshop.launched(candidate, [case]) as runner:
+            if Mechanism.LANDLOCK not in Mechanism(runner.mechanisms):
+                return None
+            mark = MemoryMark(runner.pid)
+            _rehearse(workshop, runner)
+            before = mark.held()
+            workshop.furnish(runner, candidate, [case])
+            mark.reset()
+            verdict = workshop.outcome(runner, case, hidden).verdict
+            alone = not runner.has_company()
+            highest = mark.highest()
+    except (CandidateFault, OSError):
+        return None
+    if highest is None or not alone or verdict.status is not Status.CORRECT:
+        return None
+    outputs = sum(tensor.nbytes for tensor in hidden.expected.reference)
+    return max(0, highest - before - case.arguments.size - hidden.inputs.size - outputs)
+
+
+def _rehearse(workshop: Workshop, runner: RunnerProcess) -> None:
+    """Have it touch what every process does (code, mostly) before it knows of the candidate."""
+    runner.load("candidate", _NOTHING, SETUP_S)
+    with workshop.device.share(workshop.device.make_slab([{"init": [], "state": {}}])) as arguments:
+        runner.construct(0, 0, arguments, SETUP_S)
+    with workshop.device.share(workshop.device.make_slab([[]])) as inputs:
+        runner.call(0, inputs, SETUP_S)

@@ -1,0 +1,229 @@
+"""How exact a correct program is and how much memory it takes, as the referee sees them.
+
+Invariants:
+1. `error` is the worst of all that was judged; a more exact program has a smaller one. Only a
+   correct program has one, and one that the task's own `check` judged has none.
+2. `memory_bytes` is what a call takes beyond weights, inputs and outputs, to about a megabyte of
+   code; what is set aside before the call, or given back after it, counts.
+3. A candidate cannot make either smaller by what it says, or by what it does to its own process:
+   where the books cannot be trusted there is no number, and the verdict is what it was.
+4. Where the host or the device keeps no such books there is none.
+"""
+
+import subprocess
+
+import pytest
+
+from evolve.core.evaluation import Fidelity, Status
+from evolve.core.task import Task
+from evolve.worker.buildcache import BuildCache
+from evolve.worker.device_cpu import CpuDevice
+from evolve.worker.launcher import Launcher
+from evolve.worker.locks import HostLock
+from evolve.worker.referee import Referee
+from evolve.worker.sandbox import Mechanism
+from evolve.worker.scratch import MemoryMark, scratch_bytes
+from evolve.worker.seats import Seats
+from evolve.worker.stages import Candidate, Workshop
+from evolve.worker.warm import WarmTasks
+from tests.worker.judging import task_source
+from tests.worker.serving import HONEST_CPP, RELU_TASK, forward
+
+MB = 1 << 20
+SCRATCH = 24 * MB
+SLACK = 10 * MB  # code of a candidate's own, and what torch keeps
+TAKES = "scratch = torch.ones(24 << 20, dtype=torch.uint8)"
+MAPS = """
+import mmap
+scratch = mmap.mmap(-1, 24 << 20)
+for page in range(0, 24 << 20, 4096):
+    scratch[page] = 1
+scratch.close()
+"""
+LOWERS = """
+try:
+    open("/proc/self/clear_refs", "w").write("5")
+except OSError:
+    pass
+"""
+
+
+@pytest.fixture(scope="module")
+def referee(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("scratch")
+    folder.chmod(0o755)
+    judge = Referee(CpuDevice(), folder / "cache")
+    if Mechanism.LANDLOCK not in Mechanism(judge.launcher.mechanisms):
+        judge.close()
+        pytest.skip("no Landlock on this host: its books are not out of a candidate's reach")
+    yield judge
+    judge.close()
+
+
+def weighed(referee: Referee, source: str, task: Task = RELU_TASK) -> int | None:
+    return scratch_bytes(referee.workshop, Candidate(source), referee.warm(task))
+
+
+def large(outcome: str = "x * 2", setup: str = "pass") -> Task:
+    """Inputs and outputs of 16 MB each."""
+    source = task_source(outcome, "[torch.randn(4, 1 << 20)]", setup=setup)
+    return Task(name="large", source=source)
+
+
+# --- memory -------------------------------------------------------------------------------------
+
+
+def test_inputs_outputs_and_code_of_the_service_are_not_the_candidates(referee):
+    assert weighed(referee, forward("return x * 2"), large()) < SLACK
+
+
+def test_weights_are_not_the_candidates(referee):
+    task = large("x * self.weight", "self.weight = nn.Parameter(torch.randn(4, 1 << 20))")
+    source = """
+import torch
+from torch import nn
+
+class ModelNew(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(4, 1 << 20))
+
+    def forward(self, x):
+        return x * self.weight
+"""
+    assert weighed(referee, source, task) < SLACK
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        forward(f"{TAKES}\ny = right(x)\nreturn y"),
+        forward(f"{TAKES}\ny = right(x)\ndel scratch\nreturn y"),
+        forward("return right(x)", TAKES),
+        forward(f"{TAKES}\ny = right(x)\ndel scratch\n{LOWERS}\nreturn y"),
+        forward(f"{LOWERS}\nreturn right(x)", f"{TAKES}\ndel scratch\n{LOWERS}"),
+        forward(f"{MAPS}\n{LOWERS}\nreturn right(x)"),
+    ],
+    ids=[
+        "until the end",
+        "given back",
+        "set aside before",
+        "given back, its mark lowered",
+        "touched before, so that it is there already",
+        "past the heap",
+    ],
+)
+def test_what_a_call_takes_for_itself_counts(referee, source):
+    found = weighed(referee, source)
+    assert SCRATCH <= found < SCRATCH + 2 * SLACK, found
+
+
+def test_the_same_program_takes_the_same_each_time(referee):
+    source = forward(f"{TAKES}\nreturn right(x)")
+    found = [weighed(referee, source) for _ in range(3)]
+    assert max(found) - min(found) < MB
+
+
+FLEES = {
+    "into another process": """
+if not getattr(self, 'child', 0):
+    self.child = os.fork()
+    if self.child == 0:
+        scratch = bytearray(24 << 20)
+        time.sleep(60)
+return right(x)
+""",
+    "into a wrong answer": "return x * 2",
+    "into a failure": "raise MemoryError",
+}
+
+
+@pytest.mark.parametrize("body", FLEES.values(), ids=FLEES.keys())
+def test_who_flees_from_the_books_has_no_number(referee, body):
+    referee.workshop.call_s = 2.0
+    assert weighed(referee, forward(body)) is None
+
+
+def test_a_program_that_replaced_itself_has_no_mark():
+    with subprocess.Popen(["sleep", "60"]) as other:  # forked, and then another program
+        assert MemoryMark(other.pid).held() > 0
+        assert MemoryMark(other.pid).highest() is None
+        other.kill()
+
+
+def test_where_a_program_could_lower_its_mark_there_is_no_number(tmp_path):
+    device = CpuDevice()
+    launcher = Launcher(device, "none", (), int(~Mechanism.LANDLOCK))
+    launcher.probe()
+    seats = Seats(device, HostLock("cpu-without-landlock"))
+    workshop = Workshop(device, launcher, BuildCache(tmp_path), seats, 5.0)
+    task = WarmTasks(device).get(RELU_TASK, Fidelity.SEARCH)
+    assert scratch_bytes(workshop, Candidate(forward("return right(x)")), task) is None
+    launcher.close()
+
+
+@pytest.mark.slow
+def test_a_search_says_it_where_the_device_keeps_books(referee):
+    task = Task(name="wide", source=RELU_TASK.source.replace("(64, 256)", "(1024, 1024)"))
+    found = referee.evaluate(task, HONEST_CPP, Fidelity.SEARCH, {})
+    assert found.strict, found.feedback
+    assert 0 <= found.descriptors["memory_bytes"] < SLACK
+    referee.device.has_memory_mark = False
+    without = referee.evaluate(task, HONEST_CPP, Fidelity.SEARCH, {})
+    referee.device.has_memory_mark = True
+    assert "memory" in found.durations_s
+    assert "timing" in without.durations_s
+    assert "memory" not in without.durations_s
+    assert "memory_bytes" not in without.descriptors
+
+
+# --- error --------------------------------------------------------------------------------------
+
+
+def test_a_more_exact_program_has_a_smaller_error(worker):
+    exact, rough = (
+        worker.evaluate(forward(body), fidelity="check")
+        for body in ("return right(x)", "return right(x) * (1 + 2e-7)")
+    )
+    assert exact.status is rough.status is Status.CORRECT, rough.feedback
+    assert 0 <= exact.descriptors["error"] < rough.descriptors["error"] <= 1
+    assert "memory_bytes" not in exact.descriptors  # only full evaluations look
+
+
+def test_errors_of_timed_calls_count_too(worker):
+    """Right in every check, and in a timed block as wrong as is allowed and no more."""
+    body = """
+self.calls = getattr(self, 'calls', 0) + 1
+return right(x) if self.calls < 12 else right(x) * (1 + 2e-7)
+"""
+    shown = worker.evaluate(forward("return right(x)"), fidelity="check").descriptors["error"]
+    verdict = worker.evaluate(forward(body))
+    assert verdict.status is Status.CORRECT, verdict.feedback
+    assert verdict.descriptors["error"] > 2 * shown
+
+
+ONLY_IN_CHECKS = """
+self.calls = getattr(self, 'calls', 0) + 1
+return right(x) * (1 if self.calls < 12 else 1.01)
+"""
+
+
+@pytest.mark.parametrize(
+    "body", ["return x * 2", ONLY_IN_CHECKS], ids=["always", "only when it is timed"]
+)
+def test_a_wrong_program_has_neither(worker, body):
+    verdict = worker.evaluate(forward(body))
+    assert verdict.status is Status.WRONG_VALUE, verdict.feedback
+    assert not {"error", "memory_bytes"} & verdict.descriptors.keys()
+
+
+def test_what_the_tasks_own_check_judges_has_no_error(worker):
+    check = """
+
+def check(output, reference, inputs):
+    return True
+"""
+    task = Task(name="checked", source=RELU_TASK.source + check)
+    verdict = worker.evaluate(forward("return right(x)"), task=task, fidelity="check")
+    assert verdict.status is Status.CORRECT, verdict.feedback
+    assert "error" not in verdict.descriptors
