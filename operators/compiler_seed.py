@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from evolve.core.compiled import VARIANTS
+from evolve.core.compiled import VARIANTS, WHOLE
 from evolve.core.errors import UsageError
 from evolve.core.program import Program
 from evolve.core.protocols import Context, Declined, Failed, Proposal
@@ -34,7 +34,8 @@ class CompilerSeed:
 
     def propose(self, context: Context) -> Proposal | Declined | Failed:
         """The next variant's program; a failure where it needs what only the compiler has."""
-        compiled, number = context.task.compiled, context.facts.proposals(context.operator)
+        compiled = [each for each in context.task.compiled if each.variant != WHOLE]
+        number = context.facts.proposals(context.operator)
         if number >= len(compiled):
             return Declined("every compiled reference has been proposed")
         chosen = compiled[number]

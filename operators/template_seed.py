@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 
-from evolve.core.compiled import VARIANTS
+from evolve.core.compiled import VARIANTS, WHOLE
 from evolve.core.errors import UsageError
 from evolve.core.program import Program
 from evolve.core.protocols import Context, Declined, Failed, Proposal
@@ -16,9 +16,9 @@ from operators.tuning import Limits
 class TemplateSeed:
     """Proposes, for each compiled reference that calls a library, programs that call none.
 
-    Products of matrices, convolutions, attention and large windows become Triton kernels with open
-    tunables, with and without the compiler's pointwise kernels in their tails; what it fused
-    elsewhere stays. On a GPU only.
+    Products of matrices, convolutions, attention, large windows, normalisations, scans and losses
+    become Triton kernels with open tunables, with and without the compiler's pointwise kernels in
+    their tails; what it fused elsewhere stays. On a GPU only.
 
     Args:
         variants: settings of the compiler whose code to take, of `VARIANTS`.
@@ -29,7 +29,9 @@ class TemplateSeed:
 
     parents = 0
 
-    def __init__(self, variants: Sequence[str] = ("default", "same_layout", "products")) -> None:
+    def __init__(
+        self, variants: Sequence[str] = ("default", "same_layout", "products", WHOLE)
+    ) -> None:
         unknown = [variant for variant in variants if variant not in VARIANTS]
         if unknown:
             raise UsageError(

@@ -5,7 +5,13 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
-VARIANTS = ("default", "products", "looped", "tiled", "unsplit", "same_layout", "unfused")
+WHOLE = "whole"
+"""The variant with calls, of `torch.ops.evolve`, that only templates stand for."""
+
+VARIANTS = (
+    *("default", "products", "looped", "tiled", "unsplit", "same_layout", "unfused"),
+    WHOLE,
+)
 """Settings of the compiler by name; `evolve.worker.compiler` says what each is."""
 
 

@@ -16,11 +16,12 @@ from unittest import mock
 import torch
 from torch import nn
 
-from evolve.core.compiled import Argument, ArgumentKind, Compiled, CompiledCase
+from evolve.core.compiled import WHOLE, Argument, ArgumentKind, Compiled, CompiledCase
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import Status
 from evolve.worker.faults import CandidateFault
 from evolve.worker.taskfile import LoadedCase
+from evolve.worker.whole import keep_operations, keep_sums
 
 ANSWER = "case{}.json"  # in the folder that the runner may write to
 SETTINGS: Mapping[str, Mapping[str, Any]] = {
@@ -38,6 +39,8 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
     # Matrix products and convolutions are Triton's where it has a template, and what follows is
     # fused into them.
     "products": {"max_autotune_gemm": True, "test_configs.max_mm_configs": 1},
+    # Normalisations, scans and losses stay calls, for which templates stand.
+    WHOLE: {WHOLE: True},  # not of Inductor: its graph is another
 }
 """Of Inductor, by variant; one that a version of it lacks is left out."""
 
@@ -96,7 +99,7 @@ def compile_model(
         UsageError: the model cannot be exported, or takes tensors that a program cannot name.
     """
     with torch.no_grad():
-        exported = _exported(model, inputs)
+        exported = _exported(model, inputs, whole=bool(options.get(WHOLE)))
         arguments = tuple(_arguments(exported, model, inputs))
         code = _lowered(exported.graph_module, options)
     mutated, outcome = _outcome(exported)
@@ -110,7 +113,7 @@ def compile_model(
     )
 
 
-def _exported(model: nn.Module, inputs: Sequence[Any]) -> Any:
+def _exported(model: nn.Module, inputs: Sequence[Any], *, whole: bool) -> Any:
     from torch._inductor.decomposition import select_decomp_table
     from torch.export import export
 
@@ -119,7 +122,13 @@ def _exported(model: nn.Module, inputs: Sequence[Any]) -> Any:
     except Exception as error:  # torch documents no class of errors for what it cannot export
         raise UsageError(f"the reference cannot be exported: {error}") from error
     _require_short(program.graph)
-    return program.run_decompositions(select_decomp_table())
+    if not whole:
+        return program.run_decompositions(select_decomp_table())
+    keep_operations(program.graph)
+    program = program.run_decompositions(select_decomp_table())
+    keep_sums(program.graph)
+    program.graph_module.recompile()
+    return program
 
 
 def _require_short(graph: Any) -> None:

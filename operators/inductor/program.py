@@ -30,6 +30,7 @@ _PLAIN = frozenset(  # names of tunables where there is one kernel
         *("INPUT_PRECISION", "NUM_WARPS", "NUM_STAGES"),
     )
 )
+_ONLY_TEMPLATES = "torch.ops.evolve."
 _BUFFER = re.compile(r"^buf\d+$")
 _LIBDEVICE = "from triton.language.extra import libdevice"
 
@@ -106,6 +107,8 @@ def convert(
         _module(reference, parts),
     ]
     source = "\n\n\n".join(piece for piece in pieces if piece) + "\n"
+    if _ONLY_TEMPLATES in source:
+        raise NotConvertible("it has operations that only templates stand for")
     require_known_names(source)
     require_unequal_names(source, reference)
     return source

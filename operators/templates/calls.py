@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from operators.inductor.reading import Statement
-from operators.templates import attention, convolution, matmul, pooling
+from operators.templates import attention, convolution, matmul, pooling, whole
 from operators.templates.launch import Launch
 from operators.templates.tensors import FLOAT32, Tensor, Tensors, keywords
 
@@ -20,6 +20,7 @@ _HALVES = {"torch.float16", "torch.bfloat16"}
 CALLS = (
     *(f"{_LIBRARY}.{name}(" for name in (*_MATRICES, "convolution")),
     *(f"torch.ops.aten.{name}.default(" for name in (*_POOLS, *_MAXIMA, *attention.CAUSAL_AT)),
+    whole.PREFIX,
 )
 """How calls begin that a template may do."""
 
@@ -41,6 +42,7 @@ class Calls:
         tensors: of the code.
         precisions: what `tl.dot` may make of float32, the first to begin with.
         multiprocessors: of the device.
+        losses: numbers of the texts of losses, to which new ones are added.
     """
 
     def __init__(
@@ -49,8 +51,10 @@ class Calls:
         tensors: Tensors,
         precisions: Sequence[str],
         multiprocessors: int,
+        losses: dict[str, int],
     ) -> None:
         self._multiprocessors = multiprocessors
+        self._losses = losses
         self._tensors = tensors
         self._precisions = precisions
         self._firsts = {
@@ -77,15 +81,21 @@ class Calls:
             ):
                 return Replacement()
             case ast.Assign(targets=[ast.Name(id=out)], value=ast.Call() as call):
-                if ast.unparse(call.func) == f"{_LIBRARY}.convolution":
-                    return self._convolution(out, call)
-                if _aten(call) in _POOLS:
-                    return self._pool(out, call)
+                return self._call(out, call)
             case ast.Delete(targets=targets):
                 kept = [one for one in targets if ast.unparse(one) not in self._firsts]
                 if len(kept) < len(targets):
                     return Replacement(before=(ast.Delete(kept),) if kept else ())
         return None
+
+    def _call(self, name: str, call: ast.Call) -> Replacement | None:
+        """For one that returns a tensor."""
+        function = ast.unparse(call.func)
+        if function == f"{_LIBRARY}.convolution":
+            return self._convolution(name, call)
+        if _aten(call) in _POOLS:
+            return self._pool(name, call)
+        return self._whole(name, call) if function.startswith(whole.PREFIX) else None
 
     def _arithmetic(self, *tensors: Tensor) -> Sequence[str]:
         """What `tl.dot` may make of these; nothing where kernels that sum in float32 do not do."""
@@ -166,6 +176,18 @@ class Calls:
         if launch is None:
             return None
         return Replacement((launch,), tuple(_room(name, known[3], known[0])))
+
+    def _whole(self, name: str, call: ast.Call) -> Replacement | None:
+        """For an operator of ours, which nothing else can do."""
+        out = self._result(name)
+        found = None
+        if out is not None:
+            found = whole.launches(call, out, self._tensors, self._multiprocessors, self._losses)
+        if out is None or found is None:
+            return None
+        like = self._tensors[call.args[0]]
+        assert like is not None
+        return Replacement(found, tuple(_room(name, out, like)))
 
     def _result(self, name: str) -> Tensor | None:
         return self._tensors[ast.Name(name, ast.Load())]

@@ -18,7 +18,7 @@ from operators.templates.tensors import Tensor, Tensors
 
 _INDEX, _MASK, _BLOCK = "xindex", "xmask", "XBLOCK"
 _OURS = frozenset((_INDEX, _MASK, "xoffset", "xnumel"))  # which the tail sets itself, or not at all
-_STORE = "    tl.store(out_ptr + offsets, value, mask)"  # how kernels of the library end
+_STORE = "    tl.store(out_ptr + offsets, value, mask)"  # how most kernels of the library end
 _RESULT = "    out_ptr,\n"
 _LARGEST = 2**31 - 1
 
@@ -42,8 +42,11 @@ def fused(
         known: names of launches with tails by their text, to which a new one is added.
     """
     out = tensors[ours.pointers[-1]]
+    *helpers, text = (ours.definitions or library.definitions(ours.kernel)).items()
     if raw.heuristic != "pointwise" or raw.helpers or out is None or not _is_dense(out):
         return None
+    if not text[1].endswith(_STORE):
+        return None  # it stores in a loop
     size = math.prod(out.shape)
     if _count(raw) != size:
         return None
@@ -66,7 +69,6 @@ def fused(
     base = f"{ours.kernel.removesuffix('_kernel')}_{short_name(raw.function.name)}"
     index = "offsets.to(tl.int32)" if size <= _LARGEST else "offsets"
     lines = [f"{_INDEX} = {index}", f"{_MASK} = mask", *tail.lines]
-    *helpers, text = library.definitions(ours.kernel).items()
     written = _with_tail(text[1], [parameters[at] for at in kept], lines)
     name = _named(base, written, known)
     return replace(
@@ -115,8 +117,7 @@ def _count(raw: RawKernel) -> int:
 
 def _with_tail(text: str, parameters: Sequence[str], lines: Sequence[str]) -> str:
     """A kernel of the library that does not store its result, but goes on."""
-    head, end, rest = text.rpartition(_STORE)
-    assert end and not rest.strip(), "kernels of the library end with a store of their result"
+    head = text.removesuffix(_STORE)
     named = "".join(f"    {parameter},\n" for parameter in parameters)
     return head.replace(_RESULT, named, 1) + "\n".join(f"    {line}" for line in lines)
 

@@ -47,13 +47,15 @@ class Products:
         self._precisions = tuple(precisions)
         self._fused = fused
         self._names: dict[str, str] = {}
+        self._losses: dict[str, int] = {}
 
     def __call__(
         self, case: CompiledCase, code: OutputCode, taken: set[str]
     ) -> tuple[OutputCode, dict[str, Kernel]]:
         """The code without the calls that a template can do, and the kernels."""
         tensors = Tensors(case.arguments, code.statements)
-        calls = Calls(code.statements, tensors, self._precisions, self._multiprocessors)
+        device = self._multiprocessors
+        calls = Calls(code.statements, tensors, self._precisions, device, self._losses)
         found = [(each, calls.replacement(each.node)) for each in code.statements]
         if self._fused:
             found = fuse(found, code.kernels, tensors, self._names)

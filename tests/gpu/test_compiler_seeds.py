@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import pytest
 import torch
 
-from evolve.core.compiled import VARIANTS, Compiled
+from evolve.core.compiled import VARIANTS, WHOLE, Compiled
 from evolve.worker.compiler import compile_model, settings
 
 for name in ("yaml", "jinja2"):
@@ -21,6 +21,7 @@ for name in ("yaml", "jinja2"):
 
 from operators.inductor import convert  # noqa: E402
 from operators.structure import REWRITES, NotApplicable, TritonProgram  # noqa: E402
+from operators.templates import Products  # noqa: E402
 
 pytestmark = pytest.mark.gpu
 
@@ -128,7 +129,8 @@ def written(name, variant):
         inputs = [eval(text, {"torch": torch}) for text in reference.inputs]
     case = compile_model(model, inputs, settings(variant))
     compiled = Compiled(variant, torch.__version__, (replace(case, name="main"),))
-    return Written(model, inputs, convert(reference.task, name, compiled))
+    substitute = Products(fused=True) if variant == WHOLE else None
+    return Written(model, inputs, convert(reference.task, name, compiled, substitute))
 
 
 @pytest.mark.parametrize("variant", VARIANTS)

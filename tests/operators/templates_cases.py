@@ -41,10 +41,12 @@ def program(
     lines: Sequence[str],
     out: str = "buf0",
     kernels: str = "",
+    multiprocessors: int = 132,
 ) -> str:
     task = TASK.format(names=", ".join(arguments))
     found = compiled(arguments, lines, out, kernels)
-    return convert(task, "t", found, Products(fused=bool(kernels)))
+    products = Products(fused=bool(kernels), multiprocessors=multiprocessors)
+    return convert(task, "t", found, products)
 
 
 def instance(source: str, seed: object, precisions: Sequence[str] = PRECISIONS) -> str:
@@ -72,8 +74,9 @@ def case(
     reference: str,
     out: str = "buf0",
     kernels: str = "",
+    multiprocessors: int = 132,
 ):
-    source = program(arguments, lines, out, kernels)
+    source = program(arguments, lines, out, kernels, multiprocessors)
     assert "_kernel[" in source
     assert "torch.ops" not in source
     views = [(max(extent(t), 1), (tuple(t.shape), t.stride())) for t in arguments.values()]

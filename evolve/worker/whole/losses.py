@@ -1,0 +1,72 @@
+"""Losses in an exported graph that are no sum of terms: each row's cross-entropy, its cosine."""
+
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from evolve.worker.whole.nodes import FLOATS, arguments, is_call, is_dense, put, rows, value
+
+_MEAN, _SUM = 1, 2  # how torch numbers reductions
+_ATEN = torch.ops.aten
+
+
+def keep_losses(graph: Any) -> None:
+    """Replace each cross-entropy by one of rows, each cosine by sums that `keep_sums` knows."""
+    for node in list(graph.nodes):
+        if is_call(node, "cross_entropy_loss.default"):
+            _keep_cross_entropy(graph, node)
+        elif is_call(node, "cosine_similarity.default"):
+            _spell_cosine(graph, node)
+
+
+def _keep_cross_entropy(graph: Any, node: Any) -> None:
+    given = arguments(node)
+    x, target = given["self"], given["target"]
+    if not is_dense(x) or not is_dense(target, [torch.int64, torch.int32]):
+        return
+    tensor, out = value(x), value(node)
+    assert tensor is not None and out is not None
+    if given["weight"] is not None or given["label_smoothing"] != 0 or tensor.dim() < 2:
+        return
+    view = list(rows(tensor.shape, [1]) or ())
+    add = _Adding(graph, node)
+    found = add(torch.ops.evolve.cross_entropy.default, x, target, view, given["ignore_index"])
+    if given["reduction"] in (_MEAN, _SUM):
+        found = add(_ATEN.sum.default, found, dtype=torch.float32)
+        if given["reduction"] == _MEAN:
+            count = add(_ATEN.sum.default, add(_ATEN.ne.Scalar, target, given["ignore_index"]))
+            found = add(_ATEN.div.Tensor, found, count)
+        if out.dtype != torch.float32:
+            found = add(_ATEN._to_copy.default, found, dtype=out.dtype)
+    node.replace_all_uses_with(found)
+
+
+def _spell_cosine(graph: Any, node: Any) -> None:
+    """x1 . x2 / (max(|x1|, eps) * max(|x2|, eps))."""
+    given = arguments(node)
+    first, second, dim = given["x1"], given["x2"], [given["dim"]]
+    if not is_dense(first, FLOATS) or not is_dense(second, FLOATS):
+        return
+    add = _Adding(graph, node)
+
+    def length(x: Any) -> Any:
+        squares = add(_ATEN.sum.dim_IntList, add(_ATEN.mul.Tensor, x, x), dim)
+        return add(_ATEN.clamp_min.default, add(_ATEN.sqrt.default, squares), given["eps"])
+
+    dot = add(_ATEN.sum.dim_IntList, add(_ATEN.mul.Tensor, first, second), dim)
+    put(graph, node, _ATEN.div.Tensor, dot, add(_ATEN.mul.Tensor, length(first), length(second)))
+
+
+class _Adding:
+    """Adds calls to a graph in front of a node, with what stands for their results."""
+
+    def __init__(self, graph: Any, node: Any) -> None:
+        self._graph, self._node = graph, node
+
+    def __call__(self, operator: Any, *given: Any, **named: Any) -> Any:
+        with self._graph.inserting_before(self._node):
+            new: Any = self._graph.call_function(operator, given, named)
+        fakes = [value(one) if isinstance(one, Node) else one for one in given]
+        new.meta["val"] = operator(*fakes, **named)
+        return new

@@ -1,0 +1,79 @@
+"""Launches for the operations that the compiler left whole (`evolve.worker.whole`)."""
+
+import ast
+from collections.abc import Sequence
+from typing import Any
+
+from operators.templates import loss, norm, scan
+from operators.templates.launch import Launch
+from operators.templates.tensors import Tensor, Tensors
+
+PREFIX = "torch.ops.evolve."
+_TENSORS = {"norm": 3, "batch_norm": 5, "scan": 2, "cross_entropy": 2, "total": 3}
+
+
+def launches(
+    call: ast.Call,
+    out: Tensor,
+    tensors: Tensors,
+    multiprocessors: int,
+    losses: dict[str, int],
+) -> tuple[Launch, ...] | None:
+    """For a call of one of the operators; None where a tensor is not known or not in order.
+
+    Args:
+        call: of the operator.
+        out: its result.
+        tensors: of the output code.
+        multiprocessors: of the device.
+        losses: numbers of the texts of losses, to which new ones are added.
+    """
+    name = ast.unparse(call.func).removeprefix(PREFIX).removesuffix(".default")
+    count = _TENSORS[name]
+    operands = [tensors[node] for node in call.args[:count]]
+    for node, operand in zip(call.args, operands, strict=False):
+        if operand is None and ast.unparse(node) != "None":
+            return None
+    known = [operand for operand in (*operands, out) if operand is not None]
+    if not all(_in_order(tensor) for tensor in known):
+        return None
+    given = [ast.literal_eval(node) for node in call.args[count:]]
+    return _launches(name, operands, out, given, multiprocessors, losses)
+
+
+def _launches(
+    name: str,
+    operands: Sequence[Any],
+    out: Tensor,
+    given: Sequence[Any],
+    multiprocessors: int,
+    losses: dict[str, int],
+) -> tuple[Launch, ...]:
+    match name, given:
+        case "norm", [kind, view, affine, share, eps]:
+            x, weight, bias = operands
+            settings = {"AFFINE": tuple(affine), "KIND": kind, "SHARE": share, "EPS": eps}
+            return norm.launches(x, weight, bias, out, settings, view, multiprocessors)
+        case "batch_norm", [shape, eps]:
+            x, mean, variance, weight, bias = operands
+            return (norm.batch_norm(x, (mean, variance), weight, bias, out, shape, eps),)
+        case "scan", [view, product, reverse, exclusive]:
+            x, mask = operands
+            settings = {"product": product, "reverse": reverse, "exclusive": exclusive}
+            return (scan.launch(x, mask, out, view, **settings),)
+        case "cross_entropy", [view, ignored]:
+            x, target = operands
+            return (loss.cross_entropy(x, target, out, view, ignored),)
+        case "total", [term, outcome, shape, scale]:
+            return loss.launches(operands, out, shape, term, outcome, scale, losses)
+    raise AssertionError(f"{name} with {len(given)} settings")
+
+
+def _in_order(tensor: Tensor) -> bool:
+    """Whether elements lie side by side in the order of their indices."""
+    step = 1
+    for size, stride in zip(reversed(tensor.shape), reversed(tensor.stride), strict=True):
+        if size != 1 and stride != step:
+            return False
+        step *= size
+    return True
