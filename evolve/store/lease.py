@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, delete, select, update
+from sqlalchemy import ColumnElement, Connection, Row, bindparam, delete, exists, select, update
 from sqlalchemy.dialects.sqlite import insert
 
 from evolve.core.errors import StoreError, UsageError
@@ -96,6 +96,14 @@ def beat(connection: Connection, run_id: int, owner: str) -> None:
 def give_up(connection: Connection, run_id: int, owner: str) -> None:
     """Free the run for others."""
     connection.execute(delete(lease).where(lease.c.run == run_id, lease.c.owner == owner))
+
+
+def is_ours(run_id: "ColumnElement[int]") -> ColumnElement[bool]:
+    """For a statement that changes something of a run: nobody but `holder` continues it.
+
+    Where it changed nothing, `fence` or `fence_run` says why.
+    """
+    return ~exists().where(lease.c.run == run_id, lease.c.owner != bindparam("holder"))
 
 
 def fence_run(connection: Connection, run_id: int, owner: str) -> None:

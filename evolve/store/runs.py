@@ -18,14 +18,18 @@ from evolve.core.measurement import Ratio
 from evolve.core.model import Reservation
 from evolve.core.protocols import Progress
 from evolve.core.task import Task
-from evolve.store import blobs
+from evolve.store import blobs, lease
 from evolve.store.rows import RunRow
 from evolve.store.schema import blob, run, run_operator
 
 _ROWS: Select[Any] = select(run, blob.c.codec, blob.c.bytes).join(blob, blob.c.id == run.c.task)
 _RUN = select(run).where(run.c.id == bindparam("run"))
 _THIS = update(run).where(run.c.id == bindparam("counted"))
-_ASKED = _THIS.values(asked=run.c.asked + 1).returning(run.c.asked)
+_ASKED = (
+    _THIS.where(lease.is_ours(run.c.id))
+    .values(asked=run.c.asked + 1, proposals=run.c.proposals + bindparam("proposed"))
+    .returning(run.c.asked)
+)
 _PROPOSED = _THIS.values(proposals=run.c.proposals + 1)
 _ACTIVE = _THIS.values(active_s=run.c.active_s + bindparam("seconds"))
 _EVALUATED = _THIS.values(
@@ -193,9 +197,27 @@ def asked(connection: Connection, run_id: int) -> int:
     return count
 
 
-def next_sequence(connection: Connection, run_id: int) -> int:
-    """Take the next sequence number of the run."""
-    asked: int = connection.execute(_ASKED, {"counted": run_id}).scalar_one()
+def next_sequence(
+    connection: Connection, run_id: int, owner: str, *, proposed_by: str | None = None
+) -> int:
+    """Take the next sequence number of the run.
+
+    Args:
+        connection: of the transaction.
+        run_id: the run.
+        owner: who continues it.
+        proposed_by: the operator whose proposal is counted with it, where it answered at once.
+
+    Raises:
+        StoreError: somebody else continues the run.
+    """
+    key = {"counted": run_id, "holder": owner, "proposed": int(proposed_by is not None)}
+    asked: int | None = connection.execute(_ASKED, key).scalar()
+    if asked is None:
+        lease.fence_run(connection, run_id, owner)
+        raise UsageError(_no_run(connection, f"number {run_id}"))
+    if proposed_by is not None:
+        connection.execute(_OPERATOR, {"run": run_id, "operator": proposed_by})
     return asked - 1
 
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import Connection, Row, bindparam, insert, select, update
+from sqlalchemy.sql.dml import ReturningUpdate
 
 from evolve.core.errors import StoreError
 from evolve.core.evaluation import Evaluation, Fidelity
@@ -45,24 +46,30 @@ from evolve.store.schema import (
 _PUT = insert(ticket).returning(ticket.c.id)
 _PUT_PARENTS = insert(ticket_parent)
 _CURRENT = (
-    select(
-        ticket, run.c.name.label("run_name"), run.c.baseline, schema.lease.c.owner, run.c.active_s
-    )
+    select(ticket, run.c.name.label("run_name"), run.c.baseline, schema.lease.c.owner)
     .join(run, run.c.id == ticket.c.run)
     .outerjoin(schema.lease, schema.lease.c.run == ticket.c.run)
     .where(ticket.c.id == bindparam("ticket"))
 )
+_active_s = select(run.c.active_s).where(run.c.id == ticket.c.run).scalar_subquery()
+_baseline = select(run.c.baseline).where(run.c.id == ticket.c.run).scalar_subquery()
 _THIS = update(ticket).where(ticket.c.id == bindparam("ticket"))
+_OURS = _THIS.where(ticket.c.state == bindparam("before"), lease.is_ours(ticket.c.run))
 _PROPOSED = _THIS.values(
     state=TicketState.PROPOSED.value,
     **{name: bindparam(f"new_{name}") for name in ("instance", "fidelity", "note", "again")},
 )
 _STATE = _THIS.values(state=bindparam("now"))
-_EVALUATED = _THIS.values(state=TicketState.EVALUATED.value)
-_TOLD = _THIS.values(
-    state=TicketState.TOLD.value, failure=bindparam("reason"), elapsed_s=bindparam("elapsed")
+_STARTED = _OURS.values(attempts=ticket.c.attempts + 1).returning(ticket.c.attempts)
+_EVALUATED = _OURS.values(state=TicketState.EVALUATED.value).returning(
+    ticket.c.run, ticket.c.operator, ticket.c.instance, ticket.c.attempts
 )
-_STARTED = _THIS.values(attempts=ticket.c.attempts + 1).returning(ticket.c.attempts)
+_TOLD = _OURS.values(
+    state=TicketState.TOLD.value, failure=bindparam("reason"), elapsed_s=_active_s
+).returning(
+    *(ticket.c[name] for name in ("id", "run", "operator", "model", "method")),
+    _baseline.label("baseline"),
+)
 _WITHDRAWN = _THIS.where(ticket.c.attempts > 0).values(attempts=ticket.c.attempts - 1)
 _PARENTS = (
     select(ticket_parent.c.role, program.c.digest)
@@ -99,10 +106,9 @@ def ask(
     method: str = "",
 ) -> Ticket:
     """Open the next ticket of a run."""
-    lease.fence_run(connection, run_id, owner)
     asked = Ticket(
         id=0,
-        sequence=runs.next_sequence(connection, run_id),
+        sequence=runs.next_sequence(connection, run_id, owner),
         state=TicketState.ASKED,
         operator=operator,
         parents=tuple(parents),
@@ -173,7 +179,8 @@ def propose(
     if isinstance(outcome, Failed):
         runs.count_proposal(connection, row.run, row.operator)
         visits.count_told(connection, row, failed=True, score=None)
-        _close(connection, row, outcome.reason)
+        _moved(connection, _TOLD, asked, owner, TicketState(row.state), reason=outcome.reason)
+        arms.count(connection, row, 0.0, None)
         return replace(asked, state=TicketState.TOLD, failure=outcome.reason)
     runs.count_proposal(connection, row.run, row.operator)
     _put_parents(connection, asked.id, used=outcome.parents)
@@ -196,17 +203,15 @@ def record(
     if isinstance(outcome, Failed):
         asked = ask(connection, run_id, owner, operator, parents, method=method)
         return propose(connection, asked, owner, outcome, None)
-    lease.fence_run(connection, run_id, owner)
     proposed = Ticket(
         id=0,
-        sequence=runs.next_sequence(connection, run_id),
+        sequence=runs.next_sequence(connection, run_id, owner, proposed_by=operator),
         state=TicketState.PROPOSED,
         operator=operator,
         parents=tuple(parents),
         method=method,
         proposal=outcome,
     )
-    runs.count_proposal(connection, run_id, operator)
     return opened(connection, run_id, proposed)
 
 
@@ -241,10 +246,11 @@ def end_call(connection: Connection, call: int, owner: str, reply: ModelReply) -
 
 def start_evaluation(connection: Connection, proposed: Ticket, owner: str) -> int:
     """Count an attempt at evaluating; returns how many there are with this one."""
-    row = _current(connection, proposed, owner)
-    _require(row, TicketState.PROPOSED, "evaluated for")
-    attempts: int = connection.execute(_STARTED, {"ticket": proposed.id}).scalar_one()
-    return attempts
+    row = _moved(connection, _STARTED, proposed, owner, TicketState.PROPOSED)
+    if row is None:
+        row = _current(connection, proposed, owner)
+        raise _refusal(row, TicketState.PROPOSED, "evaluated for")
+    return int(row.attempts)
 
 
 def withdraw_evaluation(connection: Connection, proposed: Ticket, owner: str) -> None:
@@ -255,13 +261,14 @@ def withdraw_evaluation(connection: Connection, proposed: Ticket, owner: str) ->
 
 def evaluated(connection: Connection, proposed: Ticket, owner: str, item: Evaluation) -> Ticket:
     """Record the verdict; a ticket that has one keeps it."""
-    row = _current(connection, proposed, owner)
-    if row.instance is not None and row.state != TicketState.PROPOSED:
-        return load(connection, row)
-    _require(row, TicketState.PROPOSED, "evaluated for")
+    row = _moved(connection, _EVALUATED, proposed, owner, TicketState.PROPOSED)
+    if row is None:
+        known = _current(connection, proposed, owner)
+        if known.instance is None:
+            raise _refusal(known, TicketState.PROPOSED, "evaluated for")
+        return load(connection, known)
     evaluations.put(connection, proposed.id, row.instance, item)
     runs.count_evaluation(connection, row.run, row.operator, item)
-    connection.execute(_EVALUATED, {"ticket": proposed.id})
     return replace(proposed, state=TicketState.EVALUATED, evaluation=item, attempts=row.attempts)
 
 
@@ -276,19 +283,21 @@ def tell(
     """Close the ticket with what became of its elite; a closed ticket stays as it is."""
     if (elite is None) != (offer is None):
         raise ValueError("tell needs both an elite and the archive's offer, or neither")
-    row = _current(connection, judged, owner)
-    if row.state == TicketState.TOLD:
-        return
-    _require(row, TicketState.EVALUATED, "told of")
+    row = _moved(connection, _TOLD, judged, owner, TicketState.EVALUATED, reason="")
+    if row is None:
+        known = _current(connection, judged, owner)
+        if known.state == TicketState.TOLD:
+            return
+        raise _refusal(known, TicketState.EVALUATED, "told of")
     verdict = _count_told(connection, row, judged)
     if elite is not None and offer is not None:
-        known = archive.record(connection, row.run, judged.id, elite, offer)
+        program_id = archive.record(connection, row.run, judged.id, elite, offer)
         parent = elite.parents[0] if elite.parents else None
         value = elite.fitness.value if elite.evaluations else None
         is_tuned = judged.parents[:1] == (elite.program,)
-        visits.settle(connection, row.run, known, parent, value, tuned=is_tuned)
+        visits.settle(connection, row.run, program_id, parent, value, tuned=is_tuned)
     own = credit if credit is not None and credit.ticket == judged.id else None
-    _close(connection, row, "", verdict.device_time_s, own)
+    arms.count(connection, row, verdict.device_time_s, own)
     if credit is not None and own is None:
         arms.correct(connection, credit)
 
@@ -362,6 +371,19 @@ def _current(connection: Connection, item: Ticket, owner: str) -> Row[Any]:
     return row
 
 
+def _moved(
+    connection: Connection,
+    change: ReturningUpdate[Any],
+    item: Ticket,
+    owner: str,
+    before: TicketState,
+    **values: str,
+) -> Row[Any] | None:
+    """What a change returns; None where the ticket is in another state, or not ours."""
+    key = {"ticket": item.id, "holder": owner, "before": before.value}
+    return connection.execute(change, key | values).one_or_none()
+
+
 def _count_told(connection: Connection, row: Row[Any], judged: Ticket) -> Evaluation:
     """Count what came of the main parent; returns the verdict."""
     verdict = judged.evaluation
@@ -375,29 +397,20 @@ def _count_told(connection: Connection, row: Row[Any], judged: Ticket) -> Evalua
     return verdict
 
 
-def _close(
-    connection: Connection,
-    row: Row[Any],
-    reason: str,
-    device_time_s: float = 0.0,
-    credit: Credit | None = None,
-) -> None:
-    """Nothing more will happen to the ticket: only now its costs are all there."""
-    told = {"ticket": row.id, "reason": reason, "elapsed": row.active_s}
-    connection.execute(_TOLD, told)
-    arms.count(connection, row, device_time_s, credit)
-
-
 def _put_state(connection: Connection, ticket_id: int, state: TicketState) -> None:
     connection.execute(_STATE, {"ticket": ticket_id, "now": state.value})
 
 
 def _require(row: Row[Any], state: TicketState, verb: str) -> None:
     if row.state != state:
-        raise StoreError(
-            f"nothing can be {verb} ticket {row.sequence} of run {row.run_name!r}: "
-            f"it is {row.state}, not {state}"
-        )
+        raise _refusal(row, state, verb)
+
+
+def _refusal(row: Row[Any], state: TicketState, verb: str) -> StoreError:
+    return StoreError(
+        f"nothing can be {verb} ticket {row.sequence} of run {row.run_name!r}: "
+        f"it is {row.state}, not {state}"
+    )
 
 
 def _put_parents(connection: Connection, identity: int, **roles: Sequence[str]) -> dict[str, int]:

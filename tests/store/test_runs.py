@@ -15,9 +15,10 @@ from pathlib import Path
 import pytest
 
 from evolve.core.errors import StoreError, UsageError
+from evolve.core.protocols import Proposal
 from evolve.core.task import Case, Task
 from evolve.store import Store
-from tests.store.facts import SmallArchive, new_run, take_step
+from tests.store.facts import SmallArchive, evaluation, new_run, program, take_step
 
 FORK = multiprocessing.get_context("fork")
 
@@ -181,6 +182,29 @@ def test_a_run_whose_holder_is_silent_is_taken_over_and_the_holder_fenced(store:
                 write()
         assert other.open_tickets(run) == [ticket]
         assert other.progress(run).wall_time_s == 0
+
+
+def test_who_lost_a_run_moves_no_ticket_on(store: Store) -> None:
+    run = new_run(store).id
+    store.claim(run)
+    proposed, judged = (
+        store.record(run, "tune", (), Proposal(program=program(number))) for number in (1, 2)
+    )
+    judged = store.evaluated(judged, evaluation())
+    age_heartbeats(store.path, 31)
+    with Store.open(store.path) as other:
+        other.claim(run)
+        before = list(other.dump(run))
+        for write in (
+            lambda: store.record(run, "tune", (), Proposal(program=program(3))),
+            lambda: store.start_evaluation(proposed),
+            lambda: store.evaluated(proposed, evaluation()),
+            lambda: store.evaluated(judged, evaluation()),
+            lambda: store.tell(judged, None, None),
+        ):
+            with pytest.raises(StoreError, match="being continued by another process"):
+                write()
+        assert list(other.dump(run)) == before
 
 
 def test_without_a_write_ahead_log_no_second_host_works_in_the_file(
