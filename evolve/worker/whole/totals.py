@@ -86,7 +86,7 @@ def _flat(summed: Any) -> Found | None:
     assert tensor is not None
     terms = _Terms(tensor.shape)
     name = terms.of(summed)
-    if name is None or not terms.tensors or len(terms.tensors) > _MOST:
+    if name is None or not terms.lines or not terms.tensors:
         return None
     return terms.tensors, terms.text(name), "", tensor.shape
 
@@ -102,7 +102,7 @@ def _by_rows(summed: Any) -> Found | None:
     (shape,) = shapes
     terms = _Terms(shape)
     names = [terms.of(one) for one in outer.sums]
-    if None in names or not terms.tensors or len(terms.tensors) > _MOST:
+    if None in names or not terms.tensors:
         return None
     unused = ["0.0"] * (_MOST - len(names))
     text = terms.text(", ".join([*(str(one) for one in names), *unused]))
@@ -144,7 +144,7 @@ class _Lines:
         raise NotImplementedError
 
     def _computed(self, node: Any) -> str | None:
-        if node.kwargs:
+        if node.kwargs or node.op != "call_function":
             return None
         if str(node.target) == "prims.convert_element_type.default":
             source = value(node.args[0])
@@ -179,12 +179,22 @@ class _Terms(_Lines):
         self.tensors: list[Any] = []
 
     def _taken(self, node: Any) -> str | None:
-        if str(node.target) in _TEXTS or not is_dense(node) or not self._fits(node):
-            return None
-        if str(node.target) in ("prims.convert_element_type.default", "aten.pow.Tensor_Scalar"):
+        return None  # what can be computed is not read
+
+    def _computed(self, node: Any) -> str | None:
+        lines, tensors, names = len(self.lines), len(self.tensors), dict(self._names)
+        name = super()._computed(node)
+        if name is None:  # nor is anything that only this would have needed
+            del self.lines[lines:], self.tensors[tensors:]
+            self._names = names
+            name = self._read(node)
+        return name
+
+    def _read(self, node: Any) -> str | None:
+        if len(self.tensors) == _MOST or not is_dense(node) or not self._fits(node):
             return None
         self.tensors.append(node)
-        return "abc"[len(self.tensors) - 1] if len(self.tensors) <= _MOST else None
+        return "abc"[len(self.tensors) - 1]
 
     def _fits(self, node: Any) -> bool:
         """Whether it is as large as the shape, or has one element a row or a column, or one."""

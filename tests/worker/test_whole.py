@@ -1,0 +1,181 @@
+"""Operations of an exported graph that the compiler leaves whole, by what the graph computes.
+
+Invariants: a graph with them computes what the reference does, for every spelling; what only looks
+like one of them stays as it is.
+"""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from tests.worker.whole_running import kept
+
+
+class Reference(nn.Module):
+    """A function of tensors, with layers by name."""
+
+    def __init__(self, function, **layers):
+        super().__init__()
+        self.function = function
+        for name, layer in layers.items():
+            for parameter in layer.parameters():
+                nn.init.normal_(parameter)
+            setattr(self, name, layer)
+
+    def forward(self, *tensors):
+        return self.function(self, *tensors)
+
+
+def found(function, *inputs, **layers):
+    """The operators' names and settings, once their results are those of the reference."""
+    torch.manual_seed(0)
+    model = Reference(function, **layers)
+    calls, same = kept(model, inputs)
+    with torch.no_grad():
+        torch.testing.assert_close(same(*inputs), model(*inputs), rtol=2e-5, atol=2e-5)
+    return calls
+
+
+X = torch.randn(40, 6, 5, 4)
+FLAT = torch.randn(40, 30)
+
+
+NORMS = {
+    "layer": (lambda m, x: m.norm(x), {"norm": nn.LayerNorm((5, 4))}, [240, 20, 1]),
+    "layer without weights": (lambda m, x: F.layer_norm(x, (4,)), {}, [1200, 4, 1]),
+    "groups": (lambda m, x: m.norm(x), {"norm": nn.GroupNorm(2, 6)}, [80, 60, 1]),
+    "instance": (lambda m, x: m.norm(x), {"norm": nn.InstanceNorm2d(6, affine=True)}, [240, 20, 1]),
+    "rms": (lambda m, x: m.norm(x), {"norm": nn.RMSNorm(4)}, [1200, 4, 1]),
+    "rms, spelled out": (
+        lambda m, x: x / torch.sqrt(torch.mean(x**2, dim=1, keepdim=True) + 1e-5),
+        {},
+        [40, 6, 20],
+    ),
+    "rms with a weight": (
+        lambda m, x: m.l.weight[0] * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6)),
+        {"l": nn.Linear(4, 1)},
+        [1200, 4, 1],
+    ),
+    "l2": (lambda m, x: x / torch.norm(x, p=2, dim=1, keepdim=True), {}, [40, 6, 20]),
+    "l2 of a sum": (lambda m, x: x / (x * x).sum((2, 3), keepdim=True).sqrt(), {}, [240, 20, 1]),
+    "l1": (lambda m, x: x / torch.mean(torch.abs(x), dim=1, keepdim=True), {}, [40, 6, 20]),
+    "whole": (lambda m, x: x / torch.norm(x, p="fro"), {}, [1, 4800, 1]),
+}
+
+
+@pytest.mark.parametrize("name", NORMS)
+def test_a_norm_is_recognised_with_its_rows(name):
+    function, layers, view = NORMS[name]
+    ((operator, settings),) = found(function, X, **layers)
+    assert operator == "norm"
+    assert settings[1] == view
+
+
+def test_a_weight_by_element_goes_into_the_norm_and_any_other_does_not():
+    function = NORMS["rms with a weight"][0]
+    model = Reference(function, l=nn.Linear(4, 1))
+    calls, _ = kept(model, [X])
+    assert [name for name, _ in calls] == ["norm"]
+    scaled = found(lambda m, x: (x / torch.norm(x, p=1, dim=3, keepdim=True)) * x[:1], X)
+    assert [name for name, _ in scaled] == ["norm"]
+
+
+def test_a_batch_norm_is_recognised_where_it_comes_first():
+    layer = nn.BatchNorm2d(6)
+    layer.running_mean.normal_()
+    layer.running_var.uniform_(0.5, 2)
+    assert [name for name, _ in found(lambda m, x: m.norm(x), X, norm=layer)] == ["batch_norm"]
+    assert found(lambda m, x: m.norm(x.relu()), X, norm=layer) == []
+
+
+SCANS = {
+    "sum": (lambda x: torch.cumsum(x, 1), (False, False, False)),
+    "sum over the first": (lambda x: torch.cumsum(x, 0), (False, False, False)),
+    "product": (lambda x: torch.cumprod(x, -1), (True, False, False)),
+    "from the end": (lambda x: torch.cumsum(x.flip(1), 1).flip(1), (False, True, False)),
+    "what comes before": (
+        lambda x: torch.cat(
+            (torch.zeros_like(x.select(1, 0).unsqueeze(1)), torch.cumsum(x.narrow(1, 0, 29), 1)), 1
+        ),
+        (False, False, True),
+    ),
+    "what comes before, sliced": (
+        lambda x: torch.cat((torch.zeros(40, 1), torch.cumsum(x[:, :-1], dim=1)), dim=1),
+        (False, False, True),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SCANS)
+def test_a_scan_is_recognised_with_its_direction(name):
+    function, way = SCANS[name]
+    inputs = (FLAT if "first" not in name else FLAT.T.contiguous(),)
+    ((operator, settings),) = found(lambda _, x: function(x), *inputs)
+    assert operator == "scan"
+    assert tuple(settings[1:]) == way
+
+
+def test_a_mask_goes_into_the_scan():
+    program = found(lambda _, x, mask: torch.cumsum(x * mask, 1), FLAT, FLAT > 0)
+    assert [name for name, _ in program] == ["scan"]
+
+
+A, B, C = torch.randn(3, 300, 256)
+LABELS = torch.randint(0, 256, (300,))
+LABELS[::7] = -100
+LOSSES = {
+    "mean square": lambda a, b, c: F.mse_loss(a, b),
+    "mean square, spelled out": lambda a, b, c: torch.mean((a - b) ** 2),
+    "huber": lambda a, b, c: F.smooth_l1_loss(a, b),
+    "divergence": lambda a, b, c: F.kl_div(a, b.abs(), reduction="batchmean"),
+    "hinge": lambda a, b, c: torch.mean(torch.clamp(1 - a * b[0], min=0)),
+    "a fourth tensor": lambda a, b, c: ((a - b) * (c - b * LABELS[:, None].abs() * 0.01)).mean(),
+    "hinge by row": lambda a, b, c: torch.mean(torch.clamp(1 - a * b[:, :1].contiguous(), min=0)),
+    "cosine": lambda a, b, c: torch.mean(1 - F.cosine_similarity(a, b, dim=1)),
+    "triplets": lambda a, b, c: F.triplet_margin_loss(a, b, c),
+    "weighted sum": lambda a, b, c: (torch.where(a > 0, a, b) * c).sum() / 7,
+}
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_a_loss_is_a_total_with_what_is_summed(name):
+    ((operator, settings),) = found(lambda _, *given: LOSSES[name](*given), A, B, C)
+    assert operator == "total"
+    assert settings[2] == [300, 256]
+
+
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+def test_a_cross_entropy_is_one_of_rows_and_what_is_ignored_counts_not(reduction):
+    def entropy(_, x):
+        return F.cross_entropy(x, LABELS, reduction=reduction)
+
+    assert [name for name, _ in found(entropy, A)] == ["cross_entropy"]
+
+
+OTHERS = {
+    "another tensor": lambda x, y: x / torch.norm(y, p=2, dim=1, keepdim=True),
+    "a third power": lambda x, y: x / torch.sqrt((x**3).abs().mean(1, keepdim=True)),
+    "dimensions apart": lambda x, y: x[None] / (x[None] ** 2).mean((0, 2), keepdim=True).sqrt(),
+    "few rows": lambda x, y: torch.cumsum(x[:8], 1),
+    "ones before": lambda x, y: torch.cat((torch.ones(40, 1), torch.cumsum(x[:, :-1], 1)), 1),
+    "without the first": lambda x, y: torch.cumsum(x.flip(0), 1).flip(0)[:9],
+    "whole numbers": lambda x, y: torch.cumsum(x.to(torch.int32), 1),
+    "few elements": lambda x, y: F.mse_loss(x, y),
+    "other arithmetic": lambda x, y: torch.erfinv(torch.tanh(x)).sum(),
+    "weights of classes": lambda x, y: F.cross_entropy(
+        x, torch.zeros(40, dtype=torch.int64), weight=y[0]
+    ),
+    "float64": lambda x, y: F.layer_norm(x.double(), (30,)),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_what_only_looks_like_one_stays_as_it_is(name):
+    calls = found(lambda _, x, y: OTHERS[name](x, y), FLAT, FLAT.roll(1, 0))
+    if name in ("ones before", "without the first"):
+        assert all(not settings[2] and not settings[3] for _, settings in calls)
+    elif name == "dimensions apart":
+        assert all(settings[1] == [1, 1200, 1] for _, settings in calls)
+    else:
+        assert calls == []
