@@ -27,7 +27,8 @@ test: lint
 	$(BIN)/python -m pytest -m "not slow and not gpu" $(JUDGED)
 
 test-trainers: $(TRAINERS)/.installed
-	HF_HUB_OFFLINE=1 $(TRAINERS)/bin/python -m pytest tests/trainers tests/rl
+	HF_HUB_OFFLINE=1 $(TRAINERS)/bin/python -m pytest tests/trainers tests/rl \
+	  tests/serve/test_schema.py
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
@@ -56,8 +57,8 @@ $(VENV)/.installed-dev: pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP) -e '.[dev]'
 	@touch $@ $(VENV)/.installed
 
-# The trainers in releases that the tests were written against. verl's readers and agent loop come
-# without what it needs to train.
+# The trainers in releases that the tests were written against. Those that come without what they
+# need to train are read with only.
 $(TRAINERS)/.installed: pyproject.toml constraints.txt
 	@echo "installing into $(TRAINERS) what trainers read with (a few minutes)"
 	@$(PYTHON) -m venv $(TRAINERS)
@@ -65,8 +66,11 @@ $(TRAINERS)/.installed: pyproject.toml constraints.txt
 	$(TRAINERS)/bin/python -m pip install --quiet -e '.[data,serve,rl]' \
 	  pytest pytest-timeout hypothesis \
 	  trl==1.16.0 datasets==5.2.0 'transformers>=5.5.3,<5.11' pandas pillow \
-	  ray 'tensordict<=0.10' codetiming cachetools aiohttp jmespath
-	$(TRAINERS)/bin/python -m pip install --quiet --no-deps verl==0.9.1
+	  ray 'tensordict<=0.10' codetiming cachetools aiohttp jmespath \
+	  peft pylatexenc addict colorama schemathesis
+	$(TRAINERS)/bin/python -m pip install --quiet --no-deps \
+	  verl==0.9.1 llamafactory==0.9.5 axolotl==0.19.0 \
+	  'openrlhf==0.11.2; python_version < "3.13"'
 	@touch $@
 
 $(BIN)/python:

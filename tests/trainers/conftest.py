@@ -22,6 +22,11 @@ TEMPLATE = (
 
 
 @pytest.fixture
+def search(tmp_path: Path) -> Searched:
+    return Searched(Store.open(tmp_path / "told.db", create=True))
+
+
+@pytest.fixture
 def exported(tmp_path: Path) -> Exported:
     """Two runs of the story in shards of a few rows: the folder and its manifest."""
     store = Store.open(tmp_path / "searches.db", create=True)

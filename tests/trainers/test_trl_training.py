@@ -10,7 +10,6 @@ The model is a random one of two layers; its tokenizer is trained on what was ex
 """
 
 import asyncio
-from collections.abc import Iterable
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -21,8 +20,6 @@ pytest.importorskip("trl", reason="TRL is not installed; `make test-trainers` ha
 
 import torch
 from datasets import load_dataset
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 from trl import (
     DPOConfig,
     DPOTrainer,
@@ -34,85 +31,24 @@ from trl import (
     SFTTrainer,
 )
 
-from evolve.core.evaluation import Status
 from evolve.rl import Client
 from evolve.rl.trl import reward_function
-from evolve.store import Store
 from tests.serve.serving import candidate, serving
-from tests.trajectories.searched import Searched, story, verdict
+from tests.trainers.small import model, said, tokenizer, winding
+from tests.trajectories.searched import Searched, story
 from tests.trajectories_export.exporting import exported
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 STEPS = 8
-SPECIAL = ["<|pad|>", "<|end|>", "<|system|>", "<|user|>", "<|assistant|>"]
-TEMPLATE = (
-    "{% for message in messages %}<|{{ message['role'] }}|>"
-    "{% if message['role'] == 'assistant' %}"
-    "{% generation %}{{ message['content'] }}<|end|>{% endgeneration %}"
-    "{% else %}{{ message['content'] }}<|end|>{% endif %}"
-    "{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}"
-)
 
 
-@pytest.fixture
-def search(tmp_path: Path) -> Searched:
-    return Searched(Store.open(tmp_path / "searches.db", create=True))
-
-
-def winding(search: Searched) -> None:
-    """A way to the best program with turns that are wanted, are not, and of which nobody knows."""
-    search.model("A", verdict(status=Status.WRONG_VALUE))
-    search.model("B", verdict(1.0), "A", operator="repair")
-    search.model("C", verdict(0.5), "B")  # slower
-    search.model("D", verdict(0.502), "C")  # no faster beyond the error
-    search.model("E", verdict(2.0), "D")
-
-
-def tokenizer(rows: Any) -> PreTrainedTokenizerFast:
-    """A tokenizer trained on all texts of the rows."""
-    texts = [str(message["content"]) for row in rows for message in all_messages(row)]
-    bare = Tokenizer(models.BPE())
-    bare.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    bare.decoder = decoders.ByteLevel()
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    learned = trainers.BpeTrainer(
-        vocab_size=400, special_tokens=SPECIAL, initial_alphabet=alphabet, show_progress=False
-    )
-    bare.train_from_iterator(texts, learned)
-    made = PreTrainedTokenizerFast(
-        tokenizer_object=bare, pad_token="<|pad|>", eos_token="<|end|>", model_max_length=4096
-    )
-    made.chat_template = TEMPLATE
-    return made
-
-
-def all_messages(row: dict[str, Any]) -> Iterable[dict[str, Any]]:
-    lists = (value for value in row.values() if isinstance(value, list))
-    return (message for messages in lists for message in messages)
-
-
-def model(words: PreTrainedTokenizerFast, folder: Path) -> LlamaForCausalLM:
-    """A random model, loaded from a folder: trainers load a reference model from there."""
-    torch.manual_seed(0)
-    shape = LlamaConfig(
-        vocab_size=len(words),
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        max_position_embeddings=4096,
-        pad_token_id=words.pad_token_id,
-        eos_token_id=words.eos_token_id,
-    )
-    LlamaForCausalLM(shape).save_pretrained(folder / "model")
-    return LlamaForCausalLM.from_pretrained(folder / "model")
-
-
-def made(kind: Any, config: Any, rows: Any, folder: Path, **others: Any) -> Any:
+def made(
+    kind: Any, config: Any, rows: Any, folder: Path, reward_funcs: Any = None, **others: Any
+) -> Any:
     """A trainer over the rows as they were loaded."""
-    words = others.pop("words", None) or tokenizer(rows)
-    arguments = {key: others.pop(key) for key in ("reward_funcs",) if key in others}
+    words = tokenizer(rows)
+    rewards = {} if reward_funcs is None else {"reward_funcs": reward_funcs}
     settings = config(
         output_dir=str(folder / "trained"),
         max_steps=STEPS,
@@ -124,19 +60,20 @@ def made(kind: Any, config: Any, rows: Any, folder: Path, **others: Any) -> Any:
         report_to="none",
         save_strategy="no",
         disable_tqdm=True,
-        **{"per_device_train_batch_size": 4, **others},
+        per_device_train_batch_size=4,
+        **others,
     )
     return kind(
         model=model(words, folder),
         args=settings,
         train_dataset=rows,
         processing_class=words,
-        **arguments,
+        **rewards,
     )
 
 
 def losses(trainer: Any) -> list[float]:
-    """The loss of every step; that of the weights is seen, too."""
+    """The loss of every step. All weights have changed when this returns."""
     before = {name: value.clone() for name, value in trainer.model.named_parameters()}
     trainer.train()
     after = dict(trainer.model.named_parameters())
@@ -151,6 +88,10 @@ def rows_of(search: Searched, folder: Path, target: str, recipe: str, view: str)
     )
 
 
+def answers(rows: Any, column: str) -> list[str]:
+    return [said(answer) for [answer] in rows[column]]
+
+
 def learned_texts(trainer: Any, chosen: str) -> list[str]:
     """What of an epoch's batches the loss is on, text by text."""
     words, found = trainer.processing_class, []
@@ -160,17 +101,12 @@ def learned_texts(trainer: Any, chosen: str) -> list[str]:
     return found
 
 
-def said(messages: list[dict[str, str]]) -> str:
-    [answer] = messages
-    return f"{answer['content']}<|end|>"
-
-
 @pytest.mark.parametrize("recipe", ["kernel_smith@1", "repair@1"])
 def test_sft_learns_single_turns(recipe: str, search: Searched, tmp_path: Path) -> None:
     story(search)
     rows = rows_of(search, tmp_path, "trl-sft", recipe, "supervised")
     trainer = made(SFTTrainer, SFTConfig, rows, tmp_path, max_length=None)
-    assert sorted(learned_texts(trainer, "labels")) == sorted(map(said, rows["completion"]))
+    assert sorted(learned_texts(trainer, "labels")) == sorted(answers(rows, "completion"))
     first, *_, last = losses(trainer)
     assert last < 0.8 * first
 
@@ -191,7 +127,7 @@ def test_sft_takes_the_loss_on_the_wanted_turns_of_a_conversation_only(
     )
     wanted = sorted(learned_texts(trainer, "labels"))
     assert [text.splitlines()[0] for text in wanted] == ["Here is B.", "Here is E."]
-    assert wanted == sorted(map(said, rows["completion"]))
+    assert wanted == sorted(answers(rows, "completion"))
     shown = [message["content"] for message in rows[1]["prompt"] if message["role"] == "assistant"]
     assert [text.splitlines()[0] for text in shown] == [f"Here is {name}." for name in "ABCD"]
     first, *_, last = losses(trainer)
@@ -205,8 +141,8 @@ def test_dpo_learns_which_of_two_is_faster(search: Searched, tmp_path: Path) -> 
     [batch] = trainer.get_train_dataloader()
     sides = learned_texts(trainer, "completion_mask")
     assert len(sides) == len(batch["input_ids"]) == 2 * len(rows)
-    assert set(sides[: len(rows)]) == set(map(said, rows["chosen"]))
-    assert set(sides[len(rows) :]) == set(map(said, rows["rejected"]))
+    assert set(sides[: len(rows)]) == set(answers(rows, "chosen"))
+    assert set(sides[len(rows) :]) == set(answers(rows, "rejected"))
     first, *_, last = losses(trainer)
     assert first == pytest.approx(0.693, abs=0.01)  # log 2: it knows no difference yet
     assert last < 0.8 * first
@@ -218,7 +154,7 @@ def test_kto_learns_what_is_wanted(search: Searched, tmp_path: Path) -> None:
     trainer = made(KTOTrainer, KTOConfig, rows, tmp_path, max_length=None)
     labels = [label for batch in trainer.get_train_dataloader() for label in batch["label"]]
     texts = learned_texts(trainer, "completion_mask")
-    told = zip(map(said, rows["completion"]), rows["label"], strict=True)
+    told = zip(answers(rows, "completion"), rows["label"], strict=True)
     assert sorted(zip(texts, map(bool, labels), strict=True)) == sorted(told)
     first, *_, last = losses(trainer)
     assert last < first
