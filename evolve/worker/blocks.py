@@ -119,7 +119,7 @@ def output_budget(
         reference: The native outcome.
         truth: The fp64 outcome.
         motion: How far its blocks move (`motion_blocks`) when every operand moves by a relative
-            `step`; the largest of several such moves.
+            `step`.
         step: See `motion`.
         arithmetic: What honest kernels may do.
     """

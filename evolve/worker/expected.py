@@ -21,7 +21,7 @@ _MISSING_OPERATION = (RuntimeError, TypeError, ValueError, NotImplementedError)
 SENSITIVITY_STEP = 2.0**-24  # relative size of the perturbation, that of an fp32 rounding
 # One alone may leave an outcome where it is by luck: of attention on large scores, where two keys
 # nearly tie, it missed one case in forty, and honest kernels were taken for wrong ones.
-PERTURBATIONS = 3
+PERTURBATIONS = 4
 _NUDGED_AT_ONCE = 1 << 27  # elements
 
 
@@ -137,17 +137,20 @@ def _fallback(
 
 
 def _motions(task: str, model: nn.Module, inputs: list[Any], truth: Truth) -> list[Tensor]:
-    """The farthest that each block of each output moves; nothing where there is no fp64 truth."""
-    farthest = [motion_blocks(exact, exact) for exact in truth.outputs]
+    """Root mean square over perturbations of how far each block of each output moves.
+
+    Nothing moves where there is no fp64 truth.
+    """
+    squares = [motion_blocks(exact, exact) for exact in truth.outputs]  # zeros
     if truth.note:
-        return farthest
+        return squares
     place = next((tensor.device for tensor in tensors_of(inputs)), torch.device("cpu"))
     draws = generator(0, "sensitivity", place=place)
     for _ in range(PERTURBATIONS):  # one outcome at a time: each may take gigabytes
         moved = _perturbed_truth(task, model, inputs, draws)
-        motions = [motion_blocks(*pair) for pair in zip(moved, truth.outputs, strict=True)]
-        farthest = [torch.maximum(*pair) for pair in zip(farthest, motions, strict=True)]
-    return farthest
+        for total, *pair in zip(squares, moved, truth.outputs, strict=True):
+            total += motion_blocks(*pair).square() / PERTURBATIONS
+    return [total.sqrt() for total in squares]
 
 
 def _perturbed_truth(

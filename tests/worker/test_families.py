@@ -11,6 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evolve.core.errors import UsageError
+from evolve.core.evaluation import Status
+from evolve.worker.budget import judge
 from evolve.worker.families import FAMILIES, support_of, transform
 from tests.worker.judging import loaded_case, task_source
 
@@ -159,3 +161,15 @@ def test_a_family_is_a_function_of_inputs_name_and_seed(seed, family, shape, dty
     assert torch.equal(one, other)
     assert (one.shape, one.dtype) == (values.shape, values.dtype)
     assert torch.equal(values, kept)
+
+
+@pytest.mark.parametrize("row", [0, -1])
+def test_a_row_whose_maximum_stands_for_those_of_all_is_found_for_any_seed(row):
+    case = loaded_case(task_source("torch.softmax(x, -1)", "[torch.randn(24, 512)]"))
+    model = case.model(1)
+    for seed in range(40):
+        (x,) = case.inputs(seed, "heterogeneous_rows")
+        expected = case.expected(model, [x], "heterogeneous_rows")
+        powers = torch.exp(x - x[row].max())
+        outcome = [powers / powers.sum(-1, keepdim=True)]
+        assert judge(case, outcome, "T", expected, [x]).status is Status.WRONG_VALUE
