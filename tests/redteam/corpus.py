@@ -4,8 +4,8 @@ The first docstring of a file says what it does and then, one to a line: `task`,
 where nothing is to be timed), `verdict` (what it may get, see `ACCEPTED`), `device` where it needs
 one, and `hole` where the judge is known to be fooled: such a test must fail until it is mended.
 
-The cheats are real: some overwrite every file that they can reach. They run in a worker's sandbox and
-nowhere else; to import or `exec` one costs an installation of Python.
+The cheats are real: some overwrite every file that they can reach. They run in a worker's sandbox
+and nowhere else; to import or `exec` one costs an installation of Python.
 """
 
 import ast
