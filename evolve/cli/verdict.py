@@ -23,6 +23,7 @@ def verdict_text(evaluation: Evaluation, findings: Findings = ()) -> Iterator[st
         yield f"audit      {weak_task_text(findings)}"
     for baseline, ratio in evaluation.ratios.items():
         yield f"speedup    {speedup_text(ratio)} over {baseline_name(baseline)}"
+    yield from _exactness(evaluation)
     if evaluation.cases:
         yield ""
         yield _cases(evaluation)
@@ -31,6 +32,15 @@ def verdict_text(evaluation: Evaluation, findings: Findings = ()) -> Iterator[st
         yield f"label      {label.name}: {printable(label.evidence)}"
     if evaluation.feedback:
         yield printable(evaluation.feedback)
+
+
+def _exactness(evaluation: Evaluation) -> Iterator[str]:
+    """How far off a correct program was at worst, and the memory that it takes for itself."""
+    error, memory = (evaluation.descriptors.get(name) for name in ("error", "memory_bytes"))
+    if isinstance(error, float):
+        yield f"error      {error:.2g} of what is allowed, at worst"
+    if isinstance(memory, float):
+        yield f"memory     {memory / 1e6:.1f} MB beyond weights, inputs and outputs"
 
 
 def _status(evaluation: Evaluation) -> str:

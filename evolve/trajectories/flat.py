@@ -100,6 +100,7 @@ def _outcome(step: Step) -> dict[str, Any]:
         "is_gain": None if step.gain is None else step.gain.is_gain,
         **_ratio_json("best_before", step.best_before),
         **_ratio_json("shown_best", step.shown_best),
+        "descriptors": {} if judged is None else dict(judged.descriptors),
         "times_ms": _times(step.evaluation),
         "pairs": _pairs(step.evaluation),
         "parent_times_ms": _times(known),

@@ -8,6 +8,7 @@ Invariants:
 
 import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -72,6 +73,17 @@ def test_a_sound_tasks_verdict_is_strict(recorded: Path):
     assert verdict is not None
     assert "strict     passed" in [*verdict_text(verdict)]
     assert "strict     not counted: weak task" in [*verdict_text(verdict, [FOUND])]
+
+
+def test_a_verdict_says_how_exact_and_how_large_a_program_is_where_that_is_known(recorded: Path):
+    with Store.open(recorded, read_only=True) as store:
+        verdict = store.evaluation(store.run("demo").id, 0)
+    assert verdict is not None
+    known = replace(verdict, descriptors={"error": 0.0531, "memory_bytes": 25.2e6})
+    lines = [*verdict_text(known)]
+    assert "error      0.053 of what is allowed, at worst" in lines
+    assert "memory     25.2 MB beyond weights, inputs and outputs" in lines
+    assert not [line for line in verdict_text(verdict) if line.startswith(("error", "memory"))]
 
 
 def weak_rule(*words: str):
