@@ -12,6 +12,13 @@ from operators.inductor import NotConvertible, convert, precisions
 from operators.templates import Products, has_products
 from operators.tuning import Limits
 
+_KINDS = {
+    " with tails": {"fused": True},
+    "": {},
+    ", work cut evenly": {"fused": True, "even": True},
+}
+"""Of programs of one compiled reference, with the options of `Products`."""
+
 
 class TemplateSeed:
     """Proposes, for each compiled reference that calls a library, programs that call none.
@@ -54,9 +61,9 @@ class TemplateSeed:
         for compiled in task.compiled:
             if compiled.variant not in self.variants or not has_products(compiled):
                 continue
-            for fused in (True, False):
-                products = Products(allowed, fused=fused, multiprocessors=count)
-                note = f"variant {compiled.variant}, own kernels{' with tails' if fused else ''}"
+            for kind, options in _KINDS.items():
+                products = Products(allowed, **options, multiprocessors=count)
+                note = f"variant {compiled.variant}, own kernels{kind}"
                 try:
                     source = convert(task.source, task.name, compiled, products, allowed)
                 except NotConvertible as error:

@@ -43,6 +43,7 @@ class Calls:
         precisions: what `tl.dot` may make of float32, the first to begin with.
         multiprocessors: of the device.
         losses: numbers of the texts of losses, to which new ones are added.
+        even: whether the work of products is cut evenly among programs.
     """
 
     def __init__(
@@ -52,9 +53,12 @@ class Calls:
         precisions: Sequence[str],
         multiprocessors: int,
         losses: dict[str, int],
+        *,
+        even: bool = False,
     ) -> None:
         self._multiprocessors = multiprocessors
         self._losses = losses
+        self._even = even
         self._tensors = tensors
         self._precisions = precisions
         self._firsts = {
@@ -121,7 +125,8 @@ class Calls:
         if not (precisions := self._arithmetic(*known)):
             return None
         added = bias[0] if bias else None
-        return Replacement(matmul.launches(a, b, added, out, precisions, self._multiprocessors))
+        about = precisions, self._multiprocessors
+        return Replacement(matmul.launches(a, b, added, out, *about, even=self._even))
 
     def _convolution(self, name: str, call: ast.Call) -> Replacement | None:
         biases = [*call.args[2:], *(k.value for k in call.keywords if k.arg == "bias")]

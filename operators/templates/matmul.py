@@ -10,6 +10,7 @@ from operators.templates.tensors import Tensor, merged
 NOTHING = ast.Constant(None)
 _TILES_EACH = 2  # for each multiprocessor; with fewer, long sums are cut
 _LONG_SUM = 2048
+_EVEN_SUM = 256
 _TILE = 64
 
 
@@ -20,6 +21,8 @@ def launches(
     out: Tensor,
     precisions: Sequence[str],
     multiprocessors: int,
+    *,
+    even: bool = False,
 ) -> tuple[Launch, ...]:
     """For out = a @ b + bias, of matrices or batches of them; bias is broadcast.
 
@@ -30,6 +33,7 @@ def launches(
         out: rows x columns.
         precisions: what `tl.dot` may make of its arguments, the first to begin with.
         multiprocessors: of the device.
+        even: whether work is cut evenly among as many programs as a device takes at once.
     """
     (batch, rows, depth), a_stride = merged(a, 3)
     (_, _, columns), b_stride = merged(b, 3)
@@ -46,6 +50,8 @@ def launches(
         return (_vector(pointers, constants, batch),)
     if rows == 1:  # out' = b' @ a'
         return (_vector(_swapped(pointers), _transposed(constants), batch),)
+    if even and depth >= _EVEN_SUM:
+        return _stream(pointers, constants, batch, precisions, multiprocessors)
     tiles = batch * -(-rows // _TILE) * -(-columns // _TILE)
     if tiles < _TILES_EACH * multiprocessors and depth >= _LONG_SUM:
         return _split(pointers, constants, batch, precisions)
@@ -113,6 +119,39 @@ def _split(
         | {"SIZE": size},
         tunables={"BLOCK": powers(64, 1024, size, 256)},
         shared=("PARTS",),
+    )
+    return first, second
+
+
+def _stream(
+    pointers: tuple[ast.expr, ...],
+    constants: dict[str, tuple[int, ...]],
+    batch: int,
+    precisions: Sequence[str],
+    multiprocessors: int,
+) -> tuple[Launch, ...]:
+    """Even shares of all sums, and what joins those that were cut."""
+    rows, columns, depth = constants["SHAPE"]
+    a, b, bias, out = pointers
+    parts = ast.Name(f"{ast.unparse(out)}_parts", ast.Load())
+    place = f"device={ast.unparse(a)}.device, dtype=torch.float32"
+    shares = one_of(multiprocessors, 2 * multiprocessors, first=multiprocessors)
+    first = Launch(
+        kernel="matmul_stream_kernel",
+        grid="(PROGRAMS,)",
+        pointers=(a, b, bias, parts, out),
+        constants={"BATCH": batch, **constants},
+        tunables=tile_tunables(rows, columns, depth, precisions) | {"PROGRAMS": shares},
+        before=(f"{ast.unparse(parts)} = torch.empty((2 * PROGRAMS, BLOCK_M * BLOCK_N), {place})",),
+    )
+    kept = ("SHAPE", "BIAS_STRIDE", "OUT_STRIDE")
+    second = Launch(
+        kernel="stream_parts_kernel",
+        grid=f"({_count(batch, rows, columns)},)",
+        pointers=(parts, bias, out),
+        constants={"BATCH": batch} | {name: constants[name] for name in kept},
+        tunables={},
+        shared=("PROGRAMS", "BLOCK_M", "BLOCK_N", "GROUP_M", "num_warps"),
     )
     return first, second
 

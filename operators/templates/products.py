@@ -33,6 +33,7 @@ class Products:
     Args:
         precisions: for float32, of those that `tl.dot` takes, the first to begin with.
         fused: whether pointwise kernels go into the tails of ours where they can.
+        even: whether the work of products is cut evenly among programs (stream-K).
         multiprocessors: of the device.
     """
 
@@ -41,11 +42,13 @@ class Products:
         precisions: Sequence[str] = PRECISIONS,
         *,
         fused: bool = False,
+        even: bool = False,
         multiprocessors: int = 132,
     ) -> None:
         self._multiprocessors = multiprocessors
         self._precisions = tuple(precisions)
         self._fused = fused
+        self._even = even
         self._names: dict[str, str] = {}
         self._losses: dict[str, int] = {}
 
@@ -54,8 +57,8 @@ class Products:
     ) -> tuple[OutputCode, dict[str, Kernel]]:
         """The code without the calls that a template can do, and the kernels."""
         tensors = Tensors(case.arguments, code.statements)
-        device = self._multiprocessors
-        calls = Calls(code.statements, tensors, self._precisions, device, self._losses)
+        about = self._precisions, self._multiprocessors, self._losses
+        calls = Calls(code.statements, tensors, *about, even=self._even)
         found = [(each, calls.replacement(each.node)) for each in code.statements]
         if self._fused:
             found = fuse(found, code.kernels, tensors, self._names)

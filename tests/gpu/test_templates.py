@@ -12,6 +12,7 @@ for name in ("yaml", "jinja2"):
     pytest.importorskip(name, reason="the operators need it")
 
 from operators.inductor import PRECISIONS  # noqa: E402
+from tests.operators.even_cases import EVEN_CASES  # noqa: E402
 from tests.operators.templates_cases import CASES, instance, tolerance  # noqa: E402
 from tests.operators.templates_running import answers  # noqa: E402
 from tests.operators.whole_cases import WHOLE_CASES  # noqa: E402
@@ -21,7 +22,9 @@ PROCESSES = 8
 
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_programs_with_our_kernels_compute_what_torch_does(precision):
-    known = CASES if precision != PRECISIONS[0] else [*CASES, *WHOLE_CASES]  # those have none
+    known = [*CASES, *EVEN_CASES]
+    if precision == PRECISIONS[0]:
+        known += WHOLE_CASES  # they multiply no matrices
     cases = [
         each | {"source": instance(each["source"], each["name"], [precision])} for each in known
     ]

@@ -41,12 +41,12 @@ def program(
     lines: Sequence[str],
     out: str = "buf0",
     kernels: str = "",
-    multiprocessors: int = 132,
+    **options: int,
 ) -> str:
+    """Options are those of `Products`."""
     task = TASK.format(names=", ".join(arguments))
     found = compiled(arguments, lines, out, kernels)
-    products = Products(fused=bool(kernels), multiprocessors=multiprocessors)
-    return convert(task, "t", found, products)
+    return convert(task, "t", found, Products(fused=bool(kernels), **options))
 
 
 def instance(source: str, seed: object, precisions: Sequence[str] = PRECISIONS) -> str:
@@ -74,9 +74,9 @@ def case(
     reference: str,
     out: str = "buf0",
     kernels: str = "",
-    multiprocessors: int = 132,
+    **options: int,
 ):
-    source = program(arguments, lines, out, kernels, multiprocessors)
+    source = program(arguments, lines, out, kernels, **options)
     assert "_kernel[" in source
     assert "torch.ops" not in source
     views = [(max(extent(t), 1), (tuple(t.shape), t.stride())) for t in arguments.values()]
@@ -106,7 +106,9 @@ def matrix(*shape: int, turned: bool = False) -> torch.Tensor:
     return tensor
 
 
-def product(name: str, a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | None = None):
+def product(
+    name: str, a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | None = None, **how: int
+):
     called = (
         ("baddbmm" if a.dim() == 3 else "addmm")
         if bias is not None
@@ -118,7 +120,7 @@ def product(name: str, a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | No
         room("buf0", torch.empty((*a.shape[:-1], b.shape[-1]), device="meta", dtype=a.dtype)),
         f"extern_kernels.{called}({', '.join(arguments)}{options}, out=buf0)",
     ]
-    return case(name, arguments, lines, f"torch.{called}({', '.join(arguments)})")
+    return case(name, arguments, lines, f"torch.{called}({', '.join(arguments)})", **how)
 
 
 def matrix_cases():
