@@ -112,13 +112,14 @@ class Shares:
 
 @dataclass(frozen=True, slots=True)
 class Brought:
-    """Improvement in natural log as far as the intervals allow, and what it has cost."""
+    """Improvement in natural log as far as the intervals allow, what it has cost, and asks."""
 
     gain: float = 0.0
     usd: float = 0.0
+    asks: int = 0
 
     def __add__(self, other: "Brought") -> "Brought":
-        return Brought(self.gain + other.gain, self.usd + other.usd)
+        return Brought(self.gain + other.gain, self.usd + other.usd, self.asks + other.asks)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,8 +132,10 @@ class Bandit:
 
     Thompson sampling of a Gamma posterior: improvements arrive in a choice at some rate per dollar,
     `step` of log speedup each; rates are drawn and the highest goes first. The prior is that of
-    `prior_usd` spent at the average rate, shared out by weight. With probability `explore` the
-    weights alone decide, and an infinite weight always goes first.
+    `prior_asks` asks of average cost and average rate, shared out by weight: in asks, so that it is
+    worth as much beside calls that cost cents as beside built-in operators that cost next to
+    nothing. With probability `explore` the weights alone decide, and an infinite weight always goes
+    first.
 
     Where the run has several methods, the method is drawn first, by how far its children rose above
     the leader of their moment: a rise above a parent that was chosen to be weak says nothing for a
@@ -140,7 +143,7 @@ class Bandit:
 
     Args:
         step: log speedup that counts as one improvement.
-        prior_usd: dollars of evidence that the prior is worth.
+        prior_asks: how many asks of evidence, for each choice, the prior is worth.
         explore: share of asks that weights decide.
         usd_per_device_hour: what an hour of the device costs; makes built-in operators comparable.
         usd_per_million_tokens: stands in for the price of a model that has none.
@@ -150,13 +153,13 @@ class Bandit:
     """
 
     step: float = 0.05
-    prior_usd: float = 0.25
+    prior_asks: float = 2.0
     explore: float = 0.1
     usd_per_device_hour: float = 2.0
     usd_per_million_tokens: float = 1.0
 
     def __post_init__(self) -> None:
-        for name in ("step", "prior_usd", "usd_per_device_hour", "usd_per_million_tokens"):
+        for name in ("step", "prior_asks", "usd_per_device_hour", "usd_per_million_tokens"):
             if not getattr(self, name) > 0:
                 raise UsageError(f"schedule.{name} must be above 0, got {getattr(self, name)}")
         if not 0 <= self.explore <= 1:
@@ -177,7 +180,7 @@ class Bandit:
         brought = {name: Brought() for name in methods}
         for arm in spent:
             if arm.method in brought:
-                brought[arm.method] += Brought(arm.lead, self.usd(arm))
+                brought[arm.method] += Brought(arm.lead, self.usd(arm), arm.told)
         names = self._drawn(weights, brought, lambda name: draws(f"bandit/method/{name}"))
         return first + [
             choice for name in names for choice in self._operators(methods[name], spent, draws)
@@ -188,7 +191,8 @@ class Bandit:
     ) -> list[Choice]:
         """The choices of one method."""
         known = {
-            (arm.method, arm.operator, arm.model): Brought(arm.gain, self.usd(arm)) for arm in arms
+            (arm.method, arm.operator, arm.model): Brought(arm.gain, self.usd(arm), arm.told)
+            for arm in arms
         }
         brought = {
             choice: known.get((choice.method, choice.operator, choice.model), Brought())
@@ -206,12 +210,14 @@ class Bandit:
         """The keys by a rate drawn for each, the highest first."""
         total = sum(weights.values())
         all_of_it = sum(brought.values(), Brought())
-        average = (1.0 + all_of_it.gain / self.step) / (self.prior_usd + all_of_it.usd)
+        ask_usd = all_of_it.usd / max(all_of_it.asks, 1) or 1.0  # 1: nothing has cost anything
+        prior_usd = self.prior_asks * ask_usd
+        average = (1.0 + all_of_it.gain / self.step) / (prior_usd + all_of_it.usd)
 
         def rate(key: Key) -> float:
             share = len(weights) * weights[key] / total
-            improvements = average * self.prior_usd * share + brought[key].gain / self.step
-            usd = self.prior_usd + brought[key].usd
+            improvements = average * prior_usd * share + brought[key].gain / self.step
+            usd = prior_usd + brought[key].usd
             return stream(key).gammavariate(improvements, 1.0 / usd)
 
         rates = {key: rate(key) for key in weights}

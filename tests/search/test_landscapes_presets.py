@@ -76,10 +76,10 @@ GOLDEN = {
     """,
     "queue": """
         seed<-:0.00 remeasure<-:0.00 summarise<0:-0.18 remeasure<-:0.00 summarise<0:0.05
-        remeasure<-:0.05 summarise<4:0.32 remeasure<-:0.32 summarise<6:0.09 remeasure<-:0.32
-        summarise<6:wrong_value remeasure<-:0.32 summarise<4:0.05 remeasure<-:0.32
-        summarise<0:-0.14 remeasure<-:0.32 summarise<8:0.14 remeasure<-:0.14 summarise<12:-0.12
-        remeasure<-:0.32 verify<6:0.32
+        remeasure<-:0.05 summarise<2:0.24 remeasure<-:0.24 summarise<2:0.00 remeasure<-:0.24
+        summarise<6:wrong_value remeasure<-:0.24 summarise<8:0.09 remeasure<-:0.09 summarise<8:-0.14
+        remeasure<-:0.24 summarise<0:0.05 remeasure<-:0.05 summarise<6:-0.36 remeasure<-:0.24
+        verify<6:0.24
     """,
     "tree": """
         seed<-:0.00 universal<0:-0.18 universal<1:0.05 universal<0:0.24 universal<3:0.06

@@ -90,6 +90,16 @@ def test_the_bandit_goes_on_trying_what_has_brought_nothing_yet():
     assert learnt["write", "cheap"] > 20
 
 
+@pytest.mark.parametrize("usd", [2e-4, 0.02, 2.0])
+def test_the_bandit_learns_as_fast_whatever_an_ask_costs(usd: float):
+    arms = [
+        arm("write", "cheap", usd=10 * usd, gain=0.4),
+        arm("write", "dear", usd=10 * usd),
+        arm("tune", usd=10 * usd),
+    ]
+    assert firsts(Bandit(explore=0.0), OPTIONS, arms)["write", "cheap"] > 320
+
+
 def test_an_unpriced_model_is_compared_by_its_tokens():
     arms = [
         arm("write", "cheap", unpriced_tokens=1_000_000, gain=1.0),
@@ -112,7 +122,7 @@ def test_the_same_facts_give_the_same_order():
         assert one == two
 
 
-@pytest.mark.parametrize("wrong", [{"step": 0}, {"explore": 1.5}, {"prior_usd": -1}])
+@pytest.mark.parametrize("wrong", [{"step": 0}, {"explore": 1.5}, {"prior_asks": -1}])
 def test_settings_out_of_range_are_refused(wrong):
     with pytest.raises(UsageError, match=f"schedule.{next(iter(wrong))}"):
         Bandit(**wrong)

@@ -211,13 +211,28 @@ def test_curiosity_returns_to_what_bore_children_that_were_kept():
     assert found["p9"] == pytest.approx(1 / total, abs=0.02)
 
 
-def test_polca_takes_the_head_of_the_queue_in_turn():
+def test_polca_stays_with_a_candidate_for_its_proposals():
     policy = Polca(candidates=3, proposals=2)
     mains = [
         policy.select(MemoryPopulation(ELITES, turn=turn), 1, random.Random(0))[0].program
-        for turn in range(8)
+        for turn in range(12)
     ]
-    assert mains == ["p9", "p9", "p8", "p8", "p7", "p7", "p9", "p9"]
+    assert mains[::2] == mains[1::2]
+    assert set(mains) == {"p9", "p8", "p7"}
+
+
+@pytest.mark.parametrize("candidates", [2, 4, 5, 10])
+@pytest.mark.parametrize("every", [1, 2, 5, 10])
+def test_polca_takes_all_of_the_head_alike_whatever_else_takes_tickets(candidates: int, every: int):
+    """`remeasure` may have every second ticket, or some other method all but every tenth."""
+    turns = range(0, 40 * every, every)
+    policy = Polca(candidates=candidates)
+    mains = Counter(
+        policy.select(MemoryPopulation(ELITES, turn=turn), 1, random.Random(0))[0].program
+        for turn in turns
+    )
+    assert len(mains) == candidates
+    assert max(mains.values()) - min(mains.values()) <= 4
 
 
 def test_polca_prefers_the_newest_of_equals():

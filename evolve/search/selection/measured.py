@@ -13,6 +13,7 @@ from evolve.search.selection.draws import WINDOW, then_best
 
 PRIORITIES = ("mean", "ucb")
 _Z95 = 1.959963984540054  # an interval is this many standard deviations to either side
+_GOLDEN = (math.sqrt(5) - 1) / 2
 _REACH = 4.0  # standard deviations beyond which a posterior is not drawn from
 
 
@@ -24,7 +25,7 @@ class Polca:
     mean + exploration * sqrt(ln(T + 1) / n) * noise, with T tickets and n evaluations of the
     program (OpenTrace, `priority_search.py`). Ties go to the newest. POLCA pops the first
     `candidates`, makes `proposals` of each, and evaluates all of them again; here tickets take the
-    same candidates in turn, and the operator `remeasure` evaluates again.
+    same candidates by turns, all as often, and the operator `remeasure` evaluates again.
 
     Args:
         candidates: length of the queue's head, k in the paper.
@@ -59,7 +60,9 @@ class Polca:
             return ()
         head = self._head(population, max(self.candidates, count))
         places = min(self.candidates, len(head))
-        start = population.turn // self.proposals % places
+        # Not of one place a turn: where others have every second ticket, half of an even head would
+        # never be asked. Steps of the golden section come to all places alike (Weyl 1916).
+        start = int(population.turn // self.proposals * _GOLDEN % 1 * places)
         turned = head[start:places] + head[:start] + head[places:]
         return tuple(turned[:count])
 
