@@ -2,6 +2,7 @@
 
 import hashlib
 import zlib
+from collections.abc import Iterable, Mapping
 
 from sqlalchemy import Connection, bindparam, select
 from sqlalchemy.dialects.sqlite import insert
@@ -17,6 +18,9 @@ _PUT = (
     .on_conflict_do_update(index_elements=[blob.c.sha256], set_={"codec": blob.c.codec})
     .returning(blob.c.id)
 )
+_KNOWN = select(blob.c.sha256, blob.c.id).where(
+    blob.c.sha256.in_(bindparam("digests", expanding=True))
+)
 _GET = select(blob.c.codec, blob.c.bytes).where(blob.c.id == bindparam("id"))
 
 
@@ -30,6 +34,17 @@ def put(connection: Connection, text: str) -> int:
         content = {"codec": "zlib", "bytes": zlib.compress(data)}
     identity: int = connection.execute(_PUT, key | content).scalar_one()
     return identity
+
+
+def put_all(connection: Connection, texts: Iterable[str]) -> Mapping[str, int]:
+    """The ids of texts, by text, for such as are mostly there: compressed and written if not."""
+    digests = {text: hashlib.sha256(text.encode()).digest() for text in texts}
+    rows = connection.execute(_KNOWN, {"digests": list(digests.values())})
+    known = {row.sha256: int(row.id) for row in rows}
+    return {
+        text: known[digest] if digest in known else put(connection, text)
+        for text, digest in digests.items()
+    }
 
 
 def put_unless_empty(connection: Connection, text: str) -> int | None:

@@ -46,6 +46,8 @@ def refutes(item: Evaluation) -> bool:
 def put(connection: Connection, ticket: int, instance_id: int, item: Evaluation) -> int:
     """Store the evaluation of a ticket's instance; returns its id."""
     data = item.to_json()
+    environment, samples = _json_text(data["environment"]), _json_text(data["samples"])
+    texts = blobs.put_all(connection, filter(None, (item.feedback, environment, samples)))
     row = {
         "ticket": ticket,
         "instance": instance_id,
@@ -62,9 +64,9 @@ def put(connection: Connection, ticket: int, instance_id: int, item: Evaluation)
         "descriptors": canonical_json(data["descriptors"]),
         "durations_s": canonical_json(data["durations_s"]),
         "device_time_s": item.device_time_s,
-        "feedback": blobs.put_unless_empty(connection, item.feedback),
-        "environment": _put_json(connection, data["environment"]),
-        "samples": _put_json(connection, data["samples"]),
+        "feedback": texts.get(item.feedback),
+        "environment": texts.get(environment),
+        "samples": texts.get(samples),
     }
     identity: int = connection.execute(_PUT, row).scalar_one()
     if item.ratios:
@@ -159,8 +161,8 @@ def boolean(value: int | None) -> bool | None:
     return None if value is None else bool(value)
 
 
-def _put_json(connection: Connection, value: dict[str, Any]) -> int | None:
-    return blobs.put(connection, canonical_json(value)) if value else None
+def _json_text(value: dict[str, Any]) -> str:
+    return canonical_json(value) if value else ""
 
 
 def _get_json(connection: Connection, identity: int | None) -> dict[str, Any]:

@@ -64,12 +64,13 @@ def put(
         "memo": canonical_json(dict(item.memo)),
     }
     identity: int = connection.execute(_PUT, row).scalar_one()
+    contents = blobs.put_all(connection, [message.content for message in item.messages])
     messages = [
         {
             "request": identity,
             "position": position,
             "role": message.role,
-            "content": blobs.put(connection, message.content),
+            "content": contents[message.content],
         }
         for position, message in enumerate(item.messages)
     ]
