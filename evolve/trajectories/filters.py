@@ -1,5 +1,6 @@
 """Filters: why a step is left out of training data. Small, named, and pinned by a version."""
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -13,6 +14,8 @@ from evolve.trajectories.step import Known, Made, Step, fault_of
 
 Check = Callable[[Step], str]
 """Why a step is left out, as a phrase that is the same for all such steps; empty keeps it."""
+
+_MARK = re.compile(r"<[|\uff5c][^\s<>|\uff5c]+[|\uff5c]>")  # <|im_end|>
 
 LEAST_GAIN = 1.05
 """Gain over its parent that a step has to reach to be trained on as one of the best."""
@@ -101,11 +104,13 @@ def not_shown_faster(step: Step) -> str:
 
 
 def whole_reply(step: Step) -> str:
-    """A reply that ended by itself, and that has text."""
+    """A reply that ended by itself, and has text that no trainer takes for another turn."""
     reply = step.reply
     if reply is None or not reply.text.strip():
         return "no text of a reply is stored"
-    return "" if reply.status is CallStatus.COMPLETED else "the reply was cut off"
+    if reply.status is not CallStatus.COMPLETED:
+        return "the reply was cut off"
+    return "the reply holds marks of a chat template" if _MARK.search(reply.text) else ""
 
 
 def repairs(step: Step) -> str:

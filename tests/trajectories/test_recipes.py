@@ -386,6 +386,16 @@ def test_cut_and_lost_replies_are_not_learned_from(search: Searched) -> None:
     assert removed(tally) == {"the reply was cut off": 1, "no text of a reply is stored": 1}
 
 
+@pytest.mark.parametrize("mark", ["<|im_end|>", "<\uff5cend\u2581of\u2581sentence\uff5c>"])
+def test_replies_that_hold_marks_of_turns_are_not_learned_from(search: Searched, mark: str) -> None:
+    """A trainer would take them for the end of the answer."""
+    search.model("A", verdict(1.0), reply=f"```python\nfast()\n```{mark}\nand more")
+    search.model("B", verdict(2.0), "A", reply="```cpp\nif (a<b || c>d) x = a<<|b|;\n```")
+    found, tally = rows(search, "kernel_smith@1", "supervised")
+    assert numbers(found) == [1]
+    assert removed(tally) == {"the reply holds marks of a chat template": 1}
+
+
 def test_the_same_runs_give_the_same_rows(told: Searched) -> None:
     for recipe in RECIPES:
         for kind in recipe.views:
