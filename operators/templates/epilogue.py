@@ -6,6 +6,7 @@ registers: its index becomes the place of the result in memory, its load the res
 
 import ast
 import math
+import re
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
@@ -18,7 +19,9 @@ from operators.templates.tensors import Tensor, Tensors
 
 _INDEX, _MASK, _BLOCK = "xindex", "xmask", "XBLOCK"
 _OURS = frozenset((_INDEX, _MASK, "xoffset", "xnumel"))  # which the tail sets itself, or not at all
-_STORE = "    tl.store(out_ptr + offsets, value, mask)"  # how most kernels of the library end
+_STORE = re.compile(r"\n( +)tl\.store\(out_ptr \+ offsets, value, mask\)$")
+"""How most kernels of the library end, some of them in a loop."""
+
 _RESULT = "    out_ptr,\n"
 _LARGEST = 2**31 - 1
 
@@ -45,8 +48,8 @@ def fused(
     *helpers, text = (ours.definitions or library.definitions(ours.kernel)).items()
     if raw.heuristic != "pointwise" or raw.helpers or out is None or not _is_dense(out):
         return None
-    if not text[1].endswith(_STORE):
-        return None  # it stores in a loop
+    if not _STORE.search(text[1]):
+        return None
     size = math.prod(out.shape)
     if _count(raw) != size:
         return None
@@ -117,9 +120,11 @@ def _count(raw: RawKernel) -> int:
 
 def _with_tail(text: str, parameters: Sequence[str], lines: Sequence[str]) -> str:
     """A kernel of the library that does not store its result, but goes on."""
-    head = text.removesuffix(_STORE)
+    end = _STORE.search(text)
+    assert end
     named = "".join(f"    {parameter},\n" for parameter in parameters)
-    return head.replace(_RESULT, named, 1) + "\n".join(f"    {line}" for line in lines)
+    head = text[: end.start()].replace(_RESULT, named, 1)
+    return "\n".join([head, *(f"{end[1]}{line}" for line in lines)])
 
 
 class _Tail(ast.NodeTransformer):

@@ -61,6 +61,12 @@ def test_rows_are_held_read_in_a_loop_or_cut_by_their_length_and_number():
     assert kernels_of("in parts layer True") == {"norm_parts_kernel", "norm_apply_kernel"}
 
 
+@pytest.mark.parametrize("name", ["held", "looped", "sums"])
+def test_what_follows_goes_into_the_tail(name):
+    (kernel,) = kernels_of(f"{name} with a tail")
+    assert kernel.endswith("_relu_kernel")
+
+
 def test_one_pass_or_two_is_open_where_a_mean_is_taken_and_nowhere_else():
     sources = {each["name"]: each["source"] for each in WHOLE_CASES}
     names = {t.name for t in tunables.parse(sources["looped layer True"])}

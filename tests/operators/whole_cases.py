@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import torch
 
-from tests.operators.templates_cases import case, matrix
+from tests.operators.templates_cases import case, matrix, relu
 
 HELD, LOOPED = 132, 1  # multiprocessors: with many, few long rows are cut into parts
 COSINE = (
@@ -22,9 +22,13 @@ def whole(
     out: torch.Tensor,
     reference: str,
     before: Sequence[str] = (),
+    kernels: str = "",
     multiprocessors: int = HELD,
 ):
-    """`call` is an operator with its arguments; `before` makes tensors that are no numbers."""
+    """`call` is an operator with its arguments; `before` makes tensors that are no numbers.
+
+    `kernels` is a `relu` that follows, if anything.
+    """
     operator, _, given = call.partition("(")
     lines = [
         *before,
@@ -33,7 +37,9 @@ def whole(
         f"assert_size_stride(buf1, {tuple(out.shape)}, {out.stride()}, 'whole')",
         "del buf0",
     ]
-    return case(name, arguments, lines, reference, "buf1", multiprocessors=multiprocessors)
+    if kernels:
+        lines.append(f"triton_poi_fused_relu_0.run(buf1, {out.numel()}, stream=s)")
+    return case(name, arguments, lines, reference, "buf1", kernels, multiprocessors=multiprocessors)
 
 
 def norm(
@@ -212,6 +218,25 @@ def entropy_cases():
         )
 
 
+def tail_cases():
+    """A `relu` follows, which goes into the tail of kernels that store in a loop too."""
+    for name, multiprocessors, size in (("held", HELD, 70), ("looped", LOOPED, 8200)):
+        x = matrix(3, size)
+        yield whole(
+            f"{name} with a tail",
+            f"norm(x, None, None, 'l1', [3, {size}, 1], [1, 1, 1], 1.0, 0.5)",
+            {"x": x},
+            x,
+            "torch.relu(x / (x.abs().sum(1, keepdim=True) + 0.5))",
+            kernels=relu(3 * size),
+            multiprocessors=multiprocessors,
+        )
+    x = matrix(40, 530)
+    call = "scan(x, None, [40, 530, 1], False, False, False)"
+    reference = "torch.relu(x.cumsum(1))"
+    yield whole("sums with a tail", call, {"x": x}, x, reference, kernels=relu(x.numel()))
+
+
 def half_cases():
     for dtype in (torch.float16, torch.bfloat16):
         name = str(dtype).removeprefix("torch.")
@@ -235,5 +260,6 @@ WHOLE_CASES = [
     *scan_cases(),
     *loss_cases(),
     *entropy_cases(),
+    *tail_cases(),
     *half_cases(),
 ]

@@ -36,15 +36,15 @@ def scan_kernel(
         k = (block * BLOCK_K + lanes)[None, :]
         read = k + SHIFT
         inside = rows_in & (read >= 0) & (read < VIEW[1])
-        offsets = starts + in_row(read, VIEW)
-        x = tl.load(x_ptr + offsets, inside, other=IDENTITY).to(tl.float32)
+        place = starts + in_row(read, VIEW)
+        x = tl.load(x_ptr + place, inside, other=IDENTITY).to(tl.float32)
         if mask_ptr is not None:
-            x = x * tl.load(mask_ptr + offsets, inside, other=1).to(tl.float32)
+            x = x * tl.load(mask_ptr + place, inside, other=1).to(tl.float32)
         x = tl.where(inside, x, IDENTITY)
         if PRODUCT:
             value = tl.cumprod(x, 1, reverse=REVERSE) * carry[:, None]
         else:
             value = tl.cumsum(x, 1, reverse=REVERSE) + carry[:, None]
         carry = tl.sum(tl.where(last[None, :], value, 0.0), 1)
-        mask = rows_in & (k < VIEW[1])
-        tl.store(out_ptr + starts + in_row(k, VIEW), value, mask)
+        mask, offsets = rows_in & (k < VIEW[1]), starts + in_row(k, VIEW)
+        tl.store(out_ptr + offsets, value, mask)
