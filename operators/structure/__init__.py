@@ -6,7 +6,8 @@ gives the text of another program that computes the same, or says why it cannot.
 - `persistent_grid`: as many programs as are chosen, each of which takes tile after tile;
 - `hold_rows`: a row that is read in several loops is read once, and held in registers;
 - `pipeline_loops`: loops load ahead, by a number of stages that is a tunable;
-- `fuse_pointwise`: an elementwise kernel and the one after it become one.
+- `fuse_pointwise`: an elementwise kernel and the one after it become one;
+- `split_reduction`: several programs sum a row in parts, a second kernel adds those and goes on.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,6 +17,7 @@ from operators.structure.hold import hold_rows
 from operators.structure.persistent import persistent_grid
 from operators.structure.pipeline import pipeline_loops
 from operators.structure.program import NotApplicable, TritonProgram
+from operators.structure.split import split_reduction
 
 __all__ = ["REWRITES", "NotApplicable", "TritonProgram"]
 
@@ -24,6 +26,7 @@ REWRITES: Mapping[str, Callable[[TritonProgram, str], str]] = {
     "hold_rows": hold_rows,
     "pipeline_loops": pipeline_loops,
     "fuse_pointwise": fuse_pointwise,
+    "split_reduction": split_reduction,
 }
 """By name: what takes a program and the name of a kernel, and gives a source.
 

@@ -24,6 +24,7 @@ from evolve.core import tunables
 from evolve.core.compiled import Compiled
 from operators.inductor import convert
 from operators.structure import REWRITES, NotApplicable, TritonProgram
+from tests.operators import row_sums
 from tests.operators.inductor_running import INTERPRETED
 from tests.operators.templates_cases import (
     attention,
@@ -33,6 +34,7 @@ from tests.operators.templates_cases import (
     pool,
     product,
 )
+from tests.operators.whole_cases import WHOLE_CASES
 
 FOLDER = Path(__file__).parent / "inductor_fixtures"
 ROOT = Path(__file__).parents[2]
@@ -154,11 +156,14 @@ def templates():
     yield "depthwise", convolution("d", x, weight, groups=6)
     yield "average", pool("a", "avg_pool2d", x, [3, 3])
     yield "heads", attention("h", "flash_attention", heads, heads, heads, ", 0.0, True")
+    yield "even product", product("e", matrix(37, 300), matrix(300, 29), even=True)
+    wanted = ("looped groups", "sums with a tail", "cosine")
+    yield from ((case["name"], case) for case in WHOLE_CASES if case["name"] in wanted)
 
 
 def programs():
     """Source of each program, and of its task, by name."""
-    found = {"chain": (CHAIN, CHAIN_TASK)}
+    found = {"chain": (CHAIN, CHAIN_TASK), "row sums": (row_sums.SOURCE, row_sums.TASK)}
     for path in sorted(FOLDER.glob("*.json")):
         if path.stem in SLOW:
             continue
