@@ -16,6 +16,7 @@ from evolve.worker.stages import SETUP_S, Candidate, Workshop
 from evolve.worker.warm import WarmTask
 
 _FORKED_WITHOUT_EXEC = 0x40  # of a process's flags: PF_FORKNOEXEC in linux/sched.h
+_STEP = 1 << 20  # less is which pages of its code happened to be touched
 _RESET_MARK = "5"  # see `clear_refs` in proc(5)
 _NOTHING = """
 import torch
@@ -54,8 +55,9 @@ class MemoryMark:
 def scratch_bytes(workshop: Workshop, candidate: Candidate, task: WarmTask) -> int | None:
     """The most that one call takes beyond weights, inputs and outputs, on the largest timed case.
 
-    What it has set aside before counts, and so does its code. None where nobody keeps books that
-    it cannot reach, or where the call is not right: this is no check, and changes no verdict.
+    To a MiB. What it has set aside before counts, and so does its code. None where nobody keeps
+    books that it cannot reach, or where the call is not right: this is no check, and changes no
+    verdict.
     """
     case = max(task.timed, key=lambda case: case.input_bytes)
     hidden = case.check("task", 0)
@@ -76,7 +78,8 @@ def scratch_bytes(workshop: Workshop, candidate: Candidate, task: WarmTask) -> i
     if highest is None or not alone or verdict.status is not Status.CORRECT:
         return None
     outputs = sum(tensor.nbytes for tensor in hidden.expected.reference)
-    return max(0, highest - before - case.arguments.size - hidden.inputs.size - outputs)
+    taken = highest - before - case.arguments.size - hidden.inputs.size - outputs
+    return max(0, round(taken / _STEP)) * _STEP
 
 
 def _rehearse(workshop: Workshop, runner: RunnerProcess) -> None:
