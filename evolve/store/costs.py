@@ -15,8 +15,9 @@ from evolve.store.schema import call, evaluation, request, run, ticket
 
 _pending = call.c.status == CallStatus.PENDING.value
 _unknown = call.c.status == CallStatus.UNKNOWN.value
-_sent = or_(_pending, call.c.attempts > 0)
 _judged = func.coalesce(func.json_extract(run.c.config, "$.device.kind"), "") != "replay"
+_asked = func.coalesce(func.json_extract(run.c.config, "$.llm.kind"), "") != "replay"
+_sent = case((or_(_pending, _unknown), _asked), else_=call.c.attempts > 0)
 _charged = func.coalesce(call.c.tokens, call.c.tokens_reserved)
 _is_priced = case((_pending, call.c.usd_reserved.is_not(None)), else_=call.c.usd.is_not(None))
 _prompt = func.json_extract(call.c.usage, "$.prompt")

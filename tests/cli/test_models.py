@@ -138,6 +138,21 @@ def test_a_replay_of_all_operators_is_repeated_itself(folder):
         assert canonical(name) == canonical("demo")
 
 
+def test_a_replay_that_was_killed_in_a_call_has_paid_for_nothing(folder):
+    with ModelServer(script) as server:
+        record(server, "termination.evaluations=2")
+    config = settings("llm=replay", "llm.run=demo", "operators=llm") | {"opponents": {}}
+    with Store.open("runs/evolve.db", create=True) as store:
+        task = store.run("demo").task
+        run = store.create_run(name="again", task=task, config=config, seed=0)
+        search = parts.build_search(store, run, config)
+        ticket = search.ask(operators=["rewrite_full"])
+        store.begin_call(ticket, search.model.reserve(ticket.request))
+        assert store.costs(run.id) == []
+        parts.build_search(store, run, config).open_tickets()
+        assert store.costs(run.id) == []
+
+
 def test_a_replay_of_a_run_without_a_model_is_refused(folder, recorded):
     with pytest.raises(UsageError, match="asked no model"):
         build_model(settings("llm=replay", "llm.run=demo"))
