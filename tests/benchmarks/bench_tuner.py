@@ -84,11 +84,13 @@ class Problem:
         task: its source, or the name of a shipped task at size gpu.
         variant: of the compiler.
         only: choices of some tunables, by the end of their names; the others keep all of theirs.
+        even: whether the work of its products is cut evenly.
     """
 
     task: str
     variant: str
     only: Mapping[str, tuple[TunableValue, ...]] = field(default_factory=dict)
+    even: bool = False
 
 
 SIDES = {"BLOCK_M": (64, 128, 256), "BLOCK_N": (32, 64, 128, 256)}
@@ -123,6 +125,21 @@ PROBLEMS = {
     "cumsum": Problem("cumsum", "default"),
     "softmax": Problem("softmax", "looped"),
     "layernorm": Problem("layernorm", "looped"),
+    "layernorm_whole": Problem("layernorm", "whole"),
+    "norm_parts": Problem(
+        module("a / torch.norm(a, p='fro')", (4096, 16384)),
+        "whole",
+        {"PARTS": (64, 256, 1024), "NUM_STAGES": (2, 3)},
+    ),
+    "scan_whole": Problem("cumsum", "whole", {"NUM_STAGES": (1, 2)}),
+    "loss_whole": Problem(
+        module("nn.functional.mse_loss(a, b)", *[(8192, 16384)] * 2),
+        "whole",
+        {"PARTS": (256, 1024, 4096)},
+    ),
+    "even": Problem(
+        module("a @ b", (2048, 2048), (2048, 2048)), "default", FIXED | SIDES, even=True
+    ),
 }
 """Spaces are kept small enough for a few minutes; those without a third argument are whole."""
 
@@ -175,9 +192,8 @@ def program(problem: Problem) -> str:
     model, inputs = made(module)
     case = compile_model(model, inputs, settings(problem.variant))
     version = torch.__version__.partition("+")[0]
-    return convert(
-        task.source, task.name, Compiled(problem.variant, version, (case,)), Products(fused=True)
-    )
+    products = Products(fused=True, even=problem.even)
+    return convert(task.source, task.name, Compiled(problem.variant, version, (case,)), products)
 
 
 def task_of(problem: Problem) -> Task:
