@@ -1,6 +1,7 @@
 """The asyncio loop around a `Search`: keeps models and judge busy, and ends for a stated reason."""
 
 import asyncio
+import gc
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
@@ -110,6 +111,7 @@ class Pipeline:
                 wants something from a person, such as another key.
             StoreError: the database cannot be written.
         """
+        collect_seldom()
         store, run = self._search.store, self._search.run
         store.claim(run.id)
         self._clock = time.monotonic()
@@ -311,6 +313,15 @@ class Pipeline:
         now = time.monotonic()
         self._search.store.heartbeat(self._search.run.id, now - self._clock)
         self._clock = now
+
+
+def collect_seldom() -> None:
+    """Let Python look for cycles once in 50,000 new objects, for as long as the process lives.
+
+    Every program is parsed, and its tree is thousands of objects without a cycle: looking for one
+    every 700 walks them for nothing, and soon the whole archive too.
+    """
+    gc.set_threshold(50_000, 10, 10)
 
 
 def with_reservations(progress: Progress, worst: Reservation) -> Progress:

@@ -20,6 +20,7 @@ from archives import TopK
 from evolve.core.program import Program
 from evolve.core.protocols import Context, Proposal
 from evolve.search.engine import Search
+from evolve.search.pipeline import collect_seldom
 from evolve.search.schedule import Scheduled
 from evolve.search.selection import Tournament
 from evolve.store import Store
@@ -75,6 +76,7 @@ def _options() -> argparse.Namespace:
 
 def measure(path: Path) -> dict[str, float]:
     """Resume the run, take steps; the verdicts are made outside of what is timed."""
+    collect_seldom()  # as a pipeline does
     start = time.perf_counter()
     store = Store.open(path)
     run = store.run()
