@@ -21,7 +21,7 @@ from evolve.core.errors import UsageError
 from evolve.core.evaluation import Status
 from evolve.worker.faults import CandidateFault
 from evolve.worker.taskfile import LoadedCase
-from evolve.worker.whole import keep_operations, keep_sums
+from evolve.worker.whole import decomposed
 
 ANSWER = "case{}.json"  # in the folder that the runner may write to
 SETTINGS: Mapping[str, Mapping[str, Any]] = {
@@ -122,13 +122,8 @@ def _exported(model: nn.Module, inputs: Sequence[Any], *, whole: bool) -> Any:
     except Exception as error:  # torch documents no class of errors for what it cannot export
         raise UsageError(f"the reference cannot be exported: {error}") from error
     _require_short(program.graph)
-    if not whole:
-        return program.run_decompositions(select_decomp_table())
-    keep_operations(program.graph)
-    program = program.run_decompositions(select_decomp_table())
-    keep_sums(program.graph)
-    program.graph_module.recompile()
-    return program
+    table = select_decomp_table()
+    return decomposed(program, table) if whole else program.run_decompositions(table)
 
 
 def _require_short(graph: Any) -> None:

@@ -255,7 +255,7 @@ def half_cases():
 WHOLE_CASES = [
     *norm_cases("held", HELD, 70),
     *norm_cases("looped", LOOPED, 8200),
-    *list(norm_cases("in parts", HELD, 16390))[::2],
+    *list(norm_cases("in parts", HELD, 16390))[::4],
     *batch_norm_cases(),
     *scan_cases(),
     *loss_cases(),

@@ -153,8 +153,17 @@ def test_a_cross_entropy_is_one_of_rows_and_what_is_ignored_counts_not(reduction
     assert [name for name, _ in found(entropy, A)] == ["cross_entropy"]
 
 
+def changed(x, y):
+    """Divided by the length that it had before."""
+    z = x + y
+    length = torch.sqrt((z * z).mean(1, keepdim=True))
+    z.view(-1).mul_(3)
+    return z / length
+
+
 OTHERS = {
     "another tensor": lambda x, y: x / torch.norm(y, p=2, dim=1, keepdim=True),
+    "changed in between": changed,
     "a third power": lambda x, y: x / torch.sqrt((x**3).abs().mean(1, keepdim=True)),
     "dimensions apart": lambda x, y: x[None] / (x[None] ** 2).mean((0, 2), keepdim=True).sqrt(),
     "few rows": lambda x, y: torch.cumsum(x[:8], 1),

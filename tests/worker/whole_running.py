@@ -9,7 +9,7 @@ import torch
 from torch._inductor.decomposition import select_decomp_table
 from torch.export import export
 
-from evolve.worker.whole import NAMESPACE, keep_operations, keep_sums
+from evolve.worker.whole import NAMESPACE, decomposed
 from evolve.worker.whole.operators import define
 
 LIBRARIES = []
@@ -20,16 +20,13 @@ def kept(model: torch.nn.Module, inputs: Sequence[torch.Tensor]) -> tuple[list[A
     implement()
     with torch.no_grad():
         program = export(model.eval(), tuple(inputs), strict=False)
-        keep_operations(program.graph)
-        program = program.run_decompositions(select_decomp_table())
-        keep_sums(program.graph)
+        program = decomposed(program, select_decomp_table())
     calls = []
     for node in program.graph.nodes:
         name = str(node.target)
         if name.startswith(f"{NAMESPACE}."):
             rest = [one for one in node.args if not isinstance(one, torch.fx.Node | None)]
             calls.append((name.split(".")[1], rest))
-    program.graph_module.recompile()
     return calls, program.module()
 
 

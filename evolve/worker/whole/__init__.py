@@ -5,28 +5,33 @@ computes, not by the name of a task, and become calls of operators that have no 
 the output code they stay calls, and what is around them is fused as ever.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 from evolve.worker.whole.losses import keep_losses
-from evolve.worker.whole.norms import keep_norms
+from evolve.worker.whole.norms import keep_batch_norms, keep_norms
 from evolve.worker.whole.operators import NAMESPACE, define
 from evolve.worker.whole.scans import keep_scans
 from evolve.worker.whole.totals import keep_totals
 
-__all__ = ["NAMESPACE", "keep_operations", "keep_sums"]
+__all__ = ["NAMESPACE", "decomposed"]
 
 
-def keep_operations(graph: Any) -> None:
-    """Of a graph as it was exported, before operations are decomposed."""
+def decomposed(program: Any, decompositions: Mapping[Any, Any]) -> Any:
+    """An exported program in simpler operations, those that are recognised left whole.
+
+    Args:
+        program: as `torch.export` gives it.
+        decompositions: of operators, as `run_decompositions` takes them.
+    """
     define()
-    keep_norms(graph)
-    keep_scans(graph)
-    keep_losses(graph)
-    graph.eliminate_dead_code()
-
-
-def keep_sums(graph: Any) -> None:
-    """Of a graph of decomposed operations: sums over everything, with what is summed."""
-    define()
-    keep_totals(graph)
-    graph.eliminate_dead_code()
+    keep_batch_norms(program.graph)  # they are single operations, which the next step takes apart
+    program = program.run_decompositions({})  # nothing changes in place from here on
+    for keep in (keep_norms, keep_scans, keep_losses):
+        keep(program.graph)
+    program.graph.eliminate_dead_code()
+    program = program.run_decompositions(decompositions)
+    keep_totals(program.graph)
+    program.graph.eliminate_dead_code()
+    program.graph_module.recompile()
+    return program

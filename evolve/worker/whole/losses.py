@@ -12,7 +12,7 @@ _ATEN = torch.ops.aten
 
 
 def keep_losses(graph: Any) -> None:
-    """Replace each cross-entropy by one of rows, each cosine by sums that `keep_sums` knows."""
+    """Replace each cross-entropy by one of rows, each cosine by sums that `keep_totals` knows."""
     for node in list(graph.nodes):
         if is_call(node, "cross_entropy_loss.default"):
             _keep_cross_entropy(graph, node)

@@ -42,7 +42,12 @@ def keep_norms(graph: Any) -> None:
             places = list(found.view), list(found.affine)
             operator = torch.ops.evolve.norm.default
             put(graph, node, operator, *tensors, found.kind, *places, found.share, found.eps)
-        elif is_call(node, "batch_norm.default"):
+
+
+def keep_batch_norms(graph: Any) -> None:
+    """Replace those in evaluation of an input; elsewhere they go into what computes their input."""
+    for node in list(graph.nodes):
+        if is_call(node, "batch_norm.default"):
             _keep_batch_norm(graph, node)
 
 
@@ -103,7 +108,6 @@ def _group(node: Any) -> _Norm | None:
 
 
 def _keep_batch_norm(graph: Any, node: Any) -> None:
-    """In evaluation, of an input of the model; elsewhere it goes into what computes its input."""
     given = arguments(node)
     x = given["input"]
     statistics = given["running_mean"], given["running_var"]
