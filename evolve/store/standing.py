@@ -57,7 +57,7 @@ _JUDGED: Select[Any] = (
         program.c.digest == bindparam("of"),
         ticket.c.operator != OPPONENT,
         ticket.c.fidelity == Fidelity.SEARCH.value,
-        evaluation.c.status.not_in(SAYS_NOTHING),
+        *(evaluation.c.status != status for status in SAYS_NOTHING),  # IN is expanded each time
         # What is judged and not told yet will have its turn: a resume tells in the same order.
         or_(ticket.c.state == TicketState.TOLD.value, ticket.c.id == bindparam("ticket")),
     )
