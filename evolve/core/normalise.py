@@ -62,10 +62,14 @@ def _shape(tree: ast.Module) -> str:
     stack: list[object] = [tree]
     while stack:
         node = stack.pop()
+        kind = type(node)
+        if isinstance(node, ast.Name):  # every third node
+            said += ("Name", f"id={node.id!r}")
+            continue
         if not isinstance(node, ast.AST):
             said.append(repr(node))  # a name, or None between nodes
             continue
-        said.append(type(node).__name__)
+        said.append(kind.__name__)
         for name in node._fields:
             value = getattr(node, name)
             if isinstance(value, list):
@@ -77,7 +81,7 @@ def _shape(tree: ast.Module) -> str:
                 if not isinstance(value, ast.expr_context):
                     said.append(name)
                     stack.append(value)
-            elif value is not None or isinstance(node, ast.Constant):
+            elif value is not None or kind is ast.Constant:
                 said.append(f"{name}={hex(value) if type(value) is int else repr(value)}")
     return "\0".join(said)
 

@@ -22,7 +22,16 @@ _PIECE = re.compile(
     r"|\r\n|\r|[^\\\r]+",
     re.DOTALL,
 )
-_LEAVES = (ast.Name, ast.Constant, ast.expr_context, ast.operator, ast.cmpop, str, type(None))
+_MARKS = (ast.expr_context, ast.operator, ast.cmpop)
+_LEAVES = frozenset(
+    (
+        ast.Name,
+        ast.Constant,
+        str,
+        type(None),
+        *(leaf for of in _MARKS for leaf in of.__subclasses__()),
+    )
+)
 _ESCAPED = frozenset("\n\r\\'\"abfnrtvxuUN01234567")
 
 
@@ -182,7 +191,7 @@ def _depth(tree: ast.AST) -> int:
     while level:
         below: list[ast.AST] = []
         for node in level:
-            if isinstance(node, _LEAVES):
+            if type(node) in _LEAVES:
                 continue
             for name in node._fields:
                 value = getattr(node, name)
