@@ -62,15 +62,15 @@ def _shape(tree: ast.Module) -> str:
     stack: list[object] = [tree]
     while stack:
         node = stack.pop()
-        kind = type(node)
         if isinstance(node, ast.Name):  # every third node
             said += ("Name", f"id={node.id!r}")
             continue
         if not isinstance(node, ast.AST):
             said.append(repr(node))  # a name, or None between nodes
             continue
+        kind = type(node)
         said.append(kind.__name__)
-        for name in node._fields:
+        for name in kind._fields:
             value = getattr(node, name)
             if isinstance(value, list):
                 if name == "body" and isinstance(node, _SCOPES):
