@@ -53,7 +53,7 @@ def loss_parts_kernel(
     """One of PARTS parts of the sum of `loss_term` over SHAPE, (rows, columns)."""
     SIZE: tl.constexpr = SHAPE[0] * SHAPE[1]
     LENGTH: tl.constexpr = (SIZE + PARTS * BLOCK - 1) // (PARTS * BLOCK) * BLOCK
-    part = tl.program_id(0).to(tl.int64) if SIZE + LENGTH >= 2**31 else tl.program_id(0)
+    part = tl.program_id(0).to(tl.int64) if PARTS * LENGTH >= 2**31 else tl.program_id(0)
     sums = tl.zeros([BLOCK], tl.float32)
     for start in tl.range(0, LENGTH, BLOCK):
         index = part * LENGTH + start + tl.arange(0, BLOCK)
