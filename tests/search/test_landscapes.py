@@ -229,7 +229,7 @@ def test_without_measuring_again_it_stays_unlucky(store, run):
 
 
 def test_polca_judges_no_program_twice_and_none_that_is_nearly_another(store):
-    search = searched(store, family(1)["noisy"], preset("polca"), seed=3, evaluations=40)
+    search = searched(store, family(1)["noisy"], preset("polca"), seed=3, evaluations=80)
     asked = list(store.steps(search.run.id))
     new = [step.program for step in asked if step.program and step.operator == "summarise"]
     assert len(new) > 10
