@@ -103,10 +103,15 @@ def _error_slab(
 
 
 def motion_blocks(moved: Tensor, truth: Tensor) -> Tensor:
-    """How far every block of an outcome moved: root mean square |moved - truth|, fp64."""
+    """How far every block of an outcome moved: root mean square |moved - truth|, fp64.
+
+    Empty where there are no floating elements.
+    """
     moved, truth = real(moved), real(truth)
-    if truth.numel() == 0:
+    if truth.numel() == 0 or not truth.is_floating_point():
         return torch.zeros(0, dtype=torch.float64, device=truth.device)
+    if moved.shape != truth.shape:  # how many elements there are depends on the values
+        moved = truth
     return error_blocks(moved, truth, block_length(truth.shape))[0]
 
 

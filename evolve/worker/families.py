@@ -104,6 +104,17 @@ def _scaled_down(x: Tensor, support: Support, _: torch.Generator) -> Tensor | No
 
 
 def _heterogeneous_rows(x: Tensor, support: Support, draws: torch.Generator) -> Tensor | None:
+    return _uneven(x, support, draws, 6 if support.unbounded else 0, 9 if support.unbounded else 3)
+
+
+def _shrunk_rows(x: Tensor, support: Support, draws: torch.Generator) -> Tensor | None:
+    return _uneven(x, support, draws, 0, 9)
+
+
+def _uneven(
+    x: Tensor, support: Support, draws: torch.Generator, top: int, span: int
+) -> Tensor | None:
+    """Each row times its own power of two, from `top` down by up to `span`."""
     if not support.rows_free or x.dim() < 2:
         return None
     shares = torch.rand((*x.shape[:-1], 1), generator=draws, device=x.device)
@@ -112,8 +123,7 @@ def _heterogeneous_rows(x: Tensor, support: Support, draws: torch.Generator) -> 
     # is made for it overflows elsewhere.
     flat = shares.view(-1)
     flat[0], flat[-1], flat[flat.numel() // 2] = 0, 0, 1
-    exponents = (9 if support.unbounded else 3) * shares
-    return x * torch.exp2(exponents - 3).to(x)
+    return x * torch.exp2(span * (shares - 1) + top).to(x)
 
 
 def _ties(x: Tensor, support: Support, draws: torch.Generator) -> Tensor | None:
@@ -168,11 +178,13 @@ class Family:
 
     `even` says that the terms of a sum stay different and of one order of magnitude, so that their
     rounding errors cancel as a random walk does; repeated and far apart terms do not.
+    A family that `stands_in` for another is for tasks to which the other does not apply.
     """
 
     change: Change
     even: bool = True
     second: Change | None = None
+    stands_in: str = ""
 
 
 FAMILIES: dict[str, Family] = {
@@ -180,6 +192,7 @@ FAMILIES: dict[str, Family] = {
     "scaled_up": Family(_scaled_up, even=False),
     "scaled_down": Family(_scaled_down),
     "heterogeneous_rows": Family(_heterogeneous_rows, even=False),
+    "shrunk_rows": Family(_shrunk_rows, even=False, stands_in="heterogeneous_rows"),
     "ties": Family(_ties, even=False),
     "sparse": Family(_sparse),
     "shifted": Family(_moved(4)),
@@ -233,9 +246,13 @@ def applicable_families(case: "LoadedCase") -> tuple[str, ...]:
     because which of two equals comes first is seldom defined.
     """
     model, own = case.model(_PROBE_SEED), case.inputs(_PROBE_SEED)
-    return tuple(
-        name for name in FAMILIES if name == TASK_FAMILY or _applies(case, model, own, name)
-    )
+    names = [TASK_FAMILY]
+    for name, family in FAMILIES.items():
+        if name == TASK_FAMILY or family.stands_in in names:
+            continue
+        if _applies(case, model, own, name):
+            names.append(name)
+    return tuple(names)
 
 
 def _applies(case: "LoadedCase", model: nn.Module, own: list[Any], family: str) -> bool:

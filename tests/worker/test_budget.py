@@ -218,3 +218,9 @@ def test_no_outcome_makes_the_judge_raise_or_pass(shape, dtype, fill, count):
     assert verdict.status in {
         Status.WRONG_TREE, Status.WRONG_SHAPE, Status.WRONG_DTYPE, Status.WRONG_VALUE
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("outcome", ["torch.nonzero(x == 3)", "torch.bincount(x.long().flatten())"])
+def test_integers_whose_number_depends_on_the_values_are_judged(outcome):
+    case = loaded_case(task_source(outcome, "[torch.randint(0, 9, (1024,)).float()]"))
+    assert judged(case, lambda model, x: model(x)).status is Status.CORRECT
