@@ -19,12 +19,13 @@ from enum import IntEnum
 from functools import partial
 from pathlib import Path
 
-from evolve.worker import leavings, sandbox, syscalls
+from evolve.worker import leavings, procfs, sandbox, syscalls
 from evolve.worker.sandbox import Confinement, Mechanism, Report
 
 MAX_OUTPUT = 16 << 10
 _FATE = struct.Struct("<BiI")
 _WATCH_S = 0.2
+_HELD = ("RssAnon", "RssShmem")
 
 
 class End(IntEnum):
@@ -222,9 +223,8 @@ def _memory_of(pids: list[int]) -> int:
     total = 0
     for pid in pids:
         try:
-            lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+            status = procfs.status(pid)
         except OSError:
             continue
-        sizes = (line.split()[1] for line in lines if line.startswith(("RssAnon", "RssShmem")))
-        total += 1024 * sum(map(int, sizes))
+        total += sum(procfs.size_of(status[name]) for name in _HELD if name in status)
     return total

@@ -3,7 +3,8 @@
 import os
 import re
 from dataclasses import dataclass
-from pathlib import Path
+
+from evolve.worker import procfs
 
 _MAPPED = re.compile(
     r"^([0-9a-f]+)-([0-9a-f]+) \S+ ([0-9a-f]+) ([0-9a-f]+):([0-9a-f]+) (\d+) +/memfd:", re.M
@@ -29,7 +30,7 @@ def mappings_of(pid: int, fd: int) -> list[Mapping]:
     """
     own = os.fstat(fd)
     try:
-        lines = Path(f"/proc/{pid}/maps").read_text(errors="replace")
+        lines = procfs.maps(pid)
     except OSError:
         return []
     found = []

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any
 
 from evolve.core.evaluation import Status
-from evolve.worker import faults, wire
+from evolve.worker import faults, procfs, wire
 from evolve.worker.faults import CandidateFault, InfraFault
 from evolve.worker.guard import Fate, descendants, receive_fate
 from evolve.worker.sandbox import Confinement
@@ -212,7 +212,7 @@ class RunnerProcess:
 
     def _parent(self) -> int:
         """Of the sandbox, which adopts what the candidate's processes leave behind."""
-        return int(Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[1])
+        return int(procfs.stat(self.pid)[1])
 
     def reserve(self, size: int, seconds: float) -> None:
         """Have the process touch heap memory, so that a timed block need not."""
@@ -332,7 +332,6 @@ def _moves(pid: int) -> bool:
         return False  # it has ended
     for thread in threads:
         with contextlib.suppress(OSError):
-            state = (thread / "stat").read_text().rpartition(")")[2].split()[0]
-            if state not in _STANDING:
+            if procfs.stat(pid, int(thread.name))[0] not in _STANDING:
                 return True
     return False

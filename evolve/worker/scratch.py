@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evolve.core.evaluation import Status
+from evolve.worker import procfs
 from evolve.worker.faults import CandidateFault
 from evolve.worker.process import RunnerProcess
 from evolve.worker.sandbox import Mechanism
@@ -39,17 +40,17 @@ class MemoryMark:
 
     def highest(self) -> int | None:
         """The most since `reset`; None where its mark is not that of the process as it began."""
-        flags = int(Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[6])
+        flags = int(procfs.stat(self.pid)[6])
         return self._entry("VmHWM") if flags & _FORKED_WITHOUT_EXEC else None
 
     def reset(self) -> None:
         Path(f"/proc/{self.pid}/clear_refs").write_text(_RESET_MARK)
 
     def _entry(self, name: str) -> int:
-        for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
-            if line.startswith(f"{name}:"):
-                return 1024 * int(line.split()[1])
-        raise OSError(f"process {self.pid} has no memory any more")
+        status = procfs.status(self.pid)
+        if name not in status:
+            raise OSError(f"process {self.pid} has no memory any more")
+        return procfs.size_of(status[name])
 
 
 def scratch_bytes(workshop: Workshop, candidate: Candidate, task: WarmTask) -> int | None:

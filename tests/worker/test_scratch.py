@@ -48,6 +48,14 @@ except OSError:
 """
 
 
+def named(name: bytes) -> str:
+    """A line that gives a thread this name."""
+    return f"import ctypes; ctypes.CDLL(None).prctl(15, {name!r})"
+
+
+NO_TEXT, LIKE_A_MARK = named(b"\xff"), named(b"\rVmHWM: 0 kB")
+
+
 @pytest.fixture(scope="module")
 def referee(tmp_path_factory):
     folder = tmp_path_factory.mktemp("scratch")
@@ -103,6 +111,8 @@ class ModelNew(nn.Module):
         forward(f"{TAKES}\ny = right(x)\ndel scratch\n{LOWERS}\nreturn y"),
         forward(f"{LOWERS}\nreturn right(x)", f"{TAKES}\ndel scratch\n{LOWERS}"),
         forward(f"{MAPS}\n{LOWERS}\nreturn right(x)"),
+        forward(f"{TAKES}\n{NO_TEXT}\nreturn right(x)"),
+        forward(f"{TAKES}\n{LIKE_A_MARK}\nreturn right(x)"),
     ],
     ids=[
         "until the end",
@@ -111,6 +121,8 @@ class ModelNew(nn.Module):
         "given back, its mark lowered",
         "touched before, so that it is there already",
         "past the heap",
+        "named so that it is no text",
+        "named like a mark",
     ],
 )
 def test_what_a_call_takes_for_itself_counts(referee, source):

@@ -1,0 +1,29 @@
+"""What the kernel says of a process that chooses its own names (Linux, proc(5)).
+
+Names stand in these texts as they were given: any bytes, brackets, and every end of a line but the
+one that the kernel itself uses. OSError where the process has ended.
+"""
+
+from pathlib import Path
+
+
+def stat(pid: int, thread: int | None = None) -> list[str]:
+    """The fields of `stat` behind the name: the state, the parent, and so on."""
+    folder = Path(f"/proc/{pid}" if thread is None else f"/proc/{pid}/task/{thread}")
+    return (folder / "stat").read_bytes().rpartition(b")")[2].decode().split()
+
+
+def status(pid: int) -> dict[str, str]:
+    """The lines of `status`, by what stands before the colon."""
+    lines = Path(f"/proc/{pid}/status").read_bytes().decode(errors="replace").split("\n")
+    return {name: text.strip() for name, _, text in (line.partition(":") for line in lines)}
+
+
+def size_of(entry: str) -> int:
+    """Bytes of a size as `status` has them."""
+    return 1024 * int(entry.split()[0])
+
+
+def maps(pid: int) -> str:
+    """The text of `maps`, with lines that end as the kernel ends them."""
+    return Path(f"/proc/{pid}/maps").read_bytes().decode(errors="replace")
