@@ -39,6 +39,16 @@ class Launch:
         """Two launches that agree in this are best with the same tunables."""
         return self.kernel, self.grid, tuple(self.constants.items()), tuple(self.tunables.items())
 
+    @property
+    def family(self) -> tuple[object, ...]:
+        """Where launches are many, those that agree in this share their tunables.
+
+        What blocks may be depends on how wide a row is that is held whole, and on whether the
+        elements of a row lie beside each other.
+        """
+        view = self.constants.get("VIEW")
+        return self.kernel, self.constants.get("WIDTH"), isinstance(view, tuple) and view[2] == 1
+
     def statements(self, prefix: str) -> Iterator[ast.stmt]:
         """With tunables as constants of the module, their names begun with the prefix."""
         for text in self.before:

@@ -18,7 +18,7 @@ from operators.templates.launch import Launch
 from operators.templates.tensors import Tensors
 
 _GPU = "torch.cuda._DeviceGuard("  # in code for the CPU nothing is guarded
-_OWN_TUNABLES = 8  # launches that differ; where there are more, all of a kernel share theirs
+_OWN_TUNABLES = 8  # launches that differ; where there are more, all of a family share theirs
 
 
 def has_products(compiled: Compiled) -> bool:
@@ -87,7 +87,7 @@ def _choices(kernel: Kernel) -> int:
 
 
 class _Prefixes:
-    """Of names of tunables. Launches that agree have one, and where there are many all of a kind.
+    """Of names of tunables. Launches that agree have one, and where there are many all of a family.
 
     Args:
         launches: all of the program.
@@ -100,7 +100,7 @@ class _Prefixes:
         self._known: dict[tuple[object, ...], str] = {}
 
     def __getitem__(self, launches: Sequence[Launch]) -> str:
-        key = tuple(one.kernel if self._are_many else one.signature for one in launches)
+        key = tuple(one.family if self._are_many else one.signature for one in launches)
         if key not in self._known:
             base = launches[0].kernel.removesuffix("_kernel")
             number, name = 1, base

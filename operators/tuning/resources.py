@@ -48,12 +48,17 @@ class Need:
             width = 4 if _PRECISION in values else 2  # bytes; only float32 has a choice
             if _tile_bytes(sizes, width) > limits.shared_memory:
                 return False
-        elif math.prod(size for name, size in sizes.items() if "BLOCK" in name) > (
+        elif math.prod(size for name, size in sizes.items() if _is_side(name)) > (
             _SPILLED * registers
         ):
             return False
         carried = sum(math.prod(sizes[side] for side in block) for block in self.carried)
         return carried <= registers
+
+
+def _is_side(name: str) -> bool:
+    """Of a block. WIDTH holds a row whole."""
+    return "BLOCK" in name or name == "WIDTH"
 
 
 def fits(source: str, assignment: Assignment, limits: Limits | None = None) -> bool:

@@ -4,7 +4,8 @@ Invariants:
 - a program with our kernels computes what torch does, whatever sizes, strides and tunables are;
 - a pointwise kernel goes into the tail of the product it reads where nothing else can tell;
 - what a template cannot do stays a call of the library, and no other statement changes;
-- launches of the same shape share their tunables, and so do all of a kernel where there are many.
+- launches of the same shape share their tunables, and so do where there are many all of a kernel
+  whose blocks may be alike.
 
 Programs run under Triton's interpreter, which knows no precision but ieee.
 """

@@ -157,6 +157,14 @@ def test_a_block_that_lives_through_a_loop_has_to_fit_into_registers():
         assert fits(source, few, Limits(registers=512)) is fit
 
 
+def test_a_row_that_is_held_whole_counts_by_its_width():
+    kernel = ROW.format(line="tl.store(x_ptr, 1)").replace("R0_BLOCK=ROW_R0_BLOCK", "WIDTH=4096")
+    held = kernel.replace("R0_BLOCK", "WIDTH")
+    source = source_of(held, ROW_XBLOCK=(4, 256), ROW_NUM_WARPS=(4,))
+    assert fits(source, {"ROW_XBLOCK": 4})
+    assert not fits(source, {"ROW_XBLOCK": 256})  # 2**20 elements for 128 threads
+
+
 def test_a_program_of_other_tunables_always_fits():
     assert fits(source_of(CHUNK=(1, 4), FLAG=(True, False)), {"CHUNK": 4, "FLAG": True})
 

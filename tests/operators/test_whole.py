@@ -5,7 +5,8 @@ Invariants:
   and tunables are;
 - which of the kernels for rows a norm gets depends on its shape and the device alone;
 - what no template can do is no program;
-- two losses of one program have functions of their own.
+- two losses of one program have functions of their own;
+- where norms are many, those share tunables whose blocks may be alike.
 
 Programs run under Triton's interpreter.
 """
@@ -13,6 +14,7 @@ Programs run under Triton's interpreter.
 import ast
 
 import pytest
+import torch
 
 from evolve.core import tunables
 from operators.inductor import NotConvertible, convert
@@ -73,6 +75,27 @@ def test_one_pass_or_two_is_open_where_a_mean_is_taken_and_nowhere_else():
     assert "NORM_LOOPED_PASSES" in names
     others = {t.name for t in tunables.parse(sources["looped absolute values"])}
     assert names - others == {"NORM_LOOPED_PASSES"}
+
+
+def test_where_norms_are_many_those_share_tunables_whose_rows_are_as_wide_and_lie_alike():
+    views = (2**21, 4, 1), (2**11, 4096, 1), (512, 2**14, 1), (8, 2**14, 64)
+    calls = [
+        f"norm.default(x, None, None, 'layer', {list(view)}, [1, 1, 1], {1 / view[1]}, {eps})"
+        for view in views
+        for eps in (0.1, 0.2, 0.3)
+    ]
+    found = []
+    for number, call in enumerate(calls):
+        found += [f"buf{number} = torch.ops.evolve.{call}"]
+        found += [f"assert_size_stride(buf{number}, (2048, 4096), (4096, 1))"]
+    source = program({"x": torch.empty(2048, 4096, device="meta")}, found, "buf11")
+    choices = {t.name: t.choices for t in tunables.parse(source) if t.name.endswith("BLOCK_M")}
+    assert choices == {
+        "NORM_BLOCK_M": (1, 2, 4, 8, 16, 32, 64, 128, 256),
+        "NORM_2_BLOCK_M": (1, 2, 4),
+        "NORM_LOOPED_BLOCK_M": (1, 2, 4),
+        "NORM_LOOPED_2_BLOCK_M": (16, 32, 64, 128),
+    }
 
 
 X = matrix(64, 20)
