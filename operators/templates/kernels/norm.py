@@ -210,6 +210,8 @@ def norm_parts_kernel(
     """
     LENGTH: tl.constexpr = (VIEW[1] + PARTS * 128 - 1) // (PARTS * 128) * 128
     row, part = tl.program_id(0), tl.program_id(1)
+    if PARTS * LENGTH + BLOCK_K >= 2**31:
+        part = part.to(tl.int64)
     start = tl.minimum(part * LENGTH, VIEW[1])
     x_ptrs = x_ptr + row_start(row + tl.arange(0, 1), VIEW)[:, None]
     stop = tl.minimum(start + LENGTH, VIEW[1])
@@ -239,8 +241,12 @@ def norm_apply_kernel(
     LENGTH: tl.constexpr = (VIEW[1] + PARTS * 128 - 1) // (PARTS * 128) * 128
     BLOCKS: tl.constexpr = (VIEW[1] + BLOCK - 1) // BLOCK
     row = tl.program_id(0) // BLOCKS
-    k = tl.program_id(0) % BLOCKS * BLOCK + tl.arange(0, BLOCK)
-    parts = tl.arange(0, PARTS)
+    block, parts = tl.program_id(0) % BLOCKS, tl.arange(0, PARTS)
+    if BLOCKS * BLOCK >= 2**31:
+        block = block.to(tl.int64)
+    if PARTS * LENGTH >= 2**31:
+        parts = parts.to(tl.int64)
+    k = block * BLOCK + tl.arange(0, BLOCK)
     means = tl.load(parts_ptr + row * 2 * PARTS + parts)
     terms = tl.sum(tl.load(parts_ptr + row * 2 * PARTS + PARTS + parts), 0)
     counts = tl.maximum(tl.minimum(VIEW[1] - parts * LENGTH, LENGTH), 0).to(tl.float32)
