@@ -88,6 +88,8 @@ def _read(kernel: ast.FunctionDef) -> _Sums:
         kernel.body[places[0] + 1 :],
     )
     assert isinstance(loop, ast.For)
+    if any(map(_stores, before)):
+        raise NotApplicable("it stores before its loop, which every part would do")
     length, block = _bounds(loop, kernel)
     inner = set(stored([loop]))
     accumulators = _accumulators(before, loop)
@@ -115,7 +117,7 @@ def _bounds(loop: ast.For, kernel: ast.FunctionDef) -> tuple[str, str]:
     parts = [part for node in loop.body for part in ast.walk(node)]
     if any(isinstance(part, ast.For | ast.If | ast.While) for part in parts):
         raise NotApplicable("its loop holds another one, or a branch")
-    if any(called in ("tl.store", "tl.atomic_add") for called, _ in calls(loop)):
+    if _stores(loop):
         raise NotApplicable("it stores in its loop")
     match loop.iter:
         case ast.Call(args=[ast.Constant(value=0), ast.Name(id=size), ast.Name(id=block)]) if (
@@ -123,6 +125,10 @@ def _bounds(loop: ast.For, kernel: ast.FunctionDef) -> tuple[str, str]:
         ):
             return size, block
     raise NotApplicable("its loop does not go over blocks of a row")
+
+
+def _stores(node: ast.stmt) -> bool:
+    return any(called.startswith(("tl.store", "tl.atomic_")) for called, _ in calls(node))
 
 
 def _accumulators(before: Sequence[ast.stmt], loop: ast.For) -> list[str]:

@@ -46,9 +46,21 @@ def test_a_program_is_cut_once():
         ("R0_BLOCK], 0, tl.float32)\n    for", "R0_BLOCK], 1, tl.float32)\n    for", "more leaves"),
         ("tl.sigmoid(tmp0) + tmp1", "tl.sigmoid(tmp0) + tmp1 + tl.sum(x, 1)", "more leaves"),
         ("tmp3 = _tmp1 + ", "tl.store(x_ptr, x)\n        tmp3 = _tmp1 + ", "stores in its loop"),
+        ("    r0_base = ", "    tl.store(buf2_ptr + xindex, 0)\n    r0_base = ", "before its loop"),
+        ("    x0 = ", "    x1 = tl.atomic_add(buf2_ptr, 1)\n    x0 = ", "before its loop"),
         ("broadcast_to(x, [", "broadcast_to(_tmp1, [", "more leaves its loop"),
     ],
-    ids=["rows", "product", "maximum", "begins with 1", "elements", "store", "feedback"],
+    ids=[
+        "rows",
+        "product",
+        "maximum",
+        "begins with 1",
+        "elements",
+        "store",
+        "earlier store",
+        "atomic",
+        "feedback",
+    ],
 )
 def test_what_is_no_sum_of_few_rows_is_left_alone(old, new, reason):
     assert old in SOURCE
