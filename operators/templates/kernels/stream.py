@@ -31,9 +31,7 @@ def stream_place(
 @triton.jit
 def stream_store(
     value,
-    batch,
-    row,
-    column,
+    place,
     height,
     bias_ptr,
     out_ptr,
@@ -43,7 +41,8 @@ def stream_store(
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
 ):
-    """A tile plus bias, as far as rows are less than a height; that is 0 for nothing."""
+    """A tile plus bias, as far as its rows are less than a height; that is 0 for nothing."""
+    batch, row, column = place
     rows = (row + tl.arange(0, BLOCK_M))[:, None]
     columns = (column + tl.arange(0, BLOCK_N))[None, :]
     mask = (rows < height) & (columns < SHAPE[1])
@@ -87,7 +86,8 @@ def matmul_stream_kernel(
         tile = first // UNITS + segment
         start = tl.maximum(first, tile * UNITS) - tile * UNITS
         stop = tl.minimum(last, (tile + 1) * UNITS) - tile * UNITS
-        batch, row, column = stream_place(tile, SHAPE, BLOCK_M, BLOCK_N, GROUP_M)
+        place = stream_place(tile, SHAPE, BLOCK_M, BLOCK_N, GROUP_M)
+        batch, row, column = place
         value = matmul_tile(
             a_ptr + batch * A_STRIDE[0],
             b_ptr + batch * B_STRIDE[0],
@@ -103,20 +103,9 @@ def matmul_stream_kernel(
             BLOCK_K,
             INPUT_PRECISION,
         )
-        height = tl.where(stop - start == UNITS, SHAPE[0], 0)
+        rows = tl.where(stop - start == UNITS, SHAPE[0], 0)
         stream_store(
-            value,
-            batch,
-            row,
-            column,
-            height,
-            bias_ptr,
-            out_ptr,
-            SHAPE,
-            BIAS_STRIDE,
-            OUT_STRIDE,
-            BLOCK_M,
-            BLOCK_N,
+            value, place, rows, bias_ptr, out_ptr, SHAPE, BIAS_STRIDE, OUT_STRIDE, BLOCK_M, BLOCK_N
         )
         part = tl.program_id(0) * 2 + tl.minimum(segment, 1)
         size = tl.where((stop > start) & (stop - start < UNITS), BLOCK_M * BLOCK_N, 0)
@@ -151,18 +140,8 @@ def stream_parts_kernel(
             started_before = tl.where(program * SHARE < tile * UNITS, 1, 0)
             part = program * 2 + started_before
             value += tl.load(parts_ptr + part * (BLOCK_M * BLOCK_N) + inside)
-    batch, row, column = stream_place(tile, SHAPE, BLOCK_M, BLOCK_N, GROUP_M)
+    place = stream_place(tile, SHAPE, BLOCK_M, BLOCK_N, GROUP_M)
+    rows = tl.where(first < last, SHAPE[0], 0)
     stream_store(
-        value,
-        batch,
-        row,
-        column,
-        tl.where(first < last, SHAPE[0], 0),
-        bias_ptr,
-        out_ptr,
-        SHAPE,
-        BIAS_STRIDE,
-        OUT_STRIDE,
-        BLOCK_M,
-        BLOCK_N,
+        value, place, rows, bias_ptr, out_ptr, SHAPE, BIAS_STRIDE, OUT_STRIDE, BLOCK_M, BLOCK_N
     )
