@@ -1,7 +1,7 @@
 """Operations of an exported graph that the compiler leaves whole, by what the graph computes.
 
 Invariants: a graph with them computes what the reference does, for every spelling; what only looks
-like one of them stays as it is.
+like one of them stays as it is; a graph of any depth is read, in a time that grows with its size.
 """
 
 import pytest
@@ -195,3 +195,31 @@ def test_a_norm_over_dimensions_that_make_up_a_tensor_is_one_of_a_row():
     ((_, settings),) = found(lambda _, x: x / (x**2).mean((0, 1), keepdim=True).sqrt(), FLAT)
     assert settings[1] == [1, 1200, 1]
     assert found(lambda _, x: x / (x * x).mean((0, 2), keepdim=True).sqrt(), X) == []
+
+
+def repeated(step, count):
+    """The mean of what many steps make of a tensor."""
+
+    def mean(_, x):
+        for _ in range(count):
+            x = step(x)
+        return x.mean()
+
+    return mean
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize(
+    ("step", "x", "operators"),
+    [
+        (lambda x: torch.erfinv(torch.tanh(x)) + 0.5 * x, A, ["total"]),
+        (lambda x: torch.sigmoid(x) * 0.5 + x, A.T.contiguous().T, []),
+    ],
+    ids=["what is not known", "what is in another order"],
+)
+def test_ways_around_each_of_many_steps_are_not_walked_one_by_one(step, x, operators):
+    assert [name for name, _ in found(repeated(step, 28), x)] == operators
+
+
+def test_more_operations_in_a_row_than_python_calls_in_each_other_stay_as_they_are():
+    assert found(repeated(torch.sigmoid, 300), A) == []

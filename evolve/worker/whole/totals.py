@@ -54,7 +54,10 @@ def _keep(graph: Any, node: Any) -> None:
     summed, out = value(given["self"]), value(node)
     if summed is None or out is None or given["dtype"] is not None or out.dtype not in FLOATS:
         return
-    found = _by_rows(given["self"]) or _flat(given["self"])
+    try:
+        found = _by_rows(given["self"]) or _flat(given["self"])
+    except RecursionError:  # hundreds of operations in a row, each of which is a few calls here
+        return
     if found is None:
         return
     tensors, term, outcome, shape = found
@@ -155,10 +158,10 @@ class _Lines:
             given = node.args[:1]
         else:
             text, given = _TEXTS.get(str(node.target)), node.args
-        values = [self.of(argument) for argument in given]
-        if text is None or None in values:
+        if text is None:
             return None
-        return self._line(text.format(*values))
+        values = [self.of(argument) for argument in given]
+        return None if None in values else self._line(text.format(*values))
 
     def _line(self, text: str) -> str:
         name = f"t{len(self.lines)}"
@@ -177,17 +180,22 @@ class _Terms(_Lines):
         super().__init__()
         self._shape = tuple(shape)
         self.tensors: list[Any] = []
+        self._failed: dict[Any, int] = {}  # nodes, and how many tensors there were by then
 
     def _taken(self, node: Any) -> str | None:
         return None  # what can be computed is not read
 
     def _computed(self, node: Any) -> str | None:
         lines, tensors, names = len(self.lines), len(self.tensors), dict(self._names)
+        if self._failed.get(node, _MOST + 1) <= tensors:
+            return None  # nor would it do now; else each way that leads to it were walked again
         name = super()._computed(node)
         if name is None:  # nor is anything that only this would have needed
             del self.lines[lines:], self.tensors[tensors:]
             self._names = names
             name = self._read(node)
+        if name is None:
+            self._failed[node] = tensors
         return name
 
     def _read(self, node: Any) -> str | None:
