@@ -46,6 +46,17 @@ def test_what_a_stored_configuration_lacks_is_at_its_default(name: str):
     assert complete(without(name)) == settings()
 
 
+def test_a_bandit_whose_prior_was_in_dollars_has_that_of_today():
+    today = settings("schedule=bandit", "schedule.explore=0.3")
+    node = {name: value for name, value in today["schedule"].items() if name != "prior_asks"}
+    stored = {**today, "schedule": {**node, "prior_usd": 0.25}}
+    assert complete(stored) == today
+    parts.build_all(complete(stored))
+    assert differences(complete(stored), today) == {}
+    theirs = {**today, "schedule": {"_target_": "mine.Bandit", "prior_usd": 0.25}}
+    assert complete(theirs) == theirs
+
+
 def test_a_limit_that_was_not_set_is_not_set_now():
     stored = without("termination.stagnation")
     assert complete(stored)["termination"]["stagnation"] is None

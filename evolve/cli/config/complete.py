@@ -1,4 +1,4 @@
-"""Configurations that older versions stored, with the settings that have come since."""
+"""Configurations that older versions stored, with the settings of today."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -8,9 +8,11 @@ from typing import Any, get_type_hints
 from omegaconf import MISSING
 
 from evolve.cli.config.schema import RunConfig
+from evolve.search.schedule import Bandit
 from evolve.store import RunRow
 
 LATER_GROUPS = ("schedule", "knowledge")  # components that a stored configuration may lack
+BANDIT = f"{Bandit.__module__}.{Bandit.__qualname__}"
 
 
 def completed(run: RunRow) -> RunRow:
@@ -21,7 +23,8 @@ def completed(run: RunRow) -> RunRow:
 def complete(stored: Mapping[str, Any]) -> dict[str, Any]:
     """A stored configuration with the schema's defaults for what it lacks.
 
-    A limit that it lacks is no limit: the options of `conf/termination` are for new runs.
+    A limit that it lacks is no limit: the options of `conf/termination` are for new runs. A setting
+    that is no more goes out.
     """
     result = {"opponents": {}, **_filled(RunConfig, stored)}
     lacking = [name for name in LATER_GROUPS if name not in stored]
@@ -30,7 +33,15 @@ def complete(stored: Mapping[str, Any]) -> dict[str, Any]:
 
         defaults = to_plain(compose(["task=stored", "search=single"]))
         result |= {name: defaults[name] for name in lacking}
-    return result
+    return result | {"schedule": _in_asks(result["schedule"])}
+
+
+def _in_asks(schedule: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A schedule whose prior, where it was worth dollars, is worth the default number of asks."""
+    if schedule.get("_target_") != BANDIT or "prior_usd" not in schedule:
+        return schedule
+    kept = {name: value for name, value in schedule.items() if name != "prior_usd"}
+    return {"prior_asks": Bandit().prior_asks, **kept}
 
 
 def _filled(node: type, given: Mapping[str, Any]) -> dict[str, Any]:
