@@ -156,12 +156,14 @@ class ModelSettings:
         if base is None:
             return
         scheme, _, rest = base.rpartition("://")
-        if "@" in rest.partition("/")[0] or "?" in rest or scrub(base) != base:
+        host = rest.partition("/")[0]
+        is_address = scheme in ("http", "https") and bool(host)
+        if "@" in (host if is_address else base) or "?" in base or scrub(base) != base:
             raise UsageError(  # messages name the address
                 "llm.api_base holds a password, a query or a key; keys stay in the environment: "
                 "give the URL without it, and llm.key_variable=NAME_OF_THE_VARIABLE"
             )
-        if scheme not in ("http", "https") or not rest:
+        if not is_address:
             raise UsageError(f"llm.api_base={base}: write it as http://HOST:PORT/v1")
 
     def _check_options(self) -> None:

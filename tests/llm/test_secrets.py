@@ -20,6 +20,7 @@ from evolve.testing.model_server import Answer, Refusal
 from tests.llm.conftest import ask, endpoint, request
 
 KEY = "planted-7f3a9b-key"
+PLAIN = "plain-words-only"  # a password that looks like nothing
 
 
 @pytest.fixture(autouse=True)
@@ -92,12 +93,27 @@ def test_a_server_of_ones_own_does_not_get_the_key_of_the_openai_account(serve, 
         ({"api_base": f"me:{KEY}@host/v1"}, "llm.api_base holds a password"),
         ({"api_base": f"https://host/v1/{KEY}"}, "llm.api_base holds a password"),
         ({"api_base": "https://gw/v1/sk-proj-0123456789"}, "llm.api_base holds a password"),
+        *(
+            ({"api_base": base.format(PLAIN)}, "llm.api_base holds a password")
+            for base in (
+                "https://{}@proxy/http://x",
+                "https://h/v1?key={}&u=http://x",
+                "http://proxy/http://{}@x",
+                "https:/{}@h/v1",
+                "https:///{}@h/v1",
+            )
+        ),
     ],
 )
 def test_a_key_in_the_configuration_is_refused_without_repeating_it(settings, words):
     with pytest.raises(UsageError, match=words) as caught:
         ModelSettings(model="openai/x", **settings)
     assert KEY not in str(caught.value)
+    assert PLAIN not in str(caught.value)
+
+
+def test_an_address_with_an_at_sign_in_its_path_is_taken():
+    ModelSettings(model="openai/x", api_base="https://gateway/@cf/v1")
 
 
 HEX = "0123456789abcdef" * 2
