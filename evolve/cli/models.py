@@ -23,8 +23,10 @@ SETTINGS = (
 PRICES = ("prompt", "completion", "cached")
 
 
-def build_model(config: Mapping[str, Any]) -> LanguageModel | None:
+def build_model(config: Mapping[str, Any], *, run: str | None = None) -> LanguageModel | None:
     """Who answers operators; None where no model is configured. Sends nothing.
+
+    `run` is the name of the stored run that is to go on so; it cannot replay itself.
 
     Raises:
         UsageError: settings that cannot be, a key among them (they are stored and shown), or a USD
@@ -33,7 +35,7 @@ def build_model(config: Mapping[str, Any]) -> LanguageModel | None:
     _refuse_keys(config["llm"])
     kind, recorded = config["llm"]["kind"], config["llm"]["run"]
     if kind == "replay":
-        return _replay(config, recorded)
+        return _replay(config, recorded, run)
     if recorded is not None:
         raise UsageError(
             f"llm.run={recorded} has no effect without llm=replay; leave it out, or take that"
@@ -120,10 +122,8 @@ def _live(given: Mapping[str, Any]) -> LanguageModel | None:
     if settings["model"] == "":
         raise UsageError("llm.model is empty; give it as provider/name, or leave it out")
     if not settings["model"] and not settings["models"]:
-        if base := settings["api_base"]:
-            raise UsageError(
-                f"llm.api_base={base} says where but not what: give llm.model=openai/NAME too"
-            )
+        if settings["api_base"]:  # not checked yet: it may hold a password, and is not repeated
+            raise UsageError("llm.api_base says where but not what: give llm.model=openai/NAME too")
         return None
     resolved: Any = OmegaConf.to_container(OmegaConf.create(settings), resolve=True)
     return LiteLLM(**resolved)
@@ -155,21 +155,37 @@ def _refuse_unpriced(config: Mapping[str, Any], model: LanguageModel) -> None:
             )
 
 
-def _replay(config: Mapping[str, Any], name: str | None) -> LanguageModel:
+def _replay(config: Mapping[str, Any], name: str | None, own: str | None) -> LanguageModel:
     from evolve.llm import ReplayModel
 
     if name is None:
         raise UsageError("llm=replay needs llm.run=RUN: whose recorded answers to give")
     store = Store.open(config["store"]["path"], read_only=True)
     run = store.run(name)
-    settings = complete(run.config)["llm"]
-    while settings["kind"] == "replay":  # a replay has answers of its own, and another's models
-        settings = complete(store.run(settings["run"]).config)["llm"]
-    recorded = _live(settings)
+    recorded = _live(_recorded_settings(store, name, own))
     if recorded is None:
         raise UsageError(f"llm.run={name}: that run asked no model; name one that did")
     return ReplayModel(
         recorded,
         lambda key, sample: store.recorded_reply(run.id, key, sample),
         source=f"run {name}",
+    )
+
+
+def _recorded_settings(store: Store, name: str, own: str | None) -> Mapping[str, Any]:
+    """Of the models behind a run's answers: a replay has answers of its own, and another's models.
+
+    Raises:
+        UsageError: the run replays itself, or `own`, be it by way of others.
+    """
+    names = [own] if own else []
+    while name not in names:
+        names.append(name)
+        settings: Mapping[str, Any] = complete(store.run(name).config)["llm"]
+        if settings["kind"] != "replay":
+            return settings
+        name = settings["run"]
+    raise UsageError(
+        f"llm=replay goes in a circle, {' replays '.join([*names, name])}: name a run that asked a "
+        "model itself, llm.run=RUN, or ask one now, llm=none llm.model=provider/NAME"
     )

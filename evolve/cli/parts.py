@@ -171,7 +171,7 @@ def build_search(
         operators=build_operators(config),
         schedule=build_schedule(config),
         methods=build_methods(config),
-        model=model or build_model(config),
+        model=model or build_model(config, run=run.name),
         baseline=config["baseline"],
         opponents=config["opponents"],
         reuse=config["store"]["reuse"] and config["device"]["kind"] != "replay",
@@ -179,8 +179,8 @@ def build_search(
     )
 
 
-def build_all(config: Mapping[str, Any]) -> None:
-    """Build everything once and drop it.
+def build_all(config: Mapping[str, Any], *, run: str | None = None) -> None:
+    """Build everything once and drop it; `run` is the name of the stored run that has it.
 
     Raises:
         UsageError: what cannot be built, or parts that do not go together.
@@ -191,7 +191,7 @@ def build_all(config: Mapping[str, Any]) -> None:
     build(config["knowledge"], "knowledge")
     build_trackers(config)
     build_termination(config)
-    model = build_model(config)
+    model = build_model(config, run=run)
     compatibility.refuse_idle_operators(operators, has_model=model is not None)
     if model is not None:
         _check_requests(operators, model)

@@ -55,7 +55,7 @@ def read_request(config: Mapping[str, Any], *, has_parts: bool = False) -> Reque
     else:
         _refuse_another(existing, task, recorded)
     if not has_parts:
-        parts.build_all(config)
+        parts.build_all(config, run=existing.name if existing else None)
     refuse_unknown_cases(config, task)
     return Request(existing=existing, task=task, recorded=recorded)
 

@@ -56,7 +56,7 @@ async def _resume(name: str | None, overrides: Sequence[str]) -> int:
         config = as_judged(overridden(run.config, overrides), store, run)
         for notice in store.notices:
             print(notice)
-        parts.build_all(config)
+        parts.build_all(config, run=run.name)
         for note in key_notes(config):
             print(note)
         store.claim(run.id)  # whoever else continues the run is named before a judge is started

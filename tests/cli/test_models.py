@@ -5,6 +5,7 @@
 3. Keys are nowhere: not in the database, the configuration, the report or what is printed.
 4. A dry run really asks each model for a proposal, and says what the budget buys; its calls are
    charged and kept as those of a run.
+5. No run is a replay of itself, be it by way of others.
 """
 
 import asyncio
@@ -14,16 +15,18 @@ from pathlib import Path
 
 import pytest
 
-from evolve.cli import parts
+from evolve.cli import parts, resume
 from evolve.cli.dry_run import forecast_lines
 from evolve.cli.launch import launch
 from evolve.cli.models import build_model, haste_notes, key_notes
 from evolve.cli.request import read_request
+from evolve.cli.resume import overridden
 from evolve.cli.run import check_word
 from evolve.cli.sample_call import call_lines, forecast, sample_calls
+from evolve.cli.session import search
 from evolve.core.errors import UsageError
 from evolve.search.pipeline import Pipeline
-from evolve.store import Store
+from evolve.store import RunRow, Store
 from evolve.testing.model_server import Answer, ModelServer, Refusal, Request
 from evolve.testing.synthetic import SEED_SOURCE, SyntheticEvaluator, synthetic_task
 from tests.cli.recording import settings
@@ -158,6 +161,60 @@ def test_a_replay_of_a_run_without_a_model_is_refused(folder, recorded):
         build_model(settings("llm=replay", "llm.run=demo"))
     with pytest.raises(UsageError, match=r"llm\.run=RUN"):
         build_model(settings("llm=replay"))
+
+
+def test_an_address_without_a_model_is_refused_unrepeated():
+    with pytest.raises(UsageError, match=r"llm\.model=openai/NAME") as caught:
+        build_model(settings("llm.api_base=https://plain-words-only@gateway/v1"))
+    assert "plain-words-only" not in str(caught.value)
+
+
+def replaying(store: Store, name: str, of: str) -> RunRow:
+    """A run of this name that was stored as the replay of another."""
+    config = settings(f"name={name}", "llm=replay", f"llm.run={of}", "operators=llm")
+    return store.create_run(name=name, task=synthetic_task(), config=config, seed=0)
+
+
+@pytest.mark.parametrize("of", ["demo", "again"])
+def test_a_run_does_not_become_a_replay_of_itself(folder, of):
+    with ModelServer(script) as server:
+        record(server, "termination.evaluations=2")
+    with Store.open("runs/evolve.db") as store:
+        replaying(store, "again", "demo")
+        run = store.run("demo")
+        config = overridden(run.config, ["llm=replay", f"llm.run={of}"])
+        for build in (
+            lambda: parts.build_all(config, run=run.name),
+            lambda: asyncio.run(search(store, run, config, SyntheticEvaluator())),
+        ):
+            with pytest.raises(UsageError, match=r"demo replays (again replays )?demo.*llm=none"):
+                build()
+        assert store.run("demo").config == run.config
+    with pytest.raises(UsageError, match=r"demo replays (again replays )?demo"):
+        resume.main(["demo", "llm=replay", f"llm.run={of}"])
+    again = {**config, "task": "./synthetic.py", "on_exists": "resume"}
+    with pytest.raises(UsageError, match=r"demo replays (again replays )?demo"):
+        read_request(again)
+
+
+def test_replays_of_each_other_are_refused_and_another_model_ends_it(folder):
+    with Store.open("runs/evolve.db", create=True) as store:
+        runs = [replaying(store, *pair) for pair in (("a", "b"), ("b", "a"), ("c", "c"))]
+    for run in runs:
+        with pytest.raises(UsageError, match=r"goes in a circle, (\w) .*replays \1: .*llm=none"):
+            build_model(run.config)
+    mended = overridden(runs[0].config, ["llm=none", "llm.model=openai/gpt-4o"])
+    assert build_model(mended, run="a").models[0].name == "openai/gpt-4o"
+
+
+def test_a_new_run_beside_one_of_its_name_may_be_its_replay(folder):
+    with ModelServer(script) as server:
+        record(server, "termination.evaluations=2")
+    words = ("name=demo", "on_exists=new", "operators=llm", "termination.evaluations=2")
+    replay = ("llm=replay", "llm.run=demo", "device=replay", "device.run=demo")
+    config = settings(*words, *replay, "deterministic=true") | {"task": "./synthetic.py"}
+    assert asyncio.run(launch(config)) == 0
+    assert canonical("demo-1") == canonical("demo")
 
 
 def test_keys_are_nowhere(folder, monkeypatch, capfd):
