@@ -1,11 +1,11 @@
 """A new run's compiler seeds: asked of the judge, which has the compiler, and kept with the run."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from evolve.cli.config.build import build
+from evolve.cli.config.build import build, locate
 from evolve.cli.device import kind_of
 from evolve.cli.models import has_model
 from evolve.core.compiled import Compiled
@@ -16,10 +16,11 @@ from evolve.core.protocols import Evaluator
 from evolve.core.task import Task
 from evolve.evaluation import LocalEvaluator
 from evolve.report.text import count_text
+from operators.compiler_seed import CompilerSeed
 from operators.inductor import NotConvertible, convert
+from operators.template_seed import TemplateSeed
 from operators.templates import has_products
 
-OPERATOR = "inductor"
 _ON_CPU = ("default", "unfused")  # the others are settings of Triton's code
 
 
@@ -29,16 +30,24 @@ def variants(task: Task, config: Mapping[str, Any]) -> tuple[str, ...]:
     On the CPU, where one C++ program costs as much to judge as a search may last, only where there
     is nothing else to start from.
     """
-    node = config["operators"].get(OPERATOR)
-    kind = kind_of(config)
-    if node is None or kind not in ("cpu", "cuda"):
-        return ()
-    settings = {key: value for key, value in node.items() if key != "weight"}
-    wanted: tuple[str, ...] = build(settings, f"operators.{OPERATOR}").variants
-    if kind == "cuda":
-        return wanted
+    wanted: dict[str, None] = {}
+    for where, node in _operators(config, CompilerSeed):
+        settings = {key: value for key, value in node.items() if key != "weight"}
+        wanted |= dict.fromkeys(build(settings, where).variants)
+    if not wanted or kind_of(config) == "cuda":
+        return tuple(wanted)
     has_start = bool(task.seeds) or has_model(config)
     return () if has_start else tuple(name for name in wanted if name in _ON_CPU)
+
+
+def _operators(config: Mapping[str, Any], kind: type) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The operators of a class, whatever they are called: where each is set, and its settings."""
+    for name, node in config["operators"].items():
+        where = f"operators.{name}"
+        if node is not None:
+            target = locate(node, where)
+            if isinstance(target, type) and issubclass(target, kind):
+                yield where, node
 
 
 def print_now(line: str) -> None:
@@ -76,7 +85,7 @@ def usable(
     """
     found: dict[str, Compiled] = {}
     reasons: list[str] = []
-    templates = config["operators"].get("template_seed") is not None
+    templates = any(_operators(config, TemplateSeed))
     for variant, answer in answers.items():
         reason = answer if isinstance(answer, str) else ""
         if isinstance(answer, Compiled):

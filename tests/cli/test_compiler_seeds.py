@@ -2,7 +2,7 @@
 
 Invariants: with neither a seed nor a model a run finds a correct program of its own; what was
 compiled is stored with the run; where the compiler makes nothing of the reference the run is
-refused before it begins, with the reason and the remedies.
+refused before it begins, with the reason and the remedies; an operator is known by its class.
 """
 
 import os
@@ -12,7 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from evolve.cli.compiled import usable, variants
+from evolve.core.task import Task
 from evolve.store import Store
+from evolve.testing.synthetic import synthetic_task
+from tests.cli.recording import settings
+from tests.operators.templates_cases import TASK as REFERENCE
+from tests.operators.templates_cases import compiled, matrix, room
 
 ROOT = Path(__file__).parents[2]
 TASK = """
@@ -50,6 +56,36 @@ def run(folder: Path, task: str) -> "subprocess.CompletedProcess[str]":
         timeout=240,
         check=False,
     )
+
+
+def named(**classes: str) -> dict:
+    """A search on a GPU with operators of these classes, under these names."""
+    words = [f"+operators.{name}._target_=operators.{path}" for name, path in classes.items()]
+    return settings("device=cuda", "operators=[seed]", *words)
+
+
+def test_the_compiler_is_asked_for_operators_of_its_class_whatever_they_are_called():
+    config = named(mine="compiler_seed.CompilerSeed", more="compiler_seed.CompilerSeed")
+    config["operators"]["mine"]["variants"] = ["looped", "default"]
+    config["operators"]["more"]["variants"] = ["default", "tiled"]
+    assert variants(synthetic_task(), config) == ("looped", "default", "tiled")
+    assert variants(synthetic_task(), named(inductor="tune.Tune")) == ()
+    assert variants(synthetic_task(), named(inductor="tune.Tune", own="compiler_seed.CompilerSeed"))
+
+
+def test_templates_are_counted_on_where_an_operator_of_theirs_is_whatever_it_is_called():
+    lines = [
+        "with torch.cuda._DeviceGuard(0):",
+        f"    {room('buf0', matrix(8, 9))}",
+        "    extern_kernels.mm(a, b, out=buf0)",
+    ]
+    answers = {"default": compiled({"a": matrix(8, 7), "b": matrix(7, 9)}, lines, "buf0")}
+    task = Task(name="t", source=REFERENCE.format(names="a, b"))
+    without, _ = usable(task, named(template_seed="tune.Tune"), answers)
+    found, reasons = usable(task, named(mine="template_seed.TemplateSeed"), answers)
+    assert without == ()
+    assert found == (answers["default"],)
+    assert reasons == []
 
 
 @pytest.mark.slow

@@ -30,7 +30,7 @@ def check_types(node: Mapping[str, Any], where: str, *, ours: Sequence[str] = ()
     Raises:
         UsageError: no such class, an unknown setting, a missing one, or one of the wrong type.
     """
-    target = _locate(node, where)
+    target = locate(node, where)
     given = {key: value for key, value in node.items() if key[0] != "_" and key not in ours}
     try:
         bound = inspect.signature(target).bind(**given)
@@ -44,7 +44,12 @@ def check_types(node: Mapping[str, Any], where: str, *, ours: Sequence[str] = ()
             raise UsageError(f"{where}.{name}: {value!r} is not {words}")
 
 
-def _locate(node: Mapping[str, Any], where: str) -> Any:
+def locate(node: Mapping[str, Any], where: str) -> Any:
+    """The class, or whatever else makes the component, that `node` names by `_target_`.
+
+    Raises:
+        UsageError: it names none, or none that is to be had.
+    """
     if not isinstance(node, Mapping) or "_target_" not in node:
         raise UsageError(f"{where}._target_ is missing; name the class to build")
     module, _, name = str(node["_target_"]).rpartition(".")
