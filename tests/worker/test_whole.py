@@ -223,3 +223,15 @@ def test_ways_around_each_of_many_steps_are_not_walked_one_by_one(step, x, opera
 
 def test_more_operations_in_a_row_than_python_calls_in_each_other_stay_as_they_are():
     assert found(repeated(torch.sigmoid, 300), A) == []
+
+
+COSINES = {
+    "a row, over rows": lambda a, b: F.cosine_similarity(a, b[:1], dim=0),
+    "a vector": lambda a, b: F.cosine_similarity(a, b[0], dim=1),
+    "another type": lambda a, b: F.cosine_similarity(a, (b * 300).half(), dim=1),
+}
+
+
+@pytest.mark.parametrize("name", COSINES)
+def test_a_cosine_of_tensors_that_differ_is_what_it_was(name):
+    found(lambda _, a, b: COSINES[name](a, b).mean(), A, B)

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from evolve.worker.whole.nodes import FLOATS, arguments, is_call, is_dense, put, rows, value
+from evolve.worker.whole.nodes import arguments, is_call, is_dense, put, rows, value
 
 _MEAN, _SUM = 1, 2  # how torch numbers reductions
 _ATEN = torch.ops.aten
@@ -46,7 +46,10 @@ def _spell_cosine(graph: Any, node: Any) -> None:
     """x1 . x2 / (max(|x1|, eps) * max(|x2|, eps))."""
     given = arguments(node)
     first, second, dim = given["x1"], given["x2"], [given["dim"]]
-    if not is_dense(first, FLOATS) or not is_dense(second, FLOATS):
+    one, other = value(first), value(second)
+    if not is_dense(first) or not is_dense(second) or one is None or other is None:
+        return
+    if one.shape != other.shape or one.dtype != other.dtype:
         return
     add = _Adding(graph, node)
 
