@@ -234,4 +234,4 @@ COSINES = {
 
 @pytest.mark.parametrize("name", COSINES)
 def test_a_cosine_of_tensors_that_differ_is_what_it_was(name):
-    found(lambda _, a, b: COSINES[name](a, b).mean(), A, B)
+    found(lambda _, a, b: COSINES[name](a, b), A, B)
