@@ -3,6 +3,11 @@
 The kernel marks the most pages that a process has held at once. A process can lower its own mark
 by a file in /proc, which Landlock keeps from it, and leaves it behind where it replaces its program
 or has another process work for it; both are seen, and then nothing is known.
+
+What a process does with its own pages is its own affair, so three ways past the books are not seen:
+it can give back pages that it was born with, code and heap of over a hundred megabytes, to take
+others in their place; keep bytes in files that it has not mapped; and have a child work within the
+call that the kernel is to reap without a word (SIGCHLD ignored).
 """
 
 from dataclasses import dataclass
@@ -18,6 +23,7 @@ from evolve.worker.warm import WarmTask
 
 _FORKED_WITHOUT_EXEC = 0x40  # of a process's flags: PF_FORKNOEXEC in linux/sched.h
 _STEP = 1 << 20  # less is which pages of its code happened to be touched
+_TIMES, _LEAST_S = 5.0, 2.0  # a busy host, and what only a first call does
 _RESET_MARK = "5"  # see `clear_refs` in proc(5)
 _NOTHING = """
 import torch
@@ -43,6 +49,10 @@ class MemoryMark:
         flags = int(procfs.stat(self.pid)[6])
         return self._entry("VmHWM") if flags & _FORKED_WITHOUT_EXEC else None
 
+    def ended(self) -> int:
+        """Page faults of the processes that it had started and has waited for: more with each."""
+        return int(procfs.stat(self.pid)[8])
+
     def reset(self) -> None:
         Path(f"/proc/{self.pid}/clear_refs").write_text(_RESET_MARK)
 
@@ -58,21 +68,24 @@ def scratch_bytes(workshop: Workshop, candidate: Candidate, task: WarmTask) -> i
 
     To a MiB. What it has set aside before counts, and so does its code. None where nobody keeps
     books that it cannot reach, or where the call is not right: this is no check, and changes no
-    verdict.
+    verdict. Where it takes much longer than in the checks there is none either: others wait.
     """
+    if Mechanism.LANDLOCK not in Mechanism(workshop.launcher.mechanisms):
+        return None
     case = max(task.timed, key=lambda case: case.input_bytes)
     hidden = case.check("task", 0)
     try:
         with workshop.launched(candidate, [case]) as runner:
-            if Mechanism.LANDLOCK not in Mechanism(runner.mechanisms):
-                return None
             mark = MemoryMark(runner.pid)
             _rehearse(workshop, runner)
             before = mark.held()
-            workshop.furnish(runner, candidate, [case])
+            setup_s = _patience(candidate.setup_s, SETUP_S)
+            workshop.furnish(runner, candidate, [case], seconds=setup_s)
+            ended = mark.ended()
             mark.reset()
-            verdict = workshop.outcome(runner, case, hidden).verdict
-            alone = not runner.has_company()
+            call_s = _patience(candidate.seconds.get(case.case.name), workshop.call_s)
+            verdict = workshop.outcome(runner, case, hidden, limit_s=call_s).verdict
+            alone = not runner.has_company() and mark.ended() == ended
             highest = mark.highest()
     except (CandidateFault, OSError):
         return None
@@ -81,6 +94,11 @@ def scratch_bytes(workshop: Workshop, candidate: Candidate, task: WarmTask) -> i
     outputs = sum(tensor.nbytes for tensor in hidden.expected.reference)
     taken = highest - before - case.arguments.size - hidden.inputs.size - outputs
     return max(0, round(taken / _STEP)) * _STEP
+
+
+def _patience(before: float | None, most: float) -> float:
+    """Seconds for what took so many before; all that it may take where nobody knows."""
+    return most if before is None else min(most, max(_LEAST_S, _TIMES * before))
 
 
 def _rehearse(workshop: Workshop, runner: RunnerProcess) -> None:

@@ -55,6 +55,7 @@ class Candidate:
     margin: float | None = None  # the worst of its outcomes in the checks
     layouts: dict[str, tuple[TensorAt, ...]] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)  # of a call, by case; to plan with
+    setup_s: float | None = None  # of a process and its models for the checks
 
     def __post_init__(self) -> None:
         self.language = Language.TORCH if self.is_ours else detect_language(self.source)
@@ -132,9 +133,9 @@ class Workshop:
         """The lock, where work on the CPU's cores disturbs timing."""
         return contextlib.nullcontext() if self.device.compiles_aside else self._seats.lock.shared()
 
-    def _construct(self, runner: RunnerProcess, case: WarmCase) -> None:
+    def _construct(self, runner: RunnerProcess, case: WarmCase, seconds: float = SETUP_S) -> None:
         with self.device.share(case.arguments) as arguments:
-            runner.construct(case.index, case.model_seed, arguments, SETUP_S)
+            runner.construct(case.index, case.model_seed, arguments, seconds)
 
     def _exercise(self, runner: RunnerProcess, candidate: Candidate, task: WarmTask) -> None:
         """Have kernels compiled that are only when they are first launched, on inputs of no use."""
@@ -169,12 +170,17 @@ class Workshop:
         return runner
 
     def furnish(
-        self, runner: RunnerProcess, candidate: Candidate, cases: list[WarmCase], stub: bool = False
+        self,
+        runner: RunnerProcess,
+        candidate: Candidate,
+        cases: list[WarmCase],
+        stub: bool = False,
+        seconds: float = SETUP_S,
     ) -> None:
         """Load the candidate's finished build into a process, and construct its models."""
-        runner.load(candidate.kind, candidate.source, SETUP_S, candidate.build, stub=stub)
+        runner.load(candidate.kind, candidate.source, seconds, candidate.build, stub=stub)
         for case in cases:
-            self._construct(runner, case)
+            self._construct(runner, case, seconds)
             if candidate.is_ours:  # the first call compiles, which takes its time
                 self._call_once(runner, case)
 
@@ -231,12 +237,17 @@ class Workshop:
                 held.close()
 
     def outcome(
-        self, runner: RunnerProcess, case: WarmCase, hidden: Check, trap: bool = False
+        self,
+        runner: RunnerProcess,
+        case: WarmCase,
+        hidden: Check,
+        trap: bool = False,
+        limit_s: float | None = None,
     ) -> Outcome:
         """One call on hidden inputs, its output taken into custody and judged."""
         with self.device.share(hidden.inputs) as inputs:
             start = time.perf_counter()
-            output = runner.call(case.index, inputs, self.call_s, trap)
+            output = runner.call(case.index, inputs, limit_s or self.call_s, trap)
             seconds = time.perf_counter() - start
             if custody.same_structure(output, hidden.expected):
                 tensors = custody.take(self.device, runner, output, inputs)
@@ -265,7 +276,9 @@ def check(
 ) -> bool:
     """All cases on all hidden inputs, and the last of them again; gives the suite's own verdict."""
     suite = True
+    start = time.perf_counter()
     with workshop.loaded(candidate, task.cases) as runner:
+        candidate.setup_s = time.perf_counter() - start
         for case in task.cases:
             for family, number in plans[case.case.name]:
                 hidden = case.check(family, number)

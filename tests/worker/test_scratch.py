@@ -5,12 +5,15 @@ Invariants:
    correct program has one, and one that the task's own `check` judged has none.
 2. `memory_bytes` is what a call takes beyond weights, inputs and outputs, to about a megabyte of
    code; what is set aside before the call, or given back after it, counts.
-3. A candidate cannot make either smaller by what it says, or by what it does to its own process:
-   where the books cannot be trusted there is no number, and the verdict is what it was.
-4. Where the host or the device keeps no such books there is none.
+3. A candidate cannot make either smaller by what it says, by the name of its process, by lowering
+   its mark, nor by a process beside it that it waits for: where the books do not tell there is no
+   number, and the verdict is what it was. (`scratch` says what it still can.)
+4. Where the host or the device keeps no such books there is none, and nothing is started for it.
+5. Who takes his time only where he is weighed keeps the others waiting for some seconds at most.
 """
 
 import subprocess
+import time
 
 import pytest
 
@@ -24,7 +27,7 @@ from evolve.worker.referee import Referee
 from evolve.worker.sandbox import Mechanism
 from evolve.worker.scratch import MemoryMark, scratch_bytes
 from evolve.worker.seats import Seats
-from evolve.worker.stages import Candidate, Workshop
+from evolve.worker.stages import Candidate, Workshop, check
 from evolve.worker.warm import WarmTasks
 from tests.worker.judging import task_source
 from tests.worker.serving import HONEST_CPP, RELU_TASK, forward
@@ -72,21 +75,13 @@ def weighed(referee: Referee, source: str, task: Task = RELU_TASK) -> int | None
     return scratch_bytes(referee.workshop, Candidate(source), referee.warm(task))
 
 
-def large(outcome: str = "x * 2", setup: str = "pass") -> Task:
-    """Inputs and outputs of 16 MB each."""
-    source = task_source(outcome, "[torch.randn(4, 1 << 20)]", setup=setup)
-    return Task(name="large", source=source)
-
-
 # --- memory -------------------------------------------------------------------------------------
 
 
-def test_inputs_outputs_and_code_of_the_service_are_not_the_candidates(referee):
-    assert weighed(referee, forward("return x * 2"), large()) < SLACK
-
-
-def test_weights_are_not_the_candidates(referee):
-    task = large("x * self.weight", "self.weight = nn.Parameter(torch.randn(4, 1 << 20))")
+def test_weights_inputs_outputs_and_code_of_the_service_are_not_the_candidates(referee):
+    """Weights, inputs and outputs of 16 MB each."""
+    setup = "self.weight = nn.Parameter(torch.randn(4, 1 << 20))"
+    text = task_source("x * self.weight", "[torch.randn(4, 1 << 20)]", setup=setup)
     source = """
 import torch
 from torch import nn
@@ -99,7 +94,7 @@ class ModelNew(nn.Module):
     def forward(self, x):
         return x * self.weight
 """
-    assert weighed(referee, source, task) < SLACK
+    assert weighed(referee, source, Task(name="large", source=text)) < SLACK
 
 
 @pytest.mark.parametrize(
@@ -146,6 +141,14 @@ if not getattr(self, 'child', 0):
         time.sleep(60)
 return right(x)
 """,
+    "into a process that has ended": """
+child = os.fork()
+if child == 0:
+    scratch = bytearray(24 << 20)
+    os._exit(0)
+os.waitpid(child, 0)
+return right(x)
+""",
     "into a wrong answer": "return x * 2",
     "into a failure": "raise MemoryError",
 }
@@ -171,8 +174,29 @@ def test_where_a_program_could_lower_its_mark_there_is_no_number(tmp_path):
     seats = Seats(device, HostLock("cpu-without-landlock"))
     workshop = Workshop(device, launcher, BuildCache(tmp_path), seats, 5.0)
     task = WarmTasks(device).get(RELU_TASK, Fidelity.SEARCH)
+    launcher.close()  # nor is a process started to find that out
     assert scratch_bytes(workshop, Candidate(forward("return right(x)")), task) is None
-    launcher.close()
+
+
+WEIGHED = "any(kind.__name__ == 'ModelNew' for kind in nn.Module.__subclasses__())"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        forward("return right(x)", f"if {WEIGHED}:\n    time.sleep(60)"),
+        forward("if weighed:\n    time.sleep(60)\nreturn right(x)", f"weighed = {WEIGHED}"),
+    ],
+    ids=["when it is loaded", "when it is called"],
+)
+def test_who_stalls_only_where_it_is_weighed_holds_nobody_up(referee, source, monkeypatch):
+    task, candidate = referee.warm(RELU_TASK), Candidate(source)
+    plans = {case.case.name: [("task", 0)] for case in task.cases}
+    assert check(referee.workshop, candidate, task, plans)
+    start = time.monotonic()
+    monkeypatch.setattr(referee.workshop, "call_s", 60.0)
+    assert scratch_bytes(referee.workshop, candidate, task) is None
+    assert time.monotonic() - start < 15
 
 
 @pytest.mark.slow
