@@ -7,8 +7,10 @@ like one of them stays as it is; a graph of any depth is read, in a time that gr
 import pytest
 import torch
 from torch import nn
+from torch.export import export
 from torch.nn import functional as F
 
+from evolve.worker.whole.norms import keep_norms
 from tests.worker.whole_running import kept
 
 
@@ -235,3 +237,42 @@ COSINES = {
 @pytest.mark.parametrize("name", COSINES)
 def test_a_cosine_of_tensors_that_differ_is_what_it_was(name):
     found(lambda _, a, b: COSINES[name](a, b), A, B)
+
+
+def test_a_loss_of_few_long_rows_stays_as_it_is():
+    few = A.reshape(30, 2560), B.reshape(30, 2560)
+    assert found(lambda _, a, b: F.cosine_similarity(a, b, dim=1).mean(), *few) == []
+
+
+def test_a_factor_of_what_is_taken_away_or_added_counts():
+    def taken(_, x):
+        return torch.ops.aten.sub.Scalar(x, 2, 3).abs().mean()
+
+    assert [name for name, _ in found(taken, A)] == ["total"]
+
+    def added(_, x):
+        return x / torch.ops.aten.add.Scalar((x * x).mean(1, keepdim=True), 1, 3).sqrt()
+
+    program = export(Reference(added), (FLAT,), strict=False).run_decompositions({})
+    keep_norms(program.graph)  # further than this torch itself cannot take it
+    torch.testing.assert_close(program.module()(FLAT), added(None, FLAT))
+
+
+NOTHING = {
+    "layer": lambda x: F.layer_norm(x, (0,)),
+    "groups": lambda x: F.group_norm(x, 2),
+    "l1": lambda x: x / x.abs().mean(2, keepdim=True),
+}
+
+
+@pytest.mark.parametrize("name", NOTHING)
+def test_a_norm_over_nothing_stays_as_it_is(name):
+    assert found(lambda _, x: NOTHING[name](x.reshape(40, 30, 0)), FLAT[:, :0]) == []
+
+
+def test_norms_and_sums_of_what_has_no_dimension_stay_as_they_are():
+    def of_a_mean(_, x):
+        mean = x.mean()
+        return mean / mean.abs().mean(0, keepdim=True), mean.abs().sum(0).mean()
+
+    assert found(of_a_mean, FLAT) == []

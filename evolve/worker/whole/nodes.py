@@ -8,6 +8,7 @@ import torch
 from torch.fx import Node
 
 FLOATS = (torch.float32, torch.float16, torch.bfloat16)
+FEWEST_ROWS = 32  # with fewer, most of a device would idle; Inductor cuts long rows
 
 
 def is_call(node: object, *names: str) -> bool:
@@ -44,7 +45,7 @@ def arguments(node: Any, *names: str) -> dict[str, Any]:
 def rows(shape: Sequence[int], dims: Sequence[int] | None) -> tuple[int, int, int] | None:
     """(outer, size, inner) of the dimensions; None where they do not lie side by side."""
     count = len(shape)
-    wanted = sorted({dim % count for dim in dims}) if dims else list(range(count))
+    wanted = sorted({dim % count for dim in dims}) if dims and count else list(range(count))
     if not wanted or wanted != list(range(wanted[0], wanted[-1] + 1)):
         return None
     first, last = wanted[0], wanted[-1] + 1

@@ -36,7 +36,7 @@ def keep_norms(graph: Any) -> None:
     """Replace each that is recognised."""
     for node in list(graph.nodes):
         found = next((norm for read in _READERS if (norm := read(node))), None)
-        if found is not None and is_dense(found.x) and _is_like(node, found.x):
+        if found is not None and _is_like(node, found.x):
             found, node = _with_weight(found, node)
             tensors = found.x, found.weight, found.bias
             places = list(found.view), list(found.affine)
@@ -80,7 +80,9 @@ def _layer(node: Any) -> _Norm | None:
     x, dims = given["input"], len(given["normalized_shape"])
     eps, is_rms = given["eps"], is_call(node, "rms_norm.default")
     tensor = value(x)
-    if tensor is None or (eps is None and tensor.dtype != torch.float32):
+    if tensor is None or not is_dense(x):
+        return None
+    if eps is None and tensor.dtype != torch.float32:
         return None  # which epsilon is torch's own choice then
     eps = torch.finfo(torch.float32).eps if eps is None else eps
     size = math.prod(tensor.shape[-dims:])
@@ -95,6 +97,8 @@ def _group(node: Any) -> _Norm | None:
     if not is_call(node, "group_norm.default", "instance_norm.default"):
         return None
     given = arguments(node)
+    if not is_dense(given["input"]):
+        return None
     batch, channels, *space = _shape(given["input"])
     groups = given.get("num_groups", channels)
     if is_call(node, "instance_norm.default") and (
@@ -154,7 +158,9 @@ def _by_length(x: Any, other: Any) -> _Norm | None:
     given = arguments(other)
     view = rows(_shape(other.args[0]), given["dim"])
     is_spread = given["keepdim"] or not given["dim"]
-    if other.args[0] is not x or given["ord"] not in (1, 2) or not is_spread or view is None:
+    if other.args[0] is not x or given["ord"] not in (1, 2) or not is_spread:
+        return None
+    if view is None or not is_dense(x):
         return None
     return _Norm(x, "l1" if given["ord"] == 1 else "l2", view)
 
@@ -169,7 +175,7 @@ def _statistic(
     if not is_term(term, x) or term.args[0] is not x or not (given.get("keepdim") or not dims):
         return None
     view = rows(_shape(x), dims)
-    if view is None or given["dtype"] is not None:
+    if view is None or given["dtype"] is not None or not is_dense(x):
         return None
     share = 1 / view[1] if "mean" in str(node.target) else 1.0
     return _Norm(x, kind, view, share=share, eps=eps)
@@ -177,7 +183,7 @@ def _statistic(
 
 def _with_number(node: Any) -> tuple[Any, float]:
     """A node, and the number that is added to it."""
-    if is_call(node, "add.Tensor", "add.Scalar") and not node.kwargs:
+    if is_call(node, "add.Tensor", "add.Scalar") and len(node.args) == 2 and not node.kwargs:
         for one, other in (node.args, node.args[::-1]):
             if isinstance(other, float | int):
                 return one, float(other)

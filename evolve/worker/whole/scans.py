@@ -4,9 +4,16 @@ from typing import Any
 
 import torch
 
-from evolve.worker.whole.nodes import arguments, is_call, is_dense, only_user, put, rows, value
-
-_FEWEST_ROWS = 32  # with fewer, most of a device would idle; Inductor cuts long rows
+from evolve.worker.whole.nodes import (
+    FEWEST_ROWS,
+    arguments,
+    is_call,
+    is_dense,
+    only_user,
+    put,
+    rows,
+    value,
+)
 
 
 def keep_scans(graph: Any) -> None:
@@ -33,7 +40,7 @@ def _keep(graph: Any, node: Any) -> None:
     view = rows(out.shape, [dim]) if out is not None else None
     if view is None or first is None or not is_dense(x) or out is None:
         return
-    if out.dtype != first.dtype or out.shape != first.shape or view[0] * view[2] < _FEWEST_ROWS:
+    if out.dtype != first.dtype or out.shape != first.shape or view[0] * view[2] < FEWEST_ROWS:
         return
     operator = torch.ops.evolve.scan.default
     put(graph, end, operator, x, mask, list(view), is_product, reverse, exclusive)

@@ -12,7 +12,16 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from evolve.worker.whole.nodes import FLOATS, arguments, is_call, is_dense, only_user, put, value
+from evolve.worker.whole.nodes import (
+    FEWEST_ROWS,
+    FLOATS,
+    arguments,
+    is_call,
+    is_dense,
+    only_user,
+    put,
+    value,
+)
 
 _FEWEST = 2**16  # elements; one kernel of the compiler's does fewer
 _MOST = 3  # tensors, and sums of a row
@@ -103,6 +112,8 @@ def _by_rows(summed: Any) -> Found | None:
     if len(shapes) != 1:
         return None
     (shape,) = shapes
+    if math.prod(shape[:-1]) < FEWEST_ROWS:
+        return None
     terms = _Terms(shape)
     names = [terms.of(one) for one in outer.sums]
     if None in names or not terms.tensors:
@@ -158,7 +169,8 @@ class _Lines:
             given = node.args[:1]
         else:
             text, given = _TEXTS.get(str(node.target)), node.args
-        if text is None:
+        # A third argument of a sum of two would be a factor.
+        if text is None or f"{{{len(given) - 1}}}" not in text:
             return None
         values = [self.of(argument) for argument in given]
         return None if None in values else self._line(text.format(*values))
@@ -237,7 +249,7 @@ class _Outcome(_Lines):
             return None
         given = arguments(node)
         source = value(given["self"])
-        if source is None or given["dtype"] is not None or given["dim"] is None:
+        if source is None or not source.dim() or given["dtype"] is not None or not given["dim"]:
             return None
         if [dim % source.dim() for dim in given["dim"]] != [source.dim() - 1]:
             return None
