@@ -4,12 +4,16 @@ Invariants: a graph with them computes what the reference does, for every spelli
 like one of them stays as it is; a graph of any depth is read, in a time that grows with its size.
 """
 
+import re
+
 import pytest
 import torch
 from torch import nn
 from torch.export import export
 from torch.nn import functional as F
 
+from evolve.core.compiled import WHOLE
+from evolve.worker.compiler import compile_model, settings
 from evolve.worker.whole.norms import keep_norms
 from tests.worker.whole_running import kept
 
@@ -276,3 +280,21 @@ def test_norms_and_sums_of_what_has_no_dimension_stay_as_they_are():
         return mean / mean.abs().mean(0, keepdim=True), mean.abs().sum(0).mean()
 
     assert found(of_a_mean, FLAT) == []
+
+
+class Convolved(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Conv2d(8, 16, 3), nn.Conv2d(16, 16, 3))
+
+    def forward(self, x, y):
+        return F.mse_loss(self.layers(x), y)
+
+
+def test_what_a_convolution_lays_out_as_it_likes_is_summed_in_order():
+    inputs = torch.randn(4, 8, 40, 40), torch.randn(4, 16, 36, 36)
+    code = compile_model(Convolved().eval(), inputs, settings(WHOLE)).code
+    (summed,) = re.findall(r"total\.default\((\w+),", code)
+    shape, stride = inputs[1].shape, inputs[1].stride()
+    layout = re.escape(f"{tuple(shape)}, {stride}")
+    assert re.search(rf"{summed} = empty_strided_\w+\({layout}", code)

@@ -62,6 +62,8 @@ def put(graph: Any, node: Any, operator: Any, *given: Any) -> Any:
     """Have an operator's call take the place of a node."""
     with graph.inserting_before(node):
         new = graph.call_function(operator, given)
-    new.meta = dict(node.meta)
+    fakes = tuple(value(one) if isinstance(one, Node) else one for one in given)
+    # By this alone Inductor knows in which layouts an operator that it has not gets its operands.
+    new.meta = {**node.meta, "eager_input_vals": (fakes, {})}
     node.replace_all_uses_with(new)
     return new
