@@ -79,9 +79,9 @@ def weighed(referee: Referee, source: str, task: Task = RELU_TASK) -> int | None
 
 
 def test_weights_inputs_outputs_and_code_of_the_service_are_not_the_candidates(referee):
-    """Weights, inputs and outputs of 16 MB each."""
-    setup = "self.weight = nn.Parameter(torch.randn(4, 1 << 20))"
-    text = task_source("x * self.weight", "[torch.randn(4, 1 << 20)]", setup=setup)
+    """Weights, inputs and outputs of 12 MB each."""
+    setup = "self.weight = nn.Parameter(torch.randn(3, 1 << 20))"
+    text = task_source("x * self.weight", "[torch.randn(3, 1 << 20)]", setup=setup)
     source = """
 import torch
 from torch import nn
@@ -89,7 +89,7 @@ from torch import nn
 class ModelNew(nn.Module):
     def __init__(self):
         super().__init__()
-        self.weight = nn.Parameter(torch.empty(4, 1 << 20))
+        self.weight = nn.Parameter(torch.empty(3, 1 << 20))
 
     def forward(self, x):
         return x * self.weight
@@ -184,10 +184,16 @@ WEIGHED = "any(kind.__name__ == 'ModelNew' for kind in nn.Module.__subclasses__(
 @pytest.mark.parametrize(
     "source",
     [
-        forward("return right(x)", f"if {WEIGHED}:\n    time.sleep(60)"),
-        forward("if weighed:\n    time.sleep(60)\nreturn right(x)", f"weighed = {WEIGHED}"),
+        pytest.param(
+            forward("return right(x)", f"if {WEIGHED}:\n    time.sleep(60)"),
+            id="when it is loaded",
+        ),
+        pytest.param(
+            forward("if weighed:\n    time.sleep(60)\nreturn right(x)", f"weighed = {WEIGHED}"),
+            id="when it is called",
+            marks=pytest.mark.slow,
+        ),
     ],
-    ids=["when it is loaded", "when it is called"],
 )
 def test_who_stalls_only_where_it_is_weighed_holds_nobody_up(referee, source, monkeypatch):
     task, candidate = referee.warm(RELU_TASK), Candidate(source)
