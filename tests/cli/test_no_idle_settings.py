@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from evolve.cli import parts
-from evolve.cli.config.build import _locate
+from evolve.cli.config.build import locate
 from evolve.cli.differences import flatten
 from evolve.cli.launch import launch
 from evolve.core.errors import UsageError
@@ -139,7 +139,7 @@ def test_every_setting_of_a_component_is_used_by_its_class(words: list[str]):
     nodes = {name: config[name] for name in COMPONENTS if name != "operators"}
     nodes |= {f"operators.{name}": node for name, node in config["operators"].items()}
     for where, node in nodes.items():
-        target = _locate(node, where)
+        target = locate(node, where)
         used = names_in(target)
         for name in node:
             if name not in ("_target_", "weight"):
