@@ -25,6 +25,7 @@ from evolve.worker.whole.nodes import (
 
 _FEWEST = 2**16  # elements; one kernel of the compiler's does fewer
 _MOST = 3  # tensors, and sums of a row
+_DEEPEST = 64  # operations in a row; each is a few calls in each other here
 _UNARY = {
     **{name: f"tl.{name}({{0}})" for name in ("abs", "exp", "log", "sqrt", "rsqrt", "sigmoid")},
     "neg": "-{0}",
@@ -63,10 +64,7 @@ def _keep(graph: Any, node: Any) -> None:
     summed, out = value(given["self"]), value(node)
     if summed is None or out is None or given["dtype"] is not None or out.dtype not in FLOATS:
         return
-    try:
-        found = _by_rows(given["self"]) or _flat(given["self"])
-    except RecursionError:  # hundreds of operations in a row, each of which is a few calls here
-        return
+    found = _by_rows(given["self"]) or _flat(given["self"])
     if found is None:
         return
     tensors, term, outcome, shape = found
@@ -133,6 +131,7 @@ class _Lines:
     def __init__(self) -> None:
         self.lines: list[str] = []
         self._names: dict[Any, str | None] = {}
+        self._depth = 0
 
     def of(self, node: Any) -> str | None:
         """The name of a node's value; None where nothing here computes it."""
@@ -141,7 +140,9 @@ class _Lines:
         if not isinstance(node, Node):
             return None
         if node not in self._names:
+            self._depth += 1
             self._names[node] = self._constant(node) or self._taken(node) or self._computed(node)
+            self._depth -= 1
         return self._names[node]
 
     def text(self, result: str) -> str:
@@ -158,7 +159,7 @@ class _Lines:
         raise NotImplementedError
 
     def _computed(self, node: Any) -> str | None:
-        if node.kwargs or node.op != "call_function":
+        if node.kwargs or node.op != "call_function" or self._depth > _DEEPEST:
             return None
         if str(node.target) == "prims.convert_element_type.default":
             source = value(node.args[0])
