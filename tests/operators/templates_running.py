@@ -16,7 +16,14 @@ from typing import Any
 
 import torch
 
-from tests.operators.inductor_running import apart, flat, imported, interpret_libdevice
+from tests.operators.inductor_running import (
+    INTERPRETED,
+    apart,
+    flat,
+    imported,
+    interpret_libdevice,
+)
+from tests.operators.templates_cases import instance
 
 ROOT = Path(__file__).parents[2]
 _LARGEST = 2**24
@@ -38,6 +45,13 @@ def answers(
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return dict(map(json.loads, done.stdout.splitlines()))
+
+
+def interpreted(cases: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The cases with tunables set to what Triton's interpreter is quick with."""
+    return [
+        {**each, "source": instance(each["source"], each["name"], INTERPRETED)} for each in cases
+    ]
 
 
 def made(size: int, view: Sequence[Sequence[int]], device: str) -> torch.Tensor:

@@ -8,9 +8,7 @@ through; a product too short to be cut is done as ever.
 import pytest
 
 from tests.operators.even_cases import EVEN_CASES
-from tests.operators.inductor_running import INTERPRETED
 from tests.operators.templates_cases import (
-    instance,
     matrix,
     product,
     program,
@@ -18,16 +16,12 @@ from tests.operators.templates_cases import (
     room,
     tolerance,
 )
-from tests.operators.templates_running import answers
+from tests.operators.templates_running import answers, interpreted
 
 
 @pytest.fixture(scope="module")
 def differences() -> dict[str, float]:
-    cases = [
-        each | {"source": instance(each["source"], each["name"], INTERPRETED)}
-        for each in EVEN_CASES
-    ]
-    return answers(cases, "cpu", TRITON_INTERPRET="1")
+    return answers(interpreted(EVEN_CASES), "cpu", TRITON_INTERPRET="1")
 
 
 @pytest.mark.parametrize("name", [each["name"] for each in EVEN_CASES])

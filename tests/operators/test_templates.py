@@ -36,7 +36,7 @@ from tests.operators.templates_cases import (
     room,
     tolerance,
 )
-from tests.operators.templates_running import answers
+from tests.operators.templates_running import answers, interpreted
 
 INTERPRETED_CASES = [  # the interpreter multiplies the bits of bfloat16
     case for case in CASES if not case["name"].startswith("bfloat16")
@@ -48,12 +48,8 @@ EFFICIENT = "_scaled_dot_product_efficient_attention"
 
 @pytest.fixture(scope="module")
 def differences() -> dict[str, float]:
-    cases = [
-        each | {"source": instance(each["source"], each["name"], INTERPRETED)}
-        for each in INTERPRETED_CASES
-    ]
     whole = [whole_program(path, fused) for path in FIXTURES for fused in (False, True)]
-    return answers([*cases, *whole], "cpu", TRITON_INTERPRET="1")
+    return answers([*interpreted(INTERPRETED_CASES), *whole], "cpu", TRITON_INTERPRET="1")
 
 
 def whole_program(path: Path, fused: bool) -> dict[str, str]:

@@ -18,19 +18,14 @@ import torch
 
 from evolve.core import tunables
 from operators.inductor import NotConvertible, convert
-from tests.operators.inductor_running import INTERPRETED
-from tests.operators.templates_cases import TASK, compiled, instance, matrix, program, tolerance
-from tests.operators.templates_running import answers
+from tests.operators.templates_cases import TASK, compiled, matrix, program, tolerance
+from tests.operators.templates_running import answers, interpreted
 from tests.operators.whole_cases import COSINE, HINGE, SQUARE, WHOLE_CASES
 
 
 @pytest.fixture(scope="module")
 def differences() -> dict[str, float]:
-    cases = [
-        each | {"source": instance(each["source"], each["name"], INTERPRETED)}
-        for each in WHOLE_CASES
-    ]
-    return answers(cases, "cpu", TRITON_INTERPRET="1")
+    return answers(interpreted(WHOLE_CASES), "cpu", TRITON_INTERPRET="1")
 
 
 @pytest.mark.parametrize("name", [each["name"] for each in WHOLE_CASES])
