@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any
 
 import yaml
@@ -121,8 +122,9 @@ def _sections(body: str) -> Iterator[str]:
         yield "".join(section)
 
 
+@lru_cache(maxsize=1024)  # every operator of a run has its knowledge, of the same files
 def parse(text: str, path: str) -> Document:
-    """Read a document.
+    """Read a document, once for each content.
 
     Raises:
         UsageError: what is wrong, in which field of which file, and what to write instead.

@@ -286,6 +286,17 @@ def test_a_users_folder_is_read_with_the_folders_in_it(tmp_path: Path):
     assert {document.id for document in DOCUMENTS} < {document.id for document in mine.documents}
 
 
+def test_many_operators_share_documents_and_a_file_that_changed_is_read_again(tmp_path: Path):
+    mine = tmp_path / "mine.md"
+    mine.write_text(DOCUMENT)
+    first, second = (Knowledge(folders=[str(tmp_path)]).documents for _ in range(2))
+    assert all(one is other for one, other in zip(first, second, strict=True))
+    mine.write_text(changed("title: My notes", "title: Newer notes"))
+    titles = {document.title for document in Knowledge(folders=[str(tmp_path)]).documents}
+    assert "Newer notes" in titles
+    assert "My notes" not in titles
+
+
 def test_an_id_that_is_taken_is_refused_with_both_files(tmp_path: Path):
     (tmp_path / "mine.md").write_text(changed("id: mine", "id: scans"))
     with pytest.raises(UsageError, match=r"mine\.md: id 'scans' is taken by .*scans\.md"):
