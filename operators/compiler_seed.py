@@ -27,8 +27,7 @@ class CompilerSeed:
         unknown = [variant for variant in variants if variant not in VARIANTS]
         if unknown:
             raise UsageError(
-                f"operators.inductor.variants: {unknown[0]!r} is none; "
-                f"choose of {', '.join(VARIANTS)}"
+                f"operators.*.variants: {unknown[0]!r} is none; choose of {', '.join(VARIANTS)}"
             )
         self.variants = tuple(variants)
 

@@ -37,11 +37,9 @@ class Contrastive(Answering):
 
     def __post_init__(self) -> None:
         Prompted.__post_init__(self)
-        check_whole("operators.contrastive.exemplars", self.exemplars, least=2)
-        check_number("operators.contrastive.bucket_width", self.bucket_width, least=1e-3)
-        check_number(
-            "operators.contrastive.bucket_temperature", self.bucket_temperature, least=1e-3
-        )
+        check_whole("operators.*.exemplars", self.exemplars, least=2)
+        check_number("operators.*.bucket_width", self.bucket_width, least=1e-3)
+        check_number("operators.*.bucket_temperature", self.bucket_temperature, least=1e-3)
 
     @property
     def parents(self) -> int:

@@ -26,7 +26,7 @@ class Crossover(Answering):
 
     def __post_init__(self) -> None:
         Prompted.__post_init__(self)
-        check_whole("operators.crossover.count", self.count, least=2)
+        check_whole("operators.*.count", self.count, least=2)
 
     @property
     def parents(self) -> int:

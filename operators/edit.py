@@ -27,7 +27,7 @@ class Edit(Answering):
 
     def __post_init__(self) -> None:
         Prompted.__post_init__(self)
-        check_choice("operators.edit.edit_scope", self.edit_scope, [*EditScope])
+        check_choice("operators.*.edit_scope", self.edit_scope, [*EditScope])
 
     def propose(self, context: Context) -> ModelRequest | Declined:
         if not context.parents:

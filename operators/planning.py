@@ -45,9 +45,9 @@ class Planning(Answering):
 
     def __post_init__(self) -> None:
         Prompted.__post_init__(self)
-        check_choice("operators.macro_micro.policy", self.policy, ("llm", "bandit", "uniform"))
-        check_whole("operators.macro_micro.options", self.options, least=2)
-        check_whole("operators.macro_micro.window", self.window, least=1)
+        check_choice("operators.*.policy", self.policy, ("llm", "bandit", "uniform"))
+        check_whole("operators.*.options", self.options, least=2)
+        check_whole("operators.*.window", self.window, least=1)
         load_actions(self.actions)
 
     @property

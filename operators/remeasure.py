@@ -44,11 +44,11 @@ class Remeasure:
     breadth: int = 16
 
     def __post_init__(self) -> None:
-        check_whole("operators.remeasure.confirm", self.confirm, least=1)
-        check_number("operators.remeasure.least", self.least, least=0)
-        check_number("operators.remeasure.share", self.share, least=0, most=1)
-        check_whole("operators.remeasure.most", self.most, least=2)
-        check_whole("operators.remeasure.breadth", self.breadth, least=2)
+        check_whole("operators.*.confirm", self.confirm, least=1)
+        check_number("operators.*.least", self.least, least=0)
+        check_number("operators.*.share", self.share, least=0, most=1)
+        check_whole("operators.*.most", self.most, least=2)
+        check_whole("operators.*.breadth", self.breadth, least=2)
 
     @property
     def parents(self) -> int:

@@ -38,9 +38,9 @@ class Repair(Answering):
 
     def __post_init__(self) -> None:
         Prompted.__post_init__(self)
-        check_number("operators.repair.share", self.share, least=0, most=1)
-        check_whole("operators.repair.attempts", self.attempts, least=1)
-        check_whole("operators.repair.depth", self.depth, least=1)
+        check_number("operators.*.share", self.share, least=0, most=1)
+        check_whole("operators.*.attempts", self.attempts, least=1)
+        check_whole("operators.*.depth", self.depth, least=1)
 
     @property
     def parents(self) -> int:

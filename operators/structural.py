@@ -37,7 +37,7 @@ class Structural:
 
     def __post_init__(self) -> None:
         for name in self.rewrites:
-            check_choice("operators.structural.rewrites", name, tuple(REWRITES))
+            check_choice("operators.*.rewrites", name, tuple(REWRITES))
 
     @property
     def parents(self) -> int:

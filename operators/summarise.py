@@ -35,8 +35,8 @@ class Summarise(Answering):
 
     def __post_init__(self) -> None:
         Prompted.__post_init__(self)
-        check_whole("operators.summarise.every", self.every, least=1)
-        check_whole("operators.summarise.trials", self.trials, least=2)
+        check_whole("operators.*.every", self.every, least=1)
+        check_whole("operators.*.trials", self.trials, least=2)
 
     def propose(self, context: Context) -> ModelRequest | Declined:
         base = Base.of(context.parents[:1])

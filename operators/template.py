@@ -30,8 +30,8 @@ class Template(Answering):
 
     def __post_init__(self) -> None:
         Prompted.__post_init__(self)
-        check_whole("operators.template.tunables", self.tunables, least=1)
-        check_whole("operators.template.instances", self.instances, least=2)
+        check_whole("operators.*.tunables", self.tunables, least=1)
+        check_whole("operators.*.instances", self.instances, least=2)
 
     def propose(self, context: Context) -> ModelRequest | Declined:
         base = Base.of(context.parents[:1])

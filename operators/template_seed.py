@@ -42,8 +42,7 @@ class TemplateSeed:
         unknown = [variant for variant in variants if variant not in VARIANTS]
         if unknown:
             raise UsageError(
-                f"operators.template_seed.variants: {unknown[0]!r} is none; "
-                f"choose of {', '.join(VARIANTS)}"
+                f"operators.*.variants: {unknown[0]!r} is none; choose of {', '.join(VARIANTS)}"
             )
         self.variants = tuple(variants)
 

@@ -44,9 +44,9 @@ class Tune:
     limit: int = 40
 
     def __post_init__(self) -> None:
-        check_whole("operators.tune.breadth", self.breadth, least=1)
-        check_whole("operators.tune.reduction", self.reduction, least=1)
-        check_whole("operators.tune.limit", self.limit, least=1)
+        check_whole("operators.*.breadth", self.breadth, least=1)
+        check_whole("operators.*.reduction", self.reduction, least=1)
+        check_whole("operators.*.limit", self.limit, least=1)
 
     @property
     def parents(self) -> int:

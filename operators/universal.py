@@ -36,8 +36,8 @@ class Universal(Answering):
 
     def __post_init__(self) -> None:
         Prompted.__post_init__(self)
-        check_weights("operators.universal.memory", self.memory, [*Memory])
-        check_choice("operators.universal.diagnosis", self.diagnosis, ("facts", "model"))
+        check_weights("operators.*.memory", self.memory, [*Memory])
+        check_choice("operators.*.diagnosis", self.diagnosis, ("facts", "model"))
 
     def propose(self, context: Context) -> ModelRequest | Declined:
         base = Base.of(context.parents[:1])

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from evolve.cli.config.build import build, locate
+from evolve.cli.config.build import build, locate, naming
 from evolve.cli.device import kind_of
 from evolve.cli.models import has_model
 from evolve.core.compiled import Compiled
@@ -33,7 +33,8 @@ def variants(task: Task, config: Mapping[str, Any]) -> tuple[str, ...]:
     wanted: dict[str, None] = {}
     for where, node in _operators(config, CompilerSeed):
         settings = {key: value for key, value in node.items() if key != "weight"}
-        wanted |= dict.fromkeys(build(settings, where).variants)
+        with naming(where):
+            wanted |= dict.fromkeys(build(settings, where).variants)
     if not wanted or kind_of(config) == "cuda":
         return tuple(wanted)
     has_start = bool(task.seeds) or has_model(config)

@@ -1,12 +1,11 @@
 """A run's parts, built from its configuration."""
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 from evolve.cli import compatibility
 from evolve.cli.compatibility import as_weight, check_method
-from evolve.cli.config.build import build
+from evolve.cli.config.build import build, naming
 from evolve.cli.differences import flatten
 from evolve.cli.models import WHY_IDLE, build_model, idle_limits, limits_cannot_end
 from evolve.core.errors import UsageError
@@ -45,22 +44,12 @@ def build_operators(config: Mapping[str, Any]) -> dict[str, Scheduled]:
             continue
         arguments = dict(node)
         weight = as_weight(f"operators.{name}.weight", arguments.pop("weight", 1.0))
-        with _naming(name):
+        with naming(f"operators.{name}"):
             built = build(arguments, f"operators.{name}")
             operators[name] = Scheduled(operator=built, weight=weight)
     if not operators:
         raise UsageError("operators: every one is null; leave at least one in")
     return operators
-
-
-@contextmanager
-def _naming(operator: str) -> Iterator[None]:
-    """Errors about settings that operators have in common, with the operator's name."""
-    try:
-        yield
-    except UsageError as error:
-        said = str(error).replace("operators.*.", f"operators.{operator}.", 1)
-        raise UsageError(said) from error
 
 
 def build_methods(config: Mapping[str, Any]) -> dict[str, Method]:
@@ -209,7 +198,7 @@ def _check_requests(operators: Mapping[str, Scheduled], model: LanguageModel) ->
 
     for name, each in operators.items():
         if isinstance(each.operator, Prompted):
-            with _naming(name):
+            with naming(f"operators.{name}"):
                 check_prompts(each.operator.prompts)
             for role in each.operator.roles:
                 model.resolve(ModelRequest(messages=(), model=role))

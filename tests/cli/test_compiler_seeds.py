@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from evolve.cli.compiled import usable, variants
+from evolve.core.errors import UsageError
 from evolve.core.task import Task
 from evolve.store import Store
 from evolve.testing.synthetic import synthetic_task
@@ -71,6 +72,13 @@ def test_the_compiler_is_asked_for_operators_of_its_class_whatever_they_are_call
     assert variants(synthetic_task(), config) == ("looped", "default", "tiled")
     assert variants(synthetic_task(), named(inductor="tune.Tune")) == ()
     assert variants(synthetic_task(), named(inductor="tune.Tune", own="compiler_seed.CompilerSeed"))
+
+
+def test_an_unknown_variant_is_refused_by_the_name_that_the_operator_has():
+    config = named(mine="compiler_seed.CompilerSeed")
+    config["operators"]["mine"]["variants"] = ["fast"]
+    with pytest.raises(UsageError, match=r"operators\.mine\.variants: 'fast'"):
+        variants(synthetic_task(), config)
 
 
 def test_templates_are_counted_on_where_an_operator_of_theirs_is_whatever_it_is_called():

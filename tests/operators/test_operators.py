@@ -231,7 +231,7 @@ def test_concurrent_asks_never_repeat_an_instance(seed, slots):
 @pytest.mark.parametrize("field", ["breadth", "reduction", "limit"])
 @pytest.mark.parametrize("value", [0, -1, 1.5, "8", True])
 def test_a_wrong_setting_of_tune_is_refused_by_name(field, value):
-    with pytest.raises(UsageError, match=rf"operators\.tune\.{field} must be"):
+    with pytest.raises(UsageError, match=rf"operators\.\*\.{field} must be"):
         Tune(**{field: value})
 
 

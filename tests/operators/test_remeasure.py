@@ -139,7 +139,7 @@ def test_a_leader_is_confirmed_beyond_the_share():
     "wrong", [{"confirm": 0}, {"least": -1}, {"share": 2}, {"most": 1}, {"breadth": 1.5}]
 )
 def test_settings_out_of_range_are_refused(wrong):
-    with pytest.raises(UsageError, match=f"operators.remeasure.{next(iter(wrong))}"):
+    with pytest.raises(UsageError, match=rf"operators\.\*\.{next(iter(wrong))}"):
         Remeasure(**wrong)
 
 

@@ -2,7 +2,8 @@
 
 import importlib
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import hydra
@@ -79,3 +80,15 @@ def build(node: Mapping[str, Any], where: str) -> Any:
         what = str(error).partition("\n")[0].partition(", set env var")[0].rstrip(":")
         why = f": {error.__cause__}" if error.__cause__ else ""
         raise UsageError(" ".join(f"{where}: {what}{why}".split())) from error
+
+
+@contextmanager
+def naming(where: str) -> Iterator[None]:
+    """Errors about an operator's settings, with the name that it has in the configuration.
+
+    Operators do not know their names, and say `operators.*.variants`.
+    """
+    try:
+        yield
+    except UsageError as error:
+        raise UsageError(str(error).replace("operators.*.", f"{where}.", 1)) from error
