@@ -4,6 +4,7 @@ import contextlib
 import ctypes
 import importlib
 from collections import deque
+from collections.abc import Iterator
 
 import torch
 
@@ -24,6 +25,8 @@ class CudaAccess:
         self.place = torch.device("cuda", torch.cuda.current_device())
         self._inputs: deque[Mapping] = deque()
         self._place: cuda_driver.Place | None = None
+        self._pool: torch.cuda.MemPool | None = None
+        self._routing = contextlib.ExitStack()  # of allocations to the pool
         self._kept: tuple[object, ...] = ()
 
     def use_pool(self, fd: int, size: int, library: str) -> int:
@@ -33,11 +36,26 @@ class CudaAccess:
         allocator = torch.cuda.memory.CUDAPluggableAllocator(
             library, "evolve_allocate", "evolve_free"
         )
-        torch_pool = torch.cuda.MemPool(allocator.allocator())
-        routing = contextlib.ExitStack()
-        routing.enter_context(torch.cuda.use_mem_pool(torch_pool))
-        self._kept = (pool, allocator, torch_pool, routing)  # for the life of the process
+        self._pool = torch.cuda.MemPool(allocator.allocator())
+        self._routing.enter_context(torch.cuda.use_mem_pool(self._pool))
+        self._kept = (pool, allocator)  # for the life of the process
         return pool.address
+
+    @contextlib.contextmanager
+    def lent_pool(self) -> Iterator[torch.cuda.MemPool]:
+        """The pool, for a recording: what is recorded would else be allocated past it.
+
+        torch lets nobody else allocate from a pool that is recorded to.
+        """
+        assert self._pool is not None
+        self._routing.close()
+        try:
+            yield self._pool
+        finally:
+            # A recording that was broken off is left under way.
+            with contextlib.suppress(RuntimeError):
+                torch._C._cuda_endAllocateToPool(self.place.index, self._pool.id)
+            self._routing.enter_context(torch.cuda.use_mem_pool(self._pool))
 
     def open(self, fd: int, size: int) -> torch.Tensor:
         while len(self._inputs) >= _HELD:

@@ -1,7 +1,11 @@
 """Which cores a worker keeps to where several work side by side, one for each GPU."""
 
+import itertools
 import os
+from collections.abc import Iterable
 from pathlib import Path
+
+from evolve.worker.locks import try_to_hold
 
 
 def keep_to_share(part: int, parts: int) -> None:
@@ -13,6 +17,62 @@ def keep_to_share(part: int, parts: int) -> None:
     cores = sorted(os.sched_getaffinity(0), key=lambda core: (_first_sibling(core), core))
     ends = [len(cores) * at // parts for at in (part, part + 1)]
     os.sched_setaffinity(0, cores[slice(*ends)] or cores)
+
+
+class ClockCores:
+    """Where a judge of a GPU keeps time, and where its runners work: both wait without sleeping.
+
+    Judges of one host that know nothing of each other, such as runs begun by hand for each GPU,
+    keep time on different cores: the first, with its siblings, that nobody else has taken.
+
+    Args:
+        cores: That may be used.
+    """
+
+    def __init__(self, cores: Iterable[int]) -> None:
+        by_first = itertools.groupby(
+            sorted(cores, key=lambda core: (_first_sibling(core), core)), _first_sibling
+        )
+        self._groups = {first: set(siblings) for first, siblings in by_first}
+        self._mine = next(iter(self._groups))
+        self._held: int | None = None  # until this process ends
+        for first in self._groups:
+            self._held = try_to_hold(_lock_of(first))
+            if self._held is not None:
+                self._mine = first
+                break
+
+    @property
+    def of_clock(self) -> set[int]:
+        """All, where there are too few to keep one free."""
+        return self._groups[self._mine] if self._many else self._all
+
+    def of_runners(self) -> set[int]:
+        """Those on which nobody keeps time at present."""
+        if not self._many:
+            return self._all
+        free = [group for first, group in self._groups.items() if not self._is_taken(first)]
+        return set().union(*free) or self._all - self.of_clock
+
+    @property
+    def _all(self) -> set[int]:
+        return set().union(*self._groups.values())
+
+    @property
+    def _many(self) -> bool:
+        return len(self._all) > 2 * len(self._groups[self._mine])
+
+    def _is_taken(self, first: int) -> bool:
+        if first == self._mine:
+            return True
+        held = try_to_hold(_lock_of(first))
+        if held is not None:
+            os.close(held)
+        return held is None
+
+
+def _lock_of(first: int) -> str:
+    return f"core-{first}"
 
 
 def _first_sibling(core: int) -> int:

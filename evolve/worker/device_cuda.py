@@ -17,6 +17,7 @@ import torch
 from evolve.core.errors import EvaluatorUnavailable, UsageError
 from evolve.core.program import Language
 from evolve.worker import cuda_driver, nvml
+from evolve.worker.cores import ClockCores
 from evolve.worker.guard import descendants
 from evolve.worker.pool_allocator import build_allocator
 from evolve.worker.process import RunnerProcess
@@ -98,7 +99,7 @@ class CudaDevice:
         self._usual_answer_s = min(self._answer_s() for _ in range(9))
         node = nvml.node_of(str(facts.uuid))
         self.nodes = tuple(path for path in (node, *_NODES) if Path(path).exists())
-        self.cores_of_clock, self._cores_of_runners = _split_cores()
+        self.clock_cores = ClockCores(os.sched_getaffinity(0))
         self.variables = {
             "CUDA_VISIBLE_DEVICES": f"GPU-{facts.uuid}",
             "CUDA_MODULE_LOADING": "LAZY",
@@ -167,7 +168,7 @@ class CudaDevice:
             mapping.close()
 
     def prepare(self, process: RunnerProcess) -> None:
-        os.sched_setaffinity(process.pid, self._cores_of_runners)
+        os.sched_setaffinity(process.pid, self.clock_cores.of_runners())
         process.open_gpu(_CONNECT_S)
 
     def connect(self, process: RunnerProcess, tensors: int = 0) -> None:
@@ -255,17 +256,6 @@ def _build_triton_driver(cache: str) -> None:
     os.environ["TRITON_CACHE_DIR"] = cache
     with contextlib.suppress(ImportError):
         importlib.import_module("triton.runtime").driver.active.utils  # noqa: B018 (builds it)
-
-
-def _split_cores() -> tuple[set[int], set[int]]:
-    """Cores for the thread that keeps time, and for runners: both wait without sleeping."""
-    cores = os.sched_getaffinity(0)
-    first = min(cores)
-    path = Path(f"/sys/devices/system/cpu/cpu{first}/topology/thread_siblings_list")
-    text = path.read_text().strip() if path.exists() else str(first)
-    ends = [int(word) for word in text.replace("-", ",").split(",")]
-    siblings = (set(range(ends[0], ends[-1] + 1)) if "-" in text else set(ends)) & cores
-    return (siblings, cores - siblings) if len(cores) >= 2 * len(siblings) + 1 else (cores, cores)
 
 
 def _why_none() -> str:

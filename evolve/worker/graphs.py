@@ -6,7 +6,9 @@ time that it takes.
 """
 
 import contextlib
-from typing import Any
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any, cast
 
 import torch
 
@@ -16,19 +18,32 @@ from evolve.worker import slab
 class Recording:
     """A forward for each of some trees of inputs, and its outputs, each in memory of its own.
 
+    Args:
+        model: Whose forward.
+        size: Bytes of all inputs.
+        trees: Of each call's inputs.
+        lend_pool: Gives memory for what the calls allocate, where nobody else allocates meanwhile.
+
     Raises:
         RuntimeError: a call cannot be recorded, since it waits for the device. What it launches on
             the legacy default stream is left out without an error.
     """
 
-    def __init__(self, model: torch.nn.Module, size: int, trees: tuple[bytes, ...]) -> None:
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        size: int,
+        trees: tuple[bytes, ...],
+        lend_pool: Callable[[], AbstractContextManager[torch.cuda.MemPool]],
+    ) -> None:
         self._inputs = torch.empty(size, dtype=torch.uint8, device="cuda")
         self._graph = torch.cuda.CUDAGraph()
         self.outputs: list[Any] = []
         torch.cuda.synchronize()
-        with torch.no_grad(), torch.cuda.stream(torch.cuda.Stream()):
+        with torch.no_grad(), torch.cuda.stream(torch.cuda.Stream()), lend_pool() as pool:
             # Not torch.cuda.graph: that asks for memory to be given back, which our pool keeps.
-            self._graph.capture_begin(capture_error_mode="thread_local")
+            token = cast(Any, pool.id)  # torch has another type for the tokens of its own pools
+            self._graph.capture_begin(pool=token, capture_error_mode="thread_local")
             try:
                 for tree in trees:
                     self.outputs.append(model(*slab.unpack(tree, self._inputs)))

@@ -207,14 +207,9 @@ def descendants(pid: int) -> list[int]:
     found: list[int] = []
     waiting = [pid]
     while waiting:
-        parent = waiting.pop()
-        for children in Path(f"/proc/{parent}/task").glob("*/children"):
-            try:
-                pids = [int(word) for word in children.read_text().split()]
-            except OSError:  # ended meanwhile
-                continue
-            found += pids
-            waiting += pids
+        below = procfs.children(waiting.pop())
+        found += below
+        waiting += below
     return found
 
 

@@ -55,6 +55,17 @@ class HostLock:
             os.close(fd)
 
 
+def try_to_hold(name: str) -> int | None:
+    """A descriptor that holds the lock of this name on the host; None where another has it."""
+    fd = _opened(Path(tempfile.gettempdir()) / f"evolve-{name}.lock")
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(fd)
+        return None
+    return fd
+
+
 def _opened(path: Path) -> int:
     """The file, made by whoever comes first; every user of the host may lock it.
 

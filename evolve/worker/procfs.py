@@ -4,6 +4,7 @@ Names stand in these texts as they were given: any bytes, brackets, and every en
 one that the kernel itself uses. OSError where the process has ended.
 """
 
+import contextlib
 from pathlib import Path
 
 
@@ -27,3 +28,13 @@ def size_of(entry: str) -> int:
 def maps(pid: int) -> str:
     """The text of `maps`, with lines that end as the kernel ends them."""
     return Path(f"/proc/{pid}/maps").read_bytes().decode(errors="replace")
+
+
+def children(pid: int) -> list[int]:
+    """Processes that it has started and that are alive; none where it has ended."""
+    found: list[int] = []
+    with contextlib.suppress(OSError):
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            with contextlib.suppress(OSError):  # a thread that has ended meanwhile
+                found += [int(word) for word in (thread / "children").read_text().split()]
+    return found

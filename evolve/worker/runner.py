@@ -247,8 +247,9 @@ class Runner:
     def _record(
         self, channel: socket.socket, case: int, size: int, trees: tuple[bytes, ...]
     ) -> None:
+        assert isinstance(self._access, CudaAccess)
         self._recording = None  # its memory is needed
-        self._recording = graphs.Recording(self._models[case], size, trees)
+        self._recording = graphs.Recording(self._models[case], size, trees, self._access.lent_pool)
         wire.send_ack(channel)
 
     def _run(

@@ -111,7 +111,7 @@ class CudaWindow:
     @contextlib.contextmanager
     def _clock_cores(self) -> Iterator[None]:
         before = os.sched_getaffinity(0)
-        os.sched_setaffinity(0, self._device.cores_of_clock)
+        os.sched_setaffinity(0, self._device.clock_cores.of_clock)
         try:
             yield
         finally:

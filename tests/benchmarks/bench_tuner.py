@@ -182,7 +182,8 @@ def measure(table: Path, names: Sequence[str], seconds: float) -> None:
     for name in names:
         times = [row["time_ms"] for row in rows if row["problem"] == name and row["time_ms"]]
         reference = milliseconds(Scene(name).reference)
-        print(f"{name}: {len(times)} times, best {min(times):.4f} ms, torch {reference:.4f} ms")
+        best = f"{min(times):.4f}" if times else "no"
+        print(f"{name}: {len(times)} times, best {best} ms, torch {reference:.4f} ms")
 
 
 def program(problem: Problem) -> str:

@@ -7,10 +7,12 @@ is taken for another mapping.
 import ctypes
 import mmap
 import os
+import subprocess
 
 import pytest
 
 from evolve.worker import procfs
+from evolve.worker.guard import descendants
 from evolve.worker.mappings import mappings_of
 
 LIBC = ctypes.CDLL(None)
@@ -55,3 +57,12 @@ def test_a_name_of_memory_is_not_taken_for_a_mapping(end):
         assert found.start != 0x1000
     os.close(other)
     os.close(own)
+
+
+def test_processes_that_end_while_they_are_looked_for_disturb_nobody():
+    with subprocess.Popen(["sh", "-c", "while :; do (:) & (:) & wait; done"]) as busy:
+        try:
+            for _ in range(3000):
+                assert busy.pid in descendants(os.getpid())
+        finally:
+            busy.kill()

@@ -1,0 +1,74 @@
+"""Cores of judges that work side by side on one host without knowing of each other.
+
+Invariants: no two keep time on one core while there are others; no runner works where anybody
+keeps time; where cores are few all are used; a judge that has ended leaves its core to the next.
+"""
+
+import tempfile
+from multiprocessing import get_context
+
+import pytest
+
+from evolve.worker.cores import ClockCores
+
+MANY = range(1000, 1008)  # of numbers that no host has, so each has no sibling
+
+
+@pytest.fixture(autouse=True)
+def locks_of_a_host_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+
+def keep_time(folder, pipe):
+    tempfile.tempdir = folder
+    cores = ClockCores(MANY)
+    pipe.send(cores.of_clock)
+    pipe.recv()
+
+
+def another(folder):
+    """Another judge: its core, and what ends it."""
+    ours, theirs = get_context("fork").Pipe()
+    judge = get_context("fork").Process(target=keep_time, args=(folder, theirs))
+    judge.start()
+    (core,) = ours.recv()
+
+    def end():
+        ours.send("end")
+        judge.join()
+
+    return core, end
+
+
+def test_each_judge_keeps_time_on_a_core_of_its_own_and_lets_no_runner_there(tmp_path):
+    others = [another(str(tmp_path)) for _ in range(3)]
+    own = ClockCores(MANY)
+    clocks = {core for core, _ in others} | own.of_clock
+    assert len(clocks) == 4
+    assert own.of_runners() == set(MANY) - clocks
+    for _, end in others:
+        end()
+    assert own.of_runners() == set(MANY) - own.of_clock
+
+
+def test_the_core_of_a_judge_that_has_ended_is_free_again(tmp_path):
+    first, end = another(str(tmp_path))
+    end()
+    again, end = another(str(tmp_path))
+    end()
+    assert first == again
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_of_few_cores_all_are_used_for_everything(count):
+    cores = ClockCores(MANY[:count])
+    assert cores.of_clock == cores.of_runners() == set(MANY[:count])
+
+
+def test_more_judges_than_cores_share(tmp_path):
+    others = [another(str(tmp_path)) for _ in range(9)]
+    cores = ClockCores(MANY)
+    assert cores.of_clock
+    assert cores.of_runners()
+    for _, end in others:
+        end()
