@@ -8,7 +8,9 @@ from sqlalchemy import Connection, Row, bindparam, delete, insert, select
 from sqlalchemy.dialects.sqlite import insert as upsert
 
 from evolve.core.digest import canonical_json
+from evolve.core.errors import StoreError
 from evolve.core.measurement import Interval
+from evolve.core.program import instance_digest
 from evolve.core.protocols import AddStatus, Elite, Offer
 from evolve.store import programs
 from evolve.store.connection import Database
@@ -17,7 +19,24 @@ from evolve.store.schema import archive_offer, archive_slot, instance, program
 _PAGE = 500
 
 _evicted = program.alias("evicted")
-_PUT = insert(archive_offer).returning(archive_offer.c.id)
+_GIVEN = [
+    column.name
+    for column in archive_offer.c
+    if column.name not in ("id", "program", "instance", "evicted")
+]
+_PUT = (  # nothing, where the instance is not there
+    insert(archive_offer)
+    .from_select(
+        ["instance", "program", "evicted", *_GIVEN],
+        select(
+            instance.c.id,
+            instance.c.program,
+            select(_evicted.c.id).where(_evicted.c.digest == bindparam("loser")).scalar_subquery(),
+            *(bindparam(name, type_=archive_offer.c[name].type) for name in _GIVEN),
+        ).where(instance.c.digest == bindparam("digest")),
+    )
+    .returning(archive_offer.c.id, archive_offer.c.program, archive_offer.c.evicted)
+)
 _VACATE = delete(archive_slot).where(
     archive_slot.c.run == bindparam("of"), archive_slot.c.program == bindparam("loser")
 )
@@ -69,13 +88,33 @@ def record(connection: Connection, run_id: int, ticket: int, elite: Elite, offer
     Returns:
         The program's id.
     """
-    instance_id, program_id = programs.find_instance(connection, elite.program, elite.assignment)
-    evicted = None if offer.evicted is None else programs.find(connection, offer.evicted)
+    put = _put(connection, run_id, ticket, elite, offer)
+    program_id: int = put.program
+    moved = {digest: programs.find(connection, digest) for digest in offer.moves.values() if digest}
+    offers_of = {each: _held_by(connection, run_id, each) for each in moved.values()}
+    if offer:
+        offers_of[program_id] = put.id
+    leaving = [program_id if offer else None, put.evicted]
+    vacated = [{"of": run_id, "loser": each} for each in leaving if each is not None]
+    if vacated:
+        connection.execute(_VACATE, vacated)
+    places = ({offer.slot: elite.program} if offer.slot is not None else {}) | dict(offer.moves)
+    for place, digest in places.items():
+        if digest is None:
+            connection.execute(_EMPTY, {"of": run_id, "place": place})
+            continue
+        taker = moved.get(digest, program_id)
+        row = {"run": run_id, "slot": place, "program": taker, "offer": offers_of[taker]}
+        connection.execute(_TAKE, row)
+    return program_id
+
+
+def _put(connection: Connection, run_id: int, ticket: int, elite: Elite, offer: Offer) -> Row[Any]:
+    """Write the event; returns its id, and those of the program and of the evicted one."""
     row = {
         "run": run_id,
         "ticket": ticket,
-        "program": program_id,
-        "instance": instance_id,
+        "digest": instance_digest(elite.program, elite.assignment),
         "fitness": elite.fitness.value,
         "fitness_low": elite.fitness.low,
         "fitness_high": elite.fitness.high,
@@ -86,26 +125,17 @@ def record(connection: Connection, run_id: int, ticket: int, elite: Elite, offer
         "parents": canonical_json(list(elite.parents)),
         "status": int(offer.status),
         "slot": offer.slot,
-        "evicted": evicted,
+        "loser": offer.evicted,
         "moves": canonical_json(dict(offer.moves)),
     }
-    identity: int = connection.execute(_PUT, row).scalar_one()
-    moved = {digest: programs.find(connection, digest) for digest in offer.moves.values() if digest}
-    offers_of = {each: _held_by(connection, run_id, each) for each in moved.values()}
-    if offer:
-        offers_of[program_id] = identity
-    for loser in (program_id if offer else None, evicted):
-        if loser is not None:
-            connection.execute(_VACATE, {"of": run_id, "loser": loser})
-    places = ({offer.slot: elite.program} if offer.slot is not None else {}) | dict(offer.moves)
-    for place, digest in places.items():
-        if digest is None:
-            connection.execute(_EMPTY, {"of": run_id, "place": place})
-            continue
-        taker = moved.get(digest, program_id)
-        row = {"run": run_id, "slot": place, "program": taker, "offer": offers_of[taker]}
-        connection.execute(_TAKE, row)
-    return program_id
+    put = connection.execute(_PUT, row).one_or_none()
+    if put is None:
+        raise StoreError(
+            f"program {elite.program} was never proposed with {dict(elite.assignment)}"
+        )
+    if offer.evicted is not None and put.evicted is None:
+        programs.find(connection, offer.evicted)  # says what is wrong
+    return put
 
 
 def _held_by(connection: Connection, run_id: int, program_id: int) -> int | None:

@@ -5,7 +5,7 @@ import json
 from sqlalchemy import Connection, and_, bindparam, insert, select
 
 from evolve.core.digest import canonical_json
-from evolve.core.errors import StoreError, UsageError
+from evolve.core.errors import UsageError
 from evolve.core.normalise import normalised_digest
 from evolve.core.program import Assignment, Program, instance_digest
 from evolve.store import blobs
@@ -14,9 +14,6 @@ from evolve.store.schema import blob, instance, program
 _PUT_PROGRAM = insert(program).returning(program.c.id)
 _FIND_PROGRAM = select(program.c.id).where(program.c.digest == bindparam("digest"))
 _PUT_INSTANCE = insert(instance).returning(instance.c.id)
-_FIND_INSTANCE = select(instance.c.id, instance.c.program).where(
-    instance.c.digest == bindparam("digest")
-)
 _FIND_BOTH = (
     select(program.c.id.label("program"), instance.c.id.label("instance"))
     .outerjoin(
@@ -75,19 +72,6 @@ def find(connection: Connection, digest: str) -> int:
 
 def _unknown(digest: str) -> UsageError:
     return UsageError(f"no program {digest!r} in this database; give the digest of a stored one")
-
-
-def find_instance(connection: Connection, digest: str, assignment: Assignment) -> tuple[int, int]:
-    """The ids of a stored instance and of its program.
-
-    Raises:
-        StoreError: it was never proposed, so nothing can have been learned of it.
-    """
-    key = {"digest": instance_digest(digest, assignment)}
-    found = connection.execute(_FIND_INSTANCE, key).one_or_none()
-    if found is None:
-        raise StoreError(f"program {digest} was never proposed with {dict(assignment)}")
-    return found.id, found.program
 
 
 def source(connection: Connection, digest: str) -> str:

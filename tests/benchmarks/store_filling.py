@@ -1,6 +1,7 @@
 """Fills a database with a search, row by row of its schema, as fast as SQLite goes."""
 
 import hashlib
+import math
 import sqlite3
 import struct
 import zlib
@@ -64,6 +65,7 @@ def fill(path: Path, run: int, size: int, capacity: int) -> None:
                 _insert(connection, table, [row[table] for row in chunk])
             connection.execute("COMMIT")
         _count(connection, run)
+        _settle(connection, run)
         _take_slots(connection, run, capacity)
         connection.executescript("PRAGMA journal_mode=WAL")
 
@@ -114,6 +116,7 @@ def _program_rows(ids: dict[str, int], number: int) -> dict[str, Row]:
 def _step_rows(ids: dict[str, int], run: int, sequence: int) -> dict[str, Row]:
     speedup = 1.0 + sequence * 7919 % 1000 / 1000
     interval = {"": speedup, "_low": speedup * 0.99, "_high": speedup * 1.01}
+    fitness = {end: math.log(value) for end, value in interval.items()}
     made = {"ticket": ids["ticket"], "instance": ids["instance"]}
     parent = 1 + sequence * 104_729 % ids["program"]
     return {
@@ -140,8 +143,8 @@ def _step_rows(ids: dict[str, int], run: int, sequence: int) -> dict[str, Row]:
             "asked": 1,
             "told": 1,
             "subtree": 3,
-            "own": 0.1,
-            "top": 0.1,
+            "own": fitness[""],
+            "top": fitness[""],
         },
         "evaluation": made
         | {
@@ -163,7 +166,7 @@ def _step_rows(ids: dict[str, int], run: int, sequence: int) -> dict[str, Row]:
         "archive_offer": made
         | {"id": ids["archive_offer"], "run": run, "sequence": sequence, "operator": "tune"}
         | {"program": ids["program"], "evaluations": 1}
-        | {"fitness" + end: value for end, value in interval.items()}
+        | {"fitness" + end: value for end, value in fitness.items()}
         | {"descriptors": '{"depth":2.0}', "parents": "[]", "status": 2, "slot": str(sequence)},
     }
 
@@ -178,6 +181,22 @@ def _count(connection: sqlite3.Connection, run: int) -> None:
         "INSERT OR REPLACE INTO run_operator (run, operator, proposals) VALUES (?, 'tune', ?)",
         (run, tickets),
     )
+
+
+def _settle(connection: sqlite3.Connection, run: int) -> None:
+    """Every program knows the best of those that descend from it, which all came after it."""
+    rows = "SELECT program, parent, own FROM visit WHERE run = ? ORDER BY program DESC"
+    best: dict[int, float] = {}
+    changed = []
+    for program, parent, own in connection.execute(rows, (run,)):
+        below = best.pop(program, None)
+        top = own if below is None else max(own, below)
+        best[parent] = max(top, best.get(parent, top))
+        if below is not None:
+            changed.append((below, top, run, program))
+    connection.execute("BEGIN")
+    connection.executemany("UPDATE visit SET best=?, top=? WHERE run=? AND program=?", changed)
+    connection.execute("COMMIT")
 
 
 def _take_slots(connection: sqlite3.Connection, run: int, capacity: int) -> None:
