@@ -18,8 +18,8 @@ from evolve.report.text import baseline_name, one_line, printable, write_text
 
 if TYPE_CHECKING:
     from evolve.report.export.check import Checks
-    from evolve.search.champion import Champion
     from evolve.store import RunRow, Store
+    from evolve.store.champion import Champion
 
 MODULE, TORCH_OP = "module", "torch-op"
 DONE, CHECK_FAILED = 0, 1
@@ -90,7 +90,7 @@ def standalone(store: "Store", run: "RunRow") -> str:
 
 
 def _winner(store: "Store", run: "RunRow") -> "Champion":
-    from evolve.search.champion import champion
+    from evolve.store.champion import champion
 
     winner = champion(store, run)
     if winner is None:

@@ -3,8 +3,9 @@
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -14,10 +15,10 @@ from evolve.core.evaluation import Fidelity, Status
 from evolve.core.lineage import VERIFY
 from evolve.core.measurement import Ratio
 from evolve.report.text import duration_text, one_line
-from evolve.search.champion import champion
 from evolve.search.judging import Told
 from evolve.search.termination import Rule
 from evolve.store import RunRow, Store
+from evolve.store.champion import Champion, champion
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -39,13 +40,12 @@ class Tally:
         self.verified: Ratio | None = None
         self.last = ""
         self.since = ""  # what the counts leave out
+        self._winner: Callable[[], Champion | None] = lambda: None
 
     def recall(self, store: Store, run: RunRow) -> None:
         """Take over where the run stands; of a very long one, without its counts."""
-        winner = champion(store, run)
-        if winner is not None:
-            self.best = winner.ratio
-            self.verified = winner.ratio if winner.verified else None
+        self._winner = partial(champion, store, run)
+        self._crown()
         if store.next_sequence(run.id) > MAX_RECOUNTED:
             self.since = " since the run was resumed"
             return
@@ -64,12 +64,18 @@ class Tally:
             return False
         self.last += f", {speedup_text(ratio)}"
         if told.ticket.operator == VERIFY:
-            self.verified = ratio
+            self._crown()
             return False
         better = told.offer is not None and (self.best is None or ratio.value > self.best.value)
         if better:
             self.best, self.verified = ratio, None
         return better
+
+    def _crown(self) -> None:
+        """The best is who has won by now, be it another than was verified last."""
+        winner = self._winner()
+        self.best = winner.ratio if winner else None
+        self.verified = winner.ratio if winner and winner.verified else None
 
     def best_text(self) -> str:
         if self.verified:

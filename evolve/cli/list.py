@@ -10,13 +10,13 @@ from evolve.report.audit import NOT_COUNTED, Findings, findings_of
 from evolve.report.text import duration_text, one_line
 
 if TYPE_CHECKING:
-    from evolve.search.champion import Champion
     from evolve.store import RunRow, Store
+    from evolve.store.champion import Champion
 
 
 def main(words: Sequence[str]) -> int:
     """Print one line per run."""
-    from evolve.search.champion import champion
+    from evolve.store.champion import champion
 
     arguments = parser("list", "List the runs of a database, newest last.")
     arguments.add_argument("--json", action="store_true", help="for machines")
@@ -53,7 +53,7 @@ def _best(winner: "Champion | None", findings: Findings) -> str:
 
 
 def _record(store: "Store", run: "RunRow") -> dict[str, Any]:
-    from evolve.search.champion import champion
+    from evolve.store.champion import champion
 
     winner, progress = champion(store, run), store.progress(run.id)
     return {

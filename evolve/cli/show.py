@@ -39,7 +39,7 @@ def main(words: Sequence[str]) -> int:
 
 
 def _run_text(store: "Store", run: "RunRow") -> Iterator[str]:
-    from evolve.search.champion import champion
+    from evolve.store.champion import champion
 
     progress, winner = store.progress(run.id), champion(store, run)
     steps = list(store.steps(run.id))

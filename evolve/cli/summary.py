@@ -11,8 +11,8 @@ from evolve.cli.text import calls_text, speedup_text
 from evolve.report.audit import findings_of, weak_task_text
 from evolve.report.facts import RunFacts
 from evolve.report.text import baseline_name, count_text, duration_text, one_line
-from evolve.search.champion import Champion
 from evolve.search.pipeline import Outcome
+from evolve.store.champion import Champion
 
 MAX_EXAMPLE = 150  # characters
 

@@ -130,7 +130,7 @@ def _refusals(found: "Verdicts", search: "Search") -> Iterator[str]:
 
 def _standing(search: "Search", waiting: int) -> Iterator[str]:
     """Where the run stands, and what to type next."""
-    from evolve.search.champion import champion
+    from evolve.store.champion import champion
 
     winner, name = champion(search.store, search.run), shlex.quote(search.run.name)
     if winner is not None:

@@ -15,8 +15,8 @@ from evolve.core.lineage import OPPONENT, VERIFY, Step
 from evolve.core.measurement import Interval, Ratio, pooled
 from evolve.core.program import instance_digest
 from evolve.report.lineage import speedup
-from evolve.search.champion import Champion, champion
 from evolve.store import RunRow, Store
+from evolve.store.champion import Champion, champion
 
 AXES = ("evaluations", "proposals", "tokens", "wall_time_s")
 """What curves are drawn over: attributes of `Spent`."""

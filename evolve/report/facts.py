@@ -10,8 +10,8 @@ from evolve.core.lineage import OPPONENT, Step
 from evolve.core.protocols import Elite, Progress
 from evolve.report.lineage import PathStep, best_path
 from evolve.report.opponent import Opponent, opponent
-from evolve.search.champion import Champion, champion
 from evolve.store import RunRow, Store
+from evolve.store.champion import Champion, champion
 
 
 @dataclass(frozen=True, kw_only=True)

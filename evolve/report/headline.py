@@ -9,7 +9,7 @@ from evolve.report.audit import findings_of, weak_task_text
 from evolve.report.facts import RunFacts
 from evolve.report.lineage import speedup
 from evolve.report.text import baseline_name, count_text, ratio_text, span_text, time_text
-from evolve.search.champion import Champion
+from evolve.store.champion import Champion
 
 _STRONGEST = "namespaces"  # of the sandbox tiers
 _WIDE = {"cuda": 0.01, "cpu": 0.03}  # the half-width that timing aims at, by device

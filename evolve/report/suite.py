@@ -12,6 +12,7 @@ from evolve.report.compare_curves import Curve, read_curve
 from evolve.report.text import baseline_name, one_line, ratio_text, span_text
 from evolve.search.finals import EAGER, has_fallen, is_mixed
 from evolve.store import RunRow, Store
+from evolve.store.champion import champion
 
 CUSTOM, MIXED = "custom", "mixed"
 CANDIDATE = "candidate"
@@ -91,8 +92,10 @@ def read_suite(store: Store, tasks: Sequence[SuiteTask]) -> list[TaskResult]:
 def read_result(store: Store, task: SuiteTask, run: RunRow) -> TaskResult:
     """What a task's run has come to by now."""
     steps = list(store.steps(run.id))
-    custom = _best(store, run, steps, CUSTOM)
-    mixed = _best(store, run, steps, MIXED)
+    winner = champion(store, run)
+    crowned = winner.instance if winner else ""
+    custom = _best(store, run, steps, CUSTOM, crowned)
+    mixed = _best(store, run, steps, MIXED, crowned)
     progress = store.progress(run.id)
     weak = weakness(findings_of(run.config))
     return TaskResult(
@@ -111,19 +114,25 @@ def read_result(store: Store, task: SuiteTask, run: RunRow) -> TaskResult:
     )
 
 
-def _best(store: Store, run: RunRow, steps: Sequence[Step], kind: str) -> Found | None:
-    """The fastest correct program of a kind; one that a final spoke for goes before all others."""
+def _best(
+    store: Store, run: RunRow, steps: Sequence[Step], kind: str, crowned: str
+) -> Found | None:
+    """The champion if it is of the kind, else the fastest; one that a final spoke for goes first.
+
+    `crowned` is the champion's instance.
+    """
     by_instance: dict[str, list[Step]] = {}
     for step in steps:
         if step.program is not None and step.status is not None:
             instance = instance_digest(step.program, step.assignment)
             by_instance.setdefault(instance, []).append(step)
-    found = [_found(store, run, group, kind) for group in by_instance.values()]
-    return max(
-        (each for each in found if each is not None),
-        key=lambda each: (each.final, each.ratios[EAGER].value),
-        default=None,
+    found = {name: _found(store, run, group, kind) for name, group in by_instance.items()}
+    _, best = max(
+        ((name, each) for name, each in found.items() if each is not None),
+        key=lambda pair: (pair[0] == crowned, pair[1].final, pair[1].ratios[EAGER].value),
+        default=("", None),
     )
+    return best
 
 
 def _found(store: Store, run: RunRow, group: Sequence[Step], kind: str) -> Found | None:

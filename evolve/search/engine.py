@@ -31,7 +31,6 @@ from evolve.core.protocols import (
     described,
 )
 from evolve.core.tunables import render
-from evolve.search.champion import refuted_instances
 from evolve.search.gains import BASELINE, rise
 from evolve.search.methods import Method
 from evolve.search.population import Held
@@ -40,6 +39,7 @@ from evolve.search.proposing import Asked, Proposer
 from evolve.search.schedule import Schedule, Scheduled, Shares
 from evolve.store import RunRow, Store, Ticket, TicketState
 from evolve.store.attempts import DUPLICATE
+from evolve.store.champion import refuted_instances
 from evolve.store.evaluations import refutes
 from evolve.store.rows import Credit
 

@@ -15,12 +15,12 @@ from evolve.core.lineage import VERIFY, Step
 from evolve.core.measurement import Interval
 from evolve.core.program import instance_digest
 from evolve.core.protocols import Elite, Evaluator
-from evolve.search.champion import champion
 from evolve.search.engine import Search
 from evolve.search.judging import Judging
 from evolve.search.pace import Pace
 from evolve.search.verification import MAX_CONTENDERS, next_contender
 from evolve.store import Store, Ticket
+from evolve.store.champion import champion
 
 AGAIN = "again"
 """Operator name of tickets that ask for a verdict once more, after a fault of our own."""

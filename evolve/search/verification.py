@@ -8,15 +8,15 @@ from evolve.core.evaluation import Evaluation, Fidelity, Status
 from evolve.core.lineage import OPPONENT, VERIFY
 from evolve.core.program import instance_digest
 from evolve.core.protocols import Elite
-from evolve.search.champion import (
+from evolve.search.engine import Search
+from evolve.store import Ticket
+from evolve.store.champion import (
     CHAMPION,
     RUNNER_UP,
     Champion,
     champion,
     verified_instances,
 )
-from evolve.search.engine import Search
-from evolve.store import Ticket
 
 MAX_CONTENDERS = 3  # verified one after the other until nobody else may be faster
 
@@ -59,7 +59,7 @@ async def verify_champion(
 ) -> None:
     """Let the leader stand a verification, then whoever may still be faster than what stood.
 
-    `waiting` are verifications that an earlier sitting was stopped at. See `evolve.search.champion`
+    `waiting` are verifications that an earlier sitting was stopped at. See `evolve.store.champion`
     for what follows from the stored results.
     """
     for ticket in waiting:

@@ -11,7 +11,7 @@ from evolve.core.measurement import Ratio
 from evolve.core.program import Language
 from evolve.core.protocols import AddStatus
 from evolve.store import RunRow, Store
-from evolve.store.champions import best_path, models_behind
+from evolve.store.ancestry import best_path, models_behind
 from evolve.store.trajectory import Reader, Record
 from evolve.trajectories.step import Known, Made, Step, speedup
 

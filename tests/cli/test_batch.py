@@ -19,8 +19,8 @@ from evolve.core.compiled import VARIANTS
 from evolve.core.evaluation import Fidelity
 from evolve.core.protocols import EvaluationRequest
 from evolve.core.task import Task
-from evolve.search.champion import champion
 from evolve.store import Store
+from evolve.store.champion import champion
 from evolve.testing.synthetic import SyntheticEvaluator, synthetic_task
 from evolve.worker.batchfile import BatchRequest, read_answers, read_requests
 from evolve.worker.shards import Shards

@@ -2,7 +2,8 @@
 
 Invariants:
 1. After a resume it stands where it stood: counts, the best, whether that is verified.
-2. A better program is not called verified because the one before it was.
+2. A better program is not called verified because the one before it was; what loses its duel is not
+   shown as the best.
 3. What fails is seen: a line per failed step, and at the end what most came to.
 """
 
@@ -14,12 +15,18 @@ from pathlib import Path
 from evolve.cli import display, parts
 from evolve.cli.display import Tally
 from evolve.cli.session import search
+from evolve.cli.text import speedup_text
 from evolve.core.evaluation import Status
+from evolve.core.lineage import VERIFY
+from evolve.core.measurement import Ratio
 from evolve.search.engine import Search
 from evolve.search.pipeline import Pipeline
+from evolve.search.termination import from_config
 from evolve.store import Store
-from evolve.testing.synthetic import SyntheticEvaluator, synthetic_task
+from evolve.store.champion import CHAMPION, champion
+from evolve.testing.synthetic import SEED_SOURCE, SyntheticEvaluator, synthetic_task
 from tests.cli.recording import record, settings
+from tests.search.conftest import make_search
 
 
 def tally_of(store: Store) -> Tally:
@@ -69,6 +76,29 @@ def test_a_better_program_is_not_verified_yet(tmp_path: Path):
     assert tally.best is not None
     assert tally.best.value > before.value
     assert tally.best_text().endswith("not verified yet")
+
+
+class Drawn(SyntheticEvaluator):
+    """A judge who finds challengers as fast as the champion when he times them together."""
+
+    def judge(self, request):
+        verdict = super().judge(request)
+        duel = {CHAMPION: Ratio(1.0, 0.98, 1.02)} if CHAMPION in request.opponents else {}
+        return replace(verdict, ratios=verdict.ratios | duel)
+
+
+def test_who_has_won_is_shown_whatever_was_verified_last(tmp_path: Path):
+    with Store.open(tmp_path / "evolve.db", create=True) as store:
+        run = record(store, synthetic_task(), Drawn(), "termination.evaluations=1")
+        tally, before = tally_of(store), champion(store, run)
+        search = make_search(store, run)
+        faster = search.offer(SEED_SOURCE.replace("BLOCK = 16", "BLOCK = 128") + "X = 1\n")
+        search.tell(faster, Drawn().judge(search.request(faster)))
+        rule = from_config({"evaluations": 2})
+        asyncio.run(Pipeline(make_search(store, run), Drawn(), rule, listeners=[tally.add]).run())
+        last = store.step(run.id, store.made_by(run.id, VERIFY)[-1])
+    assert last.ratios["eager"].value > before.ratio.value
+    assert tally.best_text() == f"{speedup_text(before.ratio)}, verified in fresh processes"
 
 
 class Unmoved(SyntheticEvaluator):

@@ -19,8 +19,8 @@ import pytest
 
 from evolve.cli.config.schema import Accumulation, Precision, Size, Tier
 from evolve.core.task import ACCUMULATIONS, PRECISIONS, SIZES
-from evolve.search.champion import champion
 from evolve.store import Store
+from evolve.store.champion import champion
 from evolve.tasks.shipped import library_folder
 from evolve.worker.sandbox import TIERS
 from tests.cli.conftest import ROOT

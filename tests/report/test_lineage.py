@@ -25,7 +25,7 @@ from evolve.report.lineage import (
     graph,
     operator_contribution,
 )
-from evolve.search.champion import champion
+from evolve.store.champion import champion
 from tests.report.filling import Filling, ratio
 
 

@@ -7,6 +7,7 @@ Invariants:
    counts.
 3. The geometric mean over all is never further from 1 than that over correct programs, whatever the
    speedups; its interval holds it.
+4. A task's custom program is the champion of its run, whatever measured more.
 """
 
 import math
@@ -18,9 +19,12 @@ from hypothesis import strategies as st
 
 from evolve.core.measurement import Ratio
 from evolve.core.task import Task
-from evolve.report.suite import Found, SuiteTask, TaskResult, task_line
+from evolve.report.suite import Found, SuiteTask, TaskResult, read_result, task_line
 from evolve.report.suite_figures import categories, counting, figures, geometric_mean, groups
-from evolve.store import RunRow
+from evolve.store import RunRow, Store
+from evolve.store.champion import CHAMPION, champion
+from evolve.testing.synthetic import SEED_SOURCE, SyntheticEvaluator, synthetic_task
+from tests.search.conftest import make_search, run_to_end
 
 SPEEDUPS = st.lists(st.floats(0.01, 100), min_size=1, max_size=30)
 
@@ -117,3 +121,25 @@ def test_tasks_are_grouped_by_level_and_category():
     assert [name for name, _ in groups(results)] == ["level 1"]
     other = replace(results[0], task=replace(results[0].task, level="2"))
     assert [name for name, _ in groups([*results, other])] == ["all levels", "level 1", "level 2"]
+
+
+def test_the_program_of_a_task_is_the_champion_of_its_run(tmp_path):
+    class Drawn(SyntheticEvaluator):
+        def judge(self, request):
+            verdict = super().judge(request)
+            duel = {CHAMPION: Ratio(1.0, 0.98, 1.02)} if CHAMPION in request.opponents else {}
+            return replace(verdict, ratios=verdict.ratios | duel)
+
+    with Store.open(tmp_path / "evolve.db", create=True) as store:
+        run = store.create_run(name="run", task=synthetic_task(), config={}, seed=1)
+        run_to_end(make_search(store, run), Drawn(), evaluations=1)
+        search = make_search(store, run)
+        faster = search.offer(SEED_SOURCE.replace("BLOCK = 16", "BLOCK = 128") + "X = 1\n")
+        search.tell(faster, Drawn().judge(search.request(faster)))
+        run_to_end(make_search(store, run), Drawn(), evaluations=2)
+        winner = champion(store, run)
+        task = SuiteTask(run="run", label="1/1", level="1", title="T", category="")
+        found = read_result(store, task, run).custom
+        measured = max(step.ratios["eager"].value for step in store.steps(run.id))
+    assert found.ratios["eager"] == winner.ratio
+    assert winner.ratio.value < measured

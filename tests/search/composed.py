@@ -7,11 +7,11 @@ from typing import Any
 
 from evolve.cli import parts
 from evolve.core.model import LanguageModel
-from evolve.search.champion import champion
 from evolve.search.engine import Search
 from evolve.search.pipeline import Pipeline
 from evolve.search.termination import from_config
 from evolve.store import RunRow, Store
+from evolve.store.champion import champion
 from evolve.testing.landscapes import Landscape
 from evolve.testing.landscapes_parts import LandscapeEvaluator
 from tests.cli.recording import settings

@@ -1,4 +1,4 @@
-"""Who is crowned (evolve.search.champion):
+"""Who is crowned (evolve.store.champion):
 
 1. A verification outranks every number of the search; what it refutes is never crowned.
 2. A direct duel outranks ratios from separate runs; a challenger has to win by a whole interval.
@@ -15,11 +15,12 @@ import pytest
 from evolve.core.evaluation import Fidelity, Status
 from evolve.core.lineage import VERIFY
 from evolve.core.measurement import Ratio
-from evolve.search.champion import CHAMPION, RUNNER_UP, champion
 from evolve.search.finals import play_finals
 from evolve.search.pipeline import Pipeline
 from evolve.search.termination import from_config
 from evolve.search.verification import MAX_CONTENDERS
+from evolve.store.ancestry import best_path
+from evolve.store.champion import CHAMPION, RUNNER_UP, champion
 from evolve.testing.synthetic import SEED_SOURCE, SyntheticEvaluator, constants
 from tests.search.conftest import make_search, run_to_end, run_until_stopped, variants
 
@@ -74,6 +75,7 @@ def test_a_leader_that_loses_its_duel_gives_way_to_the_runner_up(store, run):
     first, second = verified(store, run)
     assert champion(store, run).sequence == second.sequence
     assert first.program != second.program
+    assert store.step(run.id, best_path(store, run)[-1]).program == second.program
 
 
 @pytest.mark.parametrize(("duel", "crowned"), [((1.0, 0.98, 1.02), 0), ((1.1, 1.05, 1.15), 1)])

@@ -17,7 +17,6 @@ import pytest
 
 from archives import Islands, Priority, TopK, Tree
 from evolve.cli import parts
-from evolve.search.champion import champion
 from evolve.search.engine import Search
 from evolve.search.methods import Method
 from evolve.search.schedule import Bandit, Scheduled
@@ -32,6 +31,7 @@ from evolve.search.selection import (
     Uct,
     WeightedSigmoid,
 )
+from evolve.store.champion import champion
 from evolve.testing.landscapes import Landscape, Point, family, point_of
 from evolve.testing.landscapes_parts import LandscapeEvaluator, Mutate, climb
 from operators import Remeasure

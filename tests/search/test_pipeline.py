@@ -16,10 +16,10 @@ import pytest
 from evolve.core.errors import EvaluatorUnavailable, StoreError, UsageError
 from evolve.core.evaluation import Evaluation, Fidelity, Stage, Status
 from evolve.core.protocols import Failed
-from evolve.search.champion import champion
 from evolve.search.pipeline import Pipeline
 from evolve.search.schedule import Scheduled
 from evolve.search.termination import from_config
+from evolve.store.champion import champion
 from evolve.testing.synthetic import OPTIMUM, PEAK_SPEEDUP, SEED_SOURCE, SyntheticEvaluator
 from tests.search.conftest import make_search, run_to_end, run_until_stopped, variants
 

@@ -21,13 +21,13 @@ from evolve.core.program import Program
 from evolve.core.protocols import Proposal
 from evolve.core.sketch import sketch
 from evolve.evaluation.replay import ReplayEvaluator
-from evolve.search.champion import champion
 from evolve.search.engine import Search
 from evolve.search.pipeline import Pipeline
 from evolve.search.projection import project, submit
 from evolve.search.schedule import Scheduled
 from evolve.search.termination import from_config
 from evolve.store import Store, Ticket, TicketState
+from evolve.store.champion import champion
 from evolve.testing.synthetic import SEED_SOURCE, SyntheticEvaluator
 from operators import Remeasure
 from tests.search.conftest import make_search, operators, run_to_end, variants

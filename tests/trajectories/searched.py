@@ -17,7 +17,7 @@ from evolve.core.model import (
     Usage,
 )
 from evolve.core.program import Program
-from evolve.core.protocols import Failed, Proposal
+from evolve.core.protocols import AddStatus, Failed, Offer, Proposal
 from evolve.core.task import Task
 from evolve.store import RunRow, Store
 from operators.quoting import quote
@@ -187,8 +187,12 @@ class Searched:
         self.built_in("mine", judged, operator=OPPONENT)
 
     def _tell(self, ticket: Any, judged: Evaluation | None) -> None:
-        if judged is not None:
-            self.store.tell(self.store.evaluated(ticket, judged), None, None)
+        if judged is None:
+            return
+        ticket = self.store.evaluated(ticket, judged)
+        is_offered = ticket.operator != OPPONENT and judged.fidelity is Fidelity.SEARCH
+        elite = self.store.standing(self.run.id, ticket) if is_offered else None
+        self.store.tell(ticket, elite, elite and Offer(AddStatus.NEW, elite.program))
 
 
 def story(search: Searched) -> None:

@@ -13,7 +13,8 @@ from evolve.core.evaluation import Evaluation, Fidelity, Status
 from evolve.core.lineage import VERIFY
 from evolve.core.measurement import Ratio
 from evolve.core.program import Assignment, instance_digest
-from evolve.store import RunRow, Store
+from evolve.store.rows import RunRow
+from evolve.store.store import Store
 
 RUNNER_UP = "runner_up"
 CHAMPION = "champion"

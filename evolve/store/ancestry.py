@@ -1,0 +1,68 @@
+"""The steps that led to the champion of a run, and the models behind a program."""
+
+from sqlalchemy import Connection, and_, bindparam, select
+
+from evolve.store import lineage, programs
+from evolve.store.champion import champion
+from evolve.store.rows import RunRow
+from evolve.store.schema import instance, program, request, ticket, ticket_parent
+from evolve.store.store import Store
+
+_MAKER = (
+    select(ticket.c.sequence, ticket_parent.c.program)
+    .outerjoin(
+        ticket_parent,
+        and_(
+            ticket_parent.c.ticket == ticket.c.id,
+            ticket_parent.c.role == "used",
+            ticket_parent.c.position == 0,
+        ),
+    )
+    .where(ticket.c.id == lineage.first_ticket(bindparam("of")))
+)
+_line = select(program.c.id.label("program")).where(program.c.digest == bindparam("of"))
+_line_of = _line.cte("line", recursive=True)
+_ANCESTRY = _line_of.union(
+    select(ticket_parent.c.program)
+    .select_from(_line_of)
+    .join(instance, instance.c.program == _line_of.c.program)
+    .join(ticket, ticket.c.instance == instance.c.id)
+    .join(ticket_parent, ticket_parent.c.ticket == ticket.c.id)
+    .where(ticket_parent.c.role == "used")
+)
+_MODELS = (
+    select(request.c.model)
+    .distinct()
+    .select_from(_ANCESTRY)
+    .join(instance, instance.c.program == _ANCESTRY.c.program)
+    .join(ticket, ticket.c.instance == instance.c.id)
+    .join(request, request.c.ticket == ticket.c.id)
+    .where(request.c.model != "")
+)
+
+
+def best_path(store: Store, run: RunRow) -> list[int]:
+    """The steps that made a run's champion and its main ancestors, in order; empty without one."""
+    winner = champion(store, run)
+    if winner is None:
+        return []
+    with store._database.read() as connection:
+        return _line_to(connection, run.id, programs.find(connection, winner.program))
+
+
+def _line_to(connection: Connection, run_id: int, program_id: int) -> list[int]:
+    line: list[int] = []
+    parent: int | None = program_id
+    while parent is not None:
+        made = connection.execute(_MAKER, {"run": run_id, "of": parent}).one_or_none()
+        if made is None or (line and made.sequence >= line[-1]):
+            break  # of another run, or offered once more after it had been a parent
+        line.append(made.sequence)
+        parent = made.program
+    return line[::-1]
+
+
+def models_behind(store: Store, digest: str) -> frozenset[str]:
+    """The models that were asked for a program or one of its ancestors in any run of the file."""
+    with store._database.read() as connection:
+        return frozenset(connection.execute(_MODELS, {"of": digest}).scalars())
