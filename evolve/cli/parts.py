@@ -1,6 +1,7 @@
 """A run's parts, built from its configuration."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from evolve.cli import compatibility
@@ -15,7 +16,7 @@ from evolve.report.audit import findings_of
 from evolve.search import termination
 from evolve.search.engine import Search
 from evolve.search.methods import Method, shared_out
-from evolve.search.schedule import Schedule, Scheduled
+from evolve.search.schedule import Bandit, Schedule, Scheduled
 from evolve.search.termination import Rule
 from evolve.store import RunRow, Store
 from evolve.trackers import Tracker
@@ -84,8 +85,13 @@ def asks_models(operators: Mapping[str, Scheduled]) -> bool:
 
 
 def build_schedule(config: Mapping[str, Any]) -> Schedule:
-    """What decides which operator is asked next, and of which model."""
+    """What decides which operator is asked next, and of which model.
+
+    A bandit is told the run's limits: its costs are counted in what the run is short of.
+    """
     schedule: Schedule = build(config["schedule"], "schedule")
+    if isinstance(schedule, Bandit):
+        return replace(schedule, limit=termination.from_config(_limits(config)))
     return schedule
 
 
@@ -107,7 +113,7 @@ def build_termination(config: Mapping[str, Any]) -> Rule:
     Raises:
         UsageError: a bad limit, or none that the run can reach.
     """
-    limits = {name: limit for name, limit in config["termination"].items() if name != "stop_file"}
+    limits = _limits(config)
     rule = termination.from_config(limits)
     if weak := weak_limits(config):
         together = () if any(".all_of." in name for name in weak) else limits["all_of"]
@@ -125,6 +131,10 @@ def build_termination(config: Mapping[str, Any]) -> Rule:
             "set e.g. termination.evaluations=400 or termination.wall_time=2h"
         )
     return rule
+
+
+def _limits(config: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: limit for name, limit in config["termination"].items() if name != "stop_file"}
 
 
 def weak_limits(config: Mapping[str, Any]) -> list[str]:

@@ -8,10 +8,23 @@ from typing import Protocol, TypeVar
 
 from evolve.core.errors import UsageError
 from evolve.core.model import ModelCard
-from evolve.core.protocols import ModelOperator, Operator
+from evolve.core.protocols import ModelOperator, Operator, Progress
+from evolve.search.termination import (
+    DeviceTime,
+    Evaluations,
+    Proposals,
+    Rule,
+    Tokens,
+    Usd,
+    WallTime,
+)
 from evolve.store import Arm
 
 Key = TypeVar("Key")
+
+MONEY = (Usd.name, Tokens.name)
+RESOURCES = (*MONEY, Evaluations.name, Proposals.name, DeviceTime.name, WallTime.name)
+"""Limits on what is spent, by name; others say when enough is reached."""
 
 Draws = Callable[[str], random.Random]
 """The generator of a named choice: each has its own, so that none depends on what others exist."""
@@ -115,22 +128,26 @@ class Brought:
     """Improvement in natural log as far as the intervals allow, what it has cost, and asks."""
 
     gain: float = 0.0
-    usd: float = 0.0
+    cost: float = 0.0
     asks: int = 0
 
     def __add__(self, other: "Brought") -> "Brought":
-        return Brought(self.gain + other.gain, self.usd + other.usd, self.asks + other.asks)
+        return Brought(self.gain + other.gain, self.cost + other.cost, self.asks + other.asks)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bandit:
-    """What has brought the most improvement per dollar is asked more often.
+    """What has brought the most improvement for its cost is asked more often.
 
     An improvement is what the intervals of both measurements allow to believe of it
     (`evolve.search.gains`): nothing waits for a verification, but what is measured again, verified
     or refuted counts as it is known by then. Sums are over the whole run; nothing decays.
 
-    Thompson sampling of a Gamma posterior: improvements arrive in a choice at some rate per dollar,
+    Cost is what the run is short of. Where more has been used of a limit on money (dollars, tokens)
+    than of any other, that is dollars. Elsewhere it is asks and the judge's time in equal parts: a
+    reply without a program takes the place of another, a screen takes little time.
+
+    Thompson sampling of a Gamma posterior: improvements arrive in a choice at some rate per cost,
     `step` of log speedup each; rates are drawn and the highest goes first. The prior is that of
     `prior_asks` asks of average cost and average rate, shared out by weight: in asks, so that it is
     worth as much beside calls that cost cents as beside built-in operators that cost next to
@@ -145,8 +162,10 @@ class Bandit:
         step: log speedup that counts as one improvement.
         prior_asks: how many asks of evidence, for each choice, the prior is worth.
         explore: share of asks that weights decide.
-        usd_per_device_hour: what an hour of the device costs; makes built-in operators comparable.
+        usd_per_device_hour: what an hour of the device costs; makes built-in operators comparable
+            in dollars.
         usd_per_million_tokens: stands in for the price of a model that has none.
+        limit: what ends the run; None where no limit is on money.
 
     Raises:
         UsageError: a setting is out of range.
@@ -157,6 +176,7 @@ class Bandit:
     explore: float = 0.1
     usd_per_device_hour: float = 2.0
     usd_per_million_tokens: float = 1.0
+    limit: Rule | None = None
 
     def __post_init__(self) -> None:
         for name in ("step", "prior_asks", "usd_per_device_hour", "usd_per_million_tokens"):
@@ -172,6 +192,7 @@ class Bandit:
         if draws("bandit").random() < self.explore:
             return by_weight
         spent = arms()
+        cost = self._cost(spent)
         first = [choice for choice in by_weight if math.isinf(choice.weight)]
         methods: dict[str, list[Choice]] = {}
         for choice in by_weight[len(first) :]:
@@ -180,18 +201,24 @@ class Bandit:
         brought = {name: Brought() for name in methods}
         for arm in spent:
             if arm.method in brought:
-                brought[arm.method] += Brought(arm.lead, self.usd(arm), arm.told)
+                brought[arm.method] += Brought(arm.lead, cost(arm), arm.told)
         names = self._drawn(weights, brought, lambda name: draws(f"bandit/method/{name}"))
         return first + [
-            choice for name in names for choice in self._operators(methods[name], spent, draws)
+            choice
+            for name in names
+            for choice in self._operators(methods[name], spent, cost, draws)
         ]
 
     def _operators(
-        self, choices: Sequence[Choice], arms: Sequence[Arm], draws: Draws
+        self,
+        choices: Sequence[Choice],
+        arms: Sequence[Arm],
+        cost: Callable[[Arm], float],
+        draws: Draws,
     ) -> list[Choice]:
         """The choices of one method."""
         known = {
-            (arm.method, arm.operator, arm.model): Brought(arm.gain, self.usd(arm), arm.told)
+            (arm.method, arm.operator, arm.model): Brought(arm.gain, cost(arm), arm.told)
             for arm in arms
         }
         brought = {
@@ -210,18 +237,36 @@ class Bandit:
         """The keys by a rate drawn for each, the highest first."""
         total = sum(weights.values())
         all_of_it = sum(brought.values(), Brought())
-        ask_usd = all_of_it.usd / max(all_of_it.asks, 1) or 1.0  # 1: nothing has cost anything
-        prior_usd = self.prior_asks * ask_usd
-        average = (1.0 + all_of_it.gain / self.step) / (prior_usd + all_of_it.usd)
+        ask_cost = all_of_it.cost / max(all_of_it.asks, 1) or 1.0  # 1: nothing has cost anything
+        prior_cost = self.prior_asks * ask_cost
+        average = (1.0 + all_of_it.gain / self.step) / (prior_cost + all_of_it.cost)
 
         def rate(key: Key) -> float:
             share = len(weights) * weights[key] / total
-            improvements = average * prior_usd * share + brought[key].gain / self.step
-            usd = prior_usd + brought[key].usd
-            return stream(key).gammavariate(improvements, 1.0 / usd)
+            improvements = average * prior_cost * share + brought[key].gain / self.step
+            cost = prior_cost + brought[key].cost
+            return stream(key).gammavariate(improvements, 1.0 / cost)
 
         rates = {key: rate(key) for key in weights}
         return sorted(weights, key=lambda key: -rates[key])
+
+    def _cost(self, arms: Sequence[Arm]) -> Callable[[Arm], float]:
+        """What an arm has cost, counted in what the run is short of."""
+        asks, seconds = sum(arm.told for arm in arms), sum(arm.device_time_s for arm in arms)
+        spent = Progress(
+            proposals=asks,
+            evaluations=asks,
+            tokens=sum(arm.tokens for arm in arms),
+            usd=sum(arm.usd for arm in arms),
+            device_time_s=seconds,
+            wall_time_s=seconds,
+        )
+        used = self.limit.usage(spent) if self.limit else {}
+        money = max(used.get(name, 0.0) for name in MONEY)
+        if money and money >= max(used.get(name, 0.0) for name in RESOURCES):
+            return self.usd
+        asks_per_second = asks / seconds if seconds else 0.0
+        return lambda arm: arm.told + arm.device_time_s * asks_per_second
 
     def usd(self, arm: Arm) -> float:
         """What an arm has cost: calls and device, with a stand-in where a price is unknown."""

@@ -65,17 +65,25 @@ _OF_RUN = (
 
 
 def count(
-    connection: Connection, told: Row[Any], device_time_s: float, item: Credit | None
+    connection: Connection,
+    closed: Row[Any],
+    device_time_s: float,
+    item: Credit | None,
+    *,
+    told: int = 1,
 ) -> None:
-    """Add a ticket (its row) that is told now, with what it is credited with itself."""
-    calls = connection.execute(_CALLS, {"ticket": told.id}).one() if told.model else None
+    """Add a ticket (its row) that is told now, with what it is credited with itself.
+
+    `told` is 0 where its verdict was known before.
+    """
+    calls = connection.execute(_CALLS, {"ticket": closed.id}).one() if closed.model else None
     sums = _NO_CALLS if calls is None else calls._asdict()
     row = sums | {
-        "run": told.run,
-        "method": told.method,
-        "operator": told.operator,
-        "model": told.model,
-        "told": 1,
+        "run": closed.run,
+        "method": closed.method,
+        "operator": closed.operator,
+        "model": closed.model,
+        "told": told,
         "device_time_s": device_time_s,
         "gain": item.gain if item else 0.0,
         "lead": item.lead if item else 0.0,

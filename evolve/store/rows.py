@@ -87,7 +87,8 @@ class Pruned:
 class Arm:
     """What the told tickets of one operator with one model (`""`: none) have cost and brought.
 
-    Those that one method (`""`: the run has but one) asked for. `usd` is the known cost,
+    Those that one method (`""`: the run has but one) asked for. `told` leaves out those whose
+    verdict was known before, which says nothing of cost or gain. `usd` is the known cost,
     `unpriced_tokens` the tokens whose cost is unknown. `gain` and `lead` are sums of
     improvements in natural log: how far each child's interval, with all that is known of it by now,
     lies above no gain over its parent, and over the leader, as both were when it was told.

@@ -285,10 +285,10 @@ def tell(
         raise ValueError("tell needs both an elite and the archive's offer, or neither")
     row = _moved(connection, _TOLD, judged, owner, TicketState.EVALUATED, reason="")
     if row is None:
-        known = _current(connection, judged, owner)
-        if known.state == TicketState.TOLD:
+        current = _current(connection, judged, owner)
+        if current.state == TicketState.TOLD:
             return
-        raise _refusal(known, TicketState.EVALUATED, "told of")
+        raise _refusal(current, TicketState.EVALUATED, "told of")
     verdict = _count_told(connection, row, judged)
     if elite is not None and offer is not None:
         program_id = archive.record(connection, row.run, judged.id, elite, offer)
@@ -297,7 +297,9 @@ def tell(
         is_tuned = judged.parents[:1] == (elite.program,)
         visits.settle(connection, row.run, program_id, parent, value, tuned=is_tuned)
     own = credit if credit is not None and credit.ticket == judged.id else None
-    arms.count(connection, row, verdict.device_time_s, own)
+    # Times that took no time were known before: of an arm's costs and gains that says nothing.
+    known = bool(verdict.ratios) and not verdict.device_time_s
+    arms.count(connection, row, verdict.device_time_s, own, told=0 if known else 1)
     if credit is not None and own is None:
         arms.correct(connection, credit)
 

@@ -7,10 +7,9 @@
 that arm alone. A scripted model stands for the language model: it reads the operators' prompts and
 answers with small random changes (`tests/search/landscape_model.py`), for 0.02 USD a call.
 `policy:NAME` is a selection policy on the archive `tree` with `remeasure`, children made without a
-prompt; `policy:portfolio` has all of them as arms, an evaluation costing 0.02 USD. All have as many
-evaluations; what ends a preset otherwise does not count. The score is the
-true one of the verified champion, from the start (0) to the optimum (1). Runs can be cut short:
-what is in the file is not done again.
+prompt; `policy:portfolio` has all of them as arms. All have as many evaluations; what ends a preset
+otherwise does not count. The score is the true one of the verified champion, from the start (0) to
+the optimum (1). Runs can be cut short: what is in the file is not done again.
 """
 
 import argparse
@@ -40,7 +39,6 @@ from tests.search.composed import preset, searched, verified_progress
 
 LANDSCAPES = ("deceptive", "multi_modal", "noisy", "plateau", "needle")
 PORTFOLIOS = {"arm:": "preset:portfolio", "policy:": "policy:portfolio"}  # what has arms as which
-USD_PER_EVALUATION = 0.02
 NEED_OTHERS = {"posterior", "contrast", "repairs"}  # arms that need several programs, or failures
 
 Job = tuple[str, str, int, int]  # landscape, method, seed, evaluations
@@ -75,7 +73,7 @@ def policy_parts(name: str) -> dict[str, Any]:
             each: Method(selection=policy, weights={"mutate": 1.0})
             for each, policy in policies().items()
         },
-        "schedule": Bandit(usd_per_device_hour=3600 * USD_PER_EVALUATION),
+        "schedule": Bandit(),
     }
 
 
@@ -137,13 +135,15 @@ def main() -> None:
         out = options.out or Path(folder) / "landscapes.jsonl"
         if not options.table:
             chosen = options.methods.split(",") if options.methods else methods()
-            run(out, jobs(chosen, options.seeds, options.evaluations), options.jobs)
+            seeds = range(options.first_seed, options.first_seed + options.seeds)
+            run(out, jobs(chosen, seeds, options.evaluations), options.jobs)
         print_table(scores(out))
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=1, help="10 for figures")
+    parser.add_argument("--first-seed", type=int, default=0, help="100 to choose by other seeds")
     parser.add_argument("--evaluations", type=int, default=100)
     parser.add_argument("--methods", help="some of preset:NAME, arm:NAME, policy:NAME")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
@@ -152,10 +152,10 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def jobs(chosen: Sequence[str], seeds: int, evaluations: int) -> list[Job]:
+def jobs(chosen: Sequence[str], seeds: Sequence[int], evaluations: int) -> list[Job]:
     return [
         (name, method, seed, evaluations)
-        for seed in range(seeds)
+        for seed in seeds
         for name in LANDSCAPES
         for method in chosen
     ]

@@ -20,6 +20,7 @@ from evolve.cli import parts
 from evolve.cli.config.compose import compose, to_plain
 from evolve.cli.config.locate import config_dir
 from evolve.core.errors import UsageError
+from evolve.core.protocols import Progress
 from evolve.search.pipeline import Outcome, Pipeline
 from evolve.store import Store
 from evolve.testing.model_server import ModelServer, Request
@@ -121,6 +122,12 @@ def test_the_portfolio_without_a_model_searches_by_its_arms_that_need_none(store
     methods = {arm.method for arm in store.arms(run.id)} - {""}
     assert len(methods) >= 2
     assert methods <= {"best", "posterior", "tree", "queue"}
+
+
+def test_a_bandit_knows_what_the_run_may_spend():
+    config = settings("search=portfolio", "termination.usd=5", "termination.wall_time=2h")
+    used = parts.build_schedule(config).limit.usage(Progress(usd=1.0, wall_time_s=360.0))
+    assert (used["usd"], used["wall_time"]) == (0.2, 0.05)
 
 
 @pytest.mark.parametrize("preset", PRESETS)

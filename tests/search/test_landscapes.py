@@ -274,9 +274,8 @@ def test_a_portfolio_asks_all_its_methods_on_one_archive(store):
         name: Method(selection=policy, weights={"mutate": 1.0}) for name, policy in policies.items()
     }
     landscape = family(0)["noisy"]
-    schedule = Bandit(usd_per_device_hour=72)
     search = climbed(
-        store, landscape, Greedy(), seed=0, evaluations=60, methods=methods, schedule=schedule
+        store, landscape, Greedy(), seed=0, evaluations=60, methods=methods, schedule=Bandit()
     )
     assert {arm.method for arm in store.arms(search.run.id) if arm.told > 5} >= {*methods}
     assert progress(search, landscape) > 0.3

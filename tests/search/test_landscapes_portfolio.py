@@ -29,7 +29,7 @@ SEEDS = 30
 def test_the_portfolio_keeps_up_with_its_arms(tmp_path):
     portfolio = PORTFOLIOS["policy:"]
     methods = [portfolio, *(f"policy:{name}" for name in policies())]
-    run(tmp_path / "rows.jsonl", jobs(methods, SEEDS, evaluations=100), os.cpu_count() or 1)
+    run(tmp_path / "rows.jsonl", jobs(methods, range(SEEDS), evaluations=100), os.cpu_count() or 1)
     found = scores(tmp_path / "rows.jsonl")
     print_table(found)  # what a failure is about
     ours = {name: statistics.mean(found[name, portfolio]) for name in LANDSCAPES}

@@ -1,8 +1,9 @@
 """Invariants of schedules:
 
 1. An operator that asks models is a choice per model, and its weight is shared out among them.
-2. The bandit prefers what brings more measured improvement per dollar, and never stops trying.
-3. Both are pure: the same facts and generators give the same order.
+2. The bandit prefers what brings more measured improvement for its cost, and never stops trying.
+3. Cost is dollars where the run is short of money, elsewhere asks and the judge's time.
+4. Both are pure: the same facts and generators give the same order.
 """
 
 from collections import Counter
@@ -14,6 +15,15 @@ from evolve.core.errors import UsageError
 from evolve.core.model import ModelCard
 from evolve.core.randomness import stream
 from evolve.search.schedule import Bandit, Choice, Scheduled, Shares, choices
+from evolve.search.termination import (
+    DeviceTime,
+    Evaluations,
+    Proposals,
+    TargetSpeedup,
+    Tokens,
+    Usd,
+    WallTime,
+)
 from evolve.store import Arm
 from evolve.testing.synthetic import SyntheticEvaluator
 from operators import Tune
@@ -23,6 +33,11 @@ from tests.search.models import ScriptedModel, Writer, towards_the_optimum, writ
 
 def draws(sequence: int):
     return partial(lambda name, seq: stream(1, name, seq), seq=sequence)
+
+
+def another(store, run):
+    """A second run of the same task."""
+    return store.create_run(name="other", task=run.task, config=run.config, seed=run.seed)
 
 
 def firsts(schedule, options, arms=(), count: int = 400) -> Counter:
@@ -80,8 +95,43 @@ def test_the_bandit_begins_with_the_weights_and_moves_to_what_pays():
         arm("write", "dear", usd=20.0, gain=1.0),
         arm("tune", device_time_s=3600.0, gain=0.0),
     ]
-    learnt = firsts(Bandit(explore=0.0), OPTIONS, arms)
+    learnt = firsts(Bandit(explore=0.0, limit=Usd(25)), OPTIONS, arms)
     assert learnt["write", "cheap"] > 380
+
+
+LIMITS = {
+    "evaluations": (Evaluations(40), "write"),
+    "proposals": (Proposals(40), "write"),
+    "device time": (DeviceTime(60), "write"),
+    "dollars": (Usd(0.3), "tune"),
+    "tokens": (Tokens(30_000), "tune"),
+    "dollars first": (Evaluations(400) | WallTime(3600) | Usd(0.3), "tune"),
+    "dollars last": (Evaluations(40) | WallTime(3600) | Usd(20), "write"),
+    "only a target": (TargetSpeedup(2.0), "write"),
+}
+
+
+@pytest.mark.parametrize("name", LIMITS)
+def test_cost_is_counted_in_what_the_run_is_short_of(name: str):
+    """A call costs a hundred times as much as tuning, and brings twice as much."""
+    limit, preferred = LIMITS[name]
+    arms = [
+        arm("write", "cheap", usd=0.2, tokens=20_000, device_time_s=10.0, gain=1.6),
+        arm("tune", device_time_s=10.0, gain=0.8),
+    ]
+    bandit = Bandit(explore=0.0, usd_per_device_hour=0.72, limit=limit)
+    seen = firsts(bandit, [OPTIONS[0], OPTIONS[2]], arms)
+    assert max(seen, key=seen.__getitem__)[0] == preferred
+
+
+def test_a_reply_without_a_program_costs_an_ask_and_a_screen_little_time():
+    failing = arm("write", "cheap", told=20)
+    slow = arm("write", "dear", told=20, device_time_s=20.0, gain=0.2)
+    screens = arm("tune", told=20, device_time_s=2.0, gain=0.2)
+    among_two = firsts(Bandit(explore=0.0), OPTIONS[:2], [failing, slow])
+    assert among_two["write", "cheap"] < 100
+    among_two = firsts(Bandit(explore=0.0), OPTIONS[1:], [slow, screens])
+    assert among_two["tune", ""] > 300
 
 
 def test_the_bandit_goes_on_trying_what_has_brought_nothing_yet():
@@ -97,15 +147,17 @@ def test_the_bandit_learns_as_fast_whatever_an_ask_costs(usd: float):
         arm("write", "dear", usd=10 * usd),
         arm("tune", usd=10 * usd),
     ]
-    assert firsts(Bandit(explore=0.0), OPTIONS, arms)["write", "cheap"] > 320
+    bandit = Bandit(explore=0.0, limit=Usd(100))
+    assert firsts(bandit, OPTIONS, arms)["write", "cheap"] > 320
 
 
 def test_an_unpriced_model_is_compared_by_its_tokens():
     arms = [
-        arm("write", "cheap", unpriced_tokens=1_000_000, gain=1.0),
-        arm("write", "dear", unpriced_tokens=50_000_000, gain=1.0),
+        arm("write", "cheap", tokens=1_000_000, unpriced_tokens=1_000_000, gain=1.0),
+        arm("write", "dear", tokens=50_000_000, unpriced_tokens=50_000_000, gain=1.0),
     ]
-    learnt = firsts(Bandit(explore=0.0, usd_per_million_tokens=1.0), OPTIONS[:2], arms)
+    short = Bandit(explore=0.0, usd_per_million_tokens=1.0, limit=Tokens(60_000_000))
+    learnt = firsts(short, OPTIONS[:2], arms)
     assert learnt["write", "cheap"] > 380
 
 
@@ -126,6 +178,18 @@ def test_the_same_facts_give_the_same_order():
 def test_settings_out_of_range_are_refused(wrong):
     with pytest.raises(UsageError, match=f"schedule.{next(iter(wrong))}"):
         Bandit(**wrong)
+
+
+def test_a_verdict_that_was_known_before_says_nothing_of_its_arm(store, run):
+    judge = SyntheticEvaluator()
+    first, second = make_search(store, run), make_search(store, another(store, run))
+    for search in (first, second):
+        ticket = search.ask()
+        request = search.request(ticket)
+        search.tell(ticket, search.known(request, judge) or judge.judge(request))
+    (asked,), (known,) = store.arms(first.run.id), store.arms(second.run.id)
+    assert (asked.told, known.told) == (1, 0)
+    assert known.device_time_s == known.gain == 0.0
 
 
 def test_arms_are_what_told_tickets_cost_and_brought(store, run):
