@@ -51,7 +51,7 @@ def claim(connection: Connection, run_id: int, owner: str) -> None:
 def refuse_if_held(connection: Connection, run_id: int, owner: str) -> None:
     """Raise UsageError if another live process continues this run."""
     holder = connection.execute(_HOLDER, {"held": run_id}).one_or_none()
-    if holder is None or holder.owner == owner or _is_gone(holder):
+    if holder is None or holder.owner == owner or is_gone(holder):
         return
     age = max(0.0, time.time() - holder.heartbeat)
     raise UsageError(
@@ -69,7 +69,7 @@ def refuse_other_hosts(connection: Connection) -> None:
         return
     here = _host_of(_machine(), socket.gethostname())
     for holder in connection.execute(_HOLDERS):
-        if _host_of(holder.machine, holder.host) != here and not _is_gone(holder):
+        if _host_of(holder.machine, holder.host) != here and not is_gone(holder):
             raise UsageError(
                 f"a process on {holder.host} (pid {holder.pid}) continues run {holder.name!r} in "
                 "this database, which without a write-ahead log is for one host at a time; wait "
@@ -122,7 +122,8 @@ def fence(holder: str | None, owner: str, run_name: str) -> None:
         )
 
 
-def _is_gone(holder: Row[Any]) -> bool:
+def is_gone(holder: Row[Any]) -> bool:
+    """Whether a lease (its row) is of a process that has died here, or is silent for too long."""
     if time.time() - holder.heartbeat > TTL_S:
         return True
     if holder.machine != _machine() or not holder.machine:

@@ -30,7 +30,7 @@ class TicketState(StrEnum):
 class RunRow:
     """One search in the database.
 
-    `state` is `running`, `finished` or `interrupted` (a run that was killed still says `running`);
+    `state` is `running`, `finished` or `interrupted` (by a kill, too: its process is gone);
     `reason` says why it ended; `created` is ISO 8601 in UTC.
     """
 

@@ -18,11 +18,16 @@ from evolve.core.measurement import Ratio
 from evolve.core.model import Reservation
 from evolve.core.protocols import Progress
 from evolve.core.task import Task
-from evolve.store import blobs, lease
+from evolve.store import blobs, lease, schema
 from evolve.store.rows import RunRow
 from evolve.store.schema import blob, run, run_operator
 
-_ROWS: Select[Any] = select(run, blob.c.codec, blob.c.bytes).join(blob, blob.c.id == run.c.task)
+_holder = schema.lease
+_ROWS: Select[Any] = (
+    select(run, blob.c.codec, blob.c.bytes, _holder.c.machine, _holder.c.pid, _holder.c.heartbeat)
+    .join(blob, blob.c.id == run.c.task)
+    .outerjoin(_holder, _holder.c.run == run.c.id)
+)
 _RUN = select(run).where(run.c.id == bindparam("run"))
 _THIS = update(run).where(run.c.id == bindparam("counted"))
 _ASKED = (
@@ -288,14 +293,17 @@ def count_evaluation(connection: Connection, run_id: int, operator: str, item: E
 
 
 def _run_row(row: Row[Any]) -> RunRow:
+    state, reason = row.state, row.reason
+    if state == "running" and row.pid is not None and lease.is_gone(row):
+        state, reason = "interrupted", "its process is gone"
     return RunRow(
         id=row.id,
         name=row.name,
         task=Task.from_json(json.loads(blobs.decode(row.codec, row.bytes))),
         config=json.loads(row.config),
         seed=row.seed,
-        state=row.state,
-        reason=row.reason,
+        state=state,
+        reason=reason,
         created=row.created,
     )
 

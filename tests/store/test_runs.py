@@ -158,8 +158,10 @@ def test_several_processes_may_create_the_same_database(path: Path) -> None:
 def test_a_run_of_a_dead_process_is_free_at_once(store: Store) -> None:
     run = new_run(store).id
     with another_process_holding(store.path, run):
-        pass
+        assert store.run().state == "running"
+    assert (store.run().state, store.run().reason) == ("interrupted", "its process is gone")
     store.claim(run)
+    assert (store.run().state, store.run().reason) == ("running", "")
 
 
 def test_a_run_whose_holder_is_silent_is_taken_over_and_the_holder_fenced(store: Store) -> None:
