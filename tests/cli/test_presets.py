@@ -124,12 +124,6 @@ def test_the_portfolio_without_a_model_searches_by_its_arms_that_need_none(store
     assert methods <= {"best", "posterior", "tree", "queue"}
 
 
-def test_every_arm_of_the_portfolio_can_be_given_a_weight():
-    arms = settings("search=portfolio")["methods"]
-    config = settings("search=portfolio", *(f"methods.{name}.weight=3" for name in arms))
-    assert {node["weight"] for node in config["methods"].values()} == {3}
-
-
 def test_a_bandit_knows_what_the_run_may_spend():
     config = settings("search=portfolio", "termination.usd=5", "termination.wall_time=2h")
     used = parts.build_schedule(config).limit.usage(Progress(usd=1.0, wall_time_s=360.0))
