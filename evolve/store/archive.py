@@ -12,7 +12,7 @@ from evolve.core.errors import StoreError
 from evolve.core.measurement import Interval
 from evolve.core.program import instance_digest
 from evolve.core.protocols import AddStatus, Elite, Offer
-from evolve.store import programs
+from evolve.store import identities, programs
 from evolve.store.connection import Database
 from evolve.store.schema import archive_offer, archive_slot, instance, program
 
@@ -20,22 +20,19 @@ _PAGE = 500
 
 _evicted = program.alias("evicted")
 _GIVEN = [
-    column.name
-    for column in archive_offer.c
-    if column.name not in ("id", "program", "instance", "evicted")
+    column.name for column in archive_offer.c if column.name not in ("id", "program", "instance")
 ]
 _PUT = (  # nothing, where the instance is not there
     insert(archive_offer)
     .from_select(
-        ["instance", "program", "evicted", *_GIVEN],
+        ["instance", "program", *_GIVEN],
         select(
             instance.c.id,
             instance.c.program,
-            select(_evicted.c.id).where(_evicted.c.digest == bindparam("loser")).scalar_subquery(),
             *(bindparam(name, type_=archive_offer.c[name].type) for name in _GIVEN),
         ).where(instance.c.digest == bindparam("digest")),
     )
-    .returning(archive_offer.c.id, archive_offer.c.program, archive_offer.c.evicted)
+    .returning(archive_offer.c.id, archive_offer.c.program)
 )
 _VACATE = delete(archive_slot).where(
     archive_slot.c.run == bindparam("of"), archive_slot.c.program == bindparam("loser")
@@ -88,13 +85,14 @@ def record(connection: Connection, run_id: int, ticket: int, elite: Elite, offer
     Returns:
         The program's id.
     """
-    put = _put(connection, run_id, ticket, elite, offer)
+    evicted = None if offer.evicted is None else programs.find(connection, offer.evicted)
+    put = _put(connection, run_id, ticket, elite, offer, evicted)
     program_id: int = put.program
     moved = {digest: programs.find(connection, digest) for digest in offer.moves.values() if digest}
     offers_of = {each: _held_by(connection, run_id, each) for each in moved.values()}
     if offer:
         offers_of[program_id] = put.id
-    leaving = [program_id if offer else None, put.evicted]
+    leaving = [program_id if offer else None, evicted]
     vacated = [{"of": run_id, "loser": each} for each in leaving if each is not None]
     if vacated:
         connection.execute(_VACATE, vacated)
@@ -109,8 +107,15 @@ def record(connection: Connection, run_id: int, ticket: int, elite: Elite, offer
     return program_id
 
 
-def _put(connection: Connection, run_id: int, ticket: int, elite: Elite, offer: Offer) -> Row[Any]:
-    """Write the event; returns its id, and those of the program and of the evicted one."""
+def _put(
+    connection: Connection,
+    run_id: int,
+    ticket: int,
+    elite: Elite,
+    offer: Offer,
+    evicted: int | None,
+) -> Row[Any]:
+    """Write the event; returns its id and that of the program."""
     row = {
         "run": run_id,
         "ticket": ticket,
@@ -125,7 +130,7 @@ def _put(connection: Connection, run_id: int, ticket: int, elite: Elite, offer: 
         "parents": canonical_json(list(elite.parents)),
         "status": int(offer.status),
         "slot": offer.slot,
-        "loser": offer.evicted,
+        "evicted": evicted,
         "moves": canonical_json(dict(offer.moves)),
     }
     put = connection.execute(_PUT, row).one_or_none()
@@ -133,8 +138,6 @@ def _put(connection: Connection, run_id: int, ticket: int, elite: Elite, offer: 
         raise StoreError(
             f"program {elite.program} was never proposed with {dict(elite.assignment)}"
         )
-    if offer.evicted is not None and put.evicted is None:
-        programs.find(connection, offer.evicted)  # says what is wrong
     return put
 
 
@@ -147,7 +150,11 @@ def _held_by(connection: Connection, run_id: int, program_id: int) -> int | None
 
 def slots(connection: Connection, run_id: int) -> dict[str, Elite]:
     """The elites by slot, in the order of the slots' names."""
-    return {row.place: _elite(row) for row in connection.execute(_SLOTS, {"run": run_id})}
+    held = {}
+    for row in connection.execute(_SLOTS, {"run": run_id}):
+        held[row.place] = _elite(row)
+        identities.remember(connection, row.digest, row.program)
+    return held
 
 
 def elite(connection: Connection, run_id: int, digest: str) -> Elite | None:

@@ -11,7 +11,7 @@ from urllib.parse import quote
 from sqlalchemy import Connection, QueuePool, create_engine
 from sqlalchemy.exc import DatabaseError
 
-from evolve.store import filesystem, lease, opening
+from evolve.store import filesystem, identities, lease, opening
 from evolve.store.explanations import explain
 
 BUSY_TIMEOUT_S = 30.0
@@ -118,8 +118,12 @@ class Database:
         """
         with self._explained(), self._engine.connect() as connection:
             _driver(connection).execute(begin)
-            with connection.begin():
-                yield connection
+            try:
+                with connection.begin():
+                    yield connection
+            except BaseException:
+                identities.forget(connection)
+                raise
 
     @contextmanager
     def driver(self) -> Iterator[sqlite3.Connection]:

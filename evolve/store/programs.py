@@ -8,7 +8,7 @@ from evolve.core.digest import canonical_json
 from evolve.core.errors import UsageError
 from evolve.core.normalise import normalised_digest
 from evolve.core.program import Assignment, Program, instance_digest
-from evolve.store import blobs
+from evolve.store import blobs, identities
 from evolve.store.schema import blob, instance, program
 
 _PUT_PROGRAM = insert(program).returning(program.c.id)
@@ -25,7 +25,7 @@ _FIND_BOTH = (
 _SOURCE = (
     select(blob.c.codec, blob.c.bytes)
     .join(program, program.c.source == blob.c.id)
-    .where(program.c.digest == bindparam("digest"))
+    .where(program.c.id == bindparam("of"))
 )
 
 
@@ -53,6 +53,7 @@ def _put_program(connection: Connection, item: Program) -> int:
         "language": item.language.value,
     }
     identity: int = connection.execute(_PUT_PROGRAM, row).scalar_one()
+    identities.remember(connection, item.digest, identity)
     return identity
 
 
@@ -62,24 +63,20 @@ def find(connection: Connection, digest: str) -> int:
     Raises:
         UsageError: no program has this digest.
     """
-    found: int | None = None
-    if is_digest(digest):
+    found = identities.known(connection).get(digest)
+    if found is None and is_digest(digest):
         found = connection.execute(_FIND_PROGRAM, {"digest": digest}).scalar()
+        if found is not None:
+            identities.remember(connection, digest, found)
     if found is None:
-        raise _unknown(digest)
+        raise UsageError(f"no program {digest!r} in this database; give the digest of a stored one")
     return found
-
-
-def _unknown(digest: str) -> UsageError:
-    return UsageError(f"no program {digest!r} in this database; give the digest of a stored one")
 
 
 def source(connection: Connection, digest: str) -> str:
     """The text of a stored program."""
-    found = is_digest(digest) and connection.execute(_SOURCE, {"digest": digest}).one_or_none()
-    if not found:
-        raise _unknown(digest)
-    return blobs.decode(*found)
+    row = connection.execute(_SOURCE, {"of": find(connection, digest)}).one()
+    return blobs.decode(*row)
 
 
 def is_digest(text: str) -> bool:

@@ -20,13 +20,14 @@ from sqlalchemy import (
 from sqlalchemy.dialects.sqlite import insert
 
 from evolve.core.elites import Visits
+from evolve.store import programs
 from evolve.store.schema import archive_slot, is_open, program, ticket, ticket_parent, visit
 
 GENERATIONS = 64
 """How many ancestors of a ticket's main parent it is counted at."""
 
 _identity = select(program.c.id).where(program.c.digest == bindparam("digest"))
-_KNOW = insert(visit).values(parent=_identity.scalar_subquery())
+_KNOW = insert(visit)
 _KNOW = _KNOW.on_conflict_do_update(
     index_elements=[visit.c.run, visit.c.program],
     set_={
@@ -207,7 +208,8 @@ def settle(
         tuned: whether the ticket had the program as its main parent.
     """
     known = {"run": run_id, "program": program_id, "own": value, "tuned": int(tuned)}
-    connection.execute(_KNOW, known | {"digest": parent})
+    above = None if parent is None else programs.find(connection, parent)
+    connection.execute(_KNOW, known | {"parent": above})
     key = {"of": run_id, "at": program_id}
     below: float | None = None  # what the row before this one has as its top by now
     changed = []

@@ -251,3 +251,16 @@ def test_any_order_of_calls_keeps_the_states_and_counters(tmp_path: Path) -> Non
         machine,
         settings=settings(max_examples=25, stateful_step_count=25, deadline=None, database=None),
     )
+
+
+def test_a_program_of_a_transaction_that_failed_is_no_parent_later(store: Store) -> None:
+    run = new_run(store).id
+    lost, kept, child = program(1), program(2), program(3)
+    with pytest.raises(UsageError, match="no program"):
+        store.record(run, "tune", (), Proposal(program=lost, parents=("0" * 64,)))
+    store.record(run, "tune", (), Proposal(program=kept))  # has the id that the other one had
+    with pytest.raises(UsageError, match=f"no program '{lost.digest}'"):
+        store.record(run, "tune", (), Proposal(program=child, parents=(lost.digest,)))
+    with pytest.raises(UsageError, match=f"no program '{lost.digest}'"):
+        store.source(lost.digest)
+    assert store.source(kept.digest) == kept.source
