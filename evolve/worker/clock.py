@@ -24,11 +24,12 @@ import torch
 from evolve.core.evaluation import Status
 from evolve.worker.budget import Judgement, judge, worst
 from evolve.worker.device import Device
-from evolve.worker.faults import CANDIDATE, EAGER, CandidateFault, blaming
+from evolve.worker.faults import CANDIDATE, EAGER, CandidateFault, CrowdedFault, blaming
 from evolve.worker.process import RunnerProcess
 from evolve.worker.window import Block, TimedCase, size_in_bytes
 
 _LARGEST_RESERVE = 2 << 30
+_USABLE_SHARE = 0.5  # of a block of the reference, at most, is what a window itself costs
 
 Start = Callable[[], RunnerProcess]
 
@@ -147,7 +148,7 @@ def _time_case(
             for block, charge in zip(taken, extra, strict=True)
         ]
         with blaming(side):
-            _require_positive(times)
+            _require_positive(times, overhead, blocks[EAGER])
         result.pair.blocks.setdefault(name, {})[side] = times
         if side != EAGER:
             result.samples += [(side, case, block) for block in taken]
@@ -195,11 +196,17 @@ def _interleaved(sides: list[str], blocks: int, rng: random.Random) -> list[str]
     return sequence
 
 
-def _require_positive(times: list[float]) -> None:
-    if min(times) <= 0:
-        raise TooShortFault(
-            Status.TIMING_UNBOUNDED, "the calls took less time than the clock's own overhead"
+def _require_positive(times: list[float], overhead: float, reference: list[Block]) -> None:
+    if min(times) > 0:
+        return
+    if overhead > _USABLE_SHARE * statistics.median(block.run for block in reference):
+        raise CrowdedFault(
+            "the host is too busy for a clock: a window without calls takes as long as one with "
+            "those of the reference"
         )
+    raise TooShortFault(
+        Status.TIMING_UNBOUNDED, "the calls took less time than the clock's own overhead"
+    )
 
 
 def judge_samples(sitting: Sitting) -> None:

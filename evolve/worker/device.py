@@ -152,6 +152,10 @@ class Device(Protocol):
         """Leave nothing behind."""
         ...
 
+    def undisturbed(self) -> AbstractContextManager[None]:
+        """Nothing of ours on the host does meanwhile what disturbs timing on every device."""
+        ...
+
     def is_idle(self) -> bool:
         """Whether nothing runs on it, work of processes that are stopped included."""
         ...

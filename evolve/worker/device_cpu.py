@@ -4,7 +4,7 @@ import mmap
 import os
 import platform
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +132,10 @@ class CpuDevice:
 
     def close(self) -> None:
         """Nothing was put anywhere."""
+
+    def undisturbed(self) -> AbstractContextManager[None]:
+        """The lock of the device is that of the host."""
+        return nullcontext()
 
     def is_idle(self) -> bool:
         """Stopped processes use no cores."""

@@ -7,7 +7,7 @@ import random
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from evolve.core.program import Language
 from evolve.worker import cuda_driver, nvml
 from evolve.worker.cores import ClockCores
 from evolve.worker.guard import descendants
+from evolve.worker.locks import DriverLock
 from evolve.worker.pool_allocator import build_allocator
 from evolve.worker.process import RunnerProcess
 from evolve.worker.slab import Packed, Shared, Slab
@@ -60,7 +61,7 @@ class CudaDevice:
     """
 
     half_width = 0.01
-    block_s = 0.020  # against some 0.3 ms, give or take 0.03, that a window costs
+    block_s = 0.010  # against 0.2 ms, give or take 0.01, that a window costs
     calls = (1, 1024)
     blocks = 4
     block_pool = 12
@@ -99,6 +100,7 @@ class CudaDevice:
         self._usual_answer_s = min(self._answer_s() for _ in range(9))
         node = nvml.node_of(str(facts.uuid))
         self.nodes = tuple(path for path in (node, *_NODES) if Path(path).exists())
+        self._driver = DriverLock("cuda")
         self.clock_cores = ClockCores(os.sched_getaffinity(0))
         self.variables = {
             "CUDA_VISIBLE_DEVICES": f"GPU-{facts.uuid}",
@@ -169,11 +171,16 @@ class CudaDevice:
 
     def prepare(self, process: RunnerProcess) -> None:
         os.sched_setaffinity(process.pid, self.clock_cores.of_runners())
-        process.open_gpu(_CONNECT_S)
+        process.end_within(self._driver.opening)
+        with self._driver.opening():
+            process.open_gpu(_CONNECT_S)
 
     def connect(self, process: RunnerProcess, tensors: int = 0) -> None:
-        """Give it a pool; what lies in it looks like values, and is none."""
-        size = max(self.pool_bytes, tensors)
+        with self._driver.opening():
+            self._give_pool(process, max(self.pool_bytes, tensors))
+
+    def _give_pool(self, process: RunnerProcess, size: int) -> None:
+        """What lies in it looks like values, and is none."""
         try:
             mapping, fd = cuda_driver.allocate(size)
         except cuda_driver.CudaError:
@@ -216,6 +223,9 @@ class CudaDevice:
 
     def window(self) -> Window:
         return CudaWindow(self)
+
+    def undisturbed(self) -> AbstractContextManager[None]:
+        return self._driver.timing()
 
     def is_idle(self) -> bool:
         usual = self._usual_answer_s

@@ -10,6 +10,7 @@ import struct
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -44,6 +45,7 @@ class RunnerProcess:
         self._work = tempfile.mkdtemp(dir=base)
         self._fate: Fate | None = None
         self._at_end: list[Callable[[], None]] = []
+        self._ending: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext
         self._frozen_s = 0.0
         self._frozen_at: float | None = None
         self._channel, self._control = zygote.fork(replace(confinement, work=self._work))
@@ -303,19 +305,24 @@ class RunnerProcess:
         """Have something done once the process is dead."""
         self._at_end.append(action)
 
+    def end_within(self, ending: Callable[[], AbstractContextManager[None]]) -> None:
+        """Have it killed, and what was to be done then, only while this is held."""
+        self._ending = ending
+
     @property
     def alive(self) -> bool:
         return self._fate is None and self._control.fileno() >= 0
 
     def close(self) -> str:
         """Kill the process and everything that it started; what it had printed."""
-        if self._fate is None and self._control.fileno() >= 0:
-            self._fate = self._stop()
+        with self._ending():
+            if self._fate is None and self._control.fileno() >= 0:
+                self._fate = self._stop()
+            while self._at_end:
+                self._at_end.pop()()
         self._channel.close()
         self._control.close()
         shutil.rmtree(self._work, ignore_errors=True)
-        while self._at_end:
-            self._at_end.pop()()
         return wire.sanitise(self._fate.output) if self._fate else ""
 
 

@@ -90,7 +90,8 @@ class Seats:
                     process.freeze()
                 if rest:
                     self._wait_until_quiet()
-                yield turn
+                with self._device.undisturbed():
+                    yield turn
             except (CandidateFault, SideFault) as error:
                 _close(mine)  # or the next would find what they have left running
                 is_busy = isinstance(candidate_fault_of(error), BusyFault)

@@ -35,9 +35,11 @@ from evolve.worker.seats import Seats
 from evolve.worker.stages import Candidate, Workshop
 from evolve.worker.statistics import enough, looks, median_interval, ratio_interval
 from evolve.worker.warm import WarmCase, WarmTask, working_bytes
-from evolve.worker.window import TimedCase, size_in_bytes
+from evolve.worker.window import Layout, TimedCase, size_in_bytes
 
+_TRIALS = 3
 _TRIAL_CALLS = 4  # at most
+_TRIAL_SHARE = 0.25  # of a block
 _LONGEST_BLOCK_S = 0.5  # where a side is much slower than the reference
 _HOPELESS_S, _HOPELESS_FACTOR = 3.0, 50.0
 _CLEARLY_SLOWER = 0.9
@@ -278,34 +280,44 @@ class Timekeeper:
             device.has_profiler and reference_s < LAUNCH_BOUND_S and 2 * kept < device.block_bytes
         )
 
-    def _layouts(self, task: WarmTask) -> dict[str, Any]:
-        """The reference's outputs; its time per call settles the length of blocks, once."""
+    def _layouts(self, task: WarmTask) -> dict[str, Layout]:
+        """The reference's outputs, by case; with its time per call that is found out once."""
+        if not task.layouts:
+            layouts = {}
+            with _ours(), self._workshop.reference(task) as runner:
+                for case in task.timed:
+                    layouts[case.case.name] = self._measure(runner, task, case)
+            task.layouts = layouts
+        return task.layouts
+
+    def _measure(self, runner: RunnerProcess, task: WarmTask, case: WarmCase) -> Layout:
+        """One call, and how many of them make a block."""
         device, call_s = self._workshop.device, self._workshop.call_s
         spare = max(0, device.pool_bytes - working_bytes(task.timed))
-        layouts = {}
-        with _ours(), self._workshop.reference(task) as runner:
-            for case in task.timed:
-                runner.reserve(8 * case.input_bytes, call_s)
-                with device.share(case.check("task", 0).inputs) as inputs:
-                    layout = runner.call(case.index, inputs, call_s).tensors
-                layouts[case.case.name] = layout
-                if case.index in task.calls:
-                    continue
-                size = sum(map(size_in_bytes, layout))
-                trial = min(_TRIAL_CALLS, case.most_calls(size, spare))
-                seconds = min(self._seconds(runner, case, trial) for _ in range(3))
-                task.reference_s[case.index] = seconds
-                task.calls[case.index] = case.calls(seconds, size, spare)
-        return layouts
+        runner.reserve(8 * case.input_bytes, call_s)
+        with device.share(case.check("task", 0).inputs) as inputs:
+            layout = runner.call(case.index, inputs, call_s).tensors
+        size = sum(map(size_in_bytes, layout))
+        most = case.most_calls(size, spare)
+        seconds = self._seconds(runner, case, min(_TRIAL_CALLS, most))
+        enough = int(device.block_s * _TRIAL_SHARE / max(seconds, 1e-6))
+        if enough > _TRIAL_CALLS:  # of calls that short much is the first one's
+            seconds = self._seconds(runner, case, min(enough, most))
+        task.reference_s[case.index] = seconds
+        task.calls[case.index] = case.calls(seconds, size, spare)
+        return layout
 
     def _seconds(self, runner: RunnerProcess, case: WarmCase, calls: int) -> float:
         """Of one call of the reference, by its own account: plans the length of blocks."""
         device, call_s = self._workshop.device, self._workshop.call_s
-        with device.share(case.block(-1, calls)) as inputs:
-            runner.stage(inputs, call_s, device.reveals_late)
-            done = runner.run(case.index, call_s, reveal=inputs.fd if device.reveals_late else -1)
-        runner.drop(call_s)
-        return done.seconds / calls
+        tried = []
+        for _ in range(_TRIALS):
+            with device.share(case.block(-1, calls)) as inputs:
+                runner.stage(inputs, call_s, device.reveals_late)
+                reveal = inputs.fd if device.reveals_late else -1
+                tried.append(runner.run(case.index, call_s, reveal=reveal).seconds / calls)
+            runner.drop(call_s)
+        return min(tried)
 
     def _admit(self, task: WarmTask, opponent: Candidate | None) -> None:
         """Compile an opponent and check it once on every timed case."""

@@ -24,6 +24,7 @@ from evolve.worker.expected import Expected
 from evolve.worker.slab import Slab
 from evolve.worker.taskfile import LoadedCase, LoadedTask, load_task
 from evolve.worker.trees import tensors_of
+from evolve.worker.window import Layout
 
 Made = TypeVar("Made")
 
@@ -314,6 +315,8 @@ class WarmTask:
         # By case, measured once: seconds of one call of the reference, calls per timed block.
         self.reference_s: dict[int, float] = {}
         self.calls: dict[int, int] = {}
+        # By the case's name: where the reference's outputs lie relative to their address.
+        self.layouts: dict[str, Layout] = {}
 
     @property
     def is_measured(self) -> bool:

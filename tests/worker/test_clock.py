@@ -3,14 +3,18 @@
 Invariants:
 - work that is late, skipped, remembered or done by somebody else makes a candidate wrong, not fast;
 - a program timed against itself is not found faster or slower;
-- every ratio has an interval and its raw samples.
+- every ratio has an interval and its raw samples;
+- where the host is too busy for a clock, nobody is convicted.
 """
 
 import math
 
 import pytest
 
-from evolve.core.evaluation import Stage, Status
+from evolve.core.evaluation import Fidelity, Stage, Status
+from evolve.worker.device_cpu import CpuDevice
+from evolve.worker.referee import Referee
+from evolve.worker.window_cpu import CpuWindow
 from tests.worker.serving import HONEST_CPP, RELU_TASK, forward
 
 
@@ -237,3 +241,25 @@ class ModelNew(torch.nn.Module):
     assert verdict.stage is Stage.CORRECTNESS
     assert not verdict.ratios
     assert "interpreted" in verdict.feedback
+
+
+class SlowWindow(CpuWindow):
+    """Costs half a minute even if nothing is called."""
+
+    def idle(self, process, case, layout):
+        return 30.0 + super().idle(process, case, layout)
+
+
+class DisturbedDevice(CpuDevice):
+    def window(self):
+        return SlowWindow(self)
+
+
+def test_nobody_is_convicted_where_a_window_costs_more_than_the_references_calls(tmp_path):
+    referee = Referee(DisturbedDevice(), tmp_path / "cache")
+    try:
+        verdict = referee.evaluate(RELU_TASK, HONEST_CPP, Fidelity.SCREEN, {})
+    finally:
+        referee.close()
+    assert verdict.status is Status.INFRA
+    assert "too busy for a clock" in verdict.feedback

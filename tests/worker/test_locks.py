@@ -1,13 +1,16 @@
-"""The host-wide lock: one for all users of a host, whoever made its files."""
+"""The host-wide locks: one for all users of a host, whoever made its files."""
 
 import multiprocessing
 import os
+import select
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
 import pytest
 
-from evolve.worker.locks import HostLock
+from evolve.worker.locks import DriverLock, HostLock
 
 NOBODY = 65534
 
@@ -36,3 +39,97 @@ def test_another_user_of_the_host_takes_the_lock_whoever_made_its_files():
             assert ours.recv() == "held"
             child.join()
             Path(folder, "evolve-cpu.gate").chmod(0o644)  # by a user with another umask
+
+
+OTHER = """
+import sys, tempfile
+tempfile.tempdir = sys.argv[1]
+from evolve.worker.locks import DriverLock
+lock = DriverLock("gpu")
+for line in sys.stdin:
+    kind = line.strip()
+    with getattr(lock, kind)():
+        print("in", flush=True)
+        sys.stdin.readline()
+    print("out", flush=True)
+"""
+
+
+class OtherJudge:
+    """Another process of the host that does one thing after another."""
+
+    def __init__(self, folder):
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", OTHER, str(folder)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+
+    def wants(self, kind):
+        print(kind, file=self.process.stdin, flush=True)
+
+    def is_in(self, within_s=0.3):
+        return bool(select.select([self.process.stdout], [], [], within_s)[0]) and (
+            self.process.stdout.readline() == "in\n"
+        )
+
+    def ends(self):
+        print(file=self.process.stdin, flush=True)
+        assert self.process.stdout.readline() == "out\n"
+
+
+@pytest.fixture
+def judges(tmp_path):
+    """Three of them."""
+    judges = [OtherJudge(tmp_path) for _ in range(3)]
+    yield judges
+    for judge in judges:
+        judge.process.kill()
+        judge.process.communicate()
+
+
+@pytest.mark.parametrize("kind, other", [("timing", "opening"), ("opening", "timing")])
+def test_judges_time_beside_each_other_but_not_while_a_process_opens_a_gpu(judges, kind, other):
+    first, second, third = judges
+    first.wants(kind)
+    assert first.is_in(10.0)
+    second.wants(kind)
+    assert second.is_in(10.0)
+    third.wants(other)
+    assert not third.is_in()
+    first.ends()
+    assert not third.is_in()
+    second.ends()
+    assert third.is_in(10.0)
+
+
+def test_who_waits_for_those_who_time_is_not_overtaken_by_more_of_them(judges):
+    first, second, third = judges
+    first.wants("timing")
+    assert first.is_in(10.0)
+    second.wants("opening")
+    assert not second.is_in()
+    third.wants("timing")
+    assert not third.is_in()
+    first.ends()
+    assert second.is_in(10.0)
+    second.ends()
+    assert third.is_in(10.0)
+
+
+def test_a_judge_that_dies_holds_up_nobody(judges):
+    first, second, _ = judges
+    first.wants("timing")
+    assert first.is_in(10.0)
+    second.wants("opening")
+    assert not second.is_in()
+    first.process.kill()
+    assert second.is_in(10.0)
+
+
+def test_a_process_that_ends_while_it_is_timed_is_not_waited_for(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    lock = DriverLock("gpu")
+    with lock.timing(), lock.opening():
+        pass
+    with lock.opening():
+        pass
