@@ -97,6 +97,13 @@ def test_an_operator_is_left_out_by_null_and_a_foreign_one_is_let_in():
         ("archive.capacity=abc", "archive.capacity"),
         ("archive.capacity=1.5", "archive.capacity"),
         ("archive.capacity=true", "archive.capacity"),
+        (
+            "archive.axes=[registers]",
+            "archive.axes holds settings by name; write archive.axes.NAME=",
+        ),
+        ("search=[polca,mcts]", "search=[polca,mcts]: these do not go together"),
+        ("termination=[a]", "termination can be: default, overnight"),
+        ("llm.options=[1]", "llm.options holds settings by name"),
         ("archive=queue", "topk"),
         *((f"{group}=null", f"{group} can be: ") for group, _ in dict(OPTIONS).items()),
         ("archive=3", "archive can be: "),

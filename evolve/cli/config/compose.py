@@ -19,6 +19,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import (
     ConfigAttributeError,
     ConfigKeyError,
+    ConfigTypeError,
     MissingMandatoryValue,
     OmegaConfBaseException,
 )
@@ -178,8 +179,11 @@ def _refuse_nameless_option(word: str) -> None:
         return
     with suppress(yaml.YAMLError):
         if not isinstance(yaml.safe_load(option), str | list | Mapping):
-            options = ", ".join(sorted(path.stem for path in folder.glob("*.yaml")))
-            raise UsageError(f"{word}: there is no such option; {group} can be: {options}")
+            raise UsageError(f"{word}: there is no such option; {group} can be: {_options(group)}")
+
+
+def _options(group: str) -> str:
+    return ", ".join(sorted(path.stem for path in (config_dir() / group).glob("*.yaml")))
 
 
 @contextmanager
@@ -199,8 +203,10 @@ def _explain(error: Exception, words: Sequence[str], verb: str) -> str:
         return f"{error.override}: it cannot be read; with both kinds of quotes it can: {quoted}"
     if isinstance(error, MissingConfigException) and error.missing_cfg_file:
         group, _, option = error.missing_cfg_file.rpartition("/")
-        options = ", ".join(error.options or [])
-        return f"{group}={option}: there is no such option; {group} can be: {options}"
+        return f"{group}={option}: there is no such option; {group} can be: {_options(group)}"
+    several = next((word for word in words if word.startswith("search=[")), "")
+    if several and str(error).startswith("In 'search/"):
+        return f"{several}: these do not go together; take one of them, or another order"
     known = error.__cause__ if isinstance(error.__cause__, OmegaConfBaseException) else error
     if isinstance(known, MissingMandatoryValue):
         return f"{known.full_key} is not set; give {known.full_key}=..."
@@ -213,6 +219,8 @@ def _explain(error: Exception, words: Sequence[str], verb: str) -> str:
         given = {word.partition("=")[0]: word.partition("=")[2] for word in words}
         value = given.get(str(known.full_key), "...")
         return f"{known.full_key} is a list; write {known.full_key}=[{value}]"
+    if isinstance(known, ConfigTypeError) and "with ListConfig" in str(known):
+        return f"{known.full_key} holds settings by name; write {known.full_key}.NAME=..."
     where = f"{known.full_key}: " if isinstance(known, OmegaConfBaseException) else ""
     lines = [line.strip() for line in str(known).splitlines()]
     return where + "; ".join(line for line in lines if line and not line.startswith(NOISE))
