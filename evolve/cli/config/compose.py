@@ -8,6 +8,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
+from difflib import get_close_matches
 from typing import Any
 from unittest.mock import patch
 
@@ -28,6 +29,7 @@ from evolve.cli.config.build import check_types
 from evolve.cli.config.locate import config_dir
 from evolve.cli.config.presets import preset_of, search_of, without_retyped
 from evolve.cli.config.schema import RunConfig
+from evolve.cli.differences import flatten
 from evolve.core.errors import EvolveError, UsageError
 
 VERSION_BASE = "1.3"
@@ -211,8 +213,10 @@ def _explain(error: Exception, words: Sequence[str], verb: str) -> str:
     if isinstance(known, MissingMandatoryValue):
         return f"{known.full_key} is not set; give {known.full_key}=..."
     if isinstance(known, ConfigKeyError | ConfigAttributeError):
+        near = _nearest(str(known.full_key)) if verb == "run" else ""
+        meant = f"did you mean {near}? " if near else ""
         return (
-            f"{known.full_key}: there is no such setting; "
+            f"{known.full_key}: there is no such setting; {meant}"
             f"`evolve {verb} --help` lists them, `evolve --help` says what is a --flag"
         )
     if "is not a ListConfig" in str(known) and isinstance(known, OmegaConfBaseException):
@@ -224,6 +228,15 @@ def _explain(error: Exception, words: Sequence[str], verb: str) -> str:
     where = f"{known.full_key}: " if isinstance(known, OmegaConfBaseException) else ""
     lines = [line.strip() for line in str(known).splitlines()]
     return where + "; ".join(line for line in lines if line and not line.startswith(NOISE))
+
+
+def _nearest(key: str) -> str:
+    """The setting that may be meant by a name that is none, or nothing."""
+    plain = OmegaConf.to_container(OmegaConf.structured(RunConfig), enum_to_str=True)
+    names = [name for name, _ in flatten(plain)]
+    ends = [name for name in names if name.endswith(f".{key}")]
+    near = ends or get_close_matches(key, names, n=1, cutoff=0.8)
+    return near[0] if near else ""
 
 
 def to_plain(config: DictConfig) -> dict[str, Any]:
