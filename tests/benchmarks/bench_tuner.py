@@ -4,7 +4,8 @@
     python -m tests.benchmarks.bench_tuner replay TABLE.json
 
 `measure` needs a CUDA device, torch and triton. It compiles in as many processes as there are
-cores, then times one instance after the other, alone; what there was no time for is left out.
+cores and room for, then times one instance after the other, alone; what there was no time for is
+left out.
 `replay` runs the tuner on the table, on any machine. An evaluation is any measurement that it asks
 for, a screen or a full one, of an instance that it saw before too; the gap is how much slower than
 the best of the table the one is that it would keep. Where a space is too large for a table, choices
@@ -93,6 +94,7 @@ class Problem:
     even: bool = False
 
 
+_ROOM_OF_ONE = 6 << 30  # of the device, for a process with the inputs and outputs of a problem
 SIDES = {"BLOCK_M": (64, 128, 256), "BLOCK_N": (32, 64, 128, 256)}
 FIXED = {"GROUP_M": (8,), "INPUT_PRECISION": ("tf32x3", "bf16x6")}
 IMAGES = (32, 64, 56, 56)
@@ -272,7 +274,8 @@ def compiled(
 ) -> Iterator[dict[str, Any]]:
     """Compile instances in processes of their own; how far each is off, or why it cannot run."""
     context = multiprocessing.get_context("spawn")
-    count = os.cpu_count() or 1
+    room = torch.cuda.mem_get_info()[0] // _ROOM_OF_ONE if torch.cuda.is_available() else 1
+    count = max(1, min(len(os.sched_getaffinity(0)), room))
     with ProcessPoolExecutor(count, mp_context=context, initializer=prepare) as pool:
         futures = [
             pool.submit(checked, name, sources[name], assignment) for name, assignment in work
