@@ -34,7 +34,7 @@ from evolve.worker.recorded import (
 from evolve.worker.seats import Seats
 from evolve.worker.stages import Candidate, Workshop
 from evolve.worker.statistics import enough, looks, median_interval, ratio_interval
-from evolve.worker.warm import WarmCase, WarmTask, working_bytes
+from evolve.worker.warm import WarmCase, WarmTask, usual_number, working_bytes
 from evolve.worker.window import Layout, TimedCase, size_in_bytes
 
 _TRIALS = 3
@@ -262,7 +262,8 @@ class Timekeeper:
                 }
                 _require_worth(candidate, case.case.name, task.reference_s[case.index])
                 slowest = max((who.seconds[name] for who in sides.values() if who), default=1e-6)
-                calls = min(task.calls[case.index], max(1, int(_LONGEST_BLOCK_S / slowest)))
+                longest = usual_number(max(1, int(_LONGEST_BLOCK_S / slowest)))
+                calls = min(task.calls[case.index], longest)
                 reference_s = task.reference_s[case.index]
                 recorded = is_wanted and self._is_launch_bound(reference_s, case, calls, layouts)
                 cases.append(TimedCase(warm=case, calls=calls, layouts=layouts, recorded=recorded))

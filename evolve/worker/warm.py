@@ -287,10 +287,7 @@ class WarmCase:
         fewest, most = self._device.calls
         wanted = math.ceil(self._device.block_s / max(seconds_per_call, 1e-6))
         affordable = self.most_calls(output_bytes, spare_bytes)
-        calls = min(max(wanted, fewest), affordable, most)
-        # Of few sizes, so that blocks that are there already are met again.
-        power = 1 << (calls.bit_length() - 1)
-        return power + power // 2 if calls >= power + power // 2 else power
+        return usual_number(min(max(wanted, fewest), affordable, most))
 
     def prepare_blocks(self, calls: int) -> None:
         """Make all blocks now, if there is room to keep them until they are timed."""
@@ -375,6 +372,12 @@ class WarmTasks:
             if key in self._tasks:
                 self._tasks.move_to_end(key)
             return self._tasks.get(key)
+
+
+def usual_number(calls: int) -> int:
+    """Of few, the next one down: so that blocks that are there already are met again."""
+    power = 1 << (calls.bit_length() - 1)
+    return power + power // 2 if calls >= power + power // 2 else power
 
 
 def working_bytes(cases: Sequence[WarmCase]) -> int:

@@ -184,6 +184,13 @@ def test_a_candidate_that_is_very_slow_is_timed_briefly(worker):
     assert verdict.samples["default"]["calls_per_block"] <= 10
 
 
+def test_blocks_of_slow_candidates_are_of_few_lengths_so_that_they_are_made_once(worker):
+    bodies = [f"time.sleep({0.02 + 0.003 * i}); return right(x)" for i in range(3)]
+    verdicts = [worker.evaluate(forward(body)) for body in bodies]
+    calls = {verdict.samples["default"]["calls_per_block"] for verdict in verdicts}
+    assert calls <= {12, 16}  # of 16 to 24 that half a second would allow
+
+
 def test_a_candidate_that_is_hopelessly_slow_is_not_timed(worker):
     # Every call of the checks would cost the test seconds: only the last ones are that slow.
     body = "self.n = getattr(self, 'n', 0) + 1\nif self.n > 9: time.sleep(3.2)\nreturn right(x)"
