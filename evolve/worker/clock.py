@@ -74,16 +74,16 @@ def seated(
         CandidateFault: the candidate failed.
         SideFault: another side did.
     """
-    with contextlib.ExitStack() as stack:
-        with ThreadPoolExecutor(len(starts)) as pool:
-            sides = {
-                side: pool.submit(_ready, device, side, start, cases)
-                for side, start in starts.items()
-            }
-        for seat in sides.values():
-            if seat.exception() is None:
-                stack.enter_context(seat.result())
+    with ThreadPoolExecutor(len(starts)) as pool:
+        sides = {
+            side: pool.submit(_ready, device, side, start, cases) for side, start in starts.items()
+        }
+    ready = [seat.result() for seat in sides.values() if seat.exception() is None]
+    try:
         yield {side: seat.result() for side, seat in sides.items()}
+    finally:
+        with ThreadPoolExecutor(len(starts)) as pool:  # to leave a GPU takes a while
+            list(pool.map(RunnerProcess.close, ready))
 
 
 def _ready(device: Device, side: str, start: Start, cases: list[TimedCase]) -> RunnerProcess:

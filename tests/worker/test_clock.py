@@ -180,7 +180,8 @@ return right(x)
 def test_a_candidate_that_is_very_slow_is_timed_briefly(worker):
     verdict = worker.evaluate(forward("time.sleep(0.05); return right(x)"))
     assert verdict.status is Status.CORRECT
-    assert verdict.ratios["eager"].high < 0.01
+    assert verdict.ratios["eager"].value < 0.01
+    assert verdict.ratios["eager"].high < 0.1  # what the reference takes is next to a window's cost
     assert verdict.samples["default"]["calls_per_block"] <= 10
 
 
