@@ -9,7 +9,7 @@ import threading
 import traceback
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TextIO
 
 from evolve.core.errors import EvaluatorUnavailable, UsageError
 from evolve.core.evaluation import Fidelity
@@ -116,7 +116,7 @@ def _task(data: dict[str, Any]) -> Task:
 def serve(start: Callable[[], Referee]) -> NoReturn:
     """Serve until `shutdown`, the end of standard input, or SIGTERM; leaves no process behind."""
     syscalls.prctl(syscalls.PR_SET_DUMPABLE, 0)
-    write = _claim_output()
+    read, write = _claim_input(), _claim_output()
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # every warm input holds one
     try:
@@ -135,7 +135,7 @@ def serve(start: Callable[[], Referee]) -> NoReturn:
 
     signal.signal(signal.SIGTERM, leave)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for our parent to handle
-    for line in sys.stdin:
+    for line in read:
         if not line.strip():
             continue
         try:
@@ -149,6 +149,15 @@ def serve(start: Callable[[], Referee]) -> NoReturn:
         server.accept(request)
     leave()
     raise SystemExit
+
+
+def _claim_input() -> TextIO:
+    """Keep standard input for requests; a task's file that reads it finds its end."""
+    requests = os.fdopen(os.dup(0), encoding="utf-8", errors="replace")
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    return requests
 
 
 def _claim_output() -> Callable[[str], None]:

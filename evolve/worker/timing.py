@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from evolve.core.errors import UsageError
 from evolve.core.evaluation import CaseResult, Fidelity, Label, Status
 from evolve.core.measurement import Interval, Ratio
 from evolve.worker import events
@@ -37,6 +38,7 @@ from evolve.worker.statistics import enough, looks, median_interval, ratio_inter
 from evolve.worker.warm import WarmCase, WarmTask, usual_number, working_bytes
 from evolve.worker.window import Layout, TimedCase, size_in_bytes
 
+_OWN_OUTPUTS = (Status.ALIASED, Status.MUTATED_INPUT)  # a candidate has to make new ones
 _TRIALS = 3
 _TRIAL_CALLS = 4  # at most
 _TRIAL_SHARE = 0.25  # of a block
@@ -203,9 +205,15 @@ class Timekeeper:
             return
         if isinstance(error, CandidateFault) and sides[CANDIDATE] is not None:
             raise error
-        if isinstance(error, CandidateFault) or error.side == EAGER:  # all of it is ours
+        if isinstance(error, SideFault) and error.side != EAGER:
+            self._leave(error.side, error.fault, sides, timing)
+        elif fault.status in _OWN_OUTPUTS:
+            raise UsageError(
+                f"the task's reference cannot be timed: {fault.feedback}. Let its forward return "
+                "a new tensor, .clone() for one, and leave its inputs as they are"
+            ) from error
+        else:  # all of it is ours
             raise InfraFault(str(error)) from error
-        self._leave(error.side, error.fault, sides, timing)
 
     def _disturbed(self, strangers: frozenset[int], timing: Timing) -> bool:
         """Whether a process of somebody else appeared on the device; given up after some tries."""

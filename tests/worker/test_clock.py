@@ -8,6 +8,7 @@ Invariants:
 """
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -249,6 +250,17 @@ class ModelNew(torch.nn.Module):
     assert verdict.stage is Stage.CORRECTNESS
     assert not verdict.ratios
     assert "interpreted" in verdict.feedback
+
+
+@pytest.mark.parametrize("body, copied", [("x.mul_(2)", "x * 2"), ("x", "x.clone()")])
+def test_a_reference_that_returns_its_input_is_the_users_to_mend(worker, body, copied):
+    source = RELU_TASK.source.replace("torch.relu(x) * 2 + x", body)
+    assert source != RELU_TASK.source
+    task = replace(RELU_TASK, name="gives-its-input", source=source)
+    right = forward(f"return {copied}")
+    sent = worker.send("evaluate", task=task.to_json(), source=right, fidelity="screen")
+    reply = sent.result(100)
+    assert "new tensor" in reply["error"]["message"]
 
 
 class SlowWindow(CpuWindow):

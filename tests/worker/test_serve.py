@@ -88,6 +88,7 @@ def test_a_line_that_is_no_request_gets_an_error(worker, line, message):
         ("audit", {"task": {}}, "malformed"),
         ("evaluate", {"task": RELU_TASK.to_json(), "source": "", "fidelity": "exact"}, "fidelity"),
         ("audit", {"task": Task(name="bad", source="import nothing_like_that").to_json()}, "bad"),
+        ("audit", {"task": Task(name="asks", source="input()").to_json()}, "EOFError"),
     ],
 )
 def test_a_request_that_cannot_be_served_says_why(worker, method, params, message):
