@@ -25,7 +25,7 @@ from evolve.core.evaluation import Status
 from evolve.worker.budget import Judgement, judge, worst
 from evolve.worker.device import Device
 from evolve.worker.faults import CANDIDATE, EAGER, CandidateFault, CrowdedFault, blaming
-from evolve.worker.process import RunnerProcess
+from evolve.worker.process import RunnerProcess, close_all
 from evolve.worker.window import Block, TimedCase, size_in_bytes
 
 _LARGEST_RESERVE = 2 << 30
@@ -82,8 +82,7 @@ def seated(
     try:
         yield {side: seat.result() for side, seat in sides.items()}
     finally:
-        with ThreadPoolExecutor(len(starts)) as pool:  # to leave a GPU takes a while
-            list(pool.map(RunnerProcess.close, ready))
+        close_all(ready)
 
 
 def _ready(device: Device, side: str, start: Start, cases: list[TimedCase]) -> RunnerProcess:

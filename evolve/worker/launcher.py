@@ -15,7 +15,7 @@ from evolve.worker import sandbox
 from evolve.worker.device import Device
 from evolve.worker.faults import CandidateFault, InfraFault
 from evolve.worker.locks import HostLock
-from evolve.worker.process import RunnerProcess
+from evolve.worker.process import RunnerProcess, close_all
 from evolve.worker.sandbox import ALL_MECHANISMS, Confinement, Mechanism
 from evolve.worker.spares import Spares
 from evolve.worker.zygote import Zygote
@@ -137,7 +137,11 @@ class Launcher:
         def make() -> RunnerProcess:
             with lock.shared():
                 runner = self._start(Language.TORCH, self._confinement)
-                self._device.prepare(runner)
+                try:
+                    self._device.prepare(runner)
+                except BaseException:
+                    runner.close()
+                    raise
             return runner
 
         if self._device.spares:
@@ -195,8 +199,7 @@ class Launcher:
             self._spares.close()
         with self._lock:
             self._closed = True
-            for runner in self._running:
-                runner.close()
+            close_all(self._running)
             for zygote in self._zygotes.values():
                 zygote.close()
         shutil.rmtree(self._base, ignore_errors=True)

@@ -15,7 +15,7 @@ from evolve.worker.faults import (
     candidate_fault_of,
 )
 from evolve.worker.locks import HostLock, Stopwatch
-from evolve.worker.process import RunnerProcess
+from evolve.worker.process import RunnerProcess, close_all
 
 _QUIET_S = 0.5  # for what was on its way to the device when its process was stopped
 _QUIET_POLL_S = 0.01
@@ -93,13 +93,13 @@ class Seats:
                 with self._device.undisturbed():
                     yield turn
             except (CandidateFault, SideFault) as error:
-                _close(mine)  # or the next would find what they have left running
+                close_all(mine)  # or the next would find what they have left running
                 is_busy = isinstance(candidate_fault_of(error), BusyFault)
                 if is_busy and (rest or turn.strangers()):
                     raise CrowdedFault(f"others were there while {error}") from error
                 raise
             except BaseException:
-                _close(mine)
+                close_all(mine)
                 raise
             finally:
                 for process in rest:
@@ -111,8 +111,3 @@ class Seats:
             if time.monotonic() > deadline:
                 raise CrowdedFault("the device is busy with what another candidate left running")
             time.sleep(_QUIET_POLL_S)
-
-
-def _close(processes: Collection[RunnerProcess]) -> None:
-    for process in processes:
-        process.close()

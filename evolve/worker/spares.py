@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable
 
 from evolve.worker.faults import CandidateFault, InfraFault
-from evolve.worker.process import RunnerProcess
+from evolve.worker.process import RunnerProcess, close_all
 
 
 class Spares:
@@ -76,7 +76,6 @@ class Spares:
             left = list(self._ready)
             self._ready.clear()
             self._changed.notify_all()
-        for runner in left:
-            runner.close()
+        close_all(left)
         for maker in self._makers:
             maker.join()

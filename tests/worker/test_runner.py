@@ -3,11 +3,16 @@
 Invariants:
 - a runner can write to its view of the inputs and nobody else sees it;
 - the referee reads what lies in the runner's memory, whatever the runner says;
-- a build that failed or was killed half-way is never used.
+- a build that failed or was killed half-way is never used;
+- processes that end together do not wait for each other, and none is left by what failed.
 """
 
+import contextlib
 import os
 import signal
+import tempfile
+import threading
+import time
 
 import pytest
 import torch
@@ -18,6 +23,8 @@ from evolve.worker import custody, slab
 from evolve.worker.buildcache import BuildCache, first_errors
 from evolve.worker.device_cpu import CpuDevice
 from evolve.worker.faults import CandidateFault
+from evolve.worker.launcher import Launcher
+from evolve.worker.locks import HostLock
 from evolve.worker.sealed import map_privately
 from evolve.worker.trees import tensors_of
 from evolve.worker.wire import TensorAt
@@ -134,3 +141,52 @@ def test_a_compilers_log_is_reduced_to_its_errors():
     log = "[1/2] c++ -c a.cpp\n" * 50 + "/tmp/x/a.cpp:3:5: error: 'y' was not declared\n  y\n  ^\n"
     assert first_errors(log).startswith("a.cpp:3:5: error: 'y' was not declared")
     assert "[1/2]" not in first_errors(log)
+
+
+def test_a_launcher_ends_its_processes_side_by_side_and_the_dead_do_not_wait_again():
+    together = threading.Barrier(2, timeout=20)
+
+    @contextlib.contextmanager
+    def ending():
+        together.wait()
+        yield
+
+    launcher = Launcher(CpuDevice(), "none", ())
+    runners = [launcher.start(Language.CPP) for _ in range(2)]
+    for runner in runners:
+        runner.end_within(ending)
+    launcher.close()
+    assert not any(runner.alive for runner in runners)
+    assert not together.broken
+    runners[0].close()  # would be alone at the barrier
+    assert not together.broken
+
+
+class CannotBePrepared(CpuDevice):
+    """As a GPU whose driver refuses another process."""
+
+    spares = 1
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tried = []
+
+    def prepare(self, process):
+        self.tried.append(process)
+        raise OSError("no more")
+
+
+def test_a_spare_that_cannot_use_the_device_does_not_stay(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    tmp_path.chmod(0o755)
+    device = CannotBePrepared()
+    launcher = Launcher(device, "none", ())
+    try:
+        launcher.keep_spares(HostLock("cpu"))
+        deadline = time.monotonic() + 30
+        while len(device.tried) < 2 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert len(device.tried) >= 2
+        assert not device.tried[0].alive
+    finally:
+        launcher.close()
