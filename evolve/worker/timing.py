@@ -274,7 +274,15 @@ class Timekeeper:
                 calls = min(task.calls[case.index], longest)
                 reference_s = task.reference_s[case.index]
                 recorded = is_wanted and self._is_launch_bound(reference_s, case, calls, layouts)
-                cases.append(TimedCase(warm=case, calls=calls, layouts=layouts, recorded=recorded))
+                cases.append(
+                    TimedCase(
+                        warm=case,
+                        calls=calls,
+                        layouts=layouts,
+                        recorded=recorded,
+                        unshortened_s=reference_s * task.calls[case.index],
+                    )
+                )
                 case.prepare_blocks(calls)  # now, not while the device is ours alone
         return cases
 
@@ -307,11 +315,11 @@ class Timekeeper:
         with device.share(case.check("task", 0).inputs) as inputs:
             layout = runner.call(case.index, inputs, call_s).tensors
         size = sum(map(size_in_bytes, layout))
-        most = case.most_calls(size, spare)
+        most = min(case.most_calls(size, spare), device.calls[1])
         seconds = self._seconds(runner, case, min(_TRIAL_CALLS, most))
-        enough = int(device.block_s * _TRIAL_SHARE / max(seconds, 1e-6))
-        if enough > _TRIAL_CALLS:  # of calls that short much is the first one's
-            seconds = self._seconds(runner, case, min(enough, most))
+        wanted = int(device.block_s * _TRIAL_SHARE / max(seconds, 1e-6))
+        if wanted > _TRIAL_CALLS:  # of calls that short much is the first one's
+            seconds = self._seconds(runner, case, min(wanted, most))
         task.reference_s[case.index] = seconds
         task.calls[case.index] = case.calls(seconds, size, spare)
         return layout
