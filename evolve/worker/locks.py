@@ -65,7 +65,10 @@ class DriverLock:
 
     @contextlib.contextmanager
     def opening(self) -> Iterator[None]:
-        """Held together with others that open or leave; nothing within one's own timing."""
+        """Held together with others that open or leave; nothing within one's own timing.
+
+        Not to be taken twice by one thread: whoever times may wait in between.
+        """
         if getattr(self._of_thread, "is_timing", False):
             yield
         else:

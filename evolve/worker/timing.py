@@ -257,8 +257,8 @@ class Timekeeper:
                 self._admit(task, sides[side])
             except CandidateFault as fault:
                 self._leave(side, fault, sides, timing)
+        own = self._layouts(task)
         with self._lock.shared():
-            own = self._layouts(task)
             cases = []
             candidate = sides[CANDIDATE]
             by_graph = task.loaded.timing == "graph"
@@ -298,14 +298,25 @@ class Timekeeper:
         )
 
     def _layouts(self, task: WarmTask) -> dict[str, Layout]:
-        """The reference's outputs, by case; with its time per call that is found out once."""
-        if not task.layouts:
-            layouts = {}
-            with _ours(), self._workshop.reference(task) as runner:
-                for case in task.timed:
-                    layouts[case.case.name] = self._measure(runner, task, case)
-            task.layouts = layouts
+        """The reference's outputs, by case; with its time per call that is found out once, alone.
+
+        What is too long here makes blocks too short for every candidate that comes.
+        """
+        with task.measuring:
+            if not task.layouts:
+                with _ours():
+                    task.layouts = self._measured(task)
         return task.layouts
+
+    def _measured(self, task: WarmTask) -> dict[str, Layout]:
+        with self._lock.shared():
+            runner = self._workshop.reference(task)
+        try:
+            with self._seats.alone([runner]):
+                return {case.case.name: self._measure(runner, task, case) for case in task.timed}
+        finally:
+            with self._lock.shared():
+                runner.close()
 
     def _measure(self, runner: RunnerProcess, task: WarmTask, case: WarmCase) -> Layout:
         """One call, and how many of them make a block."""

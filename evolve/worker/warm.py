@@ -312,6 +312,7 @@ class WarmTask:
         # By case, measured once: seconds of one call of the reference, calls per timed block.
         self.reference_s: dict[int, float] = {}
         self.calls: dict[int, int] = {}
+        self.measuring = threading.Lock()
         # By the case's name: where the reference's outputs lie relative to their address.
         self.layouts: dict[str, Layout] = {}
 
