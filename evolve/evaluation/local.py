@@ -4,6 +4,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -108,11 +109,10 @@ class LocalEvaluator:
         package_path, scratch = package_path_for(python)
         environment = worker_environment(package_path)
         evaluator = cls(commands, environment, slots=slots, scratch=scratch)
-        try:
+        async with AsyncExitStack() as on_failure:
+            on_failure.push_async_callback(evaluator.close)
             await evaluator.up()
-        except BaseException:
-            await evaluator.close()
-            raise
+            on_failure.pop_all()
         return evaluator
 
     async def up(self) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 from collections import deque
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 from evolve.core.errors import EvaluatorUnavailable, UsageError
@@ -123,11 +124,10 @@ class Place:
             await worker.close(0)
             raise EvaluatorUnavailable(CLOSED)
         try:
-            self.hello = await worker.ask("hello", {}, self._deadlines.hello_s)
+            with ExitStack() as on_failure:
+                on_failure.callback(worker.kill, "the evaluation worker was not waited for")
+                self.hello = await worker.ask("hello", {}, self._deadlines.hello_s)
+                on_failure.pop_all()
         except CallFailed as failure:
-            worker.kill(str(failure))
             raise EvaluatorUnavailable(f"the worker cannot be used: {failure}") from failure
-        except BaseException:
-            worker.kill("the evaluation worker was not waited for")
-            raise
         return worker

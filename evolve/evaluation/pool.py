@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from typing import Any
 
 from evolve.core.errors import EvaluatorUnavailable, UsageError
@@ -129,12 +129,15 @@ class Pool:
 
         found = await self._when(unreserved)
         found.reserved = True
-        try:
-            return await self._when(lambda: None if found.running and not found.out else found)
-        except BaseException:
-            found.reserved = False
-            self._changed.set()
-            raise
+        with ExitStack() as on_failure:
+            on_failure.callback(self._release, found)
+            reserved = await self._when(lambda: None if found.running and not found.out else found)
+            on_failure.pop_all()
+        return reserved
+
+    def _release(self, place: Place) -> None:
+        place.reserved = False
+        self._changed.set()
 
     async def _when(self, choose: Callable[[], Place | None]) -> Place:
         """What `choose` gives, as soon as it gives something."""

@@ -13,7 +13,7 @@ import sqlite3
 import time
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -137,11 +137,10 @@ class Jobs:
         self.path = path
         path.parent.mkdir(parents=True, exist_ok=True)
         self._lock = _hold(path)
-        try:
+        with ExitStack() as on_failure:
+            on_failure.callback(os.close, self._lock)
             self._db = _open(path)
-        except BaseException:
-            os.close(self._lock)
-            raise
+            on_failure.pop_all()
 
     def close(self) -> None:
         self._db.close()

@@ -4,7 +4,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
@@ -39,22 +39,20 @@ class Database:
         self._engine = create_engine(
             "sqlite+pysqlite://", creator=self._connect, poolclass=QueuePool
         )
-        try:
+        with ExitStack() as on_failure:
+            on_failure.callback(self.close)
             self._prepare()
-        except BaseException:
-            self.close()
-            raise
+            on_failure.pop_all()
 
     def _connect(self) -> sqlite3.Connection:
         if self._read_only:
             connection = _connect_to_read(self.path)
         else:
             connection = _connect(self.path, "mode=rwc" if self._create else "mode=rw")
-        try:
+        with ExitStack() as on_failure:
+            on_failure.callback(connection.close)
             opening.refuse_foreign(self.path, connection, accept_new=self._accept_new)
-        except BaseException:
-            connection.close()
-            raise
+            on_failure.pop_all()
         return connection if self._read_only else self._configured(connection)
 
     def _prepare(self) -> None:
@@ -116,14 +114,12 @@ class Database:
 
         Nor by a listener: with one, SQLAlchemy asks about listeners at every statement.
         """
-        with self._explained(), self._engine.connect() as connection:
+        with self._explained(), self._engine.connect() as connection, ExitStack() as on_failure:
+            on_failure.callback(identities.forget, connection)
             _driver(connection).execute(begin)
-            try:
-                with connection.begin():
-                    yield connection
-            except BaseException:
-                identities.forget(connection)
-                raise
+            with connection.begin():
+                yield connection
+            on_failure.pop_all()
 
     @contextmanager
     def driver(self) -> Iterator[sqlite3.Connection]:

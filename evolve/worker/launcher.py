@@ -6,6 +6,7 @@ import shutil
 import tempfile
 import threading
 import time
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -136,13 +137,7 @@ class Launcher:
 
         def make() -> RunnerProcess:
             with lock.shared():
-                runner = self._start(Language.TORCH, self._confinement)
-                try:
-                    self._device.prepare(runner)
-                except BaseException:
-                    runner.close()
-                    raise
-            return runner
+                return self._prepared(Language.TORCH, self._confinement)
 
         if self._device.spares:
             self._spares = Spares(make, self._device.spares)
@@ -150,16 +145,22 @@ class Launcher:
     def _connected(
         self, language: Language, confinement: Confinement, tensors: int
     ) -> RunnerProcess:
-        runner = self._spare(confinement)
         try:
-            if runner is None:
-                runner = self._start(language, confinement)
-                self._device.prepare(runner)
-            self._device.connect(runner, tensors)
+            with ExitStack() as on_failure:
+                runner = self._spare(confinement) or self._prepared(language, confinement)
+                on_failure.enter_context(runner)
+                self._device.connect(runner, tensors)
+                on_failure.pop_all()
         except (OSError, CandidateFault) as error:  # no candidate code has run yet
-            if runner is not None:
-                runner.close()
             raise InfraFault(f"a runner cannot use the device: {error}") from error
+        return runner
+
+    def _prepared(self, language: Language, confinement: Confinement) -> RunnerProcess:
+        """A fresh process that has opened the device."""
+        with ExitStack() as on_failure:
+            runner = on_failure.enter_context(self._start(language, confinement))
+            self._device.prepare(runner)
+            on_failure.pop_all()
         return runner
 
     def _spare(self, confinement: Confinement) -> RunnerProcess | None:

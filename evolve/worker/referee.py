@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -186,17 +187,11 @@ class Referee:
 
     def _events(self, warm: WarmTask) -> dict[str, dict[str, float]]:
         found, call_s = {}, self.workshop.call_s
-        with self._lock.shared():
-            runner = self.workshop.reference(warm)
-        try:
-            with self._seats.alone([runner]):
-                for case in warm.timed:
-                    with self.device.share(case.block(-1, 1)) as inputs:
-                        text = runner.events(case.index, inputs, KERNELBENCH_TRIALS, call_s)
-                    found[case.case.name] = read_events(text)
-        finally:
-            with self._lock.shared():
-                runner.close()
+        with self._seats.only(partial(self.workshop.reference, warm)) as runner:
+            for case in warm.timed:
+                with self.device.share(case.block(-1, 1)) as inputs:
+                    text = runner.events(case.index, inputs, KERNELBENCH_TRIALS, call_s)
+                found[case.case.name] = read_events(text)
         return found
 
     def baselines(self, task: Task, names: Sequence[str]) -> dict[str, Any]:

@@ -76,6 +76,18 @@ class Seats:
                 process.close()
 
     @contextlib.contextmanager
+    def only(self, start: Callable[[], RunnerProcess]) -> Iterator[RunnerProcess]:
+        """A process of ours that has the device alone; it ends with the context."""
+        with self.lock.shared():
+            process = start()
+        try:
+            with self.alone([process]):
+                yield process
+        finally:
+            with self.lock.shared():
+                process.close()
+
+    @contextlib.contextmanager
     def alone(self, mine: Collection[RunnerProcess] = ()) -> Iterator[Turn]:
         """The device for these processes and us; they are dead where it ends with an error.
 

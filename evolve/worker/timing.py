@@ -304,19 +304,11 @@ class Timekeeper:
         """
         with task.measuring:
             if not task.layouts:
-                with _ours():
-                    task.layouts = self._measured(task)
+                with _ours(), self._seats.only(partial(self._workshop.reference, task)) as runner:
+                    task.layouts = {
+                        case.case.name: self._measure(runner, task, case) for case in task.timed
+                    }
         return task.layouts
-
-    def _measured(self, task: WarmTask) -> dict[str, Layout]:
-        with self._lock.shared():
-            runner = self._workshop.reference(task)
-        try:
-            with self._seats.alone([runner]):
-                return {case.case.name: self._measure(runner, task, case) for case in task.timed}
-        finally:
-            with self._lock.shared():
-                runner.close()
 
     def _measure(self, runner: RunnerProcess, task: WarmTask, case: WarmCase) -> Layout:
         """One call, and how many of them make a block."""
