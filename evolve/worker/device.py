@@ -46,6 +46,7 @@ class Device(Protocol):
         room: Bytes that evaluations under way may take together (`warm.room_for`), beside what
             stays warm; 0 where nothing limits them.
         variables: Set in every process that runs candidates.
+        capability: Of a GPU, 90 for 9.0; else 0.
     """
 
     name: str
@@ -70,6 +71,7 @@ class Device(Protocol):
     pool_bytes: int
     room: int
     variables: dict[str, str]
+    capability: int
 
     @property
     def cores(self) -> int: ...

@@ -53,6 +53,7 @@ class CpuDevice:
     pool_bytes = memory
     room = 0
     variables = _MALLOC
+    capability = 0
 
     def __init__(self) -> None:
         total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -26,8 +26,8 @@ from evolve.worker.slab import Packed, Shared, Slab
 from evolve.worker.window import Window
 from evolve.worker.window_cuda import CudaWindow
 
-_POOL_SHARE = 28  # a runner's tensors get one in so many bytes of the device
-_BLOCK_SHARE = 42
+_POOL_SHARE = 40  # a runner's tensors get one in so many bytes of the device
+_BLOCK_SHARE = 70
 _WARM_SHARE = 8
 _REFEREE_SHARE = 0.62  # at most: what it does not use the runners may have
 _ROOM_SHARE = 0.78  # the rest: what stays warm, and a context for every process
@@ -67,7 +67,7 @@ class CudaDevice:
     block_pool = 12
     has_profiler = True
     has_memory_mark = False  # of a pool there is none, and `cudaMalloc` goes past it
-    seats = 3
+    seats = 4
     spares = 6
     compiles_aside = True  # the clock's core is its own
     reveals_late = True
@@ -102,6 +102,7 @@ class CudaDevice:
         self.nodes = tuple(path for path in (node, *_NODES) if Path(path).exists())
         self._driver = DriverLock("cuda")
         self.clock_cores = ClockCores(os.sched_getaffinity(0))
+        self.capability = 10 * facts.major + facts.minor
         self.variables = {
             "CUDA_VISIBLE_DEVICES": f"GPU-{facts.uuid}",
             "CUDA_MODULE_LOADING": "LAZY",
@@ -121,7 +122,7 @@ class CudaDevice:
     @property
     def slots(self) -> int:
         """Compiling uses the CPU's cores; on the GPU, checks share it and timing has it alone."""
-        return min(4, max(2, self.cores // 2))
+        return min(8, max(2, self.cores // 2))
 
     def can_time(self, language: Language) -> bool:
         return True

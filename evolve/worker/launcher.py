@@ -181,7 +181,8 @@ class Launcher:
         key = tuple(sorted(self._device.environment(language).items()))
         zygote = self._zygotes.get(key)
         if zygote is None or not zygote.alive:
-            zygote = self._zygotes[key] = Zygote(dict(key) | self._device.variables)
+            variables = dict(key) | self._device.variables
+            zygote = self._zygotes[key] = Zygote(variables, self._device.capability)
         return zygote
 
     def _replace(self, language: Language) -> None:

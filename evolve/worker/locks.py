@@ -13,39 +13,78 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+_AT_ONCE = 4
+
 
 class HostLock:
     """One lock per device: timing holds it alone, compiling and checking hold it together.
 
-    Every acquisition opens the files anew, so threads of one process exclude each other too.
+    Every acquisition opens the files anew, so threads of one process exclude each other too. Who
+    times and who checks take turns, but of a process's threads that wait to time something up to
+    `_AT_ONCE` do so one after the other: each change costs the longest piece of work under way.
     """
 
     def __init__(self, device: str) -> None:
         base = Path(tempfile.gettempdir())
         self._gate = base / f"evolve-{device}.gate"
         self._lock = base / f"evolve-{device}.lock"
+        self._of_thread = threading.local()
+        self._queue = threading.Condition()  # of those that want it alone
+        self._waiting = 0
+        self._is_taken = False
+        self._served = 0
+        self._held = contextlib.ExitStack()
 
     @contextlib.contextmanager
     def shared(self) -> Iterator[None]:
-        """Held together with other checks and compilations."""
+        """Held together with other checks and compilations; nothing where this thread holds it."""
+        if getattr(self._of_thread, "is_holding", False):
+            yield
+            return
         with _open(self._lock) as lock:
             with _open(self._gate) as gate:
                 fcntl.flock(gate, fcntl.LOCK_EX)
                 fcntl.flock(lock, fcntl.LOCK_SH)
-            yield
+            self._of_thread.is_holding = True
+            try:
+                yield
+            finally:
+                self._of_thread.is_holding = False
 
     @contextlib.contextmanager
     def exclusive(self) -> Iterator["Stopwatch"]:
         """Held alone; the value counts the seconds that it is held."""
-        with _open(self._lock) as lock:
-            with _open(self._gate) as gate:
-                fcntl.flock(gate, fcntl.LOCK_EX)
-                fcntl.flock(lock, fcntl.LOCK_EX)
+        with self._queue:
+            self._waiting += 1
+            try:
+                self._queue.wait_for(lambda: not self._is_taken)
+            finally:
+                self._waiting -= 1
+            self._is_taken = True
+        try:
+            if not self._served:
+                self._take()
+            self._served += 1
             watch = Stopwatch()
             try:
                 yield watch
             finally:
                 watch.stop()
+        finally:
+            with self._queue:
+                if not self._waiting or self._served >= _AT_ONCE:
+                    self._held.close()
+                    self._served = 0
+                self._is_taken = False
+                self._queue.notify()
+
+    def _take(self) -> None:
+        with contextlib.ExitStack() as on_failure:
+            lock = on_failure.enter_context(_open(self._lock))
+            with _open(self._gate) as gate:
+                fcntl.flock(gate, fcntl.LOCK_EX)
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            self._held = on_failure.pop_all()
 
 
 class DriverLock:

@@ -117,6 +117,10 @@ class RunnerProcess:
         command = ("call", case, inputs.size, inputs.trees[0], trap)
         return self._parse(wire.parse_output, self._ask(command, Reply.OUTPUT, seconds, inputs.fd))
 
+    def open_profiler(self, seconds: float) -> None:
+        """Have it get ready to observe, which takes seconds."""
+        self._ask(("open_profiler",), Reply.ACK, seconds, may_freeze=True)
+
     def observe(self, case: int, inputs: Shared, seconds: float) -> str:
         """Which kernels one forward starts, by the process's own account (`proof.observe`)."""
         command = ("observe", case, inputs.size, inputs.trees[0])
@@ -185,7 +189,8 @@ class RunnerProcess:
     def freeze(self) -> None:
         """Stop it and all that it has started, and wait until they stand.
 
-        Until `thaw`, the deadline of `load` comes no nearer; nothing else is under way meanwhile.
+        Until `thaw`, deadlines of `load` and `open_profiler` come no nearer; nothing else is under
+        way meanwhile.
         """
         self._frozen_at = time.monotonic()
         deadline = self._frozen_at + _STANDS_S

@@ -82,19 +82,26 @@ class Proof:
 # --- the runner's side --------------------------------------------------------------------------
 
 
+def open_profiler(finish: Callable[[], None]) -> None:
+    """A first session on nothing of interest: it takes four seconds and can lose events."""
+    from torch.profiler import ProfilerActivity, profile
+
+    with profile(activities=[ProfilerActivity.CUDA]):
+        finish()
+
+
 def observe(call: Callable[[], object], finish: Callable[[], None]) -> str:
     """Profile one call; JSON of its kernels, those that took longest first.
 
-    The first session of the profiler can lose events, so one on nothing of interest goes before.
+    Not the first session of its process (`open_profiler`).
     """
     from torch.profiler import ProfilerActivity, profile
 
     call()  # loads what is loaded late
     finish()
-    for work in (finish, call):
-        with profile(activities=[ProfilerActivity.CUDA]) as seen:
-            work()
-            finish()
+    with profile(activities=[ProfilerActivity.CUDA]) as seen:
+        call()
+        finish()
     path = Path.cwd() / "profile.json"
     seen.export_chrome_trace(str(path))
     names = {event.name for event in seen.events()}

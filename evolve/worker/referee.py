@@ -1,5 +1,6 @@
 """The referee: holds inputs, references, comparator and clock, and makes evaluations of it all."""
 
+import contextlib
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -44,7 +45,6 @@ from evolve.worker.warm import (
     WarmTask,
     WarmTasks,
     is_short_of_memory,
-    plan,
     room_for,
     working_bytes,
 )
@@ -347,21 +347,16 @@ class Referee:
         if refusal := self.device.refuses(candidate.language):
             raise CandidateFault(Status.CONTRACT, refusal)
         progress.stage = Stage.CONTRACT
-        with progress.timed("compile"):
-            self.workshop.compile(candidate, task)
-        progress.stage = Stage.COMPILE
-        with self._stage("smoke", progress):
-            smoke(self.workshop, candidate, task)
+        with contextlib.ExitStack() as ends:
+            with progress.timed("compile"):
+                runner = ends.enter_context(self.workshop.building(candidate, task))
+            progress.stage = Stage.COMPILE
+            with progress.timed("smoke"):
+                smoke(self.workshop, runner, candidate, task)
         progress.stage = Stage.SMOKE
-        with self._stage("correctness", progress):
-            plans = {case.case.name: plan(case, fidelity) for case in task.cases}
-            progress.suite = check(self.workshop, candidate, task, plans)
-        progress.stage = Stage.CORRECTNESS
-        with self._stage("labels", progress):
-            progress.custom, labels = probe_custom(self.workshop, candidate, task, progress.labels)
-            progress.labels += labels
+        self._check(candidate, task, fidelity, progress)
         if self.device.has_profiler and progress.custom and fidelity in _PROFILED:
-            with self._stage("profile", progress):
+            with progress.timed("profile"):
                 self._profile(candidate, task, progress)
         if self.device.has_profiler and fidelity is Fidelity.VERIFY:
             with self._stage("sanitizer", progress):
@@ -392,12 +387,24 @@ class Referee:
         )
         return Status.CORRECT, praise(progress.timing, light, progress.facts, progress.custom)
 
+    def _check(
+        self, candidate: Candidate, task: WarmTask, fidelity: Fidelity, progress: Progress
+    ) -> None:
+        """Whether it is right, and what makes it so, in one process."""
+        with contextlib.ExitStack() as ends:
+            with progress.timed("correctness"):
+                runner = ends.enter_context(self.workshop.seated(candidate, task.cases))
+                progress.suite = check(self.workshop, runner, candidate, task, fidelity)
+            progress.stage = Stage.CORRECTNESS
+            with progress.timed("labels"):
+                progress.custom, labels = probe_custom(
+                    self.workshop, runner, candidate, task, progress.labels
+                )
+                progress.labels += labels
+
     @contextmanager
     def _stage(self, name: str, progress: Progress) -> Iterator[None]:
-        """Beside the stages of others, and never while something is timed.
-
-        A stage at a time: who wants to time something waits for the longest that is under way.
-        """
+        """Beside what others do, and never while something is timed: who wants to has to wait."""
         with self._lock.shared(), progress.timed(name):
             yield
 
@@ -421,9 +428,8 @@ class Referee:
     def _check_further(self, candidate: Candidate, task: WarmTask) -> None:
         """More seeds, as a verification has them: a time that good is looked at twice."""
         again = self.warm(task.task, Fidelity.VERIFY)
-        with self._lock.shared():
-            plans = {case.case.name: plan(case, Fidelity.VERIFY) for case in again.cases}
-            check(self.workshop, candidate, again, plans)
+        with self.workshop.seated(candidate, again.cases) as runner:
+            check(self.workshop, runner, candidate, again, Fidelity.VERIFY)
 
     def _evaluation(
         self,

@@ -11,6 +11,7 @@ Commands (tuples, the first item names them) and what is answered:
     load        execute a source: `("load", kind, text, build, may_build, stub)` -> ACK
     construct   build the model of a case: `("construct", case, seed, size, tree)` -> ACK
     call        one forward: `("call", case, size, tree, trap)` -> OUTPUT
+    open_profiler  get ready for that -> ACK
     observe     a forward under a profiler: `("observe", case, size, tree)` -> TEXT
     events      time forwards by events: `("events", case, size, tree, trials)` -> TEXT
     apart       a forward in a process of its own, under a tool:
@@ -192,6 +193,10 @@ class Runner:
         if trapped is not None and trapped.first is not None:
             print(f"{trapped.first} was trapped", file=sys.stderr)
         wire.send_output(channel, seconds, memory.data_ptr(), spec.encode(), tensors)
+
+    def _open_profiler(self, channel: socket.socket) -> None:
+        proof.open_profiler(self._access.finish)
+        wire.send_ack(channel)
 
     def _observe(self, channel: socket.socket, case: int, size: int, tree: bytes, fd: int) -> None:
         inputs = slab.unpack(tree, self._access.open(fd, size))

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from evolve.worker.faults import CandidateFault, InfraFault
 from evolve.worker.process import RunnerProcess, close_all
 
+_MAKERS = 2  # who wants to time waits for all; more of them take longer, and get little more done
+
 
 class Spares:
     """Keeps up to `count` processes ready.
@@ -27,7 +29,8 @@ class Spares:
         self._changed = threading.Condition()
         self._closed = False
         self._makers = [
-            threading.Thread(target=self._keep_ready, daemon=True) for _ in range(min(count, 4))
+            threading.Thread(target=self._keep_ready, daemon=True)
+            for _ in range(min(count, _MAKERS))
         ]
         self._under_way = 0
         for maker in self._makers:

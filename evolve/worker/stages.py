@@ -8,7 +8,7 @@ import contextlib
 import json
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from evolve.core.compiled import Compiled
 from evolve.core.digest import framed_digest
-from evolve.core.evaluation import Label, Status
+from evolve.core.evaluation import Fidelity, Label, Status
 from evolve.core.program import Language, detect_language
 from evolve.worker import compiler, custody
 from evolve.worker.budget import Judgement, judge, suite_verdict, worst
@@ -30,7 +30,7 @@ from evolve.worker.probes import custom_label
 from evolve.worker.process import RunnerProcess
 from evolve.worker.proof import OwnCode, Proof, library_labels, prove, read_kernels
 from evolve.worker.seats import Seats
-from evolve.worker.warm import Check, WarmCase, WarmTask, working_bytes
+from evolve.worker.warm import Check, WarmCase, WarmTask, plan, working_bytes
 from evolve.worker.window import size_in_bytes
 from evolve.worker.wire import TensorAt
 
@@ -55,7 +55,7 @@ class Candidate:
     margin: float | None = None  # the worst of its outcomes in the checks
     layouts: dict[str, tuple[TensorAt, ...]] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)  # of a call, by case; to plan with
-    setup_s: float | None = None  # of a process and its models for the checks
+    setup_s: float | None = None  # of a process and its models, the longest so far
 
     def __post_init__(self) -> None:
         self.language = Language.TORCH if self.is_ours else detect_language(self.source)
@@ -103,11 +103,12 @@ class Workshop:
         self.builds = builds
         self._seats = seats
 
-    def compile(self, candidate: Candidate, task: WarmTask) -> None:
-        """Execute and construct it once where it sees no inputs; keep what it built.
+    @contextlib.contextmanager
+    def building(self, candidate: Candidate, task: WarmTask) -> Iterator[RunnerProcess]:
+        """A process that has executed and compiled the candidate; what it built is kept at the end.
 
-        Takes the lock by itself, and leaves it while the source is executed, which is when C++ is
-        compiled, where that disturbs no timing.
+        It sees none of the inputs that decide anything. Takes the lock by itself, and leaves it
+        while the source is executed, which is when C++ is compiled, where that disturbs no timing.
         """
         key = framed_digest(candidate.key, self.device.device_class)
         candidate.build = self.builds.finished(key)
@@ -119,9 +120,10 @@ class Workshop:
                 with self._unless_aside():
                     runner.load(candidate.kind, candidate.source, BUILD_S, fresh or candidate.build,
                                 may_build=fresh is not None)  # fmt: skip
-                with self._seats.lock.shared():
+                with self.on_device():
                     self._construct(runner, task.smallest)
                     self._exercise(runner, candidate, task)
+                yield runner
             if fresh:
                 candidate.build = self.builds.commit(key, fresh)
                 fresh = None
@@ -129,9 +131,14 @@ class Workshop:
             if fresh:
                 self.builds.discard(fresh)
 
+    def compile(self, candidate: Candidate, task: WarmTask) -> None:
+        """Do no more than that."""
+        with self.building(candidate, task):
+            pass
+
     def _unless_aside(self) -> contextlib.AbstractContextManager[None]:
         """The lock, where work on the CPU's cores disturbs timing."""
-        return contextlib.nullcontext() if self.device.compiles_aside else self._seats.lock.shared()
+        return contextlib.nullcontext() if self.device.compiles_aside else self.on_device()
 
     def _construct(self, runner: RunnerProcess, case: WarmCase, seconds: float = SETUP_S) -> None:
         with self.device.share(case.arguments) as arguments:
@@ -162,11 +169,13 @@ class Workshop:
         self, candidate: Candidate, cases: list[WarmCase], stub: bool = False
     ) -> RunnerProcess:
         """A process with the candidate's models of these cases; to be used in a `with`."""
+        start = time.perf_counter()
         runner = self.launched(candidate, cases)
         with contextlib.ExitStack() as on_failure:
             on_failure.enter_context(runner)
             self.furnish(runner, candidate, cases, stub)
             on_failure.pop_all()
+        candidate.setup_s = max(candidate.setup_s or 0.0, time.perf_counter() - start)
         return runner
 
     def furnish(
@@ -236,18 +245,34 @@ class Workshop:
             with lock.shared():
                 held.close()
 
+    def seated(
+        self, candidate: Candidate, cases: list[WarmCase], stub: bool = False
+    ) -> contextlib.AbstractContextManager[RunnerProcess]:
+        """The same as `loaded`; others may be timed whenever nothing is asked of it."""
+        return self._seats.beside(partial(self.loaded, candidate, cases, stub))
+
+    def on_device(self) -> contextlib.AbstractContextManager[None]:
+        """The lock that all work on the device takes, while nobody has it alone."""
+        return self._seats.lock.shared()
+
     def outcome(
         self,
         runner: RunnerProcess,
         case: WarmCase,
-        hidden: Check,
+        hidden: Callable[[], Check],
         trap: bool = False,
         limit_s: float | None = None,
     ) -> Outcome:
-        """One call on hidden inputs, its output taken into custody and judged."""
+        """One call on hidden inputs, its output taken into custody and judged; takes the lock."""
+        with self.on_device():
+            return self._outcome(runner, case, hidden(), trap, limit_s or self.call_s)
+
+    def _outcome(
+        self, runner: RunnerProcess, case: WarmCase, hidden: Check, trap: bool, limit_s: float
+    ) -> Outcome:
         with self.device.share(hidden.inputs) as inputs:
             start = time.perf_counter()
-            output = runner.call(case.index, inputs, limit_s or self.call_s, trap)
+            output = runner.call(case.index, inputs, limit_s, trap)
             seconds = time.perf_counter() - start
             if custody.same_structure(output, hidden.expected):
                 tensors = custody.take(self.device, runner, output, inputs)
@@ -260,41 +285,44 @@ class Workshop:
         return Outcome(verdict, output.tensors, tensors, seconds)
 
 
-def smoke(workshop: Workshop, candidate: Candidate, task: WarmTask) -> None:
-    """The smallest case once: the cheapest way to fail."""
+def smoke(workshop: Workshop, runner: RunnerProcess, candidate: Candidate, task: WarmTask) -> None:
+    """The smallest case once, where it was compiled: the cheapest way to fail.
+
+    On inputs that decide nothing later: what it builds there it may take along.
+    """
     case = task.smallest
-    with workshop.loaded(candidate, [case]) as runner:
-        outcome = workshop.outcome(runner, case, case.check("task", 0))
+    outcome = workshop.outcome(runner, case, lambda: case.block_check(-1, 0, 1))
     _require(candidate, outcome.verdict, case, "task")
 
 
 def check(
     workshop: Workshop,
+    runner: RunnerProcess,
     candidate: Candidate,
     task: WarmTask,
-    plans: dict[str, list[tuple[str, int]]],
+    fidelity: Fidelity,
 ) -> bool:
-    """All cases on all hidden inputs, and the last of them again; gives the suite's own verdict."""
+    """All cases on all hidden inputs, and the last of them again; gives the suite's own verdict.
+
+    `runner` has the candidate's models of all cases.
+    """
     suite = True
-    start = time.perf_counter()
-    with workshop.loaded(candidate, task.cases) as runner:
-        candidate.setup_s = time.perf_counter() - start
-        for case in task.cases:
-            for family, number in plans[case.case.name]:
-                hidden = case.check(family, number)
-                outcome = workshop.outcome(runner, case, hidden)
-                _require(candidate, outcome.verdict, case, family)
-                if family == "task":
-                    suite = suite and suite_verdict(outcome.tensors, hidden.expected)
-            for _ in range(_REPEATS):
-                again = workshop.outcome(runner, case, hidden)
-                _require_repeatable(case.case.name, outcome, again)
-                candidate.margin = worst(candidate.margin, again.verdict.margin)
-                outcome = again
-                if again.seconds > _CHEAP_S:
-                    break
-            candidate.layouts[case.case.name] = outcome.places
-            candidate.seconds[case.case.name] = again.seconds
+    for case in task.cases:
+        for family, number in plan(case, fidelity):
+            hidden = partial(case.check, family, number)
+            outcome = workshop.outcome(runner, case, hidden)
+            _require(candidate, outcome.verdict, case, family)
+            if family == "task":
+                suite = suite and suite_verdict(outcome.tensors, hidden().expected)
+        for _ in range(_REPEATS):
+            again = workshop.outcome(runner, case, hidden)
+            _require_repeatable(case.case.name, outcome, again)
+            candidate.margin = worst(candidate.margin, again.verdict.margin)
+            outcome = again
+            if again.seconds > _CHEAP_S:
+                break
+        candidate.layouts[case.case.name] = outcome.places
+        candidate.seconds[case.case.name] = again.seconds
     return suite
 
 
@@ -321,24 +349,30 @@ def _require_repeatable(case: str, first: Outcome, again: Outcome) -> None:
 
 
 def probe_custom(
-    workshop: Workshop, candidate: Candidate, task: WarmTask, known: Sequence[Label]
+    workshop: Workshop,
+    runner: RunnerProcess,
+    candidate: Candidate,
+    task: WarmTask,
+    known: Sequence[Label],
 ) -> tuple[bool | None, tuple[Label, ...]]:
     """Whether custom kernels make the outcome, and what was found that speaks for or against it.
 
-    Two cases are run without ATen compute, and without the kernels: the smallest, and one of those
-    that are timed. None where a run did not end in time. `known` are labels found so far.
+    Two cases are run without ATen compute, at the end of the checks' process, and without the
+    kernels, in a process of their own: the smallest, and one of those that are timed. None where a
+    run did not end in time. `known` are labels found so far.
     """
     labels = dict.fromkeys(library_labels(candidate.build, workshop.device.has_profiler))
     customs: list[bool | None] = [not labels and not disowned(known)]
     timed = [case for case in task.timed if case is not task.smallest]
-    for case in [task.smallest, *random.sample(timed, min(1, len(timed)))]:
-        # Fresh inputs for each, or memory left over from an earlier call could pass for work done.
-        trapped = _probed(workshop, candidate, case, case.check("task", 1), trap=True)
-        stubbed = _probed(workshop, candidate, case, case.check("task", 2), stub=True)
-        if trapped.right is None or stubbed.right is None:
+    cases = [task.smallest, *random.sample(timed, min(1, len(timed)))]
+    # Fresh inputs for each, or memory left over from an earlier call could pass for work done.
+    trapped = _trapped(workshop, runner, cases)
+    for at, case in enumerate(cases):
+        taken, left = trapped[min(at, len(trapped) - 1)], _stubbed(workshop, candidate, case)
+        if taken.right is None or left.right is None:
             customs.append(None)
             continue
-        custom, found = custom_label(trapped.right, trapped.operation, stubbed.right)
+        custom, found = custom_label(taken.right, taken.operation, left.right)
         customs.append(custom)
         labels |= dict.fromkeys(found)
     verdict = False if False in customs else None if None in customs else True
@@ -349,41 +383,58 @@ def prove_kernels(workshop: Workshop, candidate: Candidate, task: WarmTask) -> P
     """Which kernels ran on the first timed case, in a process of its own; None if nobody knows."""
     case = task.timed[0]
     try:
-        with (
-            workshop.loaded(candidate, [case]) as runner,
-            workshop.device.share(case.check("task", 1).inputs) as inputs,
-        ):
-            text = runner.observe(case.index, inputs, workshop.call_s)
+        with workshop.seated(candidate, [case]) as runner:
+            runner.open_profiler(BUILD_S)
+            with workshop.on_device():
+                hidden = case.check("task", 1)
+                with workshop.device.share(hidden.inputs) as inputs:
+                    text = runner.observe(case.index, inputs, workshop.call_s)
     except CandidateFault:
         return None
     return prove(read_kernels(text), OwnCode(candidate.build))
 
 
 @dataclass(frozen=True, slots=True)
-class Probe:
+class _Probe:
     """A run with something taken away: was it right (None: out of time), what was missed first."""
 
     right: bool | None
     operation: str | None = None
 
 
+def _trapped(workshop: Workshop, runner: RunnerProcess, cases: Sequence[WarmCase]) -> list[_Probe]:
+    """Each case without ATen compute, up to one that is not right: what follows says nothing."""
+    probes: list[_Probe] = []
+    for case in cases:
+        probes.append(_probed(workshop, runner, case, 1, trap=True))
+        if not probes[-1].right:
+            break
+    return probes
+
+
+def _stubbed(workshop: Workshop, candidate: Candidate, case: WarmCase) -> _Probe:
+    """A case without the candidate's kernels."""
+    with contextlib.ExitStack() as ends:
+        try:
+            runner = ends.enter_context(workshop.seated(candidate, [case], stub=True))
+        except CandidateFault as fault:
+            return _failed(fault)
+        return _probed(workshop, runner, case, 2)
+
+
 def _probed(
-    workshop: Workshop,
-    candidate: Candidate,
-    case: WarmCase,
-    hidden: Check,
-    *,
-    trap: bool = False,
-    stub: bool = False,
-) -> Probe:
+    workshop: Workshop, runner: RunnerProcess, case: WarmCase, number: int, trap: bool = False
+) -> _Probe:
     try:
-        with workshop.loaded(candidate, [case], stub) as runner:
-            verdict = workshop.outcome(runner, case, hidden, trap).verdict
-            printed = runner.close()
+        outcome = workshop.outcome(runner, case, partial(case.check, "task", number), trap)
     except CandidateFault as fault:
-        right = None if fault.status is Status.TIMEOUT else False
-        return Probe(right, _operation(fault.feedback))
-    return Probe(verdict.status is Status.CORRECT, _operation(printed))
+        return _failed(fault)
+    return _Probe(outcome.verdict.status is Status.CORRECT)
+
+
+def _failed(fault: CandidateFault) -> _Probe:
+    right = None if fault.status is Status.TIMEOUT else False
+    return _Probe(right, _operation(fault.feedback))
 
 
 def _operation(text: str) -> str | None:

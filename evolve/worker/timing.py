@@ -343,9 +343,9 @@ class Timekeeper:
         """Compile an opponent and check it once on every timed case."""
         assert opponent is not None
         self._workshop.compile(opponent, task)
-        with self._lock.shared(), self._workshop.loaded(opponent, task.timed) as runner:
+        with self._workshop.seated(opponent, task.timed) as runner:
             for case in task.timed:
-                outcome = self._workshop.outcome(runner, case, case.check("task", 0))
+                outcome = self._workshop.outcome(runner, case, partial(case.check, "task", 0))
                 name, verdict = case.case.name, outcome.verdict
                 if verdict.status is not Status.CORRECT and not opponent.is_ours:
                     raise CandidateFault(verdict.status, f"case {name}: {verdict.feedback}")

@@ -5,6 +5,7 @@ threads, which do not survive a fork, and every child would hang in its first on
 exactly one thread, and refuses to fork otherwise.
 """
 
+import contextlib
 import gc
 import importlib
 import importlib.util
@@ -25,7 +26,7 @@ _PASSED_ON = ("PATH", "LANG", "LC_ALL", "CC", "CXX", "CUDA_HOME", "LD_LIBRARY_PA
 _IMPORT_S = 120.0  # importing torch and triton from a cold disk
 _START = (
     "import sys; sys.path.append(sys.argv[1]); "
-    "from evolve.worker.zygote import serve; serve(int(sys.argv[2]))"
+    "from evolve.worker.zygote import serve; serve(int(sys.argv[2]), int(sys.argv[3]))"
 )
 
 
@@ -51,17 +52,22 @@ def environment(extra: dict[str, str]) -> dict[str, str]:
 class Zygote:
     """The referee's handle of a zygote process; used by one thread at a time.
 
+    Args:
+        extra_environment: variables beside the few that are passed on.
+        capability: of the GPU that runners will use, 90 for 9.0; 0 where there is none.
+
     Raises:
         OSError: from every method, where the zygote has died.
     """
 
-    def __init__(self, extra_environment: dict[str, str]) -> None:
+    def __init__(self, extra_environment: dict[str, str], capability: int = 0) -> None:
         self._socket, theirs = socket.socketpair()
         self._socket.settimeout(_IMPORT_S)
         root = str(Path(__file__).absolute().parents[2])
+        told = (theirs.fileno(), capability)
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-I", "-B", "-u", "-c", _START, root, str(theirs.fileno())],
+                [sys.executable, "-I", "-B", "-u", "-c", _START, root, *map(str, told)],
                 env=environment(extra_environment),
                 pass_fds=(theirs.fileno(),),
                 stdin=subprocess.DEVNULL,
@@ -108,10 +114,12 @@ class Zygote:
         self._process.wait()
 
 
-def serve(fd: int) -> None:
+def serve(fd: int, capability: int) -> None:
     """Main loop of the zygote process."""
     control = socket.socket(fileno=fd)
     run = _import_everything()
+    if capability:
+        _have_triton_know_itself(capability)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # guards report for themselves
     gc.collect()
     gc.freeze()
@@ -140,3 +148,15 @@ def _import_everything() -> Callable[..., None]:
         if importlib.util.find_spec(name.partition(".")[0]):
             importlib.import_module(name)
     return importlib.import_module("evolve.worker.runner").run
+
+
+def _have_triton_know_itself(capability: int) -> None:
+    """What Triton keeps of its own version once asked: it hashes itself and runs its assembler.
+
+    Each process would do that again before it looks into its cache, which takes 0.3 to 1 s.
+    """
+    with contextlib.suppress(ImportError, AttributeError, KeyError):  # other versions do otherwise
+        backends = importlib.import_module("triton.backends")
+        target = backends.compiler.GPUTarget("cuda", capability, 32)
+        backends.backends["nvidia"].compiler(target).hash()
+        importlib.import_module("triton.runtime.cache").triton_key()

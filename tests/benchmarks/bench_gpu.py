@@ -29,7 +29,7 @@ from tests.benchmarks.gpu_ties import against_itself, default_problems
 from tests.gpu.programs import RIGHT, SMALL, TASK, torch_program, triton_program
 from tests.worker.serving import Worker
 
-STAGES = ("compile", "smoke", "correctness", "labels", "timing")
+STAGES = ("compile", "smoke", "correctness", "labels", "profile", "timing")
 
 
 def main() -> None:

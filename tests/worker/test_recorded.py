@@ -113,7 +113,8 @@ def recorded(launcher, tmp_path, monkeypatch):
     def record(**sources):
         sides = {name: Candidate(source) for name, source in sources.items()}
         for who in sides.values():
-            check(workshop, who, warm, {"default": [("task", 0)]})
+            with workshop.seated(who, warm.cases) as runner:
+                check(workshop, runner, who, warm, Fidelity.CHECK)
         layouts = {name: who.layouts["default"] for name, who in sides.items()}
         case = TimedCase(warm=warm.timed[0], calls=CALLS, layouts=layouts, recorded=True)
         processes = {name: workshop.loaded(who, warm.timed) for name, who in sides.items()}

@@ -197,8 +197,8 @@ WEIGHED = "any(kind.__name__ == 'ModelNew' for kind in nn.Module.__subclasses__(
 )
 def test_who_stalls_only_where_it_is_weighed_holds_nobody_up(referee, source, monkeypatch):
     task, candidate = referee.warm(RELU_TASK), Candidate(source)
-    plans = {case.case.name: [("task", 0)] for case in task.cases}
-    assert check(referee.workshop, candidate, task, plans)
+    with referee.workshop.seated(candidate, task.cases) as runner:
+        assert check(referee.workshop, runner, candidate, task, Fidelity.CHECK)
     start = time.monotonic()
     monkeypatch.setattr(referee.workshop, "call_s", 60.0)
     assert scratch_bytes(referee.workshop, candidate, task) is None
