@@ -81,15 +81,11 @@ class Packed:
 
     def _pack(self, tree: Any) -> bytes:
         buffer = io.BytesIO()
-        pickler = pickle.Pickler(buffer, protocol=5)
-        pickler.persistent_id = self._place  # type: ignore[method-assign]
-        pickler.dump(tree)
+        _Packer(buffer, self._place).dump(tree)
         return buffer.getvalue()
 
-    def _place(self, value: Any) -> tuple[Any, ...] | None:
-        if not isinstance(value, torch.Tensor):
-            return None
-        value = value.detach()
+    def _place(self, tensor: torch.Tensor) -> tuple[Any, ...]:
+        value = tensor.detach()
         storage = value.untyped_storage()
         key = storage._cdata
         if key not in self._offsets:
@@ -99,6 +95,15 @@ class Packed:
             self.size += -(-(raw.numel() + _GUARD_BYTES) // ALIGNMENT) * ALIGNMENT
         start = self._offsets[key] + value.storage_offset() * value.element_size()
         return start, value.dtype, tuple(value.shape), tuple(value.stride())
+
+
+class _Packer(pickle.Pickler):
+    def __init__(self, file: io.BytesIO, place: Callable[[torch.Tensor], tuple[Any, ...]]) -> None:
+        super().__init__(file, protocol=5)
+        self._place = place
+
+    def persistent_id(self, value: Any) -> tuple[Any, ...] | None:
+        return self._place(value) if isinstance(value, torch.Tensor) else None
 
 
 class _Unpacker(pickle.Unpickler):
