@@ -167,9 +167,8 @@ def caveats(results: Sequence[TaskResult]) -> list[str]:
             f"{unverified} of {count_text(len(programs), 'program')} were not verified with ten or "
             "more pairs of fresh processes after they had won."
         )
-    devices = {result.environment.get("device", "") for result in results if result.environment}
-    if len(devices) > 1:
-        found.append(f"Judged on several devices: {', '.join(sorted(devices))}.")
+    if len(devices := _devices(results)) > 1:
+        found.append(f"Judged on several devices: {', '.join(devices)}.")
     versions = {result.evaluator_version for result in results if result.evaluator_version}
     if len(versions) > 1:
         found.append(
@@ -177,6 +176,11 @@ def caveats(results: Sequence[TaskResult]) -> list[str]:
             f"judge's: {', '.join(sorted(versions))}."
         )
     return found
+
+
+def _devices(results: Sequence[TaskResult]) -> list[str]:
+    """What judged, in words; a verdict about the judge itself may say nothing of it."""
+    return sorted({device for r in results if (device := r.environment.get("device"))})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -244,7 +248,7 @@ def render_suite(name: str, results: Sequence[TaskResult]) -> str:
             version=__version__,
             style=trusted(styles),
             name=name,
-            device=next((r.environment["device"] for r in results if r.environment), "nothing yet"),
+            device=next(iter(_devices(results)), "nothing yet"),
             ended=sum(result.ended for result in results),
             tasks=len(results),
             caveats=caveats(results),

@@ -8,6 +8,7 @@ Invariants:
 3. The geometric mean over all is never further from 1 than that over correct programs, whatever the
    speedups; its interval holds it.
 4. A task's custom program is the champion of its run, whatever measured more.
+5. A verdict that says nothing of its device, as those about the judge itself, names none.
 """
 
 import math
@@ -21,6 +22,7 @@ from evolve.core.measurement import Ratio
 from evolve.core.task import Task
 from evolve.report.suite import Found, SuiteTask, TaskResult, read_result, task_line
 from evolve.report.suite_figures import categories, counting, figures, geometric_mean, groups
+from evolve.report.suite_page import caveats, render_suite
 from evolve.store import RunRow, Store
 from evolve.store.champion import CHAMPION, champion
 from evolve.testing.synthetic import SEED_SOURCE, SyntheticEvaluator, synthetic_task
@@ -121,6 +123,16 @@ def test_tasks_are_grouped_by_level_and_category():
     assert [name for name, _ in groups(results)] == ["level 1"]
     other = replace(results[0], task=replace(results[0].task, level="2"))
     assert [name for name, _ in groups([*results, other])] == ["all levels", "level 1", "level 2"]
+
+
+def test_a_page_names_the_devices_that_verdicts_name():
+    failed = solved(None, environment={"device_class": "cpu"})
+    judged = solved(2.0, environment={"device_class": "cpu", "device": "a CPU"})
+    other = solved(2.0, environment={"device_class": "cpu", "device": "another CPU"})
+    assert "judged on <b>nothing yet</b>" in render_suite("mine", [failed])
+    assert "judged on <b>a CPU</b>" in render_suite("mine", [failed, judged])
+    assert not [line for line in caveats([failed, judged]) if "several devices" in line]
+    assert "Judged on several devices: a CPU, another CPU." in caveats([failed, other, judged])
 
 
 def test_the_program_of_a_task_is_the_champion_of_its_run(tmp_path):
