@@ -26,6 +26,7 @@ from evolve.worker.budget import Judgement, judge, worst
 from evolve.worker.device import Device
 from evolve.worker.faults import CANDIDATE, EAGER, CandidateFault, CrowdedFault, blaming
 from evolve.worker.process import RunnerProcess, close_all
+from evolve.worker.warm import SITTINGS_OF_REFERENCE
 from evolve.worker.window import Block, TimedCase, size_in_bytes
 
 _LARGEST_RESERVE = 2 << 30
@@ -64,25 +65,39 @@ class Sitting:
 
 @contextlib.contextmanager
 def seated(
-    device: Device, starts: Mapping[str, Start], cases: list[TimedCase]
-) -> Iterator[dict[str, RunnerProcess]]:
-    """A fresh process for every side, warm and ready to be timed; they end with the context.
+    device: Device, starts: Mapping[str, Start], cases: list[TimedCase], sittings: int = 1
+) -> Iterator[list[dict[str, RunnerProcess]]]:
+    """For each of some sittings a process of every side, warm and ready; they end with the context.
 
-    `starts` gives for each side a process with its models constructed.
+    Those of the reference, which is trusted, serve two sittings each; all others are fresh.
+
+    Args:
+        device: Where they run.
+        starts: For each side what gives a process with its models constructed.
+        cases: That they will be timed on.
+        sittings: How many.
 
     Raises:
         CandidateFault: the candidate failed.
         SideFault: another side did.
     """
-    with ThreadPoolExecutor(len(starts)) as pool:
-        sides = {
-            side: pool.submit(_ready, device, side, start, cases) for side, start in starts.items()
+    wanted = {(side, _seat(side, at)) for side in starts for at in range(sittings)}
+    with ThreadPoolExecutor(len(wanted)) as pool:
+        seats = {
+            (side, seat): pool.submit(_ready, device, side, starts[side], cases)
+            for side, seat in wanted
         }
-    ready = [seat.result() for seat in sides.values() if seat.exception() is None]
     try:
-        yield {side: seat.result() for side, seat in sides.items()}
+        yield [
+            {side: seats[side, _seat(side, at)].result() for side in starts}
+            for at in range(sittings)
+        ]
     finally:
-        close_all(ready)
+        close_all([seat.result() for seat in seats.values() if seat.exception() is None])
+
+
+def _seat(side: str, sitting: int) -> int:
+    return sitting // SITTINGS_OF_REFERENCE if side == EAGER else sitting
 
 
 def _ready(device: Device, side: str, start: Start, cases: list[TimedCase]) -> RunnerProcess:

@@ -32,7 +32,9 @@ class Device(Protocol):
         has_profiler: Whether a runner can say which kernels of the device ran (`proof`).
         has_memory_mark: Whether the kernel marks the most memory that a runner's tensors have taken
             (`scratch`).
-        seats: Sittings that may be made ready at once; each holds memory of the device.
+        seats: Evaluations that may get ready to be timed at once.
+        sittings: That each of them makes ready together, to be timed in one turn: who wants to have
+            the device alone waits for all that others do there. Their processes hold memory.
         spares: Processes to have ready ahead of time.
         compiles_aside: Whether work on the CPU's cores leaves times as they are.
         reveals_late: Whether inputs of a block reach a runner only when it runs.
@@ -59,6 +61,7 @@ class Device(Protocol):
     has_profiler: bool
     has_memory_mark: bool
     seats: int
+    sittings: int
     spares: int
     compiles_aside: bool
     reveals_late: bool

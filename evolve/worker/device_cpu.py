@@ -42,6 +42,7 @@ class CpuDevice:
     has_profiler = False
     has_memory_mark = True
     seats = 1
+    sittings = 1
     spares = 0
     compiles_aside = False
     reveals_late = False

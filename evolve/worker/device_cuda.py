@@ -26,11 +26,11 @@ from evolve.worker.slab import Packed, Shared, Slab
 from evolve.worker.window import Window
 from evolve.worker.window_cuda import CudaWindow
 
-_POOL_SHARE = 40  # a runner's tensors get one in so many bytes of the device
-_BLOCK_SHARE = 70
+_POOL_SHARE = 60  # a runner's tensors get one in so many bytes of the device
+_BLOCK_SHARE = 90
 _WARM_SHARE = 8
 _REFEREE_SHARE = 0.62  # at most: what it does not use the runners may have
-_ROOM_SHARE = 0.78  # the rest: what stays warm, and a context for every process
+_ROOM_SHARE = 0.70  # the rest: what stays warm, and a context for every process
 _QUIET_TRIES = 5
 _QUIET_FACTOR = 4.0  # an idle device answers within so many times its usual time
 _CONNECT_S = 60.0
@@ -68,6 +68,7 @@ class CudaDevice:
     has_profiler = True
     has_memory_mark = False  # of a pool there is none, and `cudaMalloc` goes past it
     seats = 4
+    sittings = 4
     spares = 6
     compiles_aside = True  # the clock's core is its own
     reveals_late = True

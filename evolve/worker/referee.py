@@ -34,6 +34,7 @@ from evolve.worker.launcher import Launcher
 from evolve.worker.lightspeed import SpeedOfLight
 from evolve.worker.locks import HostLock
 from evolve.worker.praise import praise
+from evolve.worker.process import RunnerProcess
 from evolve.worker.room import Room
 from evolve.worker.sanitizer import sanitise_call
 from evolve.worker.scratch import scratch_bytes
@@ -46,6 +47,7 @@ from evolve.worker.warm import (
     WarmTasks,
     is_short_of_memory,
     room_for,
+    room_to_time,
     working_bytes,
 )
 
@@ -95,6 +97,7 @@ _VIOLENT = (
 )
 # A screen crowns nobody, and a check only asks whether the outcome is right.
 _PROFILED = (Fidelity.REWARD, Fidelity.SEARCH, Fidelity.VERIFY)
+_CHECKING = 2  # processes of an evaluation at once, before it is timed
 _WEIGHED = (Fidelity.SEARCH, Fidelity.VERIFY)  # what archives and finals look at
 
 
@@ -152,7 +155,7 @@ class Referee:
             with self._lock.shared():
                 return self._tasks.made(lambda: audit(warm.loaded))
 
-        found = self._within(task, Fidelity.SEARCH, 2, audited)
+        found = self._within(task, Fidelity.SEARCH, _CHECKING, audited)
         return [{"name": f.name, "passed_by": f.passed_by, "detail": f.detail} for f in found]
 
     def noise(self, task: Task) -> dict[str, Any]:
@@ -161,10 +164,10 @@ class Referee:
 
         def timed(warm: WarmTask) -> Timing:
             timing = Timing()
-            self._timekeeper.time(warm, None, {}, Fidelity.SEARCH, timing)
+            self._time(warm, None, {}, Fidelity.SEARCH, timing)
             return timing
 
-        timing = self._within(task, Fidelity.SEARCH, 2, timed)
+        timing = self._within(task, Fidelity.SEARCH, _CHECKING, timed)
         rows = timing.cases.values()
         total = [sum(row.times_ms["eager"].to_json()[i] for row in rows) for i in range(3)]
         return {
@@ -233,10 +236,10 @@ class Referee:
 
             def timed(warm: WarmTask) -> Timing:
                 side, timing = self._rival(warm, name, ""), Timing()
-                self._timekeeper.time(warm, None, {name: side}, Fidelity.SEARCH, timing)
+                self._time(warm, None, {name: side}, Fidelity.SEARCH, timing)
                 return timing
 
-            timing = self._within(task, Fidelity.SEARCH, 3, timed)
+            timing = self._within(task, Fidelity.SEARCH, _CHECKING, timed)
             ratio = timing.ratios.get(name)  # of eager, which stands for the candidate
             self._baselines[key] = {
                 "ratio": ratio and [1 / ratio.value, 1 / ratio.high, 1 / ratio.low],
@@ -256,7 +259,7 @@ class Referee:
         def judged(warm: WarmTask) -> Evaluation:
             return self._judged(warm, source, fidelity, opponents)
 
-        verdict = self._within(task, fidelity, 2 + len(opponents), judged)
+        verdict = self._within(task, fidelity, _CHECKING, judged)
         if verdict.status is not Status.INFRA:
             return verdict
         # Whatever it was, it will not be a neighbour's doing.
@@ -282,9 +285,9 @@ class Referee:
         return self._evaluation(warm, source, fidelity, status, feedback, progress)
 
     def _within(
-        self, task: Task, fidelity: Fidelity, sides: int, work: Callable[[WarmTask], Made]
+        self, task: Task, fidelity: Fidelity, processes: int, work: Callable[[WarmTask], Made]
     ) -> Made:
-        """What `work` gives with the warm task, and room for as many processes at once.
+        """What `work` gives with the warm task, and room for so many processes at once.
 
         Room is taken before any lock is. What fails for want of memory, or by a fault of ours, is
         done again alone.
@@ -295,9 +298,9 @@ class Referee:
         try:
             warm = self.warm(task, fidelity)
             if not warm.is_measured:
-                with self._room.taken(room_for(warm.cases, self.device, sides)):
+                with self._room.taken(room_for(warm.cases, self.device, processes)):
                     self._measure(warm)
-            with self._room.taken(room_for(warm.cases, self.device, sides)), torch.no_grad():
+            with self._room.taken(room_for(warm.cases, self.device, processes)), torch.no_grad():
                 return work(warm)
         except (torch.OutOfMemoryError, InfraFault, OSError):
             pass
@@ -355,9 +358,6 @@ class Referee:
                 smoke(self.workshop, runner, candidate, task)
         progress.stage = Stage.SMOKE
         self._check(candidate, task, fidelity, progress)
-        if self.device.has_profiler and progress.custom and fidelity in _PROFILED:
-            with progress.timed("profile"):
-                self._profile(candidate, task, progress)
         if self.device.has_profiler and fidelity is Fidelity.VERIFY:
             with self._stage("sanitizer", progress):
                 progress.labels += sanitise_call(self.workshop, candidate, task)
@@ -376,7 +376,7 @@ class Referee:
                 progress.scratch_bytes = scratch_bytes(self.workshop, candidate, task)
         rivals = {name: self._rival(task, name, text) for name, text in opponents.items()}
         with progress.timed("timing"):
-            self._timekeeper.time(task, candidate, rivals, fidelity, progress.timing)
+            self._time(task, candidate, rivals, fidelity, progress.timing)
         with progress.timed("speed_of_light"):
             light = self._speed_of_light.judge(task, candidate, progress.timing)
             progress.measured["speed_of_light"] = round(light.share, 4)
@@ -401,6 +401,21 @@ class Referee:
                     self.workshop, runner, candidate, task, progress.labels
                 )
                 progress.labels += labels
+            if self.device.has_profiler and progress.custom and fidelity in _PROFILED:
+                with progress.timed("profile"):
+                    self._profile(runner, candidate, task, progress)
+
+    def _time(
+        self,
+        task: WarmTask,
+        candidate: Candidate | None,
+        rivals: dict[str, Candidate],
+        fidelity: Fidelity,
+        timing: Timing,
+    ) -> None:
+        """Time it once there is room for the processes that this takes."""
+        self._room.change(room_to_time(task.cases, self.device, 2 + len(rivals)))
+        self._timekeeper.time(task, candidate, rivals, fidelity, timing)
 
     @contextmanager
     def _stage(self, name: str, progress: Progress) -> Iterator[None]:
@@ -415,9 +430,11 @@ class Referee:
         require_baseline(name, self.device.place)
         return Candidate(json.dumps(task.task.to_json()), kind=name)
 
-    def _profile(self, candidate: Candidate, task: WarmTask, progress: Progress) -> None:
+    def _profile(
+        self, runner: RunnerProcess, candidate: Candidate, task: WarmTask, progress: Progress
+    ) -> None:
         """Evidence that speaks against a candidate counts, although it comes from its process."""
-        proof = prove_kernels(self.workshop, candidate, task)
+        proof = prove_kernels(self.workshop, runner, candidate, task)
         if proof is None:
             return
         progress.labels += proof.labels

@@ -14,11 +14,29 @@ class Room:
         self._free = size
         self._waiting: deque[object] = deque()
         self._changed = threading.Condition()
+        self._of_thread = threading.local()
 
     @contextmanager
     def taken(self, amount: int) -> Iterator[None]:
         """Have `amount` of it, all of it where that is less; nobody who came later goes first."""
+        self._take(amount)
+        try:
+            yield
+        finally:
+            self._give_back()
+
+    def change(self, amount: int) -> None:
+        """Have so much instead of what this thread has taken, and nothing while it waits for that.
+
+        Who has all of it keeps it: that is to be alone.
+        """
+        if self._of_thread.has < self._size:
+            self._give_back()
+            self._take(amount)
+
+    def _take(self, amount: int) -> None:
         amount, me = min(amount, self._size), object()
+        self._of_thread.has = 0
         with self._changed:
             self._waiting.append(me)
             try:
@@ -27,9 +45,10 @@ class Room:
             finally:  # or whoever comes later would wait for somebody who has gone
                 self._waiting.remove(me)
                 self._changed.notify_all()
-        try:
-            yield
-        finally:
-            with self._changed:
-                self._free += amount
-                self._changed.notify_all()
+        self._of_thread.has = amount
+
+    def _give_back(self) -> None:
+        with self._changed:
+            self._free += self._of_thread.has
+            self._of_thread.has = 0
+            self._changed.notify_all()

@@ -27,7 +27,14 @@ class Turn:
 
     device: Device
     watch: Stopwatch
+    mine: frozenset[RunnerProcess]
     before: frozenset[int] = field(default_factory=frozenset)
+
+    @contextlib.contextmanager
+    def only(self, some: Collection[RunnerProcess]) -> Iterator[None]:
+        """Of one's own processes some; the others stand still."""
+        with _still(self.mine.difference(some)):
+            yield
 
     def strangers(self) -> frozenset[int]:
         """Processes that are not ours and appeared on the device since it began."""
@@ -47,12 +54,12 @@ class Seats:
     def __init__(self, device: Device, lock: HostLock) -> None:
         self.lock = lock
         self._device = device
-        self._sittings = threading.Semaphore(device.seats)
+        self._places = threading.Semaphore(device.seats)
         self._seated: set[RunnerProcess] = set()  # changes under the shared lock
 
-    def sitting(self) -> contextlib.AbstractContextManager[object]:
-        """One of as many sittings as may be made ready at once."""
-        return self._sittings
+    def place(self) -> contextlib.AbstractContextManager[object]:
+        """One of as many as may get ready for a turn at once."""
+        return self._places
 
     def add(self, processes: Collection[RunnerProcess]) -> None:
         """From now on they are stopped when somebody else has his turn; under the shared lock."""
@@ -96,26 +103,22 @@ class Seats:
         """
         with self.lock.exclusive() as watch:
             rest = self._seated.difference(mine)
-            turn = Turn(self._device, watch, self._device.others())
-            try:
-                for process in rest:
-                    process.freeze()
-                if rest:
-                    self._wait_until_quiet()
-                with self._device.undisturbed():
-                    yield turn
-            except (CandidateFault, SideFault) as error:
-                close_all(mine)  # or the next would find what they have left running
-                is_busy = isinstance(candidate_fault_of(error), BusyFault)
-                if is_busy and (rest or turn.strangers()):
-                    raise CrowdedFault(f"others were there while {error}") from error
-                raise
-            except BaseException:
-                close_all(mine)
-                raise
-            finally:
-                for process in rest:
-                    process.thaw()
+            turn = Turn(self._device, watch, frozenset(mine), self._device.others())
+            with _still(rest):
+                try:
+                    if rest:
+                        self._wait_until_quiet()
+                    with self._device.undisturbed():
+                        yield turn
+                except (CandidateFault, SideFault) as error:
+                    close_all(mine)  # or the next would find what they have left running
+                    is_busy = isinstance(candidate_fault_of(error), BusyFault)
+                    if is_busy and (rest or turn.strangers()):
+                        raise CrowdedFault(f"others were there while {error}") from error
+                    raise
+                except BaseException:
+                    close_all(mine)
+                    raise
 
     def _wait_until_quiet(self) -> None:
         deadline = time.monotonic() + _QUIET_S
@@ -123,3 +126,14 @@ class Seats:
             if time.monotonic() > deadline:
                 raise CrowdedFault("the device is busy with what another candidate left running")
             time.sleep(_QUIET_POLL_S)
+
+
+@contextlib.contextmanager
+def _still(processes: Collection[RunnerProcess]) -> Iterator[None]:
+    try:
+        for process in processes:
+            process.freeze()
+        yield
+    finally:
+        for process in processes:
+            process.thaw()

@@ -379,16 +379,17 @@ def probe_custom(
     return verdict, tuple(labels)
 
 
-def prove_kernels(workshop: Workshop, candidate: Candidate, task: WarmTask) -> Proof | None:
-    """Which kernels ran on the first timed case, in a process of its own; None if nobody knows."""
+def prove_kernels(
+    workshop: Workshop, runner: RunnerProcess, candidate: Candidate, task: WarmTask
+) -> Proof | None:
+    """Which kernels ran on the first timed case, where it was checked; None if nobody knows."""
     case = task.timed[0]
     try:
-        with workshop.seated(candidate, [case]) as runner:
-            runner.open_profiler(BUILD_S)
-            with workshop.on_device():
-                hidden = case.check("task", 1)
-                with workshop.device.share(hidden.inputs) as inputs:
-                    text = runner.observe(case.index, inputs, workshop.call_s)
+        runner.open_profiler(BUILD_S)
+        with workshop.on_device():
+            hidden = case.check("task", 1)
+            with workshop.device.share(hidden.inputs) as inputs:
+                text = runner.observe(case.index, inputs, workshop.call_s)
     except CandidateFault:
         return None
     return prove(read_kernels(text), OwnCode(candidate.build))

@@ -35,7 +35,13 @@ from evolve.worker.recorded import (
 from evolve.worker.seats import Seats
 from evolve.worker.stages import Candidate, Workshop
 from evolve.worker.statistics import enough, looks, median_interval, ratio_interval
-from evolve.worker.warm import WarmCase, WarmTask, usual_number, working_bytes
+from evolve.worker.warm import (
+    WarmCase,
+    WarmTask,
+    sittings_at_once,
+    usual_number,
+    working_bytes,
+)
 from evolve.worker.window import Layout, TimedCase, size_in_bytes
 
 _OWN_OUTPUTS = (Status.ALIASED, Status.MUTATED_INPUT)  # a candidate has to make new ones
@@ -103,9 +109,7 @@ class Timekeeper:
         mismatches: list[str] = []
         for index, count in enumerate(looks(fidelity)):
             while len(pairs) < count:
-                sat = self._sit(task, sides, cases, timing)
-                if sat is not None:
-                    sitting, recorded = sat
+                for sitting, recorded in self._sit(task, sides, cases, timing, count - len(pairs)):
                     pairs.append(Measured(sitting.pair, recorded))
                     mismatches += sitting.mismatches
             wrong = drop_wrong(pairs)
@@ -139,57 +143,89 @@ class Timekeeper:
         sides: dict[str, Candidate | None],
         cases: list[TimedCase],
         timing: Timing,
-    ) -> tuple[Sitting, Recorded] | None:
-        """One more sitting; None where it does not count, or an opponent has left the field."""
-        device = self._workshop.device
+        wanted: int,
+    ) -> list[tuple[Sitting, Recorded]]:
+        """Some more sittings; none where they do not count, or an opponent has left the field."""
+        sat: list[tuple[Sitting, Recorded]] = []
+        wanted = min(wanted, sittings_at_once(task.cases, self._workshop.device, len(sides)))
         try:
             with (
-                self._seats.sitting(),
-                self._table(task, sides, cases) as processes,
-                self._seats.alone(processes.values()) as turn,
+                self._seats.place(),
+                self._tables(task, sides, cases, wanted) as tables,
+                self._seats.alone(_all(tables)) as turn,
             ):
                 try:
-                    sitting = sit(device, processes, cases)
-                    recorded = time_recorded(device, processes, cases, sitting.pair)
-                    if sides[CANDIDATE] and device.has_profiler and not timing.told:
-                        timing.told = events.told(device, processes, cases, sitting.pair)
+                    for processes in tables:
+                        with turn.only(processes.values()):
+                            sat.append(self._timed(processes, sides, cases, timing))
                 finally:
                     turn.watch.stop()
                     timing.device_time_s += turn.watch.seconds
                 strangers = turn.strangers()
-            ours = {side for side, who in sides.items() if who and who.is_ours}
-            sitting.samples = [sample for sample in sitting.samples if sample[0] not in ours]
-            recorded.samples = [s for s in recorded.samples if s[0] not in {EAGER, *ours}]
-            with self._lock.shared():
-                judge_samples(sitting)
-                timing.margin = worst(timing.margin, sitting.margin)
-                judge_recorded(recorded, task.loaded.timing)
+            for sitting, recorded in sat:
+                self._judge(sitting, recorded, task, sides, timing)
         except CrowdedFault:
             timing.crowded += 1
             if timing.crowded > _MOST_CROWDED:
                 raise
-            return None
+            return []
         except (CandidateFault, SideFault) as error:
             self._after_fault(error, sides, timing)
-            return None
-        return None if self._disturbed(strangers, timing) else (sitting, recorded)
+            return []
+        return [] if self._disturbed(strangers, timing) else sat
+
+    def _timed(
+        self,
+        processes: dict[str, RunnerProcess],
+        sides: dict[str, Candidate | None],
+        cases: list[TimedCase],
+        timing: Timing,
+    ) -> tuple[Sitting, Recorded]:
+        """One sitting, with the device alone."""
+        device = self._workshop.device
+        sitting = sit(device, processes, cases)
+        recorded = time_recorded(device, processes, cases, sitting.pair)
+        if sides[CANDIDATE] and device.has_profiler and not timing.told:
+            timing.told = events.told(device, processes, cases, sitting.pair)
+        return sitting, recorded
+
+    def _judge(
+        self,
+        sitting: Sitting,
+        recorded: Recorded,
+        task: WarmTask,
+        sides: dict[str, Candidate | None],
+        timing: Timing,
+    ) -> None:
+        """The outputs that were taken; CandidateFault or SideFault where one is wrong."""
+        ours = {side for side, who in sides.items() if who and who.is_ours}
+        sitting.samples = [sample for sample in sitting.samples if sample[0] not in ours]
+        recorded.samples = [s for s in recorded.samples if s[0] not in {EAGER, *ours}]
+        with self._lock.shared():
+            judge_samples(sitting)
+            timing.margin = worst(timing.margin, sitting.margin)
+            judge_recorded(recorded, task.loaded.timing)
 
     @contextlib.contextmanager
-    def _table(
-        self, task: WarmTask, sides: dict[str, Candidate | None], cases: list[TimedCase]
-    ) -> Iterator[dict[str, RunnerProcess]]:
-        """Fresh processes of all sides, which start, warm up and end while nothing is timed."""
+    def _tables(
+        self,
+        task: WarmTask,
+        sides: dict[str, Candidate | None],
+        cases: list[TimedCase],
+        sittings: int,
+    ) -> Iterator[list[dict[str, RunnerProcess]]]:
+        """Processes of all sides, which start, warm up and end while nothing is timed."""
         starts = {side: partial(self._start, task, who) for side, who in sides.items()}
         with contextlib.ExitStack() as stack:
             with self._lock.shared():
-                ready = seated(self._workshop.device, starts, cases)
-                processes = stack.enter_context(ready)
-                self._seats.add(processes.values())
+                ready = seated(self._workshop.device, starts, cases, sittings)
+                tables = stack.enter_context(ready)
+                self._seats.add(_all(tables))
             try:
-                yield processes
+                yield tables
             finally:
                 with self._lock.shared():
-                    self._seats.remove(processes.values())
+                    self._seats.remove(_all(tables))
                     stack.close()
 
     def _after_fault(
@@ -351,6 +387,10 @@ class Timekeeper:
                     raise CandidateFault(verdict.status, f"case {name}: {verdict.feedback}")
                 opponent.layouts[name] = outcome.places
                 opponent.seconds[name] = outcome.seconds
+
+
+def _all(tables: list[dict[str, RunnerProcess]]) -> set[RunnerProcess]:
+    return {process for table in tables for process in table.values()}
 
 
 def _require_worth(candidate: Candidate | None, case: str, reference_s: float) -> None:

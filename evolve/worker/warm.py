@@ -34,6 +34,8 @@ _OTHER_CALLS = 4
 _WORKING_SETS = 4  # of inputs or outputs: two outcomes are alive at once, and there are temporaries
 _EXPECTING_SETS = 10  # the same in the referee, at most: fp64 truth, and temporaries of fp64
 _COPIES_OF_WEIGHTS = 2  # while a model is made
+_SHARERS = 3
+SITTINGS_OF_REFERENCE = 2  # or half of what all processes cost the driver were the reference's
 _KEPT_PER_OUTPUT = 4  # times its bytes: the reference's outcome, fp64 truth, and some
 
 # Executing a task's file draws from global random generators, so one thread at a time may.
@@ -403,6 +405,27 @@ def room_for(cases: Sequence[WarmCase], device: Device, sides: int) -> int:
     tensors = max(device.pool_bytes, _working_bytes(cases, largest))
     sent = max(device.block_bytes, *(case.input_bytes for case in cases))
     return sides * (tensors + sent) + _EXPECTING_SETS * largest
+
+
+def sittings_at_once(cases: Sequence[WarmCase], device: Device, sides: int) -> int:
+    """How many of an evaluation's sittings are made ready together: as many as the device wants.
+
+    Fewer where their processes would take more than a third of its room, which others want too.
+    """
+    for sittings in range(device.sittings, 1, -1):
+        if _SHARERS * room_for(cases, device, processes_of(sittings, sides)) <= device.room:
+            return sittings
+    return 1
+
+
+def room_to_time(cases: Sequence[WarmCase], device: Device, sides: int) -> int:
+    """Bytes of the device that the sittings take that are made ready together."""
+    return room_for(cases, device, processes_of(sittings_at_once(cases, device, sides), sides))
+
+
+def processes_of(sittings: int, sides: int) -> int:
+    """Of sittings that are made ready together; each of the reference's serves several."""
+    return sittings * (sides - 1) + -(-sittings // SITTINGS_OF_REFERENCE)
 
 
 def plan(case: WarmCase, fidelity: Fidelity) -> list[tuple[str, int]]:

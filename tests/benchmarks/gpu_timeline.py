@@ -29,8 +29,9 @@ from tests.benchmarks.conditions import print_conditions
 from tests.gpu.programs import RIGHT, TASK
 from tests.worker.serving import HONEST_CPP, RELU_TASK
 
-OF_PROCESSES = ("__init__", "open_gpu", "use_pool", "load", "construct", "call", "open_profiler", "observe",
-                "events", "stage", "record", "run", "drop", "freeze", "close")  # fmt: skip
+OF_PROCESSES = ("__init__", "open_gpu", "use_pool", "load", "construct", "call", "observe",
+                "open_profiler", "events", "stage", "record", "run", "drop", "freeze",
+                "close")  # fmt: skip
 
 
 @dataclass(slots=True)

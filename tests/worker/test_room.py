@@ -4,7 +4,8 @@ Invariants:
 - never more is taken than there is, unless there is no limit;
 - what needs more than there is has all of it;
 - nobody who came later goes first;
-- who stops waiting keeps nobody else from his turn.
+- who stops waiting keeps nobody else from his turn;
+- who wants more for what comes next has nothing while it waits, so that nobody waits for ever.
 """
 
 import threading
@@ -83,3 +84,33 @@ def test_who_stops_waiting_keeps_nobody_from_his_turn(monkeypatch):
             pass
     with room.taken(10):
         pass
+
+
+def test_all_who_want_more_for_what_comes_next_get_it_in_the_end():
+    room, done, together = Room(10), [], threading.Barrier(3)
+
+    def work(name):
+        with room.taken(3):
+            together.wait(10)
+            room.change(8)
+            done.append(name)
+            time.sleep(0.01)
+
+    with ThreadPoolExecutor(3) as threads:
+        list(threads.map(work, "abc"))
+    assert sorted(done) == ["a", "b", "c"]
+    with room.taken(10):  # all of it is there again
+        pass
+
+
+def test_who_has_all_of_it_keeps_it():
+    room, order, leave = Room(10), [], threading.Event()
+    with ThreadPoolExecutor(1) as threads:
+        with room.taken(10):
+            waiting = threads.submit(entered, room, 1, order, "small", leave)
+            time.sleep(0.05)
+            room.change(2)
+            time.sleep(0.05)
+            assert not order
+        leave.set()
+        waiting.result(5)
