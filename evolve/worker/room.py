@@ -19,11 +19,13 @@ class Room:
     @contextmanager
     def taken(self, amount: int) -> Iterator[None]:
         """Have `amount` of it, all of it where that is less; nobody who came later goes first."""
-        self._take(amount)
+        outer = getattr(self._of_thread, "has", 0)
         try:
+            self._take(amount)
             yield
         finally:
             self._give_back()
+            self._of_thread.has = outer
 
     def change(self, amount: int) -> None:
         """Have so much instead of what this thread has taken, and nothing while it waits for that.
