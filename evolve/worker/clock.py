@@ -11,6 +11,7 @@ excluded 1.0 in 12 of 45 ties).
 """
 
 import contextlib
+import itertools
 import math
 import random
 import secrets
@@ -65,17 +66,22 @@ class Sitting:
 
 @contextlib.contextmanager
 def seated(
-    device: Device, starts: Mapping[str, Start], cases: list[TimedCase], sittings: int = 1
+    device: Device,
+    starts: Mapping[str, Start],
+    cases: list[TimedCase],
+    sittings: int,
+    ends: Callable[[RunnerProcess], list[RunnerProcess]],
 ) -> Iterator[list[dict[str, RunnerProcess]]]:
     """For each of some sittings a process of every side, warm and ready; they end with the context.
 
-    Those of the reference, which is trusted, serve two sittings each; all others are fresh.
+    Those of the reference, which is trusted, serve two sittings each; candidates' are fresh.
 
     Args:
         device: Where they run.
         starts: For each side what gives a process with its models constructed.
         cases: That they will be timed on.
         sittings: How many.
+        ends: Which processes to close, given one of the reference that is no longer needed.
 
     Raises:
         CandidateFault: the candidate failed.
@@ -93,7 +99,9 @@ def seated(
             for at in range(sittings)
         ]
     finally:
-        close_all([seat.result() for seat in seats.values() if seat.exception() is None])
+        ready = [(*at, seat.result()) for at, seat in seats.items() if seat.exception() is None]
+        ended = [ends(process) if side == EAGER else [process] for side, _, process in ready]
+        close_all(itertools.chain(*ended))
 
 
 def _seat(side: str, sitting: int) -> int:

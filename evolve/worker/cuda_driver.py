@@ -141,15 +141,17 @@ def attach(fd: int, size: int) -> Mapping:
 class Place:
     """Addresses behind which memory appears when it is shown.
 
-    Tensors can be made over them before (`tensor`): that asks the driver about them, so there is
-    memory while it is done, and none afterwards until `show`.
+    Tensors can be made over them before (`tensor`): that asks the driver about the first, so there
+    is a little memory while it is done, and none afterwards until `show`.
     """
 
     def __init__(self, size: int) -> None:
-        handle = _create(size)
-        self._mapping = _mapped(handle.value, size)
+        self._mapping = Mapping(_reserved(size), size, 0)
+        little = granularity()
+        handle = _create(little)
+        _map(self._mapping.address, little, handle.value)
         self._tensor = self._mapping.tensor()
-        _call("cuMemUnmap", ctypes.c_uint64(self._mapping.address), ctypes.c_size_t(size))
+        _call("cuMemUnmap", ctypes.c_uint64(self._mapping.address), ctypes.c_size_t(little))
         _call("cuMemRelease", handle)
         self._shown = False
 
@@ -176,11 +178,17 @@ class Place:
 
 
 def _mapped(handle: int, size: int) -> Mapping:
+    address = _reserved(size)
+    _map(address, size, handle)
+    return Mapping(address, size, handle)
+
+
+def _reserved(size: int) -> int:
+    """Addresses with nothing behind them."""
     address = ctypes.c_uint64()
     _call("cuMemAddressReserve", ctypes.byref(address), ctypes.c_size_t(size), ctypes.c_size_t(0),
           ctypes.c_uint64(0), ctypes.c_uint64(0))  # fmt: skip
-    _map(address.value, size, handle)
-    return Mapping(address.value, size, handle)
+    return address.value
 
 
 def _map(address: int, size: int, handle: int) -> None:

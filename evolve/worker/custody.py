@@ -75,16 +75,13 @@ def read_all(
     device: Device, process: RunnerProcess, addresses: Sequence[int], buffers: list[Tensor]
 ) -> None:
     """Fill buffers from the runner's memory; CandidateFault where it has no such memory."""
-    for address, raw in zip(addresses, buffers, strict=True):
-        if not raw.numel():
-            continue
-        try:
-            device.read(process, address, raw)
-        except OSError as error:
-            raise CandidateFault(
-                Status.WRONG_VALUE,
-                f"an output is not in the memory that it is said to be in ({error})",
-            ) from error
+    filled = [at for at, raw in enumerate(buffers) if raw.numel()]
+    try:
+        device.read(process, [addresses[at] for at in filled], [buffers[at] for at in filled])
+    except OSError as error:
+        raise CandidateFault(
+            Status.WRONG_VALUE, f"an output is not in the memory that it is said to be in ({error})"
+        ) from error
 
 
 def as_tensors(buffers: list[Tensor], layout: Layout) -> list[Tensor]:

@@ -4,6 +4,7 @@ A device class knows how inputs get into a runner, how outputs get out of it, an
 calls is timed from outside. Numbers are in seconds and bytes.
 """
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -36,6 +37,7 @@ class Device(Protocol):
         sittings: That each of them makes ready together, to be timed in one turn: who wants to have
             the device alone waits for all that others do there. Their processes hold memory.
         spares: Processes to have ready ahead of time.
+        references: Processes of references to keep for the next turn.
         compiles_aside: Whether work on the CPU's cores leaves times as they are.
         reveals_late: Whether inputs of a block reach a runner only when it runs.
         memory: That a runner's processes may hold on the host.
@@ -63,6 +65,7 @@ class Device(Protocol):
     seats: int
     sittings: int
     spares: int
+    references: int
     compiles_aside: bool
     reveals_late: bool
     memory: int
@@ -129,8 +132,10 @@ class Device(Protocol):
         """
         ...
 
-    def read(self, process: "RunnerProcess", address: int, into: torch.Tensor) -> None:
-        """Copy bytes of a runner's outputs into ours.
+    def read(
+        self, process: "RunnerProcess", addresses: Sequence[int], into: Sequence[torch.Tensor]
+    ) -> None:
+        """Copy bytes of a runner's outputs into ours, from each address as many as it is to fill.
 
         Raises:
             OSError: there is no such memory.

@@ -3,7 +3,7 @@
 import mmap
 import os
 import platform
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -44,6 +44,7 @@ class CpuDevice:
     seats = 1
     sittings = 1
     spares = 0
+    references = 0
     compiles_aside = False
     reveals_late = False
     memory = 6 << 30
@@ -102,10 +103,13 @@ class CpuDevice:
 
     def connect(self, process: RunnerProcess, tensors: int = 0) -> None:
         word = torch.zeros(8, dtype=torch.uint8)
-        self.read(process, process.readable_at, word)
+        self.read(process, [process.readable_at], [word])
 
-    def read(self, process: RunnerProcess, address: int, into: torch.Tensor) -> None:
-        syscalls.read_memory(process.pid, address, into.data_ptr(), into.numel())
+    def read(
+        self, process: RunnerProcess, addresses: Sequence[int], into: Sequence[torch.Tensor]
+    ) -> None:
+        for address, ours in zip(addresses, into, strict=True):
+            syscalls.read_memory(process.pid, address, ours.data_ptr(), ours.numel())
 
     def inputs_changed(self, process: RunnerProcess, shared: Shared, address: int) -> bool:
         """Whether a private view of its inputs, of all that it has, differs from ours.
@@ -121,7 +125,7 @@ class CpuDevice:
         own = memory[view.offset : view.offset + view.end - view.start]
         seen = torch.empty_like(own)
         try:
-            self.read(process, view.start, seen)
+            self.read(process, [view.start], [seen])
         except OSError:
             return True
         return not torch.equal(seen, own)

@@ -6,7 +6,7 @@ from evolve.core.evaluation import CaseResult
 from evolve.worker.faults import CANDIDATE, EAGER
 from evolve.worker.feedback import KernelFacts, compose, kernels
 from evolve.worker.lightspeed import Light
-from evolve.worker.timing import Timing
+from evolve.worker.tally import Timing
 
 _MOST_CASES = 6
 

@@ -40,7 +40,8 @@ from evolve.worker.sanitizer import sanitise_call
 from evolve.worker.scratch import scratch_bytes
 from evolve.worker.seats import Seats
 from evolve.worker.stages import Candidate, Workshop, check, probe_custom, prove_kernels, smoke
-from evolve.worker.timing import Timekeeper, Timing
+from evolve.worker.tally import Timing
+from evolve.worker.timing import Timekeeper
 from evolve.worker.warm import (
     Made,
     WarmTask,
@@ -313,6 +314,7 @@ class Referee:
         """The same with all of the room, so beside nothing else that needs any."""
         try:
             with self._room.taken(self.device.room), torch.no_grad():
+                self._timekeeper.release()
                 warm = self.warm(task, fidelity)
                 self._measure(warm)
                 return work(warm)

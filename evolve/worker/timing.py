@@ -1,18 +1,16 @@
 """Timing a correct candidate: process pairs until the interval is narrow or pairs run out."""
 
 import contextlib
-import statistics
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
 from evolve.core.errors import UsageError
-from evolve.core.evaluation import CaseResult, Fidelity, Label, Status
-from evolve.core.measurement import Interval, Ratio
+from evolve.core.evaluation import Fidelity, Label, Status
+from evolve.core.measurement import Ratio
 from evolve.worker import events
 from evolve.worker.budget import worst
-from evolve.worker.clock import PairTimes, Sitting, TooShortFault, judge_samples, seated, sit
+from evolve.worker.clock import Sitting, TooShortFault, judge_samples, seated, sit
 from evolve.worker.faults import (
     CANDIDATE,
     EAGER,
@@ -22,19 +20,20 @@ from evolve.worker.faults import (
     SideFault,
     candidate_fault_of,
 )
-from evolve.worker.process import RunnerProcess
+from evolve.worker.process import RunnerProcess, close_all
 from evolve.worker.recorded import (
     LAUNCH_BOUND_S,
     Measured,
     Recorded,
     drop_wrong,
     judge_recorded,
-    stored,
     time_recorded,
 )
+from evolve.worker.references import References
 from evolve.worker.seats import Seats
 from evolve.worker.stages import Candidate, Workshop
-from evolve.worker.statistics import enough, looks, median_interval, ratio_interval
+from evolve.worker.statistics import enough, looks, ratio_interval
+from evolve.worker.tally import Timing, fill, label_mismatches, merged, weighted
 from evolve.worker.warm import (
     WarmCase,
     WarmTask,
@@ -56,27 +55,6 @@ _MOST_CROWDED = 2  # sittings that neighbours may spoil; then it is judged witho
 _MOST_DISTURBED = 3  # sittings in a row that a stranger may spoil
 _MOST_TOO_SHORT = 2  # sittings without a time, before it is the candidate's doing
 _RECORDED = (Fidelity.SEARCH, Fidelity.VERIFY)  # as graphs too, where plain calls decide
-_MERGED_FACTOR = 4.0
-_MISMATCH_SHARE = 0.25  # of all blocks; a few are the scheduler's doing
-
-
-@dataclass(slots=True)
-class Timing:
-    """What timing found: ratios by side, a row per timed case, raw seconds, and labels.
-
-    `margin` is the worst of the candidate's outputs that were judged (`Judgement`).
-    """
-
-    ratios: dict[str, Ratio] = field(default_factory=dict)
-    cases: dict[str, CaseResult] = field(default_factory=dict)
-    samples: dict[str, Any] = field(default_factory=dict)
-    labels: list[Label] = field(default_factory=list)
-    device_time_s: float = 0.0
-    margin: float | None = None
-    told: dict[str, dict[str, Any]] = field(default_factory=dict)  # by case and side (`events`)
-    # Sittings that were measured again.
-    too_short: int = 0
-    crowded: int = 0
 
 
 class Timekeeper:
@@ -86,6 +64,13 @@ class Timekeeper:
         self._workshop = workshop
         self._seats = seats
         self._lock = seats.lock
+        device = workshop.device
+        self._references = References(workshop.reference, device.references, device.pool_bytes)
+
+    def release(self) -> None:
+        """Let go of processes that were kept for the next turn."""
+        with self._lock.shared():
+            close_all(self._references.leave())
 
     def time(
         self,
@@ -115,21 +100,21 @@ class Timekeeper:
             wrong = drop_wrong(pairs)
             others = [side for side in sides if side != CANDIDATE]
             timing.ratios = {
-                side: ratio_interval(_weighted(pairs, cases, side, rule), index, fidelity)
+                side: ratio_interval(weighted(pairs, cases, side, rule), index, fidelity)
                 for side in others
             }
             if all(self._settled(ratio, fidelity) for ratio in timing.ratios.values()):
                 break
         by = partial(ratio_interval, look_index=index, fidelity=fidelity)
-        _fill(timing, pairs, cases, list(sides), by, rule)
-        _label(timing, mismatches, len(pairs) * len(cases) * self._workshop.device.blocks)
+        fill(timing, pairs, cases, list(sides), by, rule)
+        label_mismatches(timing, mismatches, len(pairs) * len(cases) * self._workshop.device.blocks)
         timing.labels += [
             Label("wrong_when_recorded", f"{case}: {text}")
             for (case, side), text in wrong.items()
             if side == CANDIDATE
         ]
         plain = [measured.pair for measured in pairs]
-        timing.labels += filter(None, (_merged(plain, case.warm.case.name) for case in cases))
+        timing.labels += filter(None, (merged(plain, case.warm.case.name) for case in cases))
 
     def _settled(self, ratio: Ratio, fidelity: Fidelity) -> bool:
         """Narrow enough, or clearly slower than the other side: then width is of no interest."""
@@ -216,9 +201,11 @@ class Timekeeper:
     ) -> Iterator[list[dict[str, RunnerProcess]]]:
         """Processes of all sides, which start, warm up and end while nothing is timed."""
         starts = {side: partial(self._start, task, who) for side, who in sides.items()}
+        starts[EAGER] = partial(self._references.take, task)
+        ends = partial(self._references.give_back, task)
         with contextlib.ExitStack() as stack:
             with self._lock.shared():
-                ready = seated(self._workshop.device, starts, cases, sittings)
+                ready = seated(self._workshop.device, starts, cases, sittings, ends)
                 tables = stack.enter_context(ready)
                 self._seats.add(_all(tables))
             try:
@@ -411,86 +398,3 @@ def _ours() -> Iterator[None]:
         yield
     except CandidateFault as fault:
         raise InfraFault(f"the reference failed in its process: {fault.feedback}") from fault
-
-
-def _weighted(pairs: list[Measured], cases: list[TimedCase], side: str, rule: str) -> list[float]:
-    """Per pair, the mean of the cases' log ratios by the cases' weights."""
-    weights = {case.warm.case.name: case.warm.case.weight for case in cases}
-    total = sum(weights.values())
-    return [
-        sum(weight * pair.log_ratio(name, side, rule) for name, weight in weights.items()) / total
-        for pair in pairs
-    ]
-
-
-def _fill(
-    timing: Timing,
-    pairs: list[Measured],
-    cases: list[TimedCase],
-    sides: list[str],
-    interval: Callable[[list[float]], Ratio],
-    rule: str,
-) -> None:
-    plain = [measured.pair for measured in pairs]
-    for case in cases:
-        warm = case.warm.case
-        others = [side for side in sides if side != CANDIDATE]
-        ratios = {
-            side: interval([pair.log_ratio(warm.name, side, rule) for pair in pairs])
-            for side in others
-        }
-        timing.cases[warm.name] = CaseResult(
-            name=warm.name,
-            weight=warm.weight,
-            timed=True,
-            passed=True,
-            times_ms={side: _median_ms(plain, warm.name, side) for side in sides},
-            ratios=ratios,
-        )
-        timing.samples[warm.name] = {
-            "calls_per_block": case.calls,
-            "overhead_ms": [round(pair.overhead[warm.name] * 1e3, 4) for pair in plain],
-            "ms": {
-                side: [[round(s * 1e3, 6) for s in pair.blocks[warm.name][side]] for pair in plain]
-                for side in sides
-            },
-        }
-        if warm.name in timing.told:
-            timing.samples[warm.name]["told"] = timing.told[warm.name]
-        if case.recorded:
-            timing.samples[warm.name]["graph"] = stored(pairs, warm.name) | {
-                "ratios": {
-                    side: interval([p.log_ratio(warm.name, side, "graph") for p in pairs]).to_json()
-                    for side in others
-                    if all(p.is_recorded(warm.name, side) for p in pairs)
-                }
-            }
-
-
-def _label(timing: Timing, mismatches: list[str], blocks: int) -> None:
-    if len(mismatches) > _MISMATCH_SHARE * blocks:
-        evidence = f"in {len(mismatches)} blocks, e.g. {mismatches[0]}"
-        timing.labels.append(Label("timing_mismatch", evidence))
-
-
-def _merged(pairs: list[PairTimes], case: str) -> Label | None:
-    """Where a call by itself takes many times as long as in a block, and the reference's does not.
-
-    The first call after a pause is slow for everybody.
-    """
-    alone, shared, factor = {}, {}, {}
-    for side in (CANDIDATE, EAGER):
-        alone[side] = statistics.median(pair.singles[case][side] for pair in pairs)
-        shared[side] = statistics.median(t for pair in pairs for t in pair.blocks[case][side])
-        factor[side] = alone[side] / shared[side]
-    if factor[CANDIDATE] < _MERGED_FACTOR * max(1.0, factor[EAGER]):
-        return None
-    return Label(
-        "calls_merged",
-        f"{case}: {alone[CANDIDATE] * 1e3:.3g} ms for one call by itself, "
-        f"{shared[CANDIDATE] * 1e3:.3g} ms for each of many",
-    )
-
-
-def _median_ms(pairs: list[PairTimes], case: str, side: str) -> Interval:
-    return median_interval([1e3 * statistics.median(pair.blocks[case][side]) for pair in pairs])

@@ -307,6 +307,7 @@ class WarmTask:
     ) -> None:
         self.task = task
         self.loaded = loaded
+        self.token = secrets.token_hex(8)  # its own: loaded again, a task has other secrets
         key = (task.revision, purpose)
         self.cases = [WarmCase(i, case, device, store, key) for i, case in enumerate(loaded.cases)]
         if not self.timed:

@@ -153,8 +153,8 @@ class CudaWindow:
             else:
                 by_call = require_layout(done, case.calls, layout)
                 places = [address for at in sampled for address in by_call[at]]
-            for piece, address in zip(pieces, places, strict=True):
-                custody.read_all(device, process, [address + piece.start], [piece.seen])
+            starts = [place + piece.start for place, piece in zip(places, pieces, strict=True)]
+            custody.read_all(device, process, starts, [piece.seen for piece in pieces])
             end = time.perf_counter()
             judged = () if idle else case.warm.judged(number, case.calls)
             samples = self._samples(process, layout, judged, by_call, pieces) if judged else {}

@@ -17,7 +17,7 @@ from evolve.worker.lightspeed import BEATS, SpeedOfLight
 from evolve.worker.locks import HostLock
 from evolve.worker.seats import Seats
 from evolve.worker.stages import Candidate
-from evolve.worker.timing import Timing
+from evolve.worker.tally import Timing
 from evolve.worker.warm import WarmTasks
 from evolve.worker.wire import TensorAt
 from tests.worker.judging import task_source

@@ -1,0 +1,77 @@
+"""Processes of references that stay from one turn to the next: they are trusted, and cost no less.
+
+A process on a GPU costs the driver a third of a second, of which it serves one process at a time,
+and half of the processes that a comparison needs are the reference's. Each serves a number of turns
+and then makes room for another, since what is particular about it is in all ratios that it gives.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from weakref import WeakKeyDictionary
+
+from evolve.worker.process import RunnerProcess
+from evolve.worker.warm import WarmTask, working_bytes
+
+_TURNS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class _Idle:
+    """One that waits for its next turn, and how many it has had."""
+
+    task: str
+    process: RunnerProcess
+    turns: int
+
+
+class References:
+    """Keeps some, of whichever tasks were timed last.
+
+    Args:
+        start: Gives a fresh one of a task.
+        most: How many to keep; with none all are fresh.
+        usual_bytes: For the tensors of one; tasks that need more keep none.
+    """
+
+    def __init__(
+        self, start: Callable[[WarmTask], RunnerProcess], most: int, usual_bytes: int
+    ) -> None:
+        self._start = start
+        self._most = most
+        self._usual_bytes = usual_bytes
+        self._idle: deque[_Idle] = deque()  # those that were given back first go first
+        self._turns: WeakKeyDictionary[RunnerProcess, int] = WeakKeyDictionary()  # of those in use
+        self._lock = threading.Lock()
+
+    def take(self, task: WarmTask) -> RunnerProcess:
+        """One with the reference's models of all timed cases."""
+        with self._lock:
+            found = next((idle for idle in self._idle if idle.task == task.token), None)
+            if found:
+                self._idle.remove(found)
+        process = found.process if found else self._start(task)
+        with self._lock:
+            self._turns[process] = found.turns + 1 if found else 1
+        return process
+
+    def give_back(self, task: WarmTask, process: RunnerProcess) -> list[RunnerProcess]:
+        """Those that are to be closed now, maybe this one."""
+        with self._lock:
+            turns = self._turns.pop(process)
+            if turns >= _TURNS or not process.alive or self._is_large(task):
+                return [process]
+            self._idle.append(_Idle(task.token, process, turns))
+            surplus = len(self._idle) - self._most
+            return [self._idle.popleft().process for _ in range(surplus)]
+
+    def leave(self) -> list[RunnerProcess]:
+        """All that are kept, to be closed."""
+        with self._lock:
+            processes = [idle.process for idle in self._idle]
+            self._idle.clear()
+        return processes
+
+    def _is_large(self, task: WarmTask) -> bool:
+        return working_bytes(task.timed) > self._usual_bytes

@@ -1,0 +1,121 @@
+"""What the sittings of a comparison come to: ratios, a row for each case, samples and labels."""
+
+import statistics
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from evolve.core.evaluation import CaseResult, Label
+from evolve.core.measurement import Interval, Ratio
+from evolve.worker.clock import PairTimes
+from evolve.worker.faults import CANDIDATE, EAGER
+from evolve.worker.recorded import Measured, stored
+from evolve.worker.statistics import median_interval
+from evolve.worker.window import TimedCase
+
+_MERGED_FACTOR = 4.0
+_MISMATCH_SHARE = 0.25  # of all blocks; a few are the scheduler's doing
+
+
+@dataclass(slots=True)
+class Timing:
+    """What timing found: ratios by side, a row per timed case, raw seconds, and labels.
+
+    `margin` is the worst of the candidate's outputs that were judged (`Judgement`).
+    """
+
+    ratios: dict[str, Ratio] = field(default_factory=dict)
+    cases: dict[str, CaseResult] = field(default_factory=dict)
+    samples: dict[str, Any] = field(default_factory=dict)
+    labels: list[Label] = field(default_factory=list)
+    device_time_s: float = 0.0
+    margin: float | None = None
+    told: dict[str, dict[str, Any]] = field(default_factory=dict)  # by case and side (`events`)
+    # Sittings that were measured again.
+    too_short: int = 0
+    crowded: int = 0
+
+
+def weighted(pairs: list[Measured], cases: list[TimedCase], side: str, rule: str) -> list[float]:
+    """For each pair the mean of the cases' log ratios by the cases' weights."""
+    weights = {case.warm.case.name: case.warm.case.weight for case in cases}
+    total = sum(weights.values())
+    return [
+        sum(weight * pair.log_ratio(name, side, rule) for name, weight in weights.items()) / total
+        for pair in pairs
+    ]
+
+
+def fill(
+    timing: Timing,
+    pairs: list[Measured],
+    cases: list[TimedCase],
+    sides: list[str],
+    interval: Callable[[list[float]], Ratio],
+    rule: str,
+) -> None:
+    """Put a row, and the raw times, of every case into `timing`; ratios by a rule of `TIMINGS`."""
+    plain = [measured.pair for measured in pairs]
+    for case in cases:
+        warm = case.warm.case
+        others = [side for side in sides if side != CANDIDATE]
+        ratios = {
+            side: interval([pair.log_ratio(warm.name, side, rule) for pair in pairs])
+            for side in others
+        }
+        timing.cases[warm.name] = CaseResult(
+            name=warm.name,
+            weight=warm.weight,
+            timed=True,
+            passed=True,
+            times_ms={side: _median_ms(plain, warm.name, side) for side in sides},
+            ratios=ratios,
+        )
+        timing.samples[warm.name] = {
+            "calls_per_block": case.calls,
+            "overhead_ms": [round(pair.overhead[warm.name] * 1e3, 4) for pair in plain],
+            "ms": {
+                side: [[round(s * 1e3, 6) for s in pair.blocks[warm.name][side]] for pair in plain]
+                for side in sides
+            },
+        }
+        if warm.name in timing.told:
+            timing.samples[warm.name]["told"] = timing.told[warm.name]
+        if case.recorded:
+            timing.samples[warm.name]["graph"] = stored(pairs, warm.name) | {
+                "ratios": {
+                    side: interval([p.log_ratio(warm.name, side, "graph") for p in pairs]).to_json()
+                    for side in others
+                    if all(p.is_recorded(warm.name, side) for p in pairs)
+                }
+            }
+
+
+def label_mismatches(timing: Timing, mismatches: list[str], blocks: int) -> None:
+    """A label where a good part of so many blocks do not fit what the process tells of them."""
+    if len(mismatches) > _MISMATCH_SHARE * blocks:
+        evidence = f"in {len(mismatches)} blocks, e.g. {mismatches[0]}"
+        timing.labels.append(Label("timing_mismatch", evidence))
+
+
+def merged(pairs: list[PairTimes], case: str) -> Label | None:
+    """Where a call by itself takes many times as long as in a block, and the reference's does not.
+
+    The first call after a pause is slow for everybody.
+    """
+    alone, shared, factor = {}, {}, {}
+    for side in (CANDIDATE, EAGER):
+        alone[side] = statistics.median(pair.singles[case][side] for pair in pairs)
+        shared[side] = statistics.median(t for pair in pairs for t in pair.blocks[case][side])
+        factor[side] = alone[side] / shared[side]
+    if factor[CANDIDATE] < _MERGED_FACTOR * max(1.0, factor[EAGER]):
+        return None
+    return Label(
+        "calls_merged",
+        f"{case}: {alone[CANDIDATE] * 1e3:.3g} ms for one call by itself, "
+        f"{shared[CANDIDATE] * 1e3:.3g} ms for each of many",
+    )
+
+
+def _median_ms(pairs: list[PairTimes], case: str, side: str) -> Interval:
+    return median_interval([1e3 * statistics.median(pair.blocks[case][side]) for pair in pairs])
