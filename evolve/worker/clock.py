@@ -143,11 +143,11 @@ def _time_case(
     result: Sitting,
 ) -> None:
     window = device.window()
-    order = rng.sample(range(device.block_pool), device.blocks)
+    order = rng.sample(range(device.block_pool), case.blocks)
     blocks: dict[str, list[Block]] = {side: [] for side in processes}
     idle: list[float] = []
     singles: dict[str, float] = {}
-    for turn in _turns(device, case, list(processes), rng):
+    for turn in _turns(case, list(processes), rng):
         number = order[len(blocks[turn.side])] if turn.number is None else turn.number
         asked = replace(case, calls=1) if number == case.warm.single else case
         with window.alone(turn.side, processes), blaming(turn.side):
@@ -187,13 +187,13 @@ class _Turn:
     number: int | None = None
 
 
-def _turns(device: Device, case: TimedCase, sides: list[str], rng: random.Random) -> list[_Turn]:
+def _turns(case: TimedCase, sides: list[str], rng: random.Random) -> list[_Turn]:
     """Scored blocks, interleaved, and blocks that are only judged at secret places among them.
 
     Those are one of other input families, and one of a single call: work that is merged over the
     calls of a block, or right for the task's own values only, shows there.
     """
-    turns = [_Turn(side) for side in _interleaved(sides, device.blocks, rng)]
+    turns = [_Turn(side) for side in _interleaved(sides, case.blocks, rng)]
     others = [_Turn(CANDIDATE, case.warm.single), _Turn(EAGER, case.warm.single)]
     if (other := case.warm.other_block()) is not None:
         others.append(_Turn(CANDIDATE, other))

@@ -46,6 +46,7 @@ class Device(Protocol):
         readable: Further paths that they have to see.
         warm_bytes: For inputs and expectations that stay from candidate to candidate.
         block_bytes: For the inputs of a block, and for its outputs.
+        reward_blocks, reward_bytes: The same for a reward, which may be less exact.
         pool_bytes: For the tensors of a runner, unless it asks for more.
         room: Bytes that evaluations under way may take together (`warm.room_for`), beside what
             stays warm; 0 where nothing limits them.
@@ -59,6 +60,7 @@ class Device(Protocol):
     block_s: float
     calls: tuple[int, int]
     blocks: int
+    reward_blocks: int
     block_pool: int
     has_profiler: bool
     has_memory_mark: bool
@@ -74,6 +76,7 @@ class Device(Protocol):
     readable: tuple[str, ...]
     warm_bytes: int
     block_bytes: int
+    reward_bytes: int
     pool_bytes: int
     room: int
     variables: dict[str, str]

@@ -38,6 +38,7 @@ class CpuDevice:
     block_s = 0.008  # short, so that what drifts on the host is shared by the sides
     calls = (3, 256)
     blocks = 8
+    reward_blocks = 8
     block_pool = 8
     has_profiler = False
     has_memory_mark = True
@@ -52,6 +53,7 @@ class CpuDevice:
     nodes: tuple[str, ...] = ()
     readable: tuple[str, ...] = ()
     block_bytes = 128 << 20
+    reward_bytes = block_bytes
     pool_bytes = memory
     room = 0
     variables = _MALLOC

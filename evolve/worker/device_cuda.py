@@ -26,11 +26,12 @@ from evolve.worker.slab import Packed, Shared, Slab
 from evolve.worker.window import Window
 from evolve.worker.window_cuda import CudaWindow
 
-_POOL_SHARE = 45  # a runner's tensors get one in so many bytes of the device
-_BLOCK_SHARE = 60
+_POOL_SHARE = 60  # a runner's tensors get one in so many bytes of the device
+_BLOCK_SHARE = 28
+_REWARD_SHARE = 60
 _WARM_SHARE = 8
 _REFEREE_SHARE = 0.62  # at most: what it does not use the runners may have
-_ROOM_SHARE = 0.62  # the rest: what stays warm, and a context for every process
+_ROOM_SHARE = 0.55  # the rest: what stays warm, and a context for every process
 _QUIET_TRIES = 5
 _QUIET_FACTOR = 4.0  # an idle device answers within so many times its usual time
 _CONNECT_S = 60.0
@@ -64,13 +65,14 @@ class CudaDevice:
     block_s = 0.010  # against 0.2 ms, give or take 0.01, that a window costs
     calls = (1, 1024)
     blocks = 8
+    reward_blocks = 4
     block_pool = 12
     has_profiler = True
     has_memory_mark = False  # of a pool there is none, and `cudaMalloc` goes past it
     seats = 4
     sittings = 4
     spares = 6
-    references = 4
+    references = 3
     compiles_aside = True  # the clock's core is its own
     reveals_late = True
     memory = 32 << 30
@@ -87,6 +89,7 @@ class CudaDevice:
         self.pool_bytes = _whole(facts.total_memory // _POOL_SHARE)
         self.warm_bytes = facts.total_memory // _WARM_SHARE
         self.block_bytes = facts.total_memory // _BLOCK_SHARE
+        self.reward_bytes = facts.total_memory // _REWARD_SHARE
         self.room = int(_ROOM_SHARE * facts.total_memory)
         # Or what torch keeps for later would leave too little for the runners.
         torch.cuda.set_per_process_memory_fraction(_REFEREE_SHARE)

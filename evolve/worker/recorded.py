@@ -78,7 +78,7 @@ def _time_case(
             result.give_up(name, side, "its process ended while another case was recorded")
         elif _block(window, _living(processes), side, case, _WARM, result):
             result.blocks[name][side] = []
-    numbers = rng.sample(range(device.block_pool), device.blocks)
+    numbers = rng.sample(range(device.block_pool), case.blocks)
     for number, again in zip(numbers[::2], numbers[1::2], strict=True):
         order = rng.sample(list(processes), len(processes))
         for at, side in [(number, s) for s in order] + [(again, s) for s in order[::-1]]:

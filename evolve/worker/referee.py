@@ -191,7 +191,7 @@ class Referee:
 
     def _events(self, warm: WarmTask) -> dict[str, dict[str, float]]:
         found, call_s = {}, self.workshop.call_s
-        with self._seats.only(partial(self.workshop.reference, warm)) as runner:
+        with self._seats.only(partial(self.workshop.reference, warm, 0)) as runner:
             for case in warm.timed:
                 with self.device.share(case.block(-1, 1)) as inputs:
                     text = runner.events(case.index, inputs, KERNELBENCH_TRIALS, call_s)
@@ -416,7 +416,7 @@ class Referee:
         timing: Timing,
     ) -> None:
         """Time it once there is room for the processes that this takes."""
-        self._room.change(room_to_time(task.cases, self.device, 2 + len(rivals)))
+        self._room.change(room_to_time(task.cases, self.device, 2 + len(rivals), fidelity))
         self._timekeeper.time(task, candidate, rivals, fidelity, timing)
 
     @contextmanager

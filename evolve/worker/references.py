@@ -21,7 +21,7 @@ _TURNS = 8
 class _Idle:
     """One that waits for its next turn, and how many it has had."""
 
-    task: str
+    task: tuple[str, int]
     process: RunnerProcess
     turns: int
 
@@ -30,13 +30,13 @@ class References:
     """Keeps some, of whichever tasks were timed last.
 
     Args:
-        start: Gives a fresh one of a task.
+        start: Gives a fresh one of a task, with room for the outputs of a block of so many bytes.
         most: How many to keep; with none all are fresh.
         usual_bytes: For the tensors of one; tasks that need more keep none.
     """
 
     def __init__(
-        self, start: Callable[[WarmTask], RunnerProcess], most: int, usual_bytes: int
+        self, start: Callable[[WarmTask, int], RunnerProcess], most: int, usual_bytes: int
     ) -> None:
         self._start = start
         self._most = most
@@ -45,24 +45,24 @@ class References:
         self._turns: WeakKeyDictionary[RunnerProcess, int] = WeakKeyDictionary()  # of those in use
         self._lock = threading.Lock()
 
-    def take(self, task: WarmTask) -> RunnerProcess:
+    def take(self, task: WarmTask, block: int) -> RunnerProcess:
         """One with the reference's models of all timed cases."""
         with self._lock:
-            found = next((idle for idle in self._idle if idle.task == task.token), None)
+            found = next((idle for idle in self._idle if idle.task == (task.token, block)), None)
             if found:
                 self._idle.remove(found)
-        process = found.process if found else self._start(task)
+        process = found.process if found else self._start(task, block)
         with self._lock:
             self._turns[process] = found.turns + 1 if found else 1
         return process
 
-    def give_back(self, task: WarmTask, process: RunnerProcess) -> list[RunnerProcess]:
+    def give_back(self, task: WarmTask, block: int, process: RunnerProcess) -> list[RunnerProcess]:
         """Those that are to be closed now, maybe this one."""
         with self._lock:
             turns = self._turns.pop(process)
-            if turns >= _TURNS or not process.alive or self._is_large(task):
+            if turns >= _TURNS or not process.alive or self._is_large(task, block):
                 return [process]
-            self._idle.append(_Idle(task.token, process, turns))
+            self._idle.append(_Idle((task.token, block), process, turns))
             surplus = len(self._idle) - self._most
             return [self._idle.popleft().process for _ in range(surplus)]
 
@@ -73,5 +73,5 @@ class References:
             self._idle.clear()
         return processes
 
-    def _is_large(self, task: WarmTask) -> bool:
-        return working_bytes(task.timed) > self._usual_bytes
+    def _is_large(self, task: WarmTask, block: int) -> bool:
+        return working_bytes(task.timed) + block > self._usual_bytes

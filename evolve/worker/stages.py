@@ -158,19 +158,27 @@ class Workshop:
             runner.call(case.index, inputs, BUILD_S)
 
     def launched(
-        self, candidate: Candidate, cases: list[WarmCase], writable: tuple[str, ...] = ()
+        self,
+        candidate: Candidate,
+        cases: list[WarmCase],
+        writable: tuple[str, ...] = (),
+        block: int = 0,
     ) -> RunnerProcess:
-        """A process for the candidate, which has seen nothing of it yet; to be used in a `with`."""
+        """A process for the candidate, which has seen nothing of it yet; to be used in a `with`.
+
+        `block` is what the outputs of a timed block take, in bytes.
+        """
         hidden = candidate.build is not None and not self.device.spares
         readable = (str(candidate.build),) if hidden else ()
-        return self.launcher.start(candidate.language, writable, readable, working_bytes(cases))
+        tensors = working_bytes(cases) + block
+        return self.launcher.start(candidate.language, writable, readable, tensors)
 
     def loaded(
-        self, candidate: Candidate, cases: list[WarmCase], stub: bool = False
+        self, candidate: Candidate, cases: list[WarmCase], stub: bool = False, block: int = 0
     ) -> RunnerProcess:
         """A process with the candidate's models of these cases; to be used in a `with`."""
         start = time.perf_counter()
-        runner = self.launched(candidate, cases)
+        runner = self.launched(candidate, cases, block=block)
         with contextlib.ExitStack() as on_failure:
             on_failure.enter_context(runner)
             self.furnish(runner, candidate, cases, stub)
@@ -193,9 +201,10 @@ class Workshop:
             if candidate.is_ours:  # the first call compiles, which takes its time
                 self._call_once(runner, case)
 
-    def reference(self, task: WarmTask) -> RunnerProcess:
+    def reference(self, task: WarmTask, block: int) -> RunnerProcess:
         """The same for the reference; its process alone gets the task's source."""
-        runner = self.launcher.start(Language.TORCH, tensors=working_bytes(task.timed))
+        tensors = working_bytes(task.timed) + block
+        runner = self.launcher.start(Language.TORCH, tensors=tensors)
         with contextlib.ExitStack() as on_failure:
             on_failure.enter_context(runner)
             runner.load("reference", json.dumps(task.task.to_json()), SETUP_S)

@@ -37,6 +37,7 @@ from evolve.worker.tally import Timing, fill, label_mismatches, merged, weighted
 from evolve.worker.warm import (
     WarmCase,
     WarmTask,
+    outputs_of_block,
     sittings_at_once,
     usual_number,
     working_bytes,
@@ -65,7 +66,8 @@ class Timekeeper:
         self._seats = seats
         self._lock = seats.lock
         device = workshop.device
-        self._references = References(workshop.reference, device.references, device.pool_bytes)
+        usual = device.pool_bytes + device.block_bytes
+        self._references = References(workshop.reference, device.references, usual)
 
     def release(self) -> None:
         """Let go of processes that were kept for the next turn."""
@@ -94,7 +96,9 @@ class Timekeeper:
         mismatches: list[str] = []
         for index, count in enumerate(looks(fidelity)):
             while len(pairs) < count:
-                for sitting, recorded in self._sit(task, sides, cases, timing, count - len(pairs)):
+                for sitting, recorded in self._sit(
+                    task, sides, cases, timing, fidelity, count - len(pairs)
+                ):
                     pairs.append(Measured(sitting.pair, recorded))
                     mismatches += sitting.mismatches
             wrong = drop_wrong(pairs)
@@ -107,7 +111,7 @@ class Timekeeper:
                 break
         by = partial(ratio_interval, look_index=index, fidelity=fidelity)
         fill(timing, pairs, cases, list(sides), by, rule)
-        label_mismatches(timing, mismatches, len(pairs) * len(cases) * self._workshop.device.blocks)
+        label_mismatches(timing, mismatches, sum(len(pairs) * case.blocks for case in cases))
         timing.labels += [
             Label("wrong_when_recorded", f"{case}: {text}")
             for (case, side), text in wrong.items()
@@ -128,15 +132,18 @@ class Timekeeper:
         sides: dict[str, Candidate | None],
         cases: list[TimedCase],
         timing: Timing,
+        fidelity: Fidelity,
         wanted: int,
     ) -> list[tuple[Sitting, Recorded]]:
         """Some more sittings; none where they do not count, or an opponent has left the field."""
         sat: list[tuple[Sitting, Recorded]] = []
-        wanted = min(wanted, sittings_at_once(task.cases, self._workshop.device, len(sides)))
+        device = self._workshop.device
+        wanted = min(wanted, sittings_at_once(task.cases, device, len(sides), fidelity))
+        block = outputs_of_block(task.timed, device, fidelity)
         try:
             with (
                 self._seats.place(),
-                self._tables(task, sides, cases, wanted) as tables,
+                self._tables(task, sides, cases, block, wanted) as tables,
                 self._seats.alone(_all(tables)) as turn,
             ):
                 try:
@@ -197,12 +204,13 @@ class Timekeeper:
         task: WarmTask,
         sides: dict[str, Candidate | None],
         cases: list[TimedCase],
+        block: int,
         sittings: int,
     ) -> Iterator[list[dict[str, RunnerProcess]]]:
         """Processes of all sides, which start, warm up and end while nothing is timed."""
-        starts = {side: partial(self._start, task, who) for side, who in sides.items()}
-        starts[EAGER] = partial(self._references.take, task)
-        ends = partial(self._references.give_back, task)
+        starts = {side: partial(self._start, task, who, block) for side, who in sides.items()}
+        starts[EAGER] = partial(self._references.take, task, block)
+        ends = partial(self._references.give_back, task, block)
         with contextlib.ExitStack() as stack:
             with self._lock.shared():
                 ready = seated(self._workshop.device, starts, cases, sittings, ends)
@@ -261,11 +269,11 @@ class Timekeeper:
         del sides[side]
         timing.labels.append(Label("opponent_failed", f"{side}: {fault.status}: {fault.feedback}"))
 
-    def _start(self, task: WarmTask, who: Candidate | None) -> RunnerProcess:
+    def _start(self, task: WarmTask, who: Candidate | None, block: int) -> RunnerProcess:
         """A process with the models of all timed cases constructed."""
         if who is None:
-            return self._workshop.reference(task)
-        return self._workshop.loaded(who, task.timed)
+            return self._workshop.reference(task, block)
+        return self._workshop.loaded(who, task.timed, block=block)
 
     def _plan(
         self,
@@ -280,10 +288,11 @@ class Timekeeper:
                 self._admit(task, sides[side])
             except CandidateFault as fault:
                 self._leave(side, fault, sides, timing)
-        own = self._layouts(task)
+        own, device = self._layouts(task), self._workshop.device
         with self._lock.shared():
             cases = []
             candidate = sides[CANDIDATE]
+            is_brief, brief = fidelity is Fidelity.REWARD, device.reward_bytes
             by_graph = task.loaded.timing == "graph"
             is_wanted = by_graph or (candidate is not None and fidelity in _RECORDED)
             for case in task.timed:
@@ -294,7 +303,11 @@ class Timekeeper:
                 _require_worth(candidate, case.case.name, task.reference_s[case.index])
                 slowest = max((who.seconds[name] for who in sides.values() if who), default=1e-6)
                 longest = usual_number(max(1, int(_LONGEST_BLOCK_S / slowest)))
-                calls = min(task.calls[case.index], longest)
+                wanted = task.calls[case.index]
+                if is_brief:
+                    size = sum(map(size_in_bytes, own[name]))
+                    wanted = min(wanted, usual_number(case.most_calls(size, brief, brief)))
+                calls = min(wanted, longest)
                 reference_s = task.reference_s[case.index]
                 recorded = is_wanted and self._is_launch_bound(reference_s, case, calls, layouts)
                 cases.append(
@@ -302,8 +315,9 @@ class Timekeeper:
                         warm=case,
                         calls=calls,
                         layouts=layouts,
+                        blocks=device.reward_blocks if is_brief else device.blocks,
                         recorded=recorded,
-                        unshortened_s=reference_s * task.calls[case.index],
+                        unshortened_s=reference_s * wanted,
                     )
                 )
                 case.prepare_blocks(calls)  # now, not while the device is ours alone
@@ -327,7 +341,9 @@ class Timekeeper:
         """
         with task.measuring:
             if not task.layouts:
-                with _ours(), self._seats.only(partial(self._workshop.reference, task)) as runner:
+                block = outputs_of_block(task.timed, self._workshop.device, Fidelity.SEARCH)
+                start = partial(self._workshop.reference, task, block)
+                with _ours(), self._seats.only(start) as runner:
                     task.layouts = {
                         case.case.name: self._measure(runner, task, case) for case in task.timed
                     }
@@ -336,12 +352,12 @@ class Timekeeper:
     def _measure(self, runner: RunnerProcess, task: WarmTask, case: WarmCase) -> Layout:
         """One call, and how many of them make a block."""
         device, call_s = self._workshop.device, self._workshop.call_s
-        spare = max(0, device.pool_bytes - working_bytes(task.timed))
+        spare = max(device.block_bytes, device.pool_bytes - working_bytes(task.timed))
         runner.reserve(8 * case.input_bytes, call_s)
         with device.share(case.check("task", 0).inputs) as inputs:
             layout = runner.call(case.index, inputs, call_s).tensors
         size = sum(map(size_in_bytes, layout))
-        most = min(case.most_calls(size, spare), device.calls[1])
+        most = min(case.most_calls(size, device.block_bytes, spare), device.calls[1])
         seconds = self._seconds(runner, case, min(_TRIAL_CALLS, most))
         wanted = int(device.block_s * _TRIAL_SHARE / max(seconds, 1e-6))
         if wanted > _TRIAL_CALLS:  # of calls that short much is the first one's

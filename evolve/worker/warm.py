@@ -264,14 +264,15 @@ class WarmCase:
         """A copy of its own: a block of large inputs does not stay."""
         return self._device.make_slab([self.block(number, calls).tree(at)])
 
-    def most_calls(self, output_bytes: int, spare_bytes: int) -> int:
+    def most_calls(self, output_bytes: int, block_bytes: int, spare_bytes: int) -> int:
         """Calls in a block that the memory allows: outputs of all of them are alive together.
 
         Args:
             output_bytes: Of one call.
+            block_bytes: For the inputs of all, and for the outputs.
             spare_bytes: What a process has beside `working_bytes`, which are for one call.
         """
-        by_blocks = self._device.block_bytes // max(1, self.input_bytes, output_bytes)
+        by_blocks = block_bytes // max(1, self.input_bytes, output_bytes)
         return max(1, min(by_blocks, 1 + spare_bytes // max(1, output_bytes)))
 
     def calls(self, seconds_per_call: float, output_bytes: int, spare_bytes: int) -> int:
@@ -288,7 +289,7 @@ class WarmCase:
         )
         fewest, most = self._device.calls
         wanted = math.ceil(self._device.block_s / max(seconds_per_call, 1e-6))
-        affordable = self.most_calls(output_bytes, spare_bytes)
+        affordable = self.most_calls(output_bytes, self._device.block_bytes, spare_bytes)
         return usual_number(min(max(wanted, fewest), affordable, most))
 
     def prepare_blocks(self, calls: int) -> None:
@@ -400,28 +401,51 @@ def room_for(cases: Sequence[WarmCase], device: Device, sides: int) -> int:
     Args:
         cases: Of the task, by what is known of them so far.
         device: Where it runs.
-        sides: Processes at once.
+        sides: Processes at once, none of which is timed.
     """
     largest = max(case.known_bytes for case in cases)
     tensors = max(device.pool_bytes, _working_bytes(cases, largest))
-    sent = max(device.block_bytes, *(case.input_bytes for case in cases))
+    sent = max(case.input_bytes for case in cases)
     return sides * (tensors + sent) + _EXPECTING_SETS * largest
 
 
-def sittings_at_once(cases: Sequence[WarmCase], device: Device, sides: int) -> int:
+def outputs_of_block(cases: Sequence[WarmCase], device: Device, fidelity: Fidelity) -> int:
+    """Bytes that the outputs of a timed block take at most, or its inputs."""
+    largest = max(case.known_bytes for case in cases)
+    return min(max(block_bytes(device, fidelity), largest), device.calls[1] * largest)
+
+
+def block_bytes(device: Device, fidelity: Fidelity) -> int:
+    """What the inputs of a block may take, and its outputs."""
+    return device.reward_bytes if fidelity is Fidelity.REWARD else device.block_bytes
+
+
+def sittings_at_once(
+    cases: Sequence[WarmCase], device: Device, sides: int, fidelity: Fidelity
+) -> int:
     """How many of an evaluation's sittings are made ready together: as many as the device wants.
 
     Fewer where their processes would take more than a third of its room, which others want too.
     """
     for sittings in range(device.sittings, 1, -1):
-        if _SHARERS * room_for(cases, device, processes_of(sittings, sides)) <= device.room:
+        room = _room_of(cases, device, processes_of(sittings, sides), fidelity)
+        if _SHARERS * room <= device.room:
             return sittings
     return 1
 
 
-def room_to_time(cases: Sequence[WarmCase], device: Device, sides: int) -> int:
+def room_to_time(cases: Sequence[WarmCase], device: Device, sides: int, fidelity: Fidelity) -> int:
     """Bytes of the device that the sittings take that are made ready together."""
-    return room_for(cases, device, processes_of(sittings_at_once(cases, device, sides), sides))
+    sittings = sittings_at_once(cases, device, sides, fidelity)
+    return _room_of(cases, device, processes_of(sittings, sides), fidelity)
+
+
+def _room_of(cases: Sequence[WarmCase], device: Device, processes: int, fidelity: Fidelity) -> int:
+    """The same as `room_for`, of processes that are timed."""
+    largest = max(case.known_bytes for case in cases)
+    block = outputs_of_block(cases, device, fidelity)
+    tensors = max(device.pool_bytes, _working_bytes(cases, largest) + block)
+    return processes * (tensors + block) + _EXPECTING_SETS * largest
 
 
 def processes_of(sittings: int, sides: int) -> int:

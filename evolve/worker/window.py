@@ -39,13 +39,15 @@ class Block:
 class TimedCase:
     """A case to be timed: calls per block, and the layout of each side's outputs.
 
-    `recorded`: its calls are also to be timed as a CUDA graph. `unshortened_s`: seconds of calls
-    that a block of the reference would have, were no side too slow for that.
+    `blocks`: of each side in a sitting. `recorded`: its calls are also to be timed as a CUDA graph.
+    `unshortened_s`: seconds of calls that a block of the reference would have, were no side too
+    slow for that.
     """
 
     warm: "WarmCase"
     calls: int
     layouts: Mapping[str, Layout]
+    blocks: int
     recorded: bool = False
     unshortened_s: float = 0.0
 

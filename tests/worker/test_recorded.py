@@ -116,7 +116,9 @@ def recorded(launcher, tmp_path, monkeypatch):
         with workshop.seated(checked, warm.cases) as runner:
             check(workshop, runner, checked, warm, Fidelity.CHECK)
         layouts = dict.fromkeys(sides, checked.layouts["default"])
-        case = TimedCase(warm=warm.timed[0], calls=CALLS, layouts=layouts, recorded=True)
+        case = TimedCase(
+            warm=warm.timed[0], calls=CALLS, layouts=layouts, blocks=device.blocks, recorded=True
+        )
         processes = {name: workshop.loaded(who, warm.timed) for name, who in sides.items()}
         try:
             for process in processes.values():

@@ -39,8 +39,8 @@ def test_weights_count():
 def test_outputs_of_a_block_have_room_beside_what_one_call_needs(spare, most):
     (case,) = warm(task_source("x * 2", "[torch.rand(256)]")).cases
     case._device.block_bytes = 100 * case.input_bytes
-    size = case.output_bytes
-    assert case.most_calls(size, int(spare * size)) == most
+    size, most_bytes = case.output_bytes, 100 * case.input_bytes
+    assert case.most_calls(size, most_bytes, int(spare * size)) == most
     assert case.calls(1e-9, size, int(spare * size)) <= most
     assert case.calls(10.0, size, int(spare * size)) == min(3, most)  # of the CPU's fewest
 
