@@ -10,14 +10,13 @@ believed than the calls are. Whoever cannot be recorded has no such time, and ke
 import math
 import random
 import secrets
-import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from evolve.core.evaluation import Status
 from evolve.worker.budget import Judgement
-from evolve.worker.clock import PairTimes, judged_outputs
+from evolve.worker.clock import PairTimes, judged_outputs, middle
 from evolve.worker.device import Device
 from evolve.worker.faults import CANDIDATE, CandidateFault
 from evolve.worker.process import RunnerProcess
@@ -167,7 +166,7 @@ class Measured:
         if timing != "graph" or not times.get(side):
             return self.pair.log_ratio(case, side)
         own = times.get(CANDIDATE) or self.pair.blocks[case][CANDIDATE]
-        return math.log(statistics.median(times[side]) / statistics.median(own))
+        return math.log(middle(times[side]) / middle(own))
 
     def is_recorded(self, case: str, side: str) -> bool:
         times = self.recorded.blocks.get(case, {})

@@ -7,7 +7,7 @@ from typing import Any
 
 from evolve.core.evaluation import CaseResult, Label
 from evolve.core.measurement import Interval, Ratio
-from evolve.worker.clock import PairTimes
+from evolve.worker.clock import PairTimes, middle
 from evolve.worker.faults import CANDIDATE, EAGER
 from evolve.worker.recorded import Measured, stored
 from evolve.worker.statistics import median_interval
@@ -118,4 +118,4 @@ def merged(pairs: list[PairTimes], case: str) -> Label | None:
 
 
 def _median_ms(pairs: list[PairTimes], case: str, side: str) -> Interval:
-    return median_interval([1e3 * statistics.median(pair.blocks[case][side]) for pair in pairs])
+    return median_interval([1e3 * middle(pair.blocks[case][side]) for pair in pairs])

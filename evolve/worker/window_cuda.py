@@ -86,7 +86,8 @@ class CudaWindow:
             self._block(process, case, layout, -1)
 
     def idle(self, process: RunnerProcess, case: TimedCase, layout: Layout) -> float:
-        return self._block(process, case, layout, -1, idle=True).run
+        with self._core_of_timed(process):
+            return self._block(process, case, layout, -1, idle=True).run
 
     def run(
         self,
@@ -96,7 +97,8 @@ class CudaWindow:
         number: int,
         recorded: bool = False,
     ) -> Block:
-        return self._block(process, case, layout, number, recorded=recorded)
+        with self._core_of_timed(process):
+            return self._block(process, case, layout, number, recorded=recorded)
 
     def _block(
         self,
@@ -109,6 +111,15 @@ class CudaWindow:
     ) -> Block:
         with self._clock_cores():
             return self._timed(process, case, layout, number, idle, recorded)
+
+    @contextlib.contextmanager
+    def _core_of_timed(self, process: RunnerProcess) -> Iterator[None]:
+        cores = self._device.clock_cores
+        _keep_to(process, cores.of_timed)
+        try:
+            yield
+        finally:
+            _keep_to(process, cores.of_runners())
 
     def _record(self, process: RunnerProcess, case: TimedCase, inputs: Shared) -> None:
         """Have the block's calls recorded, unless those of the last one were laid out alike."""
@@ -237,6 +248,11 @@ def _require_no_company(side: str, process: RunnerProcess) -> None:
                 Status.TIMING_UNBOUNDED,
                 "processes that the candidate has started are alive while it is timed",
             )
+
+
+def _keep_to(process: RunnerProcess, cores: set[int]) -> None:
+    with contextlib.suppress(ProcessLookupError):  # whoever asks it next learns how it ended
+        os.sched_setaffinity(process.pid, cores)
 
 
 def _signal(process: RunnerProcess, number: int) -> None:

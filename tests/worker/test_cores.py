@@ -1,7 +1,8 @@
 """Cores of judges that work side by side on one host without knowing of each other.
 
 Invariants: no two keep time on one core while there are others; no runner works where anybody
-keeps time; where cores are few all are used; a judge that has ended leaves its core to the next.
+keeps time; whoever is timed has a core that nobody else uses, where cores are many; where they are
+few all are used; a judge that has ended leaves its cores to the next.
 """
 
 import tempfile
@@ -45,10 +46,19 @@ def test_each_judge_keeps_time_on_a_core_of_its_own_and_lets_no_runner_there(tmp
     own = ClockCores(MANY)
     clocks = {core for core, _ in others} | own.of_clock
     assert len(clocks) == 4
-    assert own.of_runners() == set(MANY) - clocks
+    assert own.of_runners()
+    assert not own.of_runners() & clocks
     for _, end in others:
         end()
     assert own.of_runners() == set(MANY) - own.of_clock
+
+
+def test_whoever_is_timed_has_a_core_that_nobody_else_uses(tmp_path):
+    other, end = another(str(tmp_path))
+    own = ClockCores(MANY)
+    (core,) = own.of_timed
+    assert core not in {other} | own.of_clock | own.of_runners()
+    end()
 
 
 def test_the_core_of_a_judge_that_has_ended_is_free_again(tmp_path):
