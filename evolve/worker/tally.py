@@ -105,7 +105,7 @@ def merged(pairs: list[PairTimes], case: str) -> Label | None:
     """
     alone, shared, factor = {}, {}, {}
     for side in (CANDIDATE, EAGER):
-        alone[side] = statistics.median(pair.singles[case][side] for pair in pairs)
+        alone[side] = min(pair.singles[case][side] for pair in pairs)  # the host was busy in others
         shared[side] = statistics.median(t for pair in pairs for t in pair.blocks[case][side])
         factor[side] = alone[side] / shared[side]
     if factor[CANDIDATE] < _MERGED_FACTOR * max(1.0, factor[EAGER]):

@@ -429,7 +429,7 @@ def sittings_at_once(
     """
     for sittings in range(device.sittings, 1, -1):
         room = _room_of(cases, device, processes_of(sittings, sides), fidelity)
-        if _SHARERS * room <= device.room:
+        if not device.room or _SHARERS * room <= device.room:
             return sittings
     return 1
 

@@ -6,6 +6,9 @@ import select
 import subprocess
 import sys
 import tempfile
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -133,3 +136,54 @@ def test_a_process_that_ends_while_it_is_timed_is_not_waited_for(tmp_path, monke
         pass
     with lock.opening():
         pass
+
+
+@pytest.fixture
+def lock(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return HostLock("gpu")
+
+
+def test_who_holds_it_with_others_may_take_it_again_while_somebody_waits_to_be_alone(lock):
+    def alone():
+        with lock.exclusive():
+            pass
+
+    with ThreadPoolExecutor(1) as threads:
+        with lock.shared():
+            waiting = threads.submit(alone)
+            time.sleep(0.1)  # now it is at the gate
+            with lock.shared():
+                assert not waiting.done()
+        waiting.result(5)
+
+
+def test_threads_that_wait_to_be_alone_go_one_after_the_other_but_let_others_in_in_between(lock):
+    order, inside = [], threading.Lock()
+
+    def enter(way, name):
+        with getattr(lock, way)():
+            assert inside.acquire(blocking=False)  # nobody else, of whichever kind
+            order.append(name)
+            time.sleep(0.02)
+            inside.release()
+
+    with ThreadPoolExecutor(8) as threads:
+        with lock.shared():
+            waiting = [threads.submit(enter, "exclusive", "alone") for _ in range(6)]
+            time.sleep(0.1)
+            waiting.append(threads.submit(enter, "shared", "together"))
+            time.sleep(0.1)
+        for one in waiting:
+            one.result(10)
+    assert order == ["alone"] * 4 + ["together"] + ["alone"] * 2
+
+
+def test_who_fails_alone_leaves_the_lock_to_the_next(lock):
+    with pytest.raises(KeyError), lock.exclusive():
+        raise KeyError
+    with lock.shared():
+        pass
+    with lock.exclusive() as watch:
+        time.sleep(0.01)
+    assert watch.seconds >= 0.01

@@ -199,6 +199,42 @@ def test_what_a_neighbour_left_running_is_waited_for_and_then_void(launcher):
             pass
 
 
+class Tables(TwoSeats):
+    """Three sittings in a turn, with processes of the reference that stay."""
+
+    sittings = 3
+    references = 2
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.alone: list[int] = []
+
+    def is_idle(self) -> bool:
+        states = [state for name, state in map(told, descendants(os.getpid()))]
+        self.alone.append(states.count("T"))
+        return super().is_idle()
+
+
+@pytest.mark.parametrize("source", [HONEST_CPP, forward("return x * 3")], ids=["right", "wrong"])
+def test_several_sittings_in_one_turn_come_to_the_same_verdict(tmp_path, source):
+    device = Tables()
+    referee = Referee(device, tmp_path / "cache")
+    try:
+        for number in range(2):
+            found = referee.evaluate(RELU_TASK, f"{source}\n# {number}", Fidelity.SCREEN, {})
+            if source is not HONEST_CPP:
+                assert found.status is Status.WRONG_VALUE
+                continue
+            assert found.status is Status.CORRECT, found.feedback
+            times = found.samples["default"]["ms"]
+            assert [len(times[side]) for side in ("candidate", "eager")] == [3, 3]
+            assert min(device.alone) >= 3  # those of other sittings; this one's was told to stop
+            device.alone.clear()
+        assert len(referee._timekeeper._references.leave()) == (2 if source is HONEST_CPP else 0)
+    finally:
+        referee.close()
+
+
 class Aside(TwoSeats):
     """A core is left for the clock."""
 

@@ -1,0 +1,88 @@
+"""Processes of references that serve more than one turn.
+
+Invariants:
+- who is in use is nobody else's, and who has ended is given to nobody;
+- each belongs to one task as it was loaded once, and to one size of its blocks;
+- none serves for ever, and no more are kept than were asked for.
+"""
+
+import pytest
+
+from evolve.core.evaluation import Fidelity
+from evolve.core.program import Language
+from evolve.worker.device_cpu import CpuDevice
+from evolve.worker.process import close_all
+from evolve.worker.references import References
+from evolve.worker.warm import WarmTasks
+from tests.worker.serving import RELU_TASK
+
+USUAL = 1 << 30
+
+
+@pytest.fixture
+def references(launcher):
+    started = []
+
+    def start(task, block):
+        started.append(launcher.start(Language.TORCH))
+        return started[-1]
+
+    kept = References(start, 2, USUAL)
+    yield kept, started
+    close_all(started)
+
+
+@pytest.fixture
+def task():
+    return WarmTasks(CpuDevice()).get(RELU_TASK, Fidelity.SEARCH)
+
+
+def test_one_that_was_given_back_is_taken_again_and_one_in_use_is_not(references, task):
+    kept, started = references
+    first, second = kept.take(task, 0), kept.take(task, 0)
+    assert started == [first, second]
+    assert kept.give_back(task, 0, first) == []
+    assert kept.take(task, 0) is first
+    assert len(started) == 2
+
+
+def test_of_another_load_of_the_task_or_for_larger_blocks_it_is_another(references, task):
+    kept, started = references
+    again = WarmTasks(CpuDevice()).get(RELU_TASK, Fidelity.SEARCH)
+    kept.give_back(task, 0, kept.take(task, 0))
+    kept.give_back(task, 8, kept.take(task, 8))
+    kept.take(again, 0)
+    assert len(started) == 3
+
+
+def test_one_that_has_ended_is_closed_and_not_kept(references, task):
+    kept, _ = references
+    process = kept.take(task, 0)
+    process.close()
+    assert kept.give_back(task, 0, process) == [process]
+    assert kept.take(task, 0) is not process
+
+
+def test_none_serves_for_ever(references, task):
+    kept, started = references
+    ended = []
+    while not ended:
+        ended = kept.give_back(task, 0, kept.take(task, 0))
+        assert len(started) == 1
+    assert ended == started
+
+
+def test_those_that_were_used_last_are_kept_and_all_can_be_let_go(references, task):
+    kept, _ = references
+    several = [kept.take(task, block) for block in range(3)]
+    assert [kept.give_back(task, block, one) for block, one in enumerate(several)] == [
+        [], [], several[:1]
+    ]  # fmt: skip
+    assert kept.leave() == several[1:]
+    assert kept.leave() == []
+
+
+def test_one_that_takes_more_memory_than_is_usual_is_not_kept(references, task):
+    kept, _ = references
+    process = kept.take(task, 2 * USUAL)
+    assert kept.give_back(task, 2 * USUAL, process) == [process]
