@@ -27,7 +27,6 @@ from evolve.worker.budget import Judgement, judge, worst
 from evolve.worker.device import Device
 from evolve.worker.faults import CANDIDATE, EAGER, CandidateFault, CrowdedFault, blaming
 from evolve.worker.process import RunnerProcess, close_all
-from evolve.worker.warm import SITTINGS_OF_REFERENCE
 from evolve.worker.window import Block, TimedCase, size_in_bytes
 
 _LARGEST_RESERVE = 2 << 30
@@ -47,6 +46,7 @@ class PairTimes:
     blocks: dict[str, dict[str, list[float]]] = field(default_factory=dict)
     overhead: dict[str, float] = field(default_factory=dict)
     singles: dict[str, dict[str, float]] = field(default_factory=dict)  # of a block of one call
+    numbers: dict[str, list[int]] = field(default_factory=dict)  # of the blocks
 
     def log_ratio(self, case: str, side: str) -> float:
         """Log of how many times faster the candidate is than another side."""
@@ -80,8 +80,6 @@ def seated(
 ) -> Iterator[list[dict[str, RunnerProcess]]]:
     """For each of some sittings a process of every side, warm and ready; they end with the context.
 
-    Those of the reference, which is trusted, serve two sittings each; candidates' are fresh.
-
     Args:
         device: Where they run.
         starts: For each side what gives a process with its models constructed.
@@ -93,25 +91,21 @@ def seated(
         CandidateFault: the candidate failed.
         SideFault: another side did.
     """
-    wanted = {(side, _seat(side, at)) for side in starts for at in range(sittings)}
-    with ThreadPoolExecutor(len(wanted)) as pool:
-        seats = {
-            (side, seat): pool.submit(_ready, device, side, starts[side], cases)
-            for side, seat in wanted
-        }
-    try:
-        yield [
-            {side: seats[side, _seat(side, at)].result() for side in starts}
-            for at in range(sittings)
+    with ThreadPoolExecutor(len(starts) * sittings) as pool:
+        tables = [
+            {
+                side: pool.submit(_ready, device, side, start, cases)
+                for side, start in starts.items()
+            }
+            for _ in range(sittings)
         ]
+    try:
+        yield [{side: seat.result() for side, seat in table.items()} for table in tables]
     finally:
-        ready = [(*at, seat.result()) for at, seat in seats.items() if seat.exception() is None]
-        ended = [ends(process) if side == EAGER else [process] for side, _, process in ready]
+        seats = [item for table in tables for item in table.items()]
+        ready = [(side, seat.result()) for side, seat in seats if seat.exception() is None]
+        ended = [ends(process) if side == EAGER else [process] for side, process in ready]
         close_all(itertools.chain(*ended))
-
-
-def _seat(side: str, sitting: int) -> int:
-    return sitting // SITTINGS_OF_REFERENCE if side == EAGER else sitting
 
 
 def _ready(device: Device, side: str, start: Start, cases: list[TimedCase]) -> RunnerProcess:
@@ -181,6 +175,7 @@ def _time_case(
         if side != EAGER:
             result.samples += [(side, case, block) for block in taken]
     result.pair.overhead[name] = overhead
+    result.pair.numbers[name] = order
     result.pair.singles[name] = {side: run - overhead for side, run in singles.items()}
     result.mismatches += _mismatches(name, blocks[CANDIDATE], overhead)
 

@@ -7,6 +7,8 @@ from pathlib import Path
 
 from evolve.worker.locks import try_to_hold
 
+_LEFT_FREE = 4  # cores that all may use, before one is set apart for whoever is timed
+
 
 def keep_to_share(part: int, parts: int) -> None:
     """Keep this process, and all that it starts, to one of equal parts of its cores.
@@ -17,9 +19,6 @@ def keep_to_share(part: int, parts: int) -> None:
     cores = sorted(os.sched_getaffinity(0), key=lambda core: (_first_sibling(core), core))
     ends = [len(cores) * at // parts for at in (part, part + 1)]
     os.sched_setaffinity(0, cores[slice(*ends)] or cores)
-
-
-_LEFT_FREE = 4  # cores that all may use, before one is set apart for whoever is timed
 
 
 class ClockCores:
@@ -42,7 +41,9 @@ class ClockCores:
         self._held: list[int] = []  # until this process ends
         taken = self._take()
         self._mine = next(iter(self._groups)) if taken is None else taken
-        self._timed = self._take() if self._count_free() > _LEFT_FREE else None
+        self._timed: int | None = None
+        if sum(not self._is_taken(first) for first in self._groups) > _LEFT_FREE:
+            self._timed = self._take()
 
     @property
     def of_clock(self) -> set[int]:
@@ -71,13 +72,6 @@ class ClockCores:
                 self._held.append(held)
                 return first
         return None
-
-    def _count_free(self) -> int:
-        held = [try_to_hold(_lock_of(first)) for first in self._groups]
-        free = [fd for fd in held if fd is not None]
-        for fd in free:
-            os.close(fd)
-        return len(free)
 
     @property
     def _all(self) -> set[int]:

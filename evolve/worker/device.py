@@ -48,6 +48,7 @@ class Device(Protocol):
         block_bytes: For the inputs of a block, and for its outputs.
         reward_blocks, reward_bytes: The same for a reward, which may be less exact.
         pool_bytes: For the tensors of a runner, unless it asks for more.
+        process_bytes: That a process takes beside its tensors.
         room: Bytes that evaluations under way may take together (`warm.room_for`), beside what
             stays warm; 0 where nothing limits them.
         variables: Set in every process that runs candidates.
@@ -78,6 +79,7 @@ class Device(Protocol):
     block_bytes: int
     reward_bytes: int
     pool_bytes: int
+    process_bytes: int
     room: int
     variables: dict[str, str]
     capability: int

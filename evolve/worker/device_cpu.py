@@ -55,6 +55,7 @@ class CpuDevice:
     block_bytes = 128 << 20
     reward_bytes = block_bytes
     pool_bytes = memory
+    process_bytes = 0
     room = 0
     variables = _MALLOC
     capability = 0

@@ -66,13 +66,14 @@ class CudaDevice:
     calls = (1, 1024)
     blocks = 8
     reward_blocks = 4
-    block_pool = 12
+    block_pool = 16
     has_profiler = True
     has_memory_mark = False  # of a pool there is none, and `cudaMalloc` goes past it
     seats = 4
     sittings = 4
     spares = 6
-    references = 3
+    references = 4
+    process_bytes = 512 << 20  # a context, and what is loaded into it
     compiles_aside = True  # the clock's core is its own
     reveals_late = True
     memory = 32 << 30

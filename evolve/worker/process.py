@@ -215,7 +215,7 @@ class RunnerProcess:
     def _family(self) -> list[int]:
         """The process and those of the candidate beside it; none once it has ended."""
         with contextlib.suppress(OSError):
-            return descendants(self._parent())
+            return descendants(self._parent()) if self.alive else []
         return []
 
     def _parent(self) -> int:

@@ -58,7 +58,7 @@ def time_recorded(
     result = Recorded()
     for case in cases:
         if case.recorded:
-            _time_case(device, processes, case, pair.overhead[case.warm.case.name], result)
+            _time_case(device, processes, case, pair, result)
     return result
 
 
@@ -66,18 +66,20 @@ def _time_case(
     device: Device,
     processes: Mapping[str, RunnerProcess],
     case: TimedCase,
-    overhead: float,
+    pair: PairTimes,
     result: Recorded,
 ) -> None:
     rng = random.Random(secrets.randbits(64))
     window, name = device.window(), case.warm.case.name
+    overhead = pair.overhead[name]
     result.blocks[name] = {}
     for side in processes:
         if side not in _living(processes):
             result.give_up(name, side, "its process ended while another case was recorded")
         elif _block(window, _living(processes), side, case, _WARM, result):
             result.blocks[name][side] = []
-    numbers = rng.sample(range(device.block_pool), case.blocks)
+    others = [at for at in range(device.block_pool) if at not in pair.numbers.get(name, ())]
+    numbers = rng.sample(others, case.blocks)  # or it could look outcomes up
     for number, again in zip(numbers[::2], numbers[1::2], strict=True):
         order = rng.sample(list(processes), len(processes))
         for at, side in [(number, s) for s in order] + [(again, s) for s in order[::-1]]:

@@ -5,7 +5,7 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,6 @@ from evolve.core.task import Task
 from evolve.worker import compiler
 from evolve.worker.audit import Finding, audit
 from evolve.worker.baselines import require_baseline
-from evolve.worker.budget import worst
 from evolve.worker.buildcache import BuildCache
 from evolve.worker.counters import count
 from evolve.worker.descriptors import describe
@@ -28,13 +27,14 @@ from evolve.worker.environment import environment, evaluator_version
 from evolve.worker.events import KERNELBENCH_TRIALS
 from evolve.worker.events import read as read_events
 from evolve.worker.faults import CandidateFault, InfraFault
-from evolve.worker.feedback import KernelFacts, compile_error
+from evolve.worker.feedback import compile_error
 from evolve.worker.labels import static_labels
 from evolve.worker.launcher import Launcher
 from evolve.worker.lightspeed import SpeedOfLight
 from evolve.worker.locks import HostLock
 from evolve.worker.praise import praise
 from evolve.worker.process import RunnerProcess
+from evolve.worker.progress import Progress
 from evolve.worker.room import Room
 from evolve.worker.sanitizer import sanitise_call
 from evolve.worker.scratch import scratch_bytes
@@ -51,43 +51,6 @@ from evolve.worker.warm import (
     room_to_time,
     working_bytes,
 )
-
-
-@dataclass(slots=True)
-class Progress:
-    """What an evaluation has come to so far."""
-
-    stage: Stage = Stage.NONE
-    candidate: Candidate | None = None
-    custom: bool | None = None
-    suite: bool | None = None
-    labels: list[Label] = field(default_factory=list)
-    timing: Timing = field(default_factory=Timing)
-    facts: tuple[KernelFacts, ...] = ()
-    measured: dict[str, float | str] = field(default_factory=dict)  # descriptors
-    scratch_bytes: int | None = None
-    durations_s: dict[str, float] = field(default_factory=dict)
-
-    @contextmanager
-    def timed(self, name: str) -> Iterator[None]:
-        start = time.monotonic()
-        try:
-            yield
-        finally:
-            self.durations_s[name] = round(time.monotonic() - start, 4)
-
-    def descriptors(self, correct: bool) -> dict[str, float | str]:
-        """Those that the text alone does not show; what is not known is left out."""
-        if not correct:
-            return self.measured
-        found = dict(self.measured)
-        margin = worst(self.candidate.margin if self.candidate else None, self.timing.margin)
-        if margin is not None:
-            found["error"] = float(f"{margin:.4g}")
-        if self.scratch_bytes is not None:
-            found["memory_bytes"] = float(self.scratch_bytes)
-        return found
-
 
 _VIOLENT = (
     Status.ILLEGAL_ACCESS,

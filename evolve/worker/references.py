@@ -1,29 +1,29 @@
 """Processes of references that stay from one turn to the next: they are trusted, and cost no less.
 
 A process on a GPU costs the driver a third of a second, of which it serves one process at a time,
-and half of the processes that a comparison needs are the reference's. Each serves a number of turns
-and then makes room for another, since what is particular about it is in all ratios that it gives.
+and half of the processes that a comparison needs are the reference's. None serves a comparison
+twice, whose sittings would have something in common, and each goes after a number of them.
 """
 
 import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 from evolve.worker.process import RunnerProcess
 from evolve.worker.warm import WarmTask, working_bytes
 
-_TURNS = 8
+_SITTINGS = 8
 
 
 @dataclass(frozen=True, slots=True)
 class _Idle:
-    """One that waits for its next turn, and how many it has had."""
+    """One that waits for its next sitting, and how many it has had."""
 
     task: tuple[str, int]
     process: RunnerProcess
-    turns: int
+    sittings: int
 
 
 class References:
@@ -42,29 +42,36 @@ class References:
         self._most = most
         self._usual_bytes = usual_bytes
         self._idle: deque[_Idle] = deque()  # those that were given back first go first
-        self._turns: WeakKeyDictionary[RunnerProcess, int] = WeakKeyDictionary()  # of those in use
+        self._sittings: WeakKeyDictionary[RunnerProcess, int] = WeakKeyDictionary()  # in use
         self._lock = threading.Lock()
 
-    def take(self, task: WarmTask, block: int) -> RunnerProcess:
-        """One with the reference's models of all timed cases."""
+    def take(self, task: WarmTask, block: int, served: "WeakSet[RunnerProcess]") -> RunnerProcess:
+        """One with the reference's models of all timed cases, and none that has served."""
         with self._lock:
-            found = next((idle for idle in self._idle if idle.task == (task.token, block)), None)
+            found = next((idle for idle in self._idle if idle.task == (task.token, block)
+                          and idle.process not in served), None)  # fmt: skip
             if found:
                 self._idle.remove(found)
         process = found.process if found else self._start(task, block)
         with self._lock:
-            self._turns[process] = found.turns + 1 if found else 1
+            self._sittings[process] = found.sittings + 1 if found else 1
+            served.add(process)
         return process
 
     def give_back(self, task: WarmTask, block: int, process: RunnerProcess) -> list[RunnerProcess]:
         """Those that are to be closed now, maybe this one."""
         with self._lock:
-            turns = self._turns.pop(process)
-            if turns >= _TURNS or not process.alive or self._is_large(task, block):
+            sittings = self._sittings.pop(process)
+            if sittings >= _SITTINGS or not process.alive or self._is_large(task, block):
                 return [process]
-            self._idle.append(_Idle((task.token, block), process, turns))
+            self._idle.append(_Idle((task.token, block), process, sittings))
             surplus = len(self._idle) - self._most
             return [self._idle.popleft().process for _ in range(surplus)]
+
+    def idle(self) -> list[RunnerProcess]:
+        """All that are kept at present."""
+        with self._lock:
+            return [idle.process for idle in self._idle]
 
     def leave(self) -> list[RunnerProcess]:
         """All that are kept, to be closed."""

@@ -183,15 +183,14 @@ class Runner:
         # The last output stays alive, so that memory handed out twice shows.
         self._held = self._held[-1:]
         with torch.no_grad(), contextlib.ExitStack() as trapping:
-            trapped = trapping.enter_context(probes.trap_aten()) if trap else None
+            if trap:
+                trapping.enter_context(probes.trap_aten())
             start = time.perf_counter()
             output = self._models[case](*inputs)
             self._access.finish()
             seconds = time.perf_counter() - start
         self._held.append((memory, output))
         tensors, spec = _plain_tensors(output)
-        if trapped is not None and trapped.first is not None:
-            print(f"{trapped.first} was trapped", file=sys.stderr)
         wire.send_output(channel, seconds, memory.data_ptr(), spec.encode(), tensors)
 
     def _open_profiler(self, channel: socket.socket) -> None:

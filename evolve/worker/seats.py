@@ -63,7 +63,7 @@ class Seats:
 
     def add(self, processes: Collection[RunnerProcess]) -> None:
         """From now on they are stopped when somebody else has his turn; under the shared lock."""
-        self._seated.update(processes)
+        self._seated = {process for process in self._seated if process.alive}.union(processes)
 
     def remove(self, processes: Collection[RunnerProcess]) -> None:
         """They are no longer there, or will not be before the shared lock is given back."""
@@ -102,7 +102,7 @@ class Seats:
             CrowdedFault: it is busy, and others may be the reason.
         """
         with self.lock.exclusive() as watch:
-            rest = self._seated.difference(mine)
+            rest = {process for process in self._seated if process.alive}.difference(mine)
             turn = Turn(self._device, watch, frozenset(mine), self._device.others())
             with _still(rest):
                 try:

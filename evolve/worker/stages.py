@@ -1,7 +1,8 @@
 """The ladder that a candidate climbs, up to where it is timed.
 
-Each stage raises `CandidateFault` or leaves something for the next. Stages run in fresh processes:
-one that compiles and sees no inputs, one that is checked, one for each label probe.
+Each stage raises `CandidateFault` or leaves something for the next. There is a process that
+compiles, and sees no inputs but those of the smoke test, which decide nothing later; one that is
+checked and observed; and one for each run without the candidate's kernels.
 """
 
 import contextlib
@@ -30,7 +31,16 @@ from evolve.worker.probes import custom_label
 from evolve.worker.process import RunnerProcess
 from evolve.worker.proof import OwnCode, Proof, library_labels, prove, read_kernels
 from evolve.worker.seats import Seats
-from evolve.worker.warm import Check, WarmCase, WarmTask, plan, working_bytes
+from evolve.worker.warm import (
+    OBSERVED,
+    STUBBED,
+    TRAPPED,
+    Check,
+    WarmCase,
+    WarmTask,
+    plan,
+    working_bytes,
+)
 from evolve.worker.window import size_in_bytes
 from evolve.worker.wire import TensorAt
 
@@ -116,10 +126,9 @@ class Workshop:
         try:
             writable = (fresh,) if fresh else ()
             start = partial(self.launched, candidate, task.cases, writable)
-            with self._seats.beside(start) as runner:
-                with self._unless_aside():
-                    runner.load(candidate.kind, candidate.source, BUILD_S, fresh or candidate.build,
-                                may_build=fresh is not None)  # fmt: skip
+            with self._unless_aside(), self._seats.beside(start) as runner:
+                runner.load(candidate.kind, candidate.source, BUILD_S, fresh or candidate.build,
+                            may_build=fresh is not None)  # fmt: skip
                 with self.on_device():
                     self._construct(runner, task.smallest)
                     self._exercise(runner, candidate, task)
@@ -254,11 +263,17 @@ class Workshop:
             with lock.shared():
                 held.close()
 
+    @contextlib.contextmanager
     def seated(
         self, candidate: Candidate, cases: list[WarmCase], stub: bool = False
-    ) -> contextlib.AbstractContextManager[RunnerProcess]:
-        """The same as `loaded`; others may be timed whenever nothing is asked of it."""
-        return self._seats.beside(partial(self.loaded, candidate, cases, stub))
+    ) -> Iterator[RunnerProcess]:
+        """The same as `loaded`; others may be timed whenever nothing is asked of it.
+
+        Not where work on the CPU's cores disturbs timing: other judges of the host do not stop it.
+        """
+        start = partial(self.loaded, candidate, cases, stub)
+        with self._unless_aside(), self._seats.beside(start) as runner:
+            yield runner
 
     def on_device(self) -> contextlib.AbstractContextManager[None]:
         """The lock that all work on the device takes, while nobody has it alone."""
@@ -322,7 +337,8 @@ def check(
             outcome = workshop.outcome(runner, case, hidden)
             _require(candidate, outcome.verdict, case, family)
             if family == "task":
-                suite = suite and suite_verdict(outcome.tensors, hidden().expected)
+                with workshop.on_device():
+                    suite = suite and suite_verdict(outcome.tensors, hidden().expected)
         for _ in range(_REPEATS):
             again = workshop.outcome(runner, case, hidden)
             _require_repeatable(case.case.name, outcome, again)
@@ -374,7 +390,7 @@ def probe_custom(
     customs: list[bool | None] = [not labels and not disowned(known)]
     timed = [case for case in task.timed if case is not task.smallest]
     cases = [task.smallest, *random.sample(timed, min(1, len(timed)))]
-    # Fresh inputs for each, or memory left over from an earlier call could pass for work done.
+    # Inputs that nobody has seen, or what was kept from an earlier call could pass for work done.
     trapped = _trapped(workshop, runner, cases)
     for at, case in enumerate(cases):
         taken, left = trapped[min(at, len(trapped) - 1)], _stubbed(workshop, candidate, case)
@@ -396,7 +412,7 @@ def prove_kernels(
     try:
         runner.open_profiler(BUILD_S)
         with workshop.on_device():
-            hidden = case.check("task", 1)
+            hidden = case.check("task", OBSERVED)
             with workshop.device.share(hidden.inputs) as inputs:
                 text = runner.observe(case.index, inputs, workshop.call_s)
     except CandidateFault:
@@ -416,7 +432,7 @@ def _trapped(workshop: Workshop, runner: RunnerProcess, cases: Sequence[WarmCase
     """Each case without ATen compute, up to one that is not right: what follows says nothing."""
     probes: list[_Probe] = []
     for case in cases:
-        probes.append(_probed(workshop, runner, case, 1, trap=True))
+        probes.append(_probed(workshop, runner, case, TRAPPED, trap=True))
         if not probes[-1].right:
             break
     return probes
@@ -429,7 +445,7 @@ def _stubbed(workshop: Workshop, candidate: Candidate, case: WarmCase) -> _Probe
             runner = ends.enter_context(workshop.seated(candidate, [case], stub=True))
         except CandidateFault as fault:
             return _failed(fault)
-        return _probed(workshop, runner, case, 2)
+        return _probed(workshop, runner, case, STUBBED)
 
 
 def _probed(

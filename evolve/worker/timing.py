@@ -4,6 +4,7 @@ import contextlib
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
+from weakref import WeakSet
 
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import Fidelity, Label, Status
@@ -52,8 +53,8 @@ _LONGEST_BLOCK_S = 0.5  # where a side is much slower than the reference
 _HOPELESS_S, _HOPELESS_FACTOR = 3.0, 50.0
 _CLEARLY_SLOWER = 0.9
 _REWARD_HALF_WIDTH = 0.05
-_MOST_CROWDED = 2  # sittings that neighbours may spoil; then it is judged without any
-_MOST_DISTURBED = 3  # sittings in a row that a stranger may spoil
+_MOST_CROWDED = 2  # turns that neighbours may spoil; then it is judged without any
+_MOST_DISTURBED = 3  # turns that a stranger may spoil
 _MOST_TOO_SHORT = 2  # sittings without a time, before it is the candidate's doing
 _RECORDED = (Fidelity.SEARCH, Fidelity.VERIFY)  # as graphs too, where plain calls decide
 
@@ -66,7 +67,7 @@ class Timekeeper:
         self._seats = seats
         self._lock = seats.lock
         device = workshop.device
-        usual = device.pool_bytes + device.block_bytes
+        usual = device.pool_bytes + 3 * device.block_bytes // 2
         self._references = References(workshop.reference, device.references, usual)
 
     def release(self) -> None:
@@ -93,11 +94,12 @@ class Timekeeper:
         cases = self._plan(task, sides, fidelity, timing)
         rule = task.loaded.timing
         pairs: list[Measured] = []
+        served: WeakSet[RunnerProcess] = WeakSet()
         mismatches: list[str] = []
         for index, count in enumerate(looks(fidelity)):
             while len(pairs) < count:
                 for sitting, recorded in self._sit(
-                    task, sides, cases, timing, fidelity, count - len(pairs)
+                    task, sides, cases, timing, fidelity, count - len(pairs), served
                 ):
                     pairs.append(Measured(sitting.pair, recorded))
                     mismatches += sitting.mismatches
@@ -134,6 +136,7 @@ class Timekeeper:
         timing: Timing,
         fidelity: Fidelity,
         wanted: int,
+        served: "WeakSet[RunnerProcess]",
     ) -> list[tuple[Sitting, Recorded]]:
         """Some more sittings; none where they do not count, or an opponent has left the field."""
         sat: list[tuple[Sitting, Recorded]] = []
@@ -143,7 +146,7 @@ class Timekeeper:
         try:
             with (
                 self._seats.place(),
-                self._tables(task, sides, cases, block, wanted) as tables,
+                self._tables(task, sides, cases, block, wanted, served) as tables,
                 self._seats.alone(_all(tables)) as turn,
             ):
                 try:
@@ -206,10 +209,11 @@ class Timekeeper:
         cases: list[TimedCase],
         block: int,
         sittings: int,
+        served: "WeakSet[RunnerProcess]",
     ) -> Iterator[list[dict[str, RunnerProcess]]]:
         """Processes of all sides, which start, warm up and end while nothing is timed."""
         starts = {side: partial(self._start, task, who, block) for side, who in sides.items()}
-        starts[EAGER] = partial(self._references.take, task, block)
+        starts[EAGER] = partial(self._references.take, task, block, served)
         ends = partial(self._references.give_back, task, block)
         with contextlib.ExitStack() as stack:
             with self._lock.shared():
@@ -222,6 +226,7 @@ class Timekeeper:
                 with self._lock.shared():
                     self._seats.remove(_all(tables))
                     stack.close()
+                    self._seats.add(self._references.idle())
 
     def _after_fault(
         self,

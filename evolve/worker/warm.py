@@ -35,7 +35,8 @@ _WORKING_SETS = 4  # of inputs or outputs: two outcomes are alive at once, and t
 _EXPECTING_SETS = 10  # the same in the referee, at most: fp64 truth, and temporaries of fp64
 _COPIES_OF_WEIGHTS = 2  # while a model is made
 _SHARERS = 3
-SITTINGS_OF_REFERENCE = 2  # or half of what all processes cost the driver were the reference's
+# Numbers of the task's own inputs for probes: no check has them, so nobody has seen them before.
+TRAPPED, STUBBED, OBSERVED = 100, 101, 102
 _KEPT_PER_OUTPUT = 4  # times its bytes: the reference's outcome, fp64 truth, and some
 
 # Executing a task's file draws from global random generators, so one thread at a time may.
@@ -406,11 +407,19 @@ def room_for(cases: Sequence[WarmCase], device: Device, sides: int) -> int:
     largest = max(case.known_bytes for case in cases)
     tensors = max(device.pool_bytes, _working_bytes(cases, largest))
     sent = max(case.input_bytes for case in cases)
-    return sides * (tensors + sent) + _EXPECTING_SETS * largest
+    return sides * (tensors + sent + device.process_bytes) + _EXPECTING_SETS * largest
 
 
 def outputs_of_block(cases: Sequence[WarmCase], device: Device, fidelity: Fidelity) -> int:
-    """Bytes that the outputs of a timed block take at most, or its inputs."""
+    """Bytes that a process needs for the outputs of a timed block, at most.
+
+    Half as much again as they have: torch takes 20 MiB at a time for tensors of 1 to 10 MiB, so of
+    8 MiB two in each, and rounds larger ones up.
+    """
+    return 3 * _largest_block(cases, device, fidelity) // 2
+
+
+def _largest_block(cases: Sequence[WarmCase], device: Device, fidelity: Fidelity) -> int:
     largest = max(case.known_bytes for case in cases)
     return min(max(block_bytes(device, fidelity), largest), device.calls[1] * largest)
 
@@ -428,7 +437,7 @@ def sittings_at_once(
     Fewer where their processes would take more than a third of its room, which others want too.
     """
     for sittings in range(device.sittings, 1, -1):
-        room = _room_of(cases, device, processes_of(sittings, sides), fidelity)
+        room = _room_of(cases, device, sittings * sides, fidelity)
         if not device.room or _SHARERS * room <= device.room:
             return sittings
     return 1
@@ -437,20 +446,16 @@ def sittings_at_once(
 def room_to_time(cases: Sequence[WarmCase], device: Device, sides: int, fidelity: Fidelity) -> int:
     """Bytes of the device that the sittings take that are made ready together."""
     sittings = sittings_at_once(cases, device, sides, fidelity)
-    return _room_of(cases, device, processes_of(sittings, sides), fidelity)
+    return _room_of(cases, device, sittings * sides, fidelity)
 
 
 def _room_of(cases: Sequence[WarmCase], device: Device, processes: int, fidelity: Fidelity) -> int:
     """The same as `room_for`, of processes that are timed."""
     largest = max(case.known_bytes for case in cases)
-    block = outputs_of_block(cases, device, fidelity)
-    tensors = max(device.pool_bytes, _working_bytes(cases, largest) + block)
-    return processes * (tensors + block) + _EXPECTING_SETS * largest
-
-
-def processes_of(sittings: int, sides: int) -> int:
-    """Of sittings that are made ready together; each of the reference's serves several."""
-    return sittings * (sides - 1) + -(-sittings // SITTINGS_OF_REFERENCE)
+    outputs = outputs_of_block(cases, device, fidelity)
+    tensors = max(device.pool_bytes, _working_bytes(cases, largest) + outputs)
+    sent = _largest_block(cases, device, fidelity)
+    return processes * (tensors + sent + device.process_bytes) + _EXPECTING_SETS * largest
 
 
 def plan(case: WarmCase, fidelity: Fidelity) -> list[tuple[str, int]]:

@@ -155,7 +155,9 @@ def _have_triton_know_itself(capability: int) -> None:
 
     Each process would do that again before it looks into its cache, which takes 0.3 to 1 s.
     """
-    with contextlib.suppress(ImportError, AttributeError, KeyError):  # other versions do otherwise
+    # Other versions do otherwise, and an assembler that does not run is for candidates to meet.
+    missing = (ImportError, AttributeError, KeyError, TypeError)
+    with contextlib.suppress(*missing, OSError, RuntimeError, subprocess.SubprocessError):
         backends = importlib.import_module("triton.backends")
         target = backends.compiler.GPUTarget("cuda", capability, 32)
         backends.backends["nvidia"].compiler(target).hash()

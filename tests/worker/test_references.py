@@ -3,8 +3,10 @@
 Invariants:
 - who is in use is nobody else's, and who has ended is given to nobody;
 - each belongs to one task as it was loaded once, and to one size of its blocks;
-- none serves for ever, and no more are kept than were asked for.
+- none serves for ever, nor one comparison twice, and no more are kept than were asked for.
 """
+
+from weakref import WeakSet
 
 import pytest
 
@@ -39,42 +41,42 @@ def task():
 
 def test_one_that_was_given_back_is_taken_again_and_one_in_use_is_not(references, task):
     kept, started = references
-    first, second = kept.take(task, 0), kept.take(task, 0)
+    first, second = kept.take(task, 0, WeakSet()), kept.take(task, 0, WeakSet())
     assert started == [first, second]
     assert kept.give_back(task, 0, first) == []
-    assert kept.take(task, 0) is first
+    assert kept.take(task, 0, WeakSet()) is first
     assert len(started) == 2
 
 
 def test_of_another_load_of_the_task_or_for_larger_blocks_it_is_another(references, task):
     kept, started = references
     again = WarmTasks(CpuDevice()).get(RELU_TASK, Fidelity.SEARCH)
-    kept.give_back(task, 0, kept.take(task, 0))
-    kept.give_back(task, 8, kept.take(task, 8))
-    kept.take(again, 0)
+    kept.give_back(task, 0, kept.take(task, 0, WeakSet()))
+    kept.give_back(task, 8, kept.take(task, 8, WeakSet()))
+    kept.take(again, 0, WeakSet())
     assert len(started) == 3
 
 
 def test_one_that_has_ended_is_closed_and_not_kept(references, task):
     kept, _ = references
-    process = kept.take(task, 0)
+    process = kept.take(task, 0, WeakSet())
     process.close()
     assert kept.give_back(task, 0, process) == [process]
-    assert kept.take(task, 0) is not process
+    assert kept.take(task, 0, WeakSet()) is not process
 
 
 def test_none_serves_for_ever(references, task):
     kept, started = references
     ended = []
     while not ended:
-        ended = kept.give_back(task, 0, kept.take(task, 0))
+        ended = kept.give_back(task, 0, kept.take(task, 0, WeakSet()))
         assert len(started) == 1
     assert ended == started
 
 
 def test_those_that_were_used_last_are_kept_and_all_can_be_let_go(references, task):
     kept, _ = references
-    several = [kept.take(task, block) for block in range(3)]
+    several = [kept.take(task, block, WeakSet()) for block in range(3)]
     assert [kept.give_back(task, block, one) for block, one in enumerate(several)] == [
         [], [], several[:1]
     ]  # fmt: skip
@@ -84,5 +86,14 @@ def test_those_that_were_used_last_are_kept_and_all_can_be_let_go(references, ta
 
 def test_one_that_takes_more_memory_than_is_usual_is_not_kept(references, task):
     kept, _ = references
-    process = kept.take(task, 2 * USUAL)
+    process = kept.take(task, 2 * USUAL, WeakSet())
     assert kept.give_back(task, 2 * USUAL, process) == [process]
+
+
+def test_none_serves_one_comparison_twice(references, task):
+    kept, started = references
+    served = WeakSet()
+    for _ in range(2):
+        kept.give_back(task, 0, kept.take(task, 0, served))
+    assert len(started) == 2
+    assert kept.take(task, 0, WeakSet()) in started

@@ -230,7 +230,7 @@ def test_several_sittings_in_one_turn_come_to_the_same_verdict(tmp_path, source)
             assert [len(times[side]) for side in ("candidate", "eager")] == [3, 3]
             assert min(device.alone) >= 3  # those of other sittings; this one's was told to stop
             device.alone.clear()
-        assert len(referee._timekeeper._references.leave()) == (2 if source is HONEST_CPP else 0)
+        assert len(referee._timekeeper._references.idle()) == (2 if source is HONEST_CPP else 0)
     finally:
         referee.close()
 

@@ -1,0 +1,49 @@
+"""What an evaluation has come to so far."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from evolve.core.evaluation import Label, Stage
+from evolve.worker.budget import worst
+from evolve.worker.feedback import KernelFacts
+from evolve.worker.stages import Candidate
+from evolve.worker.tally import Timing
+
+
+@dataclass(slots=True)
+class Progress:
+    """Filled stage by stage; what is there when a stage fails is told too."""
+
+    stage: Stage = Stage.NONE
+    candidate: Candidate | None = None
+    custom: bool | None = None
+    suite: bool | None = None
+    labels: list[Label] = field(default_factory=list)
+    timing: Timing = field(default_factory=Timing)
+    facts: tuple[KernelFacts, ...] = ()
+    measured: dict[str, float | str] = field(default_factory=dict)  # descriptors
+    scratch_bytes: int | None = None
+    durations_s: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def timed(self, name: str) -> Iterator[None]:
+        """Note how long what is inside takes, as the duration of a stage."""
+        start = time.monotonic()
+        try:
+            yield
+        finally:
+            self.durations_s[name] = round(time.monotonic() - start, 4)
+
+    def descriptors(self, correct: bool) -> dict[str, float | str]:
+        """Those that the text alone does not show; what is not known is left out."""
+        if not correct:
+            return self.measured
+        found = dict(self.measured)
+        margin = worst(self.candidate.margin if self.candidate else None, self.timing.margin)
+        if margin is not None:
+            found["error"] = float(f"{margin:.4g}")
+        if self.scratch_bytes is not None:
+            found["memory_bytes"] = float(self.scratch_bytes)
+        return found
