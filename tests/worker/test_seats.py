@@ -228,8 +228,8 @@ def test_several_sittings_in_one_turn_come_to_the_same_verdict(tmp_path, source)
             assert found.status is Status.CORRECT, found.feedback
             times = found.samples["default"]["ms"]
             assert [len(times[side]) for side in ("candidate", "eager")] == [3, 3]
-            # Those of the other two sittings; it was asked once before the first of them began.
-            assert sorted(device.alone)[1] >= 4
+            # Those of the other two sittings; it is also asked before the first of them begins.
+            assert sorted(device.alone)[len(device.alone) // 10] >= 4
             device.alone.clear()
         assert len(referee._timekeeper._references.idle()) == (2 if source is HONEST_CPP else 0)
     finally:
