@@ -28,7 +28,7 @@ from evolve.worker.window_cuda import CudaWindow
 
 _POOL_SHARE = 60  # a runner's tensors get one in so many bytes of the device
 _BLOCK_SHARE = 42
-_REWARD_SHARE = 60
+_REWARD_SHARE = 80
 _WARM_SHARE = 8
 _REFEREE_SHARE = 0.62  # at most: what it does not use the runners may have
 _ROOM_SHARE = 0.55  # the rest: what stays warm, and a context for every process

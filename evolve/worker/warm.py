@@ -34,7 +34,7 @@ _OTHER_CALLS = 4
 _WORKING_SETS = 4  # of inputs or outputs: two outcomes are alive at once, and there are temporaries
 _EXPECTING_SETS = 10  # the same in the referee, at most: fp64 truth, and temporaries of fp64
 _COPIES_OF_WEIGHTS = 2  # while a model is made
-_SHARERS = 3
+_SHARERS = 2
 # Numbers of the task's own inputs for probes: no check has them, so nobody has seen them before.
 TRAPPED, STUBBED, OBSERVED = 100, 101, 102
 _KEPT_PER_OUTPUT = 4  # times its bytes: the reference's outcome, fp64 truth, and some
@@ -434,7 +434,7 @@ def sittings_at_once(
 ) -> int:
     """How many of an evaluation's sittings are made ready together: as many as the device wants.
 
-    Fewer where their processes would take more than a third of its room, which others want too.
+    Fewer where their processes would take more than half of its room, which others want too.
     """
     for sittings in range(device.sittings, 1, -1):
         room = _room_of(cases, device, sittings * sides, fidelity)
