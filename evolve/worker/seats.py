@@ -55,7 +55,8 @@ class Seats:
         self.lock = lock
         self._device = device
         self._places = threading.Semaphore(device.seats)
-        self._seated: set[RunnerProcess] = set()  # changes under the shared lock
+        self._seated: set[RunnerProcess] = set()  # changes under the shared lock, of many threads
+        self._changing = threading.Lock()
 
     def place(self) -> contextlib.AbstractContextManager[object]:
         """One of as many as may get ready for a turn at once."""
@@ -63,11 +64,13 @@ class Seats:
 
     def add(self, processes: Collection[RunnerProcess]) -> None:
         """From now on they are stopped when somebody else has his turn; under the shared lock."""
-        self._seated = {process for process in self._seated if process.alive}.union(processes)
+        with self._changing:
+            self._seated = {process for process in self._seated if process.alive}.union(processes)
 
     def remove(self, processes: Collection[RunnerProcess]) -> None:
         """They are no longer there, or will not be before the shared lock is given back."""
-        self._seated.difference_update(processes)
+        with self._changing:
+            self._seated.difference_update(processes)
 
     @contextlib.contextmanager
     def beside(self, start: Callable[[], RunnerProcess]) -> Iterator[RunnerProcess]:

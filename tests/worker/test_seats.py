@@ -188,6 +188,21 @@ def test_who_fails_alone_on_the_device_is_dead_before_the_next_has_it(launcher):
         assert not other.alive
 
 
+def test_who_sits_down_while_another_does_is_not_forgotten():
+    class Person:
+        """Who looks whether he is alive lets others go on."""
+
+        @property
+        def alive(self):
+            time.sleep(0.001)
+            return True
+
+    seats, people = Seats(TwoSeats(), HostLock("cpu")), [Person() for _ in range(20)]
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(lambda person: seats.add([person]), people))
+    assert seats._seated == set(people)
+
+
 def test_what_a_neighbour_left_running_is_waited_for_and_then_void(launcher):
     seats = Seats(NeverIdle(), HostLock("cpu"))
     with started(launcher, forward("return x + 1")) as other:
