@@ -110,14 +110,12 @@ def seated(
 
 def _ready(device: Device, side: str, start: Start, cases: list[TimedCase]) -> RunnerProcess:
     with blaming(side), torch.no_grad():  # which is a setting of each thread
-        process = start()
-        try:
+        with contextlib.ExitStack() as on_failure:
+            process = on_failure.enter_context(start())
             for case in cases:
                 layout = case.layouts[side]
                 device.window().warm_up(process, case, layout, _working_set(case))
-        except BaseException:
-            process.close()
-            raise
+            on_failure.pop_all()
         return process
 
 

@@ -5,6 +5,7 @@ another process over a socket and mapped there, whatever namespaces and users li
 IPC handles need shared ones. Source: CUDA driver API, virtual memory management.
 """
 
+import contextlib
 import ctypes
 import functools
 import os
@@ -112,16 +113,15 @@ def allocate(size: int) -> tuple[Mapping, int]:
         torch.cuda.empty_cache()  # torch keeps what it no longer needs
         handle = _create(size)
     fd = ctypes.c_int(-1)
-    try:
+    with contextlib.ExitStack() as on_failure:
+        on_failure.callback(_call, "cuMemRelease", handle)
         _call("cuMemExportToShareableHandle", ctypes.byref(fd), handle, _POSIX_FD,
               ctypes.c_uint64(0))  # fmt: skip
+        on_failure.callback(os.close, fd.value)
         os.set_inheritable(fd.value, False)
-        return _mapped(handle.value, size), fd.value
-    except BaseException:
-        if fd.value >= 0:
-            os.close(fd.value)
-        _call("cuMemRelease", handle)
-        raise
+        mapping = _mapped(handle.value, size)
+        on_failure.pop_all()
+    return mapping, fd.value
 
 
 def _create(size: int) -> ctypes.c_uint64:

@@ -193,16 +193,16 @@ class CudaDevice:
         except cuda_driver.CudaError:
             torch.cuda.empty_cache()
             mapping, fd = cuda_driver.allocate(size)
-        try:
-            memory = mapping.tensor()
-            memory.view(torch.float32).fill_(random.gauss(0, 1))
-            torch.cuda.synchronize()
-            base = process.use_pool(fd, mapping.size, self._library, _CONNECT_S)
-        except BaseException:
-            mapping.close()
-            raise
-        finally:
-            os.close(fd)
+        with contextlib.ExitStack() as on_failure:
+            on_failure.callback(mapping.close)
+            try:
+                memory = mapping.tensor()
+                memory.view(torch.float32).fill_(random.gauss(0, 1))
+                torch.cuda.synchronize()
+                base = process.use_pool(fd, mapping.size, self._library, _CONNECT_S)
+            finally:
+                os.close(fd)
+            on_failure.pop_all()
         self._pools[process] = _Pool(mapping, memory, base)
         process.on_close(lambda: self._pools.pop(process).mapping.close())
 

@@ -44,13 +44,15 @@ class Recording:
             # Not torch.cuda.graph: that asks for memory to be given back, which our pool keeps.
             token = cast(Any, pool.id)  # torch has another type for the tokens of its own pools
             self._graph.capture_begin(pool=token, capture_error_mode="thread_local")
-            try:
+            with contextlib.ExitStack() as on_failure:
+                on_failure.callback(self._break_off)
                 for tree in trees:
                     self.outputs.append(model(*slab.unpack(tree, self._inputs)))
-            except BaseException:
-                with contextlib.suppress(RuntimeError):  # the first error tells more
-                    self._graph.capture_end()
-                raise
+                on_failure.pop_all()
+            self._graph.capture_end()
+
+    def _break_off(self) -> None:
+        with contextlib.suppress(RuntimeError):  # the first error tells more
             self._graph.capture_end()
 
     def replay(self, fresh: torch.Tensor) -> None:

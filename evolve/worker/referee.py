@@ -93,11 +93,10 @@ class Referee:
         # all builds, but not list it, and their names are digests of sources.
         shown = (str(cache),) if device.spares else ()
         self.launcher = Launcher(device, require, (*read, *shown))
-        try:
+        with contextlib.ExitStack() as on_failure:
+            on_failure.callback(self.launcher.close)
             self.launcher.probe()
-        except BaseException:
-            self.launcher.close()
-            raise
+            on_failure.pop_all()
         self._tasks = WarmTasks(device, tasks=max(4, 2 * device.slots))
         self._lock = HostLock(device.name)
         self._seats = Seats(device, self._lock)

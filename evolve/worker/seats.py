@@ -107,21 +107,21 @@ class Seats:
         with self.lock.exclusive() as watch:
             rest = {process for process in self._seated if process.alive}.difference(mine)
             turn = Turn(self._device, watch, frozenset(mine), self._device.others())
-            with _still(rest):
+            with _still(rest), contextlib.ExitStack() as on_failure:
+                on_failure.callback(
+                    close_all, mine
+                )  # or the next would find what they left running
                 try:
                     if rest:
                         self._wait_until_quiet()
                     with self._device.undisturbed():
                         yield turn
                 except (CandidateFault, SideFault) as error:
-                    close_all(mine)  # or the next would find what they have left running
                     is_busy = isinstance(candidate_fault_of(error), BusyFault)
                     if is_busy and (rest or turn.strangers()):
                         raise CrowdedFault(f"others were there while {error}") from error
                     raise
-                except BaseException:
-                    close_all(mine)
-                    raise
+                on_failure.pop_all()
 
     def _wait_until_quiet(self) -> None:
         deadline = time.monotonic() + _QUIET_S
