@@ -1,7 +1,8 @@
 """The trusted clock: wall time around blocks of calls, taken outside of the processes measured.
 
 How one block is timed is the device's affair (`window`); what is common to all devices is here. In
-a *sitting*, every side gets a fresh process, and their blocks are interleaved. Outputs of the
+a *sitting*, every side gets a process, a fresh one or one of the reference that has not served this
+comparison, and their blocks are interleaved. Outputs of the
 referee's own choice are judged afterwards: a process never learns which. What a block of no calls
 costs is measured on the reference's process and taken off every side.
 

@@ -37,7 +37,7 @@ class Device(Protocol):
         sittings: That each of them makes ready together, to be timed in one turn: who wants to have
             the device alone waits for all that others do there. Their processes hold memory.
         spares: Processes to have ready ahead of time.
-        references: Processes of references to keep for the next turn.
+        references: Processes of references to keep for other comparisons.
         compiles_aside: Whether work on the CPU's cores leaves times as they are.
         reveals_late: Whether inputs of a block reach a runner only when it runs.
         memory: That a runner's processes may hold on the host.

@@ -1,4 +1,4 @@
-"""Processes of references that stay from one turn to the next: they are trusted, and cost no less.
+"""Processes of references that stay from one comparison to the next.
 
 A process on a GPU costs the driver a third of a second, of which it serves one process at a time,
 and half of the processes that a comparison needs are the reference's. None serves a comparison

@@ -11,7 +11,8 @@ Commands (tuples, the first item names them) and what is answered:
     load        execute a source: `("load", kind, text, build, may_build, stub)` -> ACK
     construct   build the model of a case: `("construct", case, seed, size, tree)` -> ACK
     call        one forward: `("call", case, size, tree, trap)` -> OUTPUT
-    open_profiler  get ready for that -> ACK
+    open_profiler
+                get ready for the next -> ACK
     observe     a forward under a profiler: `("observe", case, size, tree)` -> TEXT
     events      time forwards by events: `("events", case, size, tree, trials)` -> TEXT
     apart       a forward in a process of its own, under a tool:

@@ -141,7 +141,7 @@ class Workshop:
                 self.builds.discard(fresh)
 
     def compile(self, candidate: Candidate, task: WarmTask) -> None:
-        """Do no more than that."""
+        """Build it, and let its process go."""
         with self.building(candidate, task):
             pass
 

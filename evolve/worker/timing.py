@@ -38,7 +38,8 @@ from evolve.worker.tally import Timing, fill, label_mismatches, merged, weighted
 from evolve.worker.warm import (
     WarmCase,
     WarmTask,
-    outputs_of_block,
+    largest_block,
+    outputs_of,
     sittings_at_once,
     usual_number,
     working_bytes,
@@ -67,11 +68,11 @@ class Timekeeper:
         self._seats = seats
         self._lock = seats.lock
         device = workshop.device
-        usual = device.pool_bytes + 3 * device.block_bytes // 2
+        usual = device.pool_bytes + outputs_of(device.block_bytes)
         self._references = References(workshop.reference, device.references, usual)
 
     def release(self) -> None:
-        """Let go of processes that were kept for the next turn."""
+        """Let go of processes that were kept for other comparisons."""
         with self._lock.shared():
             close_all(self._references.leave())
 
@@ -142,7 +143,7 @@ class Timekeeper:
         sat: list[tuple[Sitting, Recorded]] = []
         device = self._workshop.device
         wanted = min(wanted, sittings_at_once(task.cases, device, len(sides), fidelity))
-        block = outputs_of_block(task.timed, device, fidelity)
+        block = outputs_of(largest_block(task.timed, device, fidelity))
         try:
             with (
                 self._seats.place(),
@@ -346,7 +347,8 @@ class Timekeeper:
         """
         with task.measuring:
             if not task.layouts:
-                block = outputs_of_block(task.timed, self._workshop.device, Fidelity.SEARCH)
+                device = self._workshop.device
+                block = outputs_of(largest_block(task.timed, device, Fidelity.SEARCH))
                 start = partial(self._workshop.reference, task, block)
                 with _ours(), self._seats.only(start) as runner:
                     task.layouts = {

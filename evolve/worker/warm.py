@@ -396,37 +396,35 @@ def _working_bytes(cases: Sequence[WarmCase], largest: int) -> int:
     return _WORKING_SETS * largest + _COPIES_OF_WEIGHTS * weights
 
 
-def room_for(cases: Sequence[WarmCase], device: Device, sides: int) -> int:
+def room_for(cases: Sequence[WarmCase], device: Device, processes: int, block: int = 0) -> int:
     """Bytes of the device that an evaluation takes: its processes, what they are sent, and we.
 
     Args:
         cases: Of the task, by what is known of them so far.
         device: Where it runs.
-        sides: Processes at once, none of which is timed.
+        processes: At once.
+        block: Bytes of a block that they are timed on (`largest_block`); 0 where they are not.
     """
     largest = max(case.known_bytes for case in cases)
-    tensors = max(device.pool_bytes, _working_bytes(cases, largest))
-    sent = max(case.input_bytes for case in cases)
-    return sides * (tensors + sent + device.process_bytes) + _EXPECTING_SETS * largest
+    tensors = max(device.pool_bytes, _working_bytes(cases, largest) + outputs_of(block))
+    sent = max(block, *(case.input_bytes for case in cases))
+    return processes * (tensors + sent + device.process_bytes) + _EXPECTING_SETS * largest
 
 
-def outputs_of_block(cases: Sequence[WarmCase], device: Device, fidelity: Fidelity) -> int:
-    """Bytes that a process needs for the outputs of a timed block, at most.
-
-    Half as much again as they have: torch takes 20 MiB at a time for tensors of 1 to 10 MiB, so of
-    8 MiB two in each, and rounds larger ones up.
-    """
-    return 3 * _largest_block(cases, device, fidelity) // 2
-
-
-def _largest_block(cases: Sequence[WarmCase], device: Device, fidelity: Fidelity) -> int:
+def largest_block(cases: Sequence[WarmCase], device: Device, fidelity: Fidelity) -> int:
+    """Bytes that the inputs of a timed block take at most, or its outputs."""
     largest = max(case.known_bytes for case in cases)
-    return min(max(block_bytes(device, fidelity), largest), device.calls[1] * largest)
+    affordable = device.reward_bytes if fidelity is Fidelity.REWARD else device.block_bytes
+    return min(max(affordable, largest), device.calls[1] * largest)
 
 
-def block_bytes(device: Device, fidelity: Fidelity) -> int:
-    """What the inputs of a block may take, and its outputs."""
-    return device.reward_bytes if fidelity is Fidelity.REWARD else device.block_bytes
+def outputs_of(block: int) -> int:
+    """What a process needs for the outputs of a block: half as much again as they have.
+
+    Torch takes 20 MiB at a time for tensors of 1 to 10 MiB, so of 8 MiB two in each, and rounds
+    larger ones up.
+    """
+    return 3 * block // 2
 
 
 def sittings_at_once(
@@ -436,8 +434,9 @@ def sittings_at_once(
 
     Fewer where their processes would take more than half of its room, which others want too.
     """
+    block = largest_block(cases, device, fidelity)
     for sittings in range(device.sittings, 1, -1):
-        room = _room_of(cases, device, sittings * sides, fidelity)
+        room = room_for(cases, device, sittings * sides, block)
         if not device.room or _SHARERS * room <= device.room:
             return sittings
     return 1
@@ -445,17 +444,8 @@ def sittings_at_once(
 
 def room_to_time(cases: Sequence[WarmCase], device: Device, sides: int, fidelity: Fidelity) -> int:
     """Bytes of the device that the sittings take that are made ready together."""
-    sittings = sittings_at_once(cases, device, sides, fidelity)
-    return _room_of(cases, device, sittings * sides, fidelity)
-
-
-def _room_of(cases: Sequence[WarmCase], device: Device, processes: int, fidelity: Fidelity) -> int:
-    """The same as `room_for`, of processes that are timed."""
-    largest = max(case.known_bytes for case in cases)
-    outputs = outputs_of_block(cases, device, fidelity)
-    tensors = max(device.pool_bytes, _working_bytes(cases, largest) + outputs)
-    sent = _largest_block(cases, device, fidelity)
-    return processes * (tensors + sent + device.process_bytes) + _EXPECTING_SETS * largest
+    processes = sides * sittings_at_once(cases, device, sides, fidelity)
+    return room_for(cases, device, processes, largest_block(cases, device, fidelity))
 
 
 def plan(case: WarmCase, fidelity: Fidelity) -> list[tuple[str, int]]:

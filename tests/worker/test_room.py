@@ -39,11 +39,15 @@ def test_no_more_is_taken_than_there_is():
     assert not taken
 
 
-def test_what_needs_more_than_there_is_has_all_of_it():
+@pytest.mark.parametrize("then", [1000, 2])
+def test_what_needs_more_than_there_is_has_all_of_it_and_keeps_it(then):
     room, order, leave = Room(10), [], threading.Event()
     with ThreadPoolExecutor(2) as threads:
         with room.taken(1000):
             waiting = threads.submit(entered, room, 1, order, "small", leave)
+            time.sleep(0.05)
+            assert not order
+            room.change(then)
             time.sleep(0.05)
             assert not order
         leave.set()
@@ -101,16 +105,3 @@ def test_all_who_want_more_for_what_comes_next_get_it_in_the_end():
     assert sorted(done) == ["a", "b", "c"]
     with room.taken(10):  # all of it is there again
         pass
-
-
-def test_who_has_all_of_it_keeps_it():
-    room, order, leave = Room(10), [], threading.Event()
-    with ThreadPoolExecutor(1) as threads:
-        with room.taken(10):
-            waiting = threads.submit(entered, room, 1, order, "small", leave)
-            time.sleep(0.05)
-            room.change(2)
-            time.sleep(0.05)
-            assert not order
-        leave.set()
-        waiting.result(5)
