@@ -28,7 +28,7 @@ class Device(Protocol):
         half_width: Relative half-width of an interval at which timing may stop.
         block_s: How long a block is to last.
         calls: Fewest and most calls in a block.
-        blocks: Timed blocks of each side in one sitting, the life of a set of fresh processes.
+        blocks: Timed blocks of each side in one sitting.
         block_pool: How many different ones there are for a sitting to draw from.
         has_profiler: Whether a runner can say which kernels of the device ran (`proof`).
         has_memory_mark: Whether the kernel marks the most memory that a runner's tensors have taken
