@@ -160,7 +160,7 @@ def _time_case(
         if number == case.warm.single:
             singles[turn.side] = block.run
     window.settle()
-    overhead = statistics.median(idle)
+    overhead = middle(idle)
     name = case.warm.case.name
     for side, taken in blocks.items():
         extra = window.charges(taken, blocks[EAGER])

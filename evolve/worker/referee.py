@@ -149,7 +149,7 @@ class Referee:
         """
         if not self.device.has_profiler:
             raise UsageError("timing=kernelbench needs CUDA events, so a GPU: take device=cuda")
-        return self._within(task, Fidelity.SEARCH, 1, self._events)
+        return self._within(task, Fidelity.SEARCH, 1, self._events, judges=False)
 
     def _events(self, warm: WarmTask) -> dict[str, dict[str, float]]:
         found, call_s = {}, self.workshop.call_s
@@ -191,7 +191,7 @@ class Referee:
             except CandidateFault as fault:
                 return {"reason": fault.feedback}
 
-        return self._within(task, Fidelity.SEARCH, 1, written)
+        return self._within(task, Fidelity.SEARCH, 1, written, judges=False)
 
     def _baseline(self, task: Task, name: str) -> dict[str, Any]:
         key = task.revision, name
@@ -248,7 +248,12 @@ class Referee:
         return self._evaluation(warm, source, fidelity, status, feedback, progress)
 
     def _within(
-        self, task: Task, fidelity: Fidelity, processes: int, work: Callable[[WarmTask], Made]
+        self,
+        task: Task,
+        fidelity: Fidelity,
+        processes: int,
+        work: Callable[[WarmTask], Made],
+        judges: bool = True,
     ) -> Made:
         """What `work` gives with the warm task, and room for so many processes at once.
 
@@ -261,9 +266,10 @@ class Referee:
         try:
             warm = self.warm(task, fidelity)
             if not warm.is_measured:
-                with self._room.taken(room_for(warm.cases, self.device, processes)):
+                with self._room.taken(room_for(warm.cases, self.device, 0)):
                     self._measure(warm)
-            with self._room.taken(room_for(warm.cases, self.device, processes)), torch.no_grad():
+            room = room_for(warm.cases, self.device, processes, judges=judges)
+            with self._room.taken(room), torch.no_grad():
                 return work(warm)
         except (torch.OutOfMemoryError, InfraFault, OSError):
             pass
@@ -378,7 +384,7 @@ class Referee:
         timing: Timing,
     ) -> None:
         """Time it once there is room for the processes that this takes."""
-        self._room.change(room_to_time(task.cases, self.device, 2 + len(rivals), fidelity))
+        self._room.change(room_to_time(task, self.device, 2 + len(rivals), fidelity))
         self._timekeeper.time(task, candidate, rivals, fidelity, timing)
 
     @contextmanager

@@ -84,7 +84,7 @@ def scratch_bytes(workshop: Workshop, candidate: Candidate, task: WarmTask) -> i
             ended = mark.ended()
             mark.reset()
             call_s = _patience(candidate.seconds.get(case.case.name), workshop.call_s)
-            verdict = workshop.outcome(runner, case, lambda: hidden, limit_s=call_s).verdict
+            verdict = workshop.outcome(runner, case, hidden, limit_s=call_s).verdict
             alone = not runner.has_company() and mark.ended() == ended
             highest = mark.highest()
     except (CandidateFault, OSError):

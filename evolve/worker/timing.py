@@ -38,8 +38,7 @@ from evolve.worker.tally import Timing, fill, label_mismatches, merged, weighted
 from evolve.worker.warm import (
     WarmCase,
     WarmTask,
-    largest_block,
-    outputs_of,
+    block_outputs,
     sittings_at_once,
     usual_number,
     working_bytes,
@@ -50,6 +49,7 @@ _OWN_OUTPUTS = (Status.ALIASED, Status.MUTATED_INPUT)  # a candidate has to make
 _TRIALS = 3
 _TRIAL_CALLS = 4  # at most
 _TRIAL_SHARE = 0.25  # of a block
+_SHORT_BLOCK_S = 5e-3  # a GPU's window costs some 0.5 ms, give or take 0.1 (an H200)
 _LONGEST_BLOCK_S = 0.5  # where a side is much slower than the reference
 _HOPELESS_S, _HOPELESS_FACTOR = 3.0, 50.0
 _CLEARLY_SLOWER = 0.9
@@ -68,7 +68,7 @@ class Timekeeper:
         self._seats = seats
         self._lock = seats.lock
         device = workshop.device
-        usual = device.pool_bytes + outputs_of(device.block_bytes)
+        usual = device.pool_bytes + 3 * device.block_bytes // 2
         self._references = References(workshop.reference, device.references, usual)
 
     def release(self) -> None:
@@ -97,21 +97,22 @@ class Timekeeper:
         pairs: list[Measured] = []
         served: WeakSet[RunnerProcess] = WeakSet()
         mismatches: list[str] = []
-        for index, count in enumerate(looks(fidelity)):
-            while len(pairs) < count:
-                for sitting, recorded in self._sit(
-                    task, sides, cases, timing, fidelity, count - len(pairs), served
-                ):
-                    pairs.append(Measured(sitting.pair, recorded))
-                    mismatches += sitting.mismatches
-            wrong = drop_wrong(pairs)
-            others = [side for side in sides if side != CANDIDATE]
-            timing.ratios = {
-                side: ratio_interval(weighted(pairs, cases, side, rule), index, fidelity)
-                for side in others
-            }
-            if all(self._settled(ratio, fidelity) for ratio in timing.ratios.values()):
-                break
+        with self._seats.place():  # until the end: answers come one by one, not all at last
+            for index, count in enumerate(looks(fidelity)):
+                while len(pairs) < count:
+                    for sitting, recorded in self._sit(
+                        task, sides, cases, timing, fidelity, count - len(pairs), served
+                    ):
+                        pairs.append(Measured(sitting.pair, recorded))
+                        mismatches += sitting.mismatches
+                wrong = drop_wrong(pairs)
+                others = [side for side in sides if side != CANDIDATE]
+                timing.ratios = {
+                    side: ratio_interval(weighted(pairs, cases, side, rule), index, fidelity)
+                    for side in others
+                }
+                if all(self._settled(ratio, fidelity) for ratio in timing.ratios.values()):
+                    break
         by = partial(ratio_interval, look_index=index, fidelity=fidelity)
         fill(timing, pairs, cases, list(sides), by, rule)
         label_mismatches(timing, mismatches, sum(len(pairs) * case.blocks for case in cases))
@@ -142,11 +143,10 @@ class Timekeeper:
         """Some more sittings; none where they do not count, or an opponent has left the field."""
         sat: list[tuple[Sitting, Recorded]] = []
         device = self._workshop.device
-        wanted = min(wanted, sittings_at_once(task.cases, device, len(sides), fidelity))
-        block = outputs_of(largest_block(task.timed, device, fidelity))
+        wanted = min(wanted, sittings_at_once(task, device, len(sides), fidelity))
+        block = block_outputs(task, device, fidelity)
         try:
             with (
-                self._seats.place(),
                 self._tables(task, sides, cases, block, wanted, served) as tables,
                 self._seats.alone(_all(tables)) as turn,
             ):
@@ -307,7 +307,8 @@ class Timekeeper:
                     side: who.layouts[name] if who else own[name] for side, who in sides.items()
                 }
                 _require_worth(candidate, case.case.name, task.reference_s[case.index])
-                slowest = max((who.seconds[name] for who in sides.values() if who), default=1e-6)
+                seconds = [who.seconds[name] for who in sides.values() if who]
+                fastest, slowest = min(seconds, default=1.0), max(seconds, default=1e-6)
                 longest = usual_number(max(1, int(_LONGEST_BLOCK_S / slowest)))
                 wanted = task.calls[case.index]
                 if is_brief:
@@ -321,13 +322,21 @@ class Timekeeper:
                         warm=case,
                         calls=calls,
                         layouts=layouts,
-                        blocks=device.reward_blocks if is_brief else device.blocks,
+                        blocks=self._blocks(fidelity, recorded, calls * min(fastest, reference_s)),
                         recorded=recorded,
                         unshortened_s=reference_s * wanted,
                     )
                 )
                 case.prepare_blocks(calls)  # now, not while the device is ours alone
         return cases
+
+    def _blocks(self, fidelity: Fidelity, recorded: bool, shortest_s: float) -> int:
+        """Of each side in a sitting; `shortest_s` is the length of the shortest."""
+        device = self._workshop.device
+        if fidelity is Fidelity.REWARD:
+            return device.reward_blocks
+        # Recorded calls need blocks that have not been used.
+        return device.blocks if recorded or shortest_s > _SHORT_BLOCK_S else device.block_pool
 
     def _is_launch_bound(
         self, reference_s: float, case: WarmCase, calls: int, layouts: dict[str, Any]
@@ -348,7 +357,7 @@ class Timekeeper:
         with task.measuring:
             if not task.layouts:
                 device = self._workshop.device
-                block = outputs_of(largest_block(task.timed, device, Fidelity.SEARCH))
+                block = block_outputs(task, device, Fidelity.SEARCH)
                 start = partial(self._workshop.reference, task, block)
                 with _ours(), self._seats.only(start) as runner:
                     task.layouts = {
@@ -391,7 +400,8 @@ class Timekeeper:
         self._workshop.compile(opponent, task)
         with self._workshop.seated(opponent, task.timed) as runner:
             for case in task.timed:
-                outcome = self._workshop.outcome(runner, case, partial(case.check, "task", 0))
+                hidden = self._workshop.hidden(partial(case.check, "task", 0))
+                outcome = self._workshop.outcome(runner, case, hidden)
                 name, verdict = case.case.name, outcome.verdict
                 if verdict.status is not Status.CORRECT and not opponent.is_ours:
                     raise CandidateFault(verdict.status, f"case {name}: {verdict.feedback}")

@@ -77,20 +77,41 @@ class Store:
         self._bytes = 0
         self._lock = threading.RLock()
 
-    def get(self, key: tuple[Any, ...], make: Callable[[], Any], size: Callable[[Any], int]) -> Any:
+    def get(
+        self,
+        key: tuple[Any, ...],
+        make: Callable[[], Any],
+        size: Callable[[Any], int],
+        about: int = 0,
+    ) -> Any:
+        """The thing of this key.
+
+        Args:
+            key: Its name.
+            make: Makes it.
+            size: Gives its bytes.
+            about: These as far as they are known before: so much is let go of first.
+        """
         if (known := self._known(key)) is not None:
             return known
         with task_lock:
             if (known := self._known(key)) is not None:  # somebody has made it meanwhile
                 return known
+            self._make_room(about)
             value = self.made(make)
-            with self._lock:
-                self._held[key] = (value, size(value))
-                self._bytes += size(value)
-                while self._bytes > self._capacity and len(self._held) > 1:
-                    _, (_, freed) = self._held.popitem(last=False)
-                    self._bytes -= freed
+            taken = size(value)
+            if taken <= self._capacity // 2:  # what is larger would cost everybody else's things
+                self._make_room(taken)
+                with self._lock:
+                    self._held[key] = (value, taken)
+                    self._bytes += taken
         return value
+
+    def _make_room(self, size: int) -> None:
+        with self._lock:
+            while self._held and self._bytes + size > self._capacity:
+                _, (_, freed) = self._held.popitem(last=False)
+                self._bytes -= freed
 
     def _known(self, key: tuple[Any, ...]) -> Any:
         with self._lock:
@@ -153,7 +174,13 @@ class WarmCase:
             (*self._key, "check", family, number),
             lambda: self._make_check(self._check_slab(family, number), family),
             lambda check: check.nbytes + check.inputs.size,
+            self._bytes_of_check,
         )
+
+    @property
+    def _bytes_of_check(self) -> int:
+        """As far as is known: outputs are counted once they have been seen."""
+        return self.input_bytes + _KEPT_PER_OUTPUT * (self._output_bytes or 0)
 
     @property
     def output_bytes(self) -> int:
@@ -180,12 +207,21 @@ class WarmCase:
         return Check(slab, self.case.expected(self._model, list(slab.tree()), family))
 
     def block(self, number: int, calls: int) -> Slab:
-        """Inputs of a timed block, one set for each of its calls; -1 is for warming up."""
+        """Inputs of a timed block, one set for each of its calls; -1 is for warming up.
+
+        Those for which memory is too small are made each time: kept, they would drive out others.
+        """
+        if not self._stays(number, calls):
+            return self._store.made(lambda: self._make_block(number, calls))
         return self._store.get(
             (*self._key, "block", number, calls),
             lambda: self._make_block(number, calls),
             lambda slab: slab.size,
+            self.input_bytes * calls,
         )
+
+    def _stays(self, number: int, calls: int) -> bool:
+        return self.input_bytes * calls * (number + 2) <= self._device.warm_bytes // 2
 
     def _make_block(self, number: int, calls: int) -> Slab:
         sets = self.case.input_sets(self._seed("block", number), calls)
@@ -259,11 +295,13 @@ class WarmCase:
                 self._one_call(number, at, calls), self._others(number, calls).get(at, "task")
             ),
             lambda check: check.nbytes + check.inputs.size,
+            self._bytes_of_check,
         )
 
     def _one_call(self, number: int, at: int, calls: int) -> Slab:
         """A copy of its own: a block of large inputs does not stay."""
-        return self._device.make_slab([self.block(number, calls).tree(at)])
+        block = self.block(number, calls)
+        return self._device.make_slab([block.tree(at)])
 
     def most_calls(self, output_bytes: int, block_bytes: int, spare_bytes: int) -> int:
         """Calls in a block that the memory allows: outputs of all of them are alive together.
@@ -294,10 +332,10 @@ class WarmCase:
         return usual_number(min(max(wanted, fewest), affordable, most))
 
     def prepare_blocks(self, calls: int) -> None:
-        """Make all blocks now, if there is room to keep them until they are timed."""
+        """Make the blocks now that there is room to keep until they are timed."""
         pool = self._device.block_pool + (_OTHER_BLOCKS if len(self.families) > 1 else 0)
-        if self.input_bytes * calls * (pool + 1) <= self._device.warm_bytes // 2:
-            for number in (-1, *range(pool)):
+        for number in (-1, *range(pool)):
+            if self._stays(number, calls):
                 self.block(number, calls)
 
 
@@ -396,56 +434,75 @@ def _working_bytes(cases: Sequence[WarmCase], largest: int) -> int:
     return _WORKING_SETS * largest + _COPIES_OF_WEIGHTS * weights
 
 
-def room_for(cases: Sequence[WarmCase], device: Device, processes: int, block: int = 0) -> int:
-    """Bytes of the device that an evaluation takes: its processes, what they are sent, and we.
+def room_for(
+    cases: Sequence[WarmCase],
+    device: Device,
+    processes: int,
+    block: int = 0,
+    judges: bool = True,
+) -> int:
+    """Bytes of the device that an evaluation takes: its processes, what one is sent, and we.
 
     Args:
         cases: Of the task, by what is known of them so far.
         device: Where it runs.
         processes: At once.
         block: Bytes of a block that they are timed on (`largest_block`); 0 where they are not.
+        judges: Whether it may have to find out what is expected.
     """
     largest = max(case.known_bytes for case in cases)
-    tensors = max(device.pool_bytes, _working_bytes(cases, largest) + outputs_of(block))
-    sent = max(block, *(case.input_bytes for case in cases))
-    return processes * (tensors + sent + device.process_bytes) + _EXPECTING_SETS * largest
+    tensors = max(device.pool_bytes, _working_bytes(cases, largest) + _outputs_of(block, cases))
+    sent = max(block, *(case.input_bytes for case in cases))  # to one at a time, and our own copy
+    ours = _EXPECTING_SETS * largest if judges else 0
+    return processes * (tensors + device.process_bytes) + 2 * sent + ours
 
 
-def largest_block(cases: Sequence[WarmCase], device: Device, fidelity: Fidelity) -> int:
-    """Bytes that the inputs of a timed block take at most, or its outputs."""
-    largest = max(case.known_bytes for case in cases)
+def largest_block(task: WarmTask, device: Device, fidelity: Fidelity) -> int:
+    """Bytes that the inputs of a timed block take at most, or its outputs.
+
+    As many calls are counted as it has, where that is known, else as many as the device has for
+    any.
+    """
     affordable = device.reward_bytes if fidelity is Fidelity.REWARD else device.block_bytes
-    return min(max(affordable, largest), device.calls[1] * largest)
+    sizes = []
+    for case in task.timed:
+        size = case.known_bytes
+        calls = task.calls.get(case.index, device.calls[1])
+        sizes.append(min(max(affordable, size), calls * size))
+    return max(sizes)
 
 
-def outputs_of(block: int) -> int:
-    """What a process needs for the outputs of a block: half as much again as they have.
+def block_outputs(task: WarmTask, device: Device, fidelity: Fidelity) -> int:
+    """What a process needs for the outputs of a timed block beside `working_bytes`."""
+    return _outputs_of(largest_block(task, device, fidelity), task.timed)
+
+
+def _outputs_of(block: int, cases: Sequence[WarmCase]) -> int:
+    """Half as much again as the outputs of all calls but one have, which works on its own.
 
     Torch takes 20 MiB at a time for tensors of 1 to 10 MiB, so of 8 MiB two in each, and rounds
     larger ones up.
     """
-    return 3 * block // 2
+    return 3 * max(0, block - max(case.known_bytes for case in cases)) // 2
 
 
-def sittings_at_once(
-    cases: Sequence[WarmCase], device: Device, sides: int, fidelity: Fidelity
-) -> int:
+def sittings_at_once(task: WarmTask, device: Device, sides: int, fidelity: Fidelity) -> int:
     """How many of an evaluation's sittings are made ready together: as many as the device wants.
 
     Fewer where their processes would take more than half of its room, which others want too.
     """
-    block = largest_block(cases, device, fidelity)
+    block = largest_block(task, device, fidelity)
     for sittings in range(device.sittings, 1, -1):
-        room = room_for(cases, device, sittings * sides, block)
+        room = room_for(task.cases, device, sittings * sides, block)
         if not device.room or _SHARERS * room <= device.room:
             return sittings
     return 1
 
 
-def room_to_time(cases: Sequence[WarmCase], device: Device, sides: int, fidelity: Fidelity) -> int:
+def room_to_time(task: WarmTask, device: Device, sides: int, fidelity: Fidelity) -> int:
     """Bytes of the device that the sittings take that are made ready together."""
-    processes = sides * sittings_at_once(cases, device, sides, fidelity)
-    return room_for(cases, device, processes, largest_block(cases, device, fidelity))
+    processes = sides * sittings_at_once(task, device, sides, fidelity)
+    return room_for(task.cases, device, processes, largest_block(task, device, fidelity))
 
 
 def plan(case: WarmCase, fidelity: Fidelity) -> list[tuple[str, int]]:

@@ -100,13 +100,16 @@ def size_in_bytes(at: TensorAt) -> int:
     return span(at.shape, at.stride) * at.dtype.itemsize
 
 
-def require_layout(done: Done, calls: int, layout: Layout) -> list[tuple[int, ...]]:
-    """The addresses of each call's outputs; all of them have to be different."""
+def places_of(done: Done, call: int, calls: int, layout: Layout) -> tuple[int, ...]:
+    """The addresses of one call's outputs."""
     width = len(layout)
     if len(done.addresses) != calls * width:
         raise CandidateFault(Status.WRONG_TREE, "a timed block gave another number of outputs")
-    by_call = [done.addresses[i : i + width] for i in range(0, len(done.addresses), width)]
-    distinct = [set(addresses) for addresses in by_call]
+    return done.addresses[call * width : (call + 1) * width]
+
+
+def require_distinct(done: Done, calls: int, layout: Layout) -> None:
+    """The outputs of different calls have to lie in different places."""
+    distinct = [set(places_of(done, call, calls, layout)) for call in range(calls)]
     if all(map(size_in_bytes, layout)) and len(set().union(*distinct)) < sum(map(len, distinct)):
         raise CandidateFault(Status.ALIASED, "outputs of different calls share memory")
-    return by_call

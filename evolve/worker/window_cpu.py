@@ -23,7 +23,15 @@ from evolve.worker.device import Device
 from evolve.worker.faults import CandidateFault, blaming
 from evolve.worker.mappings import mappings_of
 from evolve.worker.process import RunnerProcess
-from evolve.worker.window import SLOWEST_S, Block, Layout, TimedCase, require_layout, size_in_bytes
+from evolve.worker.window import (
+    SLOWEST_S,
+    Block,
+    Layout,
+    TimedCase,
+    places_of,
+    require_distinct,
+    size_in_bytes,
+)
 
 _STAGING_SLACK = 0.1  # of the reference's; less is what the scheduler does
 _STOPPED_SLACK_S = 0.001
@@ -72,13 +80,13 @@ class CpuWindow:
             done = process.run(case.warm.index, SLOWEST_S)
             end = time.perf_counter()
             ran = process.cpu_seconds()
-            addresses = require_layout(done, case.calls, layout)
+            require_distinct(done, case.calls, layout)
             for at, raw in zip(sampled, buffers, strict=True):
-                custody.read_all(self._device, process, addresses[at], raw)
+                outputs = places_of(done, at, case.calls, layout)
+                custody.read_all(self._device, process, outputs, raw)
             places = [
                 (address, size_in_bytes(at))
-                for outputs in addresses
-                for address, at in zip(outputs, layout, strict=True)
+                for address, at in zip(done.addresses, case.calls * layout, strict=True)
             ]
             custody.require_apart(places, mappings_of(process.pid, inputs.fd))
         process.drop(SLOWEST_S)

@@ -37,7 +37,8 @@ from evolve.worker.window import (
     Block,
     Layout,
     TimedCase,
-    require_layout,
+    places_of,
+    require_distinct,
     size_in_bytes,
 )
 
@@ -162,13 +163,16 @@ class CudaWindow:
             if idle:
                 places = [device.pool_base(process)] * len(pieces)
             else:
-                by_call = require_layout(done, case.calls, layout)
+                by_call = {at: places_of(done, at, case.calls, layout) for at in sampled}
                 places = [address for at in sampled for address in by_call[at]]
             starts = [place + piece.start for place, piece in zip(places, pieces, strict=True)]
             custody.read_all(device, process, starts, [piece.seen for piece in pieces])
             end = time.perf_counter()
-            judged = () if idle else case.warm.judged(number, case.calls)
-            samples = self._samples(process, layout, judged, by_call, pieces) if judged else {}
+            samples = {}
+            if not idle:
+                require_distinct(done, case.calls, layout)
+                judged = case.warm.judged(number, case.calls)
+                samples = self._samples(process, layout, judged, by_call, pieces)
             if device.inputs_changed(process, inputs, 0):
                 raise CandidateFault(Status.MUTATED_INPUT, "forward wrote to its inputs when timed")
         process.drop(SLOWEST_S)
@@ -179,7 +183,7 @@ class CudaWindow:
         process: RunnerProcess,
         layout: Layout,
         judged: tuple[int, ...],
-        by_call: list[tuple[int, ...]],
+        by_call: Mapping[int, tuple[int, ...]],
         pieces: list["_Piece"],
     ) -> dict[int, list[torch.Tensor]]:
         """The outputs chosen, whole; what was seen of them when the clock stopped has to be so."""

@@ -116,9 +116,10 @@ def send_command(sock: socket.socket, command: tuple[Any, ...], fds: tuple[int, 
         ChannelClosed: the runner is gone.
     """
     body = pickle.dumps(command, protocol=5)
+    message = _COMMAND.pack(MAGIC, len(body)) + body
     try:
-        socket.send_fds(sock, [_COMMAND.pack(MAGIC, len(body))], list(fds))
-        sock.sendall(body)
+        sent = socket.send_fds(sock, [message], list(fds))
+        sock.sendall(message[sent:])
     except TimeoutError as error:
         raise DeadlineExceeded from error
     except OSError as error:

@@ -11,7 +11,6 @@ import argparse
 import statistics
 import tempfile
 import time
-from functools import partial
 from pathlib import Path
 
 from evolve.core.errors import EvolveError
@@ -53,7 +52,7 @@ def isolation(referee: Referee, name: str) -> None:
         for _ in range(CANDIDATES):
             start = time.perf_counter()
             with workshop.loaded(candidate, [case]) as runner:
-                workshop.outcome(runner, case, partial(case.check, "task", 0))
+                workshop.outcome(runner, case, case.check("task", 0))
             seconds.append(time.perf_counter() - start)
         print(
             f"isolated candidate, {name} at size {size} ({case.input_bytes / 1e6:.1f} MB of "

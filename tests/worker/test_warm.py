@@ -2,12 +2,14 @@
 
 Invariants:
 - what several ask for at once is made once, and counted once;
+- what takes much of the memory is there once, and drives nothing else out;
 - where memory is short, what is warm gives way, and then the neighbours; a verdict stays right;
 - what never fits is refused in words, and ends nothing.
 """
 
 import threading
 import time
+import weakref
 
 import pytest
 import torch
@@ -17,6 +19,7 @@ from evolve.core.evaluation import Fidelity, Status
 from evolve.core.task import Task
 from evolve.worker.device_cpu import CpuDevice
 from evolve.worker.referee import Referee
+from evolve.worker.taskfile import LoadedCase
 from evolve.worker.warm import Store, WarmTasks, room_for
 from tests.worker.judging import task_source
 from tests.worker.serving import HONEST_CPP, RELU_TASK
@@ -92,7 +95,7 @@ def test_what_several_ask_for_at_once_is_made_once_and_counted_once():
         return object()
 
     threads = [
-        threading.Thread(target=lambda: found.append(store.get(("key",), make, lambda _: 60)))
+        threading.Thread(target=lambda: found.append(store.get(("key",), make, lambda _: 45)))
         for _ in range(4)
     ]
     for thread in threads:
@@ -101,9 +104,62 @@ def test_what_several_ask_for_at_once_is_made_once_and_counted_once():
         thread.join()
     assert len(made) == 1
     assert len(set(map(id, found))) == 1
-    other = store.get(("other",), object, lambda _: 30)
-    assert store.get(("other",), object, lambda _: 30) is other  # 90 of 100: both are held
-    assert store.get(("key",), object, lambda _: 60) is found[0]
+    other = store.get(("other",), object, lambda _: 45)
+    assert store.get(("other",), object, lambda _: 45) is other  # 90 of 100: both are held
+    assert store.get(("key",), object, lambda _: 45) is found[0]
+
+
+def test_what_takes_half_of_the_memory_is_not_kept_and_drives_nothing_else_out():
+    store = Store(100)
+    small = store.get(("small",), object, lambda _: 40)
+    large = store.get(("large",), object, lambda _: 60)
+    assert store.get(("large",), object, lambda _: 60) is not large
+    assert store.get(("small",), object, lambda _: 40) is small
+
+
+def test_what_is_kept_makes_room_before_something_of_known_size_is_made():
+    class Thing:
+        alive = 0
+
+        def __init__(self):
+            Thing.alive += 1
+            self.beside = Thing.alive
+
+        def __del__(self):
+            Thing.alive -= 1
+
+    store = Store(100)
+    for name in range(6):
+        made = store.get((name,), Thing, lambda _: 40, about=40)
+        assert made.beside <= 2  # itself, and one that stays
+        del made
+    assert Thing.alive == 2
+
+
+def test_a_large_input_is_there_once_while_a_candidate_is_checked(tmp_path, monkeypatch):
+    """What was made for one check has gone when the next is made."""
+    alive, most = weakref.WeakSet(), []
+    expect = LoadedCase.expected
+
+    def counted(case, model, inputs, family):
+        most.append(len(alive))
+        made = expect(case, model, inputs, family)
+        alive.add(made)
+        return made
+
+    monkeypatch.setattr(LoadedCase, "expected", counted)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    tmp_path.chmod(0o755)
+    device = CpuDevice()
+    device.warm_bytes = 1
+    referee = Referee(device, tmp_path / "cache")
+    try:
+        verdict = referee.evaluate(RELU_TASK, HONEST_CPP, Fidelity.CHECK, {})
+    finally:
+        referee.close()
+    assert verdict.status is Status.CORRECT, verdict.feedback
+    assert len(most) > 4
+    assert max(most) == 0
 
 
 class SmallDevice(CpuDevice):
