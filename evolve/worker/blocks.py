@@ -20,7 +20,11 @@ OPERAND_ROUNDINGS = 2.5  # of operands, where the task allows a shorter type for
 PEAK = 8.0  # largest single error over the root mean square of errors
 LEAST_SCALE = 1 / 64  # of a block, relative to its row and to the median block in use
 _CUT = 2.0**-9 / OPERAND_ROUNDINGS  # of an operand that is cut to TF32, not rounded
-_SLAB = 1 << 20  # elements looked at together; bounds the memory of a comparison
+# Elements looked at together, which bounds the memory of a comparison: on the CPU what its caches
+# hold. With as few a GPU waits for launches: outcomes of 6 GB took an H200 1.6 s to expect, nearly
+# all of it here.
+_SLAB = 1 << 20
+_SLAB_OF_GPU = 1 << 24
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,26 +72,26 @@ def block_length(shape: torch.Size) -> int:
 
 
 def error_blocks(
-    values: Tensor, truth: Tensor, block: int, *, finite_only: bool = True
+    values: Tensor | None, truth: Tensor, block: int, *, finite_only: bool = True
 ) -> tuple[Tensor, Tensor]:
-    """Root mean square and largest |values - truth| of every block, fp64.
+    """Root mean square and largest |values - truth| of every block, fp64; None stands for zeros.
 
     With `finite_only`, elements whose error is not finite count as no error; without, they make
     that of their block not finite.
     """
-    values, truth = values.reshape(-1), truth.reshape(-1)
-    step = max(1, _SLAB // block) * block
-    parts = [
-        _error_slab(values[start : start + step], truth[start : start + step], block, finite_only)
-        for start in range(0, truth.numel(), step)
-    ]
+    values, truth = None if values is None else values.reshape(-1), truth.reshape(-1)
+    step = max(1, (_SLAB_OF_GPU if truth.is_cuda else _SLAB) // block) * block
+    parts = []
+    for start in range(0, truth.numel(), step):
+        of = slice(start, start + step)
+        error = truth[of].double()
+        if values is not None:
+            error = values[of].double() - error
+        parts.append(_error_slab(error, block, finite_only))
     return torch.cat([rms for rms, _ in parts]), torch.cat([peak for _, peak in parts])
 
 
-def _error_slab(
-    values: Tensor, truth: Tensor, block: int, finite_only: bool
-) -> tuple[Tensor, Tensor]:
-    error = values.double() - truth.double()
+def _error_slab(error: Tensor, block: int, finite_only: bool) -> tuple[Tensor, Tensor]:
     blocks = -(-error.numel() // block)
     missing = blocks * block - error.numel()
     if missing:
@@ -102,6 +106,13 @@ def _error_slab(
     return torch.linalg.vector_norm(error, dim=1) / sizes.sqrt(), peak
 
 
+def no_motion(truth: Tensor) -> Tensor:
+    """What `motion_blocks` gives for an outcome that did not move at all."""
+    truth = real(truth)
+    blocks = -(-truth.numel() // block_length(truth.shape)) if truth.is_floating_point() else 0
+    return torch.zeros(blocks, dtype=torch.float64, device=truth.device)
+
+
 def motion_blocks(moved: Tensor, truth: Tensor) -> Tensor:
     """How far every block of an outcome moved: root mean square |moved - truth|, fp64.
 
@@ -109,7 +120,7 @@ def motion_blocks(moved: Tensor, truth: Tensor) -> Tensor:
     """
     moved, truth = real(moved), real(truth)
     if truth.numel() == 0 or not truth.is_floating_point():
-        return torch.zeros(0, dtype=torch.float64, device=truth.device)
+        return no_motion(truth)
     if moved.shape != truth.shape:  # how many elements there are depends on the values
         moved = truth
     return error_blocks(moved, truth, block_length(truth.shape))[0]
@@ -143,7 +154,7 @@ def output_budget(
     rms = torch.maximum(floor, KAPPA * torch.clamp(own_rms, min=float(own_rms.median())))
     peak = torch.maximum(PEAK * rms, KAPPA * own_peak)
     if arithmetic.accumulation == "tf32":  # one large product may be all that a block holds
-        _, largest = error_blocks(torch.zeros_like(truth), truth, block)
+        _, largest = error_blocks(None, truth, block)
         peak = torch.maximum(peak, OPERAND_ROUNDINGS * _CUT * largest / scale)
     is_finite = bool(computable(reference).isfinite().all()) and bool(truth.isfinite().all())
     return OutputBudget(block=block, scale=scale, rms=rms, peak=peak, finite=is_finite)
@@ -158,7 +169,7 @@ def relative_error(values: Tensor, truth: Tensor) -> Tensor:
 
 def _scales(truth: Tensor, block: int) -> Tensor:
     """What errors of a block are relative to: its root mean square, kept from vanishing."""
-    size, _ = error_blocks(torch.zeros_like(truth), truth, block)
+    size, _ = error_blocks(None, truth, block)
     occupied = size[size > 0]
     if occupied.numel() == 0:
         return torch.ones_like(size)

@@ -10,7 +10,13 @@ import torch
 from torch import Tensor, nn
 
 from evolve.core.errors import UsageError
-from evolve.worker.blocks import Arithmetic, OutputBudget, motion_blocks, output_budget
+from evolve.worker.blocks import (
+    Arithmetic,
+    OutputBudget,
+    motion_blocks,
+    no_motion,
+    output_budget,
+)
 from evolve.worker.parameters import cast_module
 from evolve.worker.reduction import ReductionTrace
 from evolve.worker.seeding import generator, seeded
@@ -141,7 +147,7 @@ def _motions(task: str, model: nn.Module, inputs: list[Any], truth: Truth) -> li
 
     Nothing moves where there is no fp64 truth.
     """
-    squares = [motion_blocks(exact, exact) for exact in truth.outputs]  # zeros
+    squares = [no_motion(exact) for exact in truth.outputs]
     if truth.note:
         return squares
     place = next((tensor.device for tensor in tensors_of(inputs)), torch.device("cpu"))
