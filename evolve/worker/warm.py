@@ -100,18 +100,21 @@ class Store:
             self._make_room(about)
             value = self.made(make)
             taken = size(value)
-            if taken <= self._capacity // 2:  # what is larger would cost everybody else's things
-                self._make_room(taken)
+            if self._make_room(taken):
                 with self._lock:
                     self._held[key] = (value, taken)
                     self._bytes += taken
         return value
 
-    def _make_room(self, size: int) -> None:
+    def _make_room(self, size: int) -> bool:
+        """Whether so much may be kept: not where it would cost all that others have here."""
+        if size > self._capacity // 2:
+            return False
         with self._lock:
             while self._held and self._bytes + size > self._capacity:
                 _, (_, freed) = self._held.popitem(last=False)
                 self._bytes -= freed
+        return True
 
     def _known(self, key: tuple[Any, ...]) -> Any:
         with self._lock:

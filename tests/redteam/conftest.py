@@ -12,7 +12,7 @@ from tests.redteam.corpus import HONEST_SCORE, Entry, corpus
 from tests.redteam.tasks import TASKS
 from tests.worker.serving import Worker
 
-ANSWER_S = 110.0
+ANSWER_S = {"cpu": 110.0, "cuda": 290.0}  # all are sent at once, and any may be the last
 RIVAL = "an honest kernel"  # timed beside a cheat that may only get an honest score
 _HONEST = {
     ("gate", "cpu"): "gate_scalar",
@@ -47,7 +47,7 @@ class Court:
 
     def verdict(self, entry: Entry) -> Evaluation:
         self.send(entry)
-        reply = self._sent[entry.source].result(ANSWER_S)
+        reply = self._sent[entry.source].result(ANSWER_S[entry.device])
         assert "result" in reply, reply
         return Evaluation.from_json(reply["result"])
 

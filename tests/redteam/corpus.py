@@ -76,7 +76,7 @@ def marked(entries: Iterable[Entry]) -> list[Any]:
 
 
 def _marks(entry: Entry) -> list[pytest.MarkDecorator]:
-    marks = [pytest.mark.gpu] if entry.device == "cuda" else []
+    marks = [pytest.mark.gpu, pytest.mark.timeout(300)] if entry.device == "cuda" else []
     if entry.hole:  # what hangs on a time may go either way on a busy machine
         marks.append(pytest.mark.xfail(strict=entry.fidelity == "check", reason=entry.hole))
     return marks

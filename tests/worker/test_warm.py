@@ -112,8 +112,8 @@ def test_what_several_ask_for_at_once_is_made_once_and_counted_once():
 def test_what_takes_half_of_the_memory_is_not_kept_and_drives_nothing_else_out():
     store = Store(100)
     small = store.get(("small",), object, lambda _: 40)
-    large = store.get(("large",), object, lambda _: 60)
-    assert store.get(("large",), object, lambda _: 60) is not large
+    large = store.get(("large",), object, lambda _: 60, about=60)
+    assert store.get(("large",), object, lambda _: 60, about=60) is not large
     assert store.get(("small",), object, lambda _: 40) is small
 
 
