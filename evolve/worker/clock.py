@@ -160,7 +160,7 @@ def _time_case(
         if number == case.warm.single:
             singles[turn.side] = block.run
     window.settle()
-    overhead = middle(idle)
+    overhead = statistics.median(idle)
     name = case.warm.case.name
     for side, taken in blocks.items():
         extra = window.charges(taken, blocks[EAGER])
@@ -252,9 +252,12 @@ def judge_samples(sitting: Sitting) -> None:
 def judged_outputs(case: TimedCase, block: Block) -> Iterator[Judgement]:
     """The verdict on each of the outputs taken from a block."""
     for at, sample in block.samples.items():
-        check = case.warm.block_check(block.number, at, case.calls)
-        expected = check.expected
-        yield judge(case.warm.case, sample, expected.spec, expected, check.tree())
+        yield _judged_output(case, block.number, at, sample)
+
+
+def _judged_output(case: TimedCase, number: int, at: int, sample: list[torch.Tensor]) -> Judgement:
+    check = case.warm.block_check(number, at, case.calls)
+    return judge(case.warm.case, sample, check.expected.spec, check.expected, check.tree())
 
 
 def _judge_block(case: TimedCase, block: Block) -> float | None:

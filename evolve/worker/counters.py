@@ -52,7 +52,7 @@ def count(
     try:
         with (
             workshop.loaded(candidate, [case]) as runner,
-            workshop.device.share(case.check("task", 1).inputs) as inputs,
+            workshop.device.share(case.inputs("task", 1)) as inputs,
         ):
             text = runner.apart(case.index, inputs, command, 2 * apart.SECONDS)
     except CandidateFault:  # the same call was right without the tool

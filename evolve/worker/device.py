@@ -33,7 +33,7 @@ class Device(Protocol):
         has_profiler: Whether a runner can say which kernels of the device ran (`proof`).
         has_memory_mark: Whether the kernel marks the most memory that a runner's tensors have taken
             (`scratch`).
-        seats: Evaluations that may get ready to be timed at once.
+        seats: Evaluations that may be timed in turns, from the first sitting to the last.
         sittings: That each of them makes ready together, to be timed in one turn: who wants to have
             the device alone waits for all that others do there. Their processes hold memory.
         spares: Processes to have ready ahead of time.

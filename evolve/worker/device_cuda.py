@@ -18,6 +18,7 @@ from evolve.core.errors import EvaluatorUnavailable, UsageError
 from evolve.core.program import Language
 from evolve.worker import cuda_driver, nvml
 from evolve.worker.cores import ClockCores
+from evolve.worker.faults import InfraFault
 from evolve.worker.guard import descendants
 from evolve.worker.locks import DriverLock
 from evolve.worker.pool_allocator import build_allocator
@@ -217,6 +218,10 @@ class CudaDevice:
 
         The latter is done by a copy engine, which works beside whatever computes. All is waited
         for once: each time takes 0.1 ms.
+
+        Raises:
+            OSError: that is not memory of the process.
+            InfraFault: the driver refuses.
         """
         pool = self._pools[process]
         for address, ours in zip(addresses, into, strict=True):
@@ -225,8 +230,11 @@ class CudaDevice:
                 raise OSError("not memory that torch has allocated in the process")
             if ours.is_cuda:
                 ours.copy_(pool.memory[start : start + ours.numel()], non_blocking=True)
-            else:
+                continue
+            try:
                 cuda_driver.copy_to_host(ours.data_ptr(), pool.mapping.address + start, len(ours))
+            except cuda_driver.CudaError as error:
+                raise InfraFault(f"an output cannot be read: {error}") from error
         torch.cuda.synchronize()
 
     def inputs_changed(self, process: RunnerProcess, shared: Shared, address: int) -> bool:

@@ -63,7 +63,7 @@ class SpeedOfLight:
             if key not in self._costs:
                 with self._lock.shared(), task_lock:
                     model = case.case.model(case.model_seed)
-                    inputs = case.check("task", 0).tree()
+                    inputs = list(case.inputs("task", 0).tree())
                     self._costs[key] = count_cost(task.task.name, model, inputs)
             return self._costs[key]
 

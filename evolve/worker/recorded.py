@@ -22,8 +22,6 @@ from evolve.worker.faults import CANDIDATE, CandidateFault
 from evolve.worker.process import RunnerProcess
 from evolve.worker.window import Block, TimedCase, Window
 
-LAUNCH_BOUND_S = 100e-6
-"""A reference that takes longer is not launch-bound, and is not recorded."""
 _WARM = -1  # the block that has the graph made and brought to the device
 
 

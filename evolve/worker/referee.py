@@ -384,6 +384,7 @@ class Referee:
         timing: Timing,
     ) -> None:
         """Time it once there is room for the processes that this takes."""
+        self._timekeeper.layouts(task)  # which tells how long blocks are
         self._room.change(room_to_time(task, self.device, 2 + len(rivals), fidelity))
         self._timekeeper.time(task, candidate, rivals, fidelity, timing)
 

@@ -83,7 +83,7 @@ def sanitise_call(
         try:
             with (
                 workshop.loaded(candidate, [case]) as runner,
-                workshop.device.share(case.check("task", 1).inputs) as inputs,
+                workshop.device.share(case.inputs("task", 1)) as inputs,
             ):
                 text = runner.apart(case.index, inputs, command, 2 * apart.SECONDS)
                 found = read(text, kind)

@@ -59,7 +59,7 @@ class Seats:
         self._changing = threading.Lock()
 
     def place(self) -> contextlib.AbstractContextManager[object]:
-        """One of as many as may get ready for a turn at once."""
+        """One of as many as there are for those who take turns; whoever comes later waits."""
         return self._places
 
     def add(self, processes: Collection[RunnerProcess]) -> None:

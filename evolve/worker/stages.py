@@ -339,32 +339,41 @@ def check(
 
     `runner` has the candidate's models of all cases.
     """
-    suite = True
-    for case in task.cases:
-        *others, last = plan(case, fidelity)
-        for family, number in others:  # nothing is kept: each may take gigabytes
-            suite = _checked(workshop, runner, candidate, case, family, number).suite and suite
-        checked = _checked(workshop, runner, candidate, case, *last)
-        suite = checked.suite and suite
-        outcome = checked.outcome
-        for _ in range(_REPEATS):
-            again = workshop.outcome(runner, case, checked.hidden)
-            _require_repeatable(case.case.name, outcome, again)
-            candidate.margin = worst(candidate.margin, again.verdict.margin)
-            outcome = again
-            if again.seconds > _CHEAP_S:
-                break
-        candidate.layouts[case.case.name] = outcome.places
-        candidate.seconds[case.case.name] = again.seconds
-    return suite
+    suits = [_check_case(workshop, runner, candidate, case, fidelity) for case in task.cases]
+    return all(suits)
+
+
+def _check_case(
+    workshop: Workshop,
+    runner: RunnerProcess,
+    candidate: Candidate,
+    case: WarmCase,
+    fidelity: Fidelity,
+) -> bool:
+    """Of what may take gigabytes, no more is held than the call under way needs."""
+    *others, last = plan(case, fidelity)
+    suits = [_checked(workshop, runner, candidate, case, *one).suite for one in others]
+    checked = _checked(workshop, runner, candidate, case, *last)
+    places = checked.places
+    for _ in range(_REPEATS):
+        again = workshop.outcome(runner, case, checked.hidden)
+        _require_repeatable(case.case.name, places, again)
+        candidate.margin = worst(candidate.margin, again.verdict.margin)
+        places, seconds = again.places, again.seconds
+        del again
+        if seconds > _CHEAP_S:
+            break
+    candidate.layouts[case.case.name] = places
+    candidate.seconds[case.case.name] = seconds
+    return all(suits) and checked.suite
 
 
 @dataclass(frozen=True, slots=True)
 class _Checked:
-    """A right outcome on hidden inputs, and whether the suite's own rule takes it too."""
+    """Where a right outcome on hidden inputs lay, and whether the suite's own rule takes it too."""
 
     hidden: Check
-    outcome: Outcome
+    places: tuple[TensorAt, ...]
     suite: bool
 
 
@@ -383,7 +392,7 @@ def _checked(
     if family == "task":
         with workshop.on_device():
             suite = suite_verdict(outcome.tensors, hidden.expected)
-    return _Checked(hidden, outcome, suite)
+    return _Checked(hidden, outcome.places, suite)
 
 
 def _require(candidate: Candidate, verdict: Judgement, case: WarmCase, family: str) -> None:
@@ -393,14 +402,14 @@ def _require(candidate: Candidate, verdict: Judgement, case: WarmCase, family: s
     candidate.margin = worst(candidate.margin, verdict.margin)
 
 
-def _require_repeatable(case: str, first: Outcome, again: Outcome) -> None:
+def _require_repeatable(case: str, first: tuple[TensorAt, ...], again: Outcome) -> None:
     if again.verdict.status is not Status.CORRECT:
         raise CandidateFault(
             Status.NONDETERMINISTIC,
             f"case {case}: right at first, wrong on the same inputs again: "
             f"{again.verdict.feedback}",
         )
-    places = {at.address for at in first.places if size_in_bytes(at)}
+    places = {at.address for at in first if size_in_bytes(at)}
     if places & {at.address for at in again.places}:
         raise CandidateFault(
             Status.ALIASED,

@@ -2,8 +2,8 @@
 
 import contextlib
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
-from typing import Any
 from weakref import WeakSet
 
 from evolve.core.errors import UsageError
@@ -11,7 +11,15 @@ from evolve.core.evaluation import Fidelity, Label, Status
 from evolve.core.measurement import Ratio
 from evolve.worker import events
 from evolve.worker.budget import worst
-from evolve.worker.clock import Sitting, TooShortFault, judge_samples, seated, sit
+from evolve.worker.clock import (
+    PairTimes,
+    Sitting,
+    TooShortFault,
+    judge_samples,
+    middle,
+    seated,
+    sit,
+)
 from evolve.worker.faults import (
     CANDIDATE,
     EAGER,
@@ -23,7 +31,6 @@ from evolve.worker.faults import (
 )
 from evolve.worker.process import RunnerProcess, close_all
 from evolve.worker.recorded import (
-    LAUNCH_BOUND_S,
     Measured,
     Recorded,
     drop_wrong,
@@ -39,6 +46,8 @@ from evolve.worker.warm import (
     WarmCase,
     WarmTask,
     block_outputs,
+    may_record,
+    most_outputs,
     sittings_at_once,
     usual_number,
     working_bytes,
@@ -68,7 +77,7 @@ class Timekeeper:
         self._seats = seats
         self._lock = seats.lock
         device = workshop.device
-        usual = device.pool_bytes + 3 * device.block_bytes // 2
+        usual = device.pool_bytes + most_outputs(device)
         self._references = References(workshop.reference, device.references, usual)
 
     def release(self) -> None:
@@ -97,7 +106,7 @@ class Timekeeper:
         pairs: list[Measured] = []
         served: WeakSet[RunnerProcess] = WeakSet()
         mismatches: list[str] = []
-        with self._seats.place():  # until the end: answers come one by one, not all at last
+        with self._seats.place():  # to the end: answers come one by one, not all together
             for index, count in enumerate(looks(fidelity)):
                 while len(pairs) < count:
                     for sitting, recorded in self._sit(
@@ -105,6 +114,8 @@ class Timekeeper:
                     ):
                         pairs.append(Measured(sitting.pair, recorded))
                         mismatches += sitting.mismatches
+                    for one in pairs[-1:]:
+                        cases = [self._with_blocks(case, one.pair, fidelity) for case in cases]
                 wrong = drop_wrong(pairs)
                 others = [side for side in sides if side != CANDIDATE]
                 timing.ratios = {
@@ -115,7 +126,8 @@ class Timekeeper:
                     break
         by = partial(ratio_interval, look_index=index, fidelity=fidelity)
         fill(timing, pairs, cases, list(sides), by, rule)
-        label_mismatches(timing, mismatches, sum(len(pairs) * case.blocks for case in cases))
+        numbers = [order for one in pairs for order in one.pair.numbers.values()]
+        label_mismatches(timing, mismatches, sum(map(len, numbers)))
         timing.labels += [
             Label("wrong_when_recorded", f"{case}: {text}")
             for (case, side), text in wrong.items()
@@ -294,7 +306,7 @@ class Timekeeper:
                 self._admit(task, sides[side])
             except CandidateFault as fault:
                 self._leave(side, fault, sides, timing)
-        own, device = self._layouts(task), self._workshop.device
+        own, device = self.layouts(task), self._workshop.device
         with self._lock.shared():
             cases = []
             candidate = sides[CANDIDATE]
@@ -307,8 +319,7 @@ class Timekeeper:
                     side: who.layouts[name] if who else own[name] for side, who in sides.items()
                 }
                 _require_worth(candidate, case.case.name, task.reference_s[case.index])
-                seconds = [who.seconds[name] for who in sides.values() if who]
-                fastest, slowest = min(seconds, default=1.0), max(seconds, default=1e-6)
+                slowest = max((who.seconds[name] for who in sides.values() if who), default=1e-6)
                 longest = usual_number(max(1, int(_LONGEST_BLOCK_S / slowest)))
                 wanted = task.calls[case.index]
                 if is_brief:
@@ -316,13 +327,13 @@ class Timekeeper:
                     wanted = min(wanted, usual_number(case.most_calls(size, brief, brief)))
                 calls = min(wanted, longest)
                 reference_s = task.reference_s[case.index]
-                recorded = is_wanted and self._is_launch_bound(reference_s, case, calls, layouts)
+                recorded = is_wanted and may_record(case, device, reference_s, calls)
                 cases.append(
                     TimedCase(
                         warm=case,
                         calls=calls,
                         layouts=layouts,
-                        blocks=self._blocks(fidelity, recorded, calls * min(fastest, reference_s)),
+                        blocks=device.reward_blocks if is_brief else device.blocks,
                         recorded=recorded,
                         unshortened_s=reference_s * wanted,
                     )
@@ -330,26 +341,15 @@ class Timekeeper:
                 case.prepare_blocks(calls)  # now, not while the device is ours alone
         return cases
 
-    def _blocks(self, fidelity: Fidelity, recorded: bool, shortest_s: float) -> int:
-        """Of each side in a sitting; `shortest_s` is the length of the shortest."""
-        device = self._workshop.device
-        if fidelity is Fidelity.REWARD:
-            return device.reward_blocks
-        # Recorded calls need blocks that have not been used.
-        return device.blocks if recorded or shortest_s > _SHORT_BLOCK_S else device.block_pool
+    def _with_blocks(self, case: TimedCase, pair: PairTimes, fidelity: Fidelity) -> TimedCase:
+        """The case, with all blocks that there are where those of a sitting turned out short."""
+        sides = pair.blocks[case.warm.case.name].values()
+        is_short = case.calls * min(map(middle, sides)) < _SHORT_BLOCK_S
+        if not is_short or case.recorded or fidelity is Fidelity.REWARD:
+            return case  # recorded calls need blocks that plain ones have not used
+        return replace(case, blocks=self._workshop.device.block_pool)
 
-    def _is_launch_bound(
-        self, reference_s: float, case: WarmCase, calls: int, layouts: dict[str, Any]
-    ) -> bool:
-        """Whether a case is worth recording, and memory allows it: a graph keeps what it uses."""
-        device = self._workshop.device
-        outputs = sum(map(size_in_bytes, layouts[EAGER]))
-        kept = calls * (case.input_bytes + outputs)
-        return (
-            device.has_profiler and reference_s < LAUNCH_BOUND_S and 2 * kept < device.block_bytes
-        )
-
-    def _layouts(self, task: WarmTask) -> dict[str, Layout]:
+    def layouts(self, task: WarmTask) -> dict[str, Layout]:
         """The reference's outputs, by case; with its time per call that is found out once, alone.
 
         What is too long here makes blocks too short for every candidate that comes.
@@ -370,7 +370,7 @@ class Timekeeper:
         device, call_s = self._workshop.device, self._workshop.call_s
         spare = max(device.block_bytes, device.pool_bytes - working_bytes(task.timed))
         runner.reserve(8 * case.input_bytes, call_s)
-        with device.share(case.check("task", 0).inputs) as inputs:
+        with device.share(case.inputs("task", 0)) as inputs:
             layout = runner.call(case.index, inputs, call_s).tensors
         size = sum(map(size_in_bytes, layout))
         most = min(case.most_calls(size, device.block_bytes, spare), device.calls[1])
@@ -400,13 +400,16 @@ class Timekeeper:
         self._workshop.compile(opponent, task)
         with self._workshop.seated(opponent, task.timed) as runner:
             for case in task.timed:
-                hidden = self._workshop.hidden(partial(case.check, "task", 0))
-                outcome = self._workshop.outcome(runner, case, hidden)
-                name, verdict = case.case.name, outcome.verdict
-                if verdict.status is not Status.CORRECT and not opponent.is_ours:
-                    raise CandidateFault(verdict.status, f"case {name}: {verdict.feedback}")
-                opponent.layouts[name] = outcome.places
-                opponent.seconds[name] = outcome.seconds
+                self._admit_to(case, opponent, runner)
+
+    def _admit_to(self, case: WarmCase, opponent: Candidate, runner: RunnerProcess) -> None:
+        hidden = self._workshop.hidden(partial(case.check, "task", 0))
+        outcome = self._workshop.outcome(runner, case, hidden)
+        name, verdict = case.case.name, outcome.verdict
+        if verdict.status is not Status.CORRECT and not opponent.is_ours:
+            raise CandidateFault(verdict.status, f"case {name}: {verdict.feedback}")
+        opponent.layouts[name] = outcome.places
+        opponent.seconds[name] = outcome.seconds
 
 
 def _all(tables: list[dict[str, RunnerProcess]]) -> set[RunnerProcess]:

@@ -12,6 +12,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 import torch
@@ -35,6 +36,7 @@ _WORKING_SETS = 4  # of inputs or outputs: two outcomes are alive at once, and t
 _EXPECTING_SETS = 10  # the same in the referee, at most: fp64 truth, and temporaries of fp64
 _COPIES_OF_WEIGHTS = 2  # while a model is made
 _SHARERS = 2
+LAUNCH_BOUND_S = 100e-6  # a reference that takes longer is not launch-bound, and is not recorded
 # Numbers of the task's own inputs for probes: no check has them, so nobody has seen them before.
 TRAPPED, STUBBED, OBSERVED = 100, 101, 102
 _KEPT_PER_OUTPUT = 4  # times its bytes: the reference's outcome, fp64 truth, and some
@@ -75,7 +77,17 @@ class Store:
         self._capacity = capacity
         self._held: OrderedDict[tuple[Any, ...], tuple[Any, int]] = OrderedDict()
         self._bytes = 0
+        self._passing: tuple[tuple[Any, ...], Any] | None = None
         self._lock = threading.RLock()
+
+    def passing(self, key: tuple[Any, ...], make: Callable[[], Made]) -> Made:
+        """Something too large to be kept: there until the next such thing is asked for."""
+        with task_lock:
+            if self._passing is None or self._passing[0] != key:
+                self._passing = None  # or both would be there at once
+                self._passing = key, self.made(make)
+            value: Made = self._passing[1]
+            return value
 
     def get(
         self,
@@ -132,11 +144,12 @@ class Store:
             try:
                 return make()
             except (torch.OutOfMemoryError, UsageError) as error:
-                if not is_short_of_memory(error) or not self._held:
+                if not is_short_of_memory(error) or not (self._held or self._passing):
                     raise
             with self._lock:
                 self._held.clear()
                 self._bytes = 0
+                self._passing = None
             torch.cuda.empty_cache()
             return make()
 
@@ -180,6 +193,10 @@ class WarmCase:
             self._bytes_of_check,
         )
 
+    def inputs(self, family: str, number: int) -> Slab:
+        """Those of `check` by themselves, for which nothing has to be worked out."""
+        return self._store.made(partial(self._check_slab, family, number))
+
     @property
     def _bytes_of_check(self) -> int:
         """As far as is known: outputs are counted once they have been seen."""
@@ -212,16 +229,12 @@ class WarmCase:
     def block(self, number: int, calls: int) -> Slab:
         """Inputs of a timed block, one set for each of its calls; -1 is for warming up.
 
-        Those for which memory is too small are made each time: kept, they would drive out others.
+        Those for which memory is too small stay until the next: kept, they would drive out others.
         """
+        key, make = (*self._key, "block", number, calls), partial(self._make_block, number, calls)
         if not self._stays(number, calls):
-            return self._store.made(lambda: self._make_block(number, calls))
-        return self._store.get(
-            (*self._key, "block", number, calls),
-            lambda: self._make_block(number, calls),
-            lambda slab: slab.size,
-            self.input_bytes * calls,
-        )
+            return self._store.passing(key, make)
+        return self._store.get(key, make, lambda slab: slab.size, self.input_bytes * calls)
 
     def _stays(self, number: int, calls: int) -> bool:
         return self.input_bytes * calls * (number + 2) <= self._device.warm_bytes // 2
@@ -278,7 +291,8 @@ class WarmCase:
     def judged(self, number: int, calls: int) -> tuple[int, ...]:
         """Those of the calls looked at that are judged: all, where memory allows it.
 
-        What is expected of them has to stay, or each candidate would pay for it again.
+        What is expected of them has to stay, or each candidate pays for it again: of what is too
+        large for that two are judged all the same.
         """
         if number >= self._device.block_pool:
             return self.sampled(number, calls)
@@ -442,51 +456,63 @@ def room_for(
     device: Device,
     processes: int,
     block: int = 0,
+    outputs: int = 0,
     judges: bool = True,
 ) -> int:
-    """Bytes of the device that an evaluation takes: its processes, what one is sent, and we.
+    """Bytes of the device that an evaluation takes: its processes, what they are sent, and we.
 
     Args:
         cases: Of the task, by what is known of them so far.
         device: Where it runs.
         processes: At once.
         block: Bytes of a block that they are timed on (`largest_block`); 0 where they are not.
+        outputs: What each needs for those of such a block (`block_outputs`).
         judges: Whether it may have to find out what is expected.
     """
     largest = max(case.known_bytes for case in cases)
-    tensors = max(device.pool_bytes, _working_bytes(cases, largest) + _outputs_of(block, cases))
-    sent = max(block, *(case.input_bytes for case in cases))  # to one at a time, and our own copy
+    tensors = max(device.pool_bytes, _working_bytes(cases, largest) + outputs)
+    sent = max(block, sum(case.input_bytes for case in cases))
     ours = _EXPECTING_SETS * largest if judges else 0
-    return processes * (tensors + device.process_bytes) + 2 * sent + ours
+    return processes * (tensors + sent + device.process_bytes) + ours
 
 
 def largest_block(task: WarmTask, device: Device, fidelity: Fidelity) -> int:
-    """Bytes that the inputs of a timed block take at most, or its outputs.
+    """Bytes that the inputs of a timed block take at most, or its outputs."""
+    return max(_block_bytes(task, case, device, fidelity) for case in task.timed)
 
-    As many calls are counted as it has, where that is known, else as many as the device has for
-    any.
-    """
+
+def _block_bytes(task: WarmTask, case: WarmCase, device: Device, fidelity: Fidelity) -> int:
+    """The same of one case; for as many calls as its blocks have, where that is known."""
     affordable = device.reward_bytes if fidelity is Fidelity.REWARD else device.block_bytes
-    sizes = []
-    for case in task.timed:
-        size = case.known_bytes
-        calls = task.calls.get(case.index, device.calls[1])
-        sizes.append(min(max(affordable, size), calls * size))
-    return max(sizes)
+    size = case.known_bytes
+    return min(max(affordable, size), task.calls.get(case.index, device.calls[1]) * size)
 
 
 def block_outputs(task: WarmTask, device: Device, fidelity: Fidelity) -> int:
-    """What a process needs for the outputs of a timed block beside `working_bytes`."""
-    return _outputs_of(largest_block(task, device, fidelity), task.timed)
+    """What a process needs for the outputs of timed blocks, those of one call not counted.
 
-
-def _outputs_of(block: int, cases: Sequence[WarmCase]) -> int:
-    """Half as much again as the outputs of all calls but one have, which works on its own.
-
-    Torch takes 20 MiB at a time for tensors of 1 to 10 MiB, so of 8 MiB two in each, and rounds
-    larger ones up.
+    Half as much again as they have: torch takes 20 MiB at a time for tensors of 1 to 10 MiB, so of
+    8 MiB two in each, and rounds larger ones up. What one case has used stays where the next needs
+    other sizes, and a recording keeps its inputs and outputs beside those of plain calls.
     """
-    return 3 * max(0, block - max(case.known_bytes for case in cases)) // 2
+    total = 0
+    for case in task.timed:
+        block, calls = _block_bytes(task, case, device, fidelity), task.calls.get(case.index, 0)
+        total += block - case.known_bytes
+        if calls and may_record(case, device, task.reference_s[case.index], calls):
+            total += 2 * block
+    return min(3 * total // 2, most_outputs(device))
+
+
+def most_outputs(device: Device) -> int:
+    """The most that `block_outputs` gives for any task."""
+    return 3 * device.block_bytes // 2
+
+
+def may_record(case: WarmCase, device: Device, reference_s: float, calls: int) -> bool:
+    """Whether a case is worth recording, and memory allows it: a graph keeps what it uses."""
+    kept = calls * (case.input_bytes + case.output_bytes)
+    return device.has_profiler and reference_s < LAUNCH_BOUND_S and 2 * kept < device.block_bytes
 
 
 def sittings_at_once(task: WarmTask, device: Device, sides: int, fidelity: Fidelity) -> int:
@@ -494,9 +520,8 @@ def sittings_at_once(task: WarmTask, device: Device, sides: int, fidelity: Fidel
 
     Fewer where their processes would take more than half of its room, which others want too.
     """
-    block = largest_block(task, device, fidelity)
     for sittings in range(device.sittings, 1, -1):
-        room = room_for(task.cases, device, sittings * sides, block)
+        room = _room_to_sit(task, device, sittings * sides, fidelity)
         if not device.room or _SHARERS * room <= device.room:
             return sittings
     return 1
@@ -504,8 +529,14 @@ def sittings_at_once(task: WarmTask, device: Device, sides: int, fidelity: Fidel
 
 def room_to_time(task: WarmTask, device: Device, sides: int, fidelity: Fidelity) -> int:
     """Bytes of the device that the sittings take that are made ready together."""
-    processes = sides * sittings_at_once(task, device, sides, fidelity)
-    return room_for(task.cases, device, processes, largest_block(task, device, fidelity))
+    sittings = sittings_at_once(task, device, sides, fidelity)
+    return _room_to_sit(task, device, sittings * sides, fidelity)
+
+
+def _room_to_sit(task: WarmTask, device: Device, processes: int, fidelity: Fidelity) -> int:
+    block = largest_block(task, device, fidelity)
+    outputs = block_outputs(task, device, fidelity)
+    return room_for(task.cases, device, processes, block, outputs)
 
 
 def plan(case: WarmCase, fidelity: Fidelity) -> list[tuple[str, int]]:

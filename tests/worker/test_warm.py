@@ -10,6 +10,7 @@ Invariants:
 import threading
 import time
 import weakref
+from functools import partial
 
 import pytest
 import torch
@@ -20,10 +21,18 @@ from evolve.core.task import Task
 from evolve.worker.device_cpu import CpuDevice
 from evolve.worker.referee import Referee
 from evolve.worker.taskfile import LoadedCase
-from evolve.worker.warm import Store, WarmTasks, room_for
+from evolve.worker.warm import Store, WarmTasks, block_outputs, room_for, working_bytes
 from tests.worker.judging import task_source
 from tests.worker.serving import HONEST_CPP, RELU_TASK
 
+TWO_CASES = Task(
+    name="two",
+    source=RELU_TASK.source
+    + """
+def get_input_groups():
+    return [get_inputs(), [x[:5] for x in get_inputs()]]
+""",
+)
 SLOW = Task(name="slow", source="import time\ntime.sleep(4)\n" + RELU_TASK.source)
 
 
@@ -136,8 +145,20 @@ def test_what_is_kept_makes_room_before_something_of_known_size_is_made():
     assert Thing.alive == 2
 
 
+def test_what_is_too_large_to_be_kept_is_there_until_the_next():
+    store, made = Store(100), []
+
+    def make(name):
+        made.append(name)
+        return [name]
+
+    for name in ("a", "a", "b", "b", "a"):
+        assert store.passing((name,), partial(make, name)) == [name]
+    assert made == ["a", "b", "a"]
+
+
 def test_a_large_input_is_there_once_while_a_candidate_is_checked(tmp_path, monkeypatch):
-    """What was made for one check has gone when the next is made."""
+    """What was made for one check has gone when the next is made, be it of another case."""
     alive, most = weakref.WeakSet(), []
     expect = LoadedCase.expected
 
@@ -154,11 +175,11 @@ def test_a_large_input_is_there_once_while_a_candidate_is_checked(tmp_path, monk
     device.warm_bytes = 1
     referee = Referee(device, tmp_path / "cache")
     try:
-        verdict = referee.evaluate(RELU_TASK, HONEST_CPP, Fidelity.CHECK, {})
+        verdict = referee.evaluate(TWO_CASES, HONEST_CPP, Fidelity.CHECK, {})
     finally:
         referee.close()
     assert verdict.status is Status.CORRECT, verdict.feedback
-    assert len(most) > 4
+    assert len(most) > 10
     assert max(most) == 0
 
 
@@ -236,3 +257,21 @@ def test_an_evaluation_takes_more_room_the_more_processes_and_the_larger_its_out
     assert room_for([case], device, 3) > seen
     device.pool_bytes = 1 << 40
     assert room_for([case], device, 2) > 2 << 40
+
+
+def test_a_process_has_memory_for_the_outputs_of_its_blocks_and_of_their_recording():
+    device = CpuDevice()
+    device.block_bytes, device.has_profiler = 1 << 30, True
+    task = WarmTasks(device).get(RELU_TASK, Fidelity.SEARCH)
+    (case,) = task.timed
+    one, calls = case.output_bytes, 64
+    task.calls[case.index] = calls
+
+    def for_outputs(reference_s):
+        task.reference_s[case.index] = reference_s
+        return working_bytes(task.timed) + block_outputs(task, device, Fidelity.SEARCH)
+
+    assert for_outputs(1.0) > 1.4 * calls * one
+    assert for_outputs(50e-6) > calls * (case.input_bytes + 2.4 * one)
+    task.calls[case.index] = 1
+    assert for_outputs(1.0) == working_bytes(task.timed)  # which are enough for one call
