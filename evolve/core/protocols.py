@@ -399,8 +399,10 @@ class EvaluationRequest:
     `instance` is its digest: the key under which the verdict is stored and answered again.
     `opponents` maps names to rendered sources timed in the same interleaved run, e.g. `elite` or
     `file:mine.py`; `eager` always takes part. One that has the name of one of `BASELINES` needs no
-    source: it is the reference. `repeat` counts the earlier evaluations of the same instance at
-    the same fidelity in the same run: recorded and synthetic verdicts tell them apart by it.
+    source: it is the reference. `bars` says, by opponent or `eager`, how many times as fast as
+    that the best program known surely is: timing may stop at a look that shows less. `repeat`
+    counts the earlier evaluations of the same instance at the same fidelity in the same run:
+    recorded and synthetic verdicts tell them apart by it.
     """
 
     task: Task
@@ -408,6 +410,7 @@ class EvaluationRequest:
     source: str
     fidelity: Fidelity = Fidelity.SEARCH
     opponents: Mapping[str, str] = field(default_factory=dict)
+    bars: Mapping[str, float] = field(default_factory=dict)
     repeat: int = 0
 
 

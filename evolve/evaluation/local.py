@@ -153,6 +153,7 @@ class LocalEvaluator:
             "source": request.source,
             "fidelity": request.fidelity.value,
             "opponents": dict(request.opponents),
+            "bars": dict(request.bars),
         }
         try:
             verdict = await self._call("evaluate", params, request.instance, request.task)

@@ -6,6 +6,7 @@ evaluates: `ask` gives tickets, whoever has a judge evaluates them, and `tell` t
 any order.
 """
 
+import math
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -110,7 +111,7 @@ class Search:
     def progress(self) -> Progress:
         reached = self.leader.descriptors.get("speed_of_light") if self.leader else None
         share = reached if isinstance(reached, float) else None
-        sure = max(self._held[:_CONTENDERS], key=lambda elite: elite.fitness.low, default=None)
+        sure = self._surest
         best = Ratio.exp(sure.fitness) if sure else None
         return replace(self.store.progress(self.run.id), speed_of_light=share, best=best)
 
@@ -118,6 +119,11 @@ class Search:
     def leader(self) -> Elite | None:
         """The archive's best elite by its measured fitness; `champion` is the verified one."""
         return next(iter(self._held), None)
+
+    @property
+    def _surest(self) -> Elite | None:
+        """Of the archive's best the one whose interval begins highest."""
+        return max(self._held[:_CONTENDERS], key=lambda elite: elite.fitness.low, default=None)
 
     @property
     def population(self) -> Population:
@@ -221,8 +227,16 @@ class Search:
             source=render(proposal.program.source, proposal.assignment),
             fidelity=proposal.fidelity,
             opponents=self._opponents | dict(opponents or {}),
+            bars=self._bars(proposal),
             repeat=self.store.repeat(self.run.id, ticket.sequence) if proposal.again else 0,
         )
+
+    def _bars(self, proposal: Proposal) -> dict[str, float]:
+        """What a program has to reach to be of interest for its speed; what is weighed has none."""
+        best = self._surest
+        if best is None or proposal.again or proposal.fidelity is not Fidelity.SEARCH:
+            return {}
+        return {self.baseline: math.exp(best.fitness.low)}
 
     def tell(self, ticket: Ticket, evaluation: Evaluation) -> Offer | None:
         """Commit a verdict, then offer the program to the archive.

@@ -5,7 +5,7 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -63,6 +63,16 @@ _VIOLENT = (
 _PROFILED = (Fidelity.REWARD, Fidelity.SEARCH, Fidelity.VERIFY)
 _CHECKING = 2  # processes of an evaluation at once, before it is timed
 _WEIGHED = (Fidelity.SEARCH, Fidelity.VERIFY)  # what archives and finals look at
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What is asked of a candidate (`EvaluationRequest`)."""
+
+    source: str
+    fidelity: Fidelity
+    opponents: Mapping[str, str]
+    bars: Mapping[str, float]
 
 
 class Referee:
@@ -211,16 +221,22 @@ class Referee:
         return self._baselines[key]
 
     def evaluate(
-        self, task: Task, source: str, fidelity: Fidelity, opponents: Mapping[str, str]
+        self,
+        task: Task,
+        source: str,
+        fidelity: Fidelity,
+        opponents: Mapping[str, str],
+        bars: Mapping[str, float] | None = None,
     ) -> Evaluation:
         """The verdict on one instance; never raises because of the candidate.
 
         Raises:
             UsageError: the task cannot be judged.
         """
+        asked = _Asked(source, fidelity, opponents, bars or {})
 
         def judged(warm: WarmTask) -> Evaluation:
-            return self._judged(warm, source, fidelity, opponents)
+            return self._judged(warm, asked)
 
         verdict = self._within(task, fidelity, _CHECKING, judged)
         if verdict.status is not Status.INFRA:
@@ -229,14 +245,12 @@ class Referee:
         again = self._alone(task, fidelity, judged)
         return replace(again, labels=(*again.labels, Label("judged_again", verdict.feedback)))
 
-    def _judged(
-        self, warm: WarmTask, source: str, fidelity: Fidelity, opponents: Mapping[str, str]
-    ) -> Evaluation:
+    def _judged(self, warm: WarmTask, asked: _Asked) -> Evaluation:
         progress = Progress()
         try:
-            status, feedback = self._climb(warm, source, fidelity, opponents, progress)
+            status, feedback = self._climb(warm, asked, progress)
         except CandidateFault as fault:
-            status, feedback = fault.status, _explain(fault, source)
+            status, feedback = fault.status, _explain(fault, asked.source)
             if status in _VIOLENT:
                 with self._lock.shared():
                     self.device.require_health()
@@ -245,7 +259,7 @@ class Referee:
             if isinstance(error, UsageError) and not is_short_of_memory(error):
                 raise
             status, feedback = Status.INFRA, f"the evaluator failed: {error}"
-        return self._evaluation(warm, source, fidelity, status, feedback, progress)
+        return self._evaluation(warm, asked, status, feedback, progress)
 
     def _within(
         self,
@@ -308,14 +322,13 @@ class Referee:
     def _climb(
         self,
         task: WarmTask,
-        source: str,
-        fidelity: Fidelity,
-        opponents: Mapping[str, str],
+        asked: _Asked,
         progress: Progress,
     ) -> tuple[Status, str]:
-        candidate = progress.candidate = Candidate(source)
-        progress.labels += static_labels(source)
-        if "ModelNew" not in source:
+        fidelity = asked.fidelity
+        candidate = progress.candidate = Candidate(asked.source)
+        progress.labels += static_labels(asked.source)
+        if "ModelNew" not in asked.source:
             raise CandidateFault(Status.CONTRACT, "the source defines no class ModelNew")
         if refusal := self.device.refuses(candidate.language):
             raise CandidateFault(Status.CONTRACT, refusal)
@@ -344,9 +357,9 @@ class Referee:
         if self.device.has_memory_mark and progress.custom and fidelity in _WEIGHED:
             with self._stage("memory", progress):
                 progress.scratch_bytes = scratch_bytes(self.workshop, candidate, task)
-        rivals = {name: self._rival(task, name, text) for name, text in opponents.items()}
+        rivals = {name: self._rival(task, name, text) for name, text in asked.opponents.items()}
         with progress.timed("timing"):
-            self._time(task, candidate, rivals, fidelity, progress.timing)
+            self._time(task, candidate, rivals, fidelity, progress.timing, asked.bars)
         with progress.timed("speed_of_light"):
             light = self._speed_of_light.judge(task, candidate, progress.timing)
             progress.measured["speed_of_light"] = round(light.share, 4)
@@ -382,11 +395,12 @@ class Referee:
         rivals: dict[str, Candidate],
         fidelity: Fidelity,
         timing: Timing,
+        bars: Mapping[str, float] | None = None,
     ) -> None:
         """Time it once there is room for the processes that this takes."""
         self._timekeeper.layouts(task)  # which tells how long blocks are
         self._room.change(room_to_time(task, self.device, 2 + len(rivals), fidelity))
-        self._timekeeper.time(task, candidate, rivals, fidelity, timing)
+        self._timekeeper.time(task, candidate, rivals, fidelity, timing, bars or {})
 
     @contextmanager
     def _stage(self, name: str, progress: Progress) -> Iterator[None]:
@@ -422,8 +436,7 @@ class Referee:
     def _evaluation(
         self,
         task: WarmTask,
-        source: str,
-        fidelity: Fidelity,
+        asked: _Asked,
         status: Status,
         feedback: str,
         progress: Progress,
@@ -435,7 +448,7 @@ class Referee:
         return Evaluation(
             status=status,
             stage=progress.stage,
-            fidelity=fidelity,
+            fidelity=asked.fidelity,
             task_revision=task.task.revision,
             device_class=self.device.device_class,
             evaluator_version=evaluator_version(),
@@ -445,7 +458,7 @@ class Referee:
             suite=progress.suite,
             labels=tuple(progress.labels + timing.labels),
             feedback=feedback,
-            descriptors=describe(source) | progress.descriptors(correct),
+            descriptors=describe(asked.source) | progress.descriptors(correct),
             environment=environment(
                 self.device,
                 self.launcher.tier,

@@ -98,11 +98,13 @@ class Server:
         source: str,
         fidelity: str = "search",
         opponents: dict[str, str] | None = None,
+        bars: dict[str, float] | None = None,
     ) -> Any:
         if fidelity not in tuple(Fidelity):
             raise UsageError(f"fidelity={fidelity!r}: choose one of {', '.join(Fidelity)}")
-        rivals = opponents or {}
-        evaluation = self._referee.evaluate(_task(task), source, Fidelity(fidelity), rivals)
+        evaluation = self._referee.evaluate(
+            _task(task), source, Fidelity(fidelity), opponents or {}, bars or {}
+        )
         return evaluation.to_json()
 
 

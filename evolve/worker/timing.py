@@ -1,7 +1,7 @@
 """Timing a correct candidate: process pairs until the interval is narrow or pairs run out."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from weakref import WeakSet
@@ -92,10 +92,12 @@ class Timekeeper:
         opponents: dict[str, Candidate],
         fidelity: Fidelity,
         timing: Timing,
+        bars: Mapping[str, float],
     ) -> None:
         """Interleave the candidate (None: the reference itself) with the other sides.
 
-        Fills `timing`, its device time also where the candidate fails.
+        Fills `timing`, its device time also where the candidate fails. Ends at a look that shows
+        less than one of the `bars` (`EvaluationRequest`): how much less is of no interest.
 
         Raises:
             CandidateFault: the candidate failed in a timed run.
@@ -122,7 +124,9 @@ class Timekeeper:
                     side: ratio_interval(weighted(pairs, cases, side, rule), index, fidelity)
                     for side in others
                 }
-                if all(self._settled(ratio, fidelity) for ratio in timing.ratios.values()):
+                if _falls_short(timing.ratios, bars) or all(
+                    self._settled(ratio, fidelity) for ratio in timing.ratios.values()
+                ):
                     break
         by = partial(ratio_interval, look_index=index, fidelity=fidelity)
         fill(timing, pairs, cases, list(sides), by, rule)
@@ -410,6 +414,10 @@ class Timekeeper:
             raise CandidateFault(verdict.status, f"case {name}: {verdict.feedback}")
         opponent.layouts[name] = outcome.places
         opponent.seconds[name] = outcome.seconds
+
+
+def _falls_short(ratios: Mapping[str, Ratio], bars: Mapping[str, float]) -> bool:
+    return any(side in ratios and ratios[side].high < bar for side, bar in bars.items())
 
 
 def _all(tables: list[dict[str, RunnerProcess]]) -> set[RunnerProcess]:

@@ -307,3 +307,26 @@ return right(x)
     verdict = judged_where_a_window_costs(0.001, forward(body), tmp_path)
     assert verdict.status is Status.TIMING_UNBOUNDED
     assert "the clock's own overhead" in verdict.feedback
+
+
+class NeverContent(CpuDevice):
+    """Times whatever it is asked for with as many pairs as the fidelity has."""
+
+    half_width = 0.0
+
+
+def test_how_far_a_program_is_below_the_bar_is_not_looked_at(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    tmp_path.chmod(0o755)
+    referee = Referee(NeverContent(), tmp_path / "cache")
+    pairs = {}
+    try:
+        for bar in (1000.0, 0.001):
+            bars = {"eager": bar, "somebody who left": 1000.0}
+            tie = forward("return right(x)")
+            verdict = referee.evaluate(RELU_TASK, tie, Fidelity.SEARCH, {}, bars)
+            assert verdict.status is Status.CORRECT, verdict.feedback
+            pairs[bar] = len(verdict.samples["default"]["ms"]["eager"])
+    finally:
+        referee.close()
+    assert pairs == {1000.0: 7, 0.001: 14}
