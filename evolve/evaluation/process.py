@@ -123,11 +123,13 @@ class WorkerProcess(asyncio.SubprocessProtocol):
         self._stdin.close()
         try:
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._gone.wait(), close_s)
+                async with asyncio.timeout(close_s):
+                    await self._gone.wait()
         finally:
             self._kill_group()
         with suppress(TimeoutError):  # the kernel may hold a process in a driver call
-            await asyncio.wait_for(self._gone.wait(), 2 * GRACE_S)
+            async with asyncio.timeout(2 * GRACE_S):
+                await self._gone.wait()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.SubprocessTransport, transport)

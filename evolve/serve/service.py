@@ -167,7 +167,8 @@ class Service:
         try:
             if wait_s > 0 and self.jobs.are_open(ids):
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(event.wait(), wait_s)
+                    async with asyncio.timeout(wait_s):
+                        await event.wait()
         finally:
             for id_ in {*ids}:
                 self._watching[id_].discard(event)
@@ -234,8 +235,9 @@ class Service:
             self._arrived.clear()
             job = await self._kept(partial(self.jobs.claim, self._lease))
             if job is None:
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(self._arrived.wait(), IDLE_S)
+                with suppress(TimeoutError):  # `wait_for` of 3.11 loses cancellations
+                    async with asyncio.timeout(IDLE_S):
+                        await self._arrived.wait()
             elif await self._kept(partial(self._answer_at_once, job, self._lease)):
                 await asyncio.sleep(0)  # requests have their turn between many of these
             else:
