@@ -1,11 +1,11 @@
 """The whole service in a process of its own, over stub workers; arguments as JSON."""
 
-import asyncio
 import json
 import os
 import sys
 from pathlib import Path
 
+from evolve.cli import stopping
 from evolve.evaluation import LocalEvaluator
 from evolve.serve.app import create_app
 from evolve.serve.catalogue import Catalogue
@@ -42,4 +42,5 @@ async def serve(options: dict) -> None:
         await run(app, listener, service)
 
 
-asyncio.run(serve(json.loads(sys.argv[1])))
+# As the command does: what a shell starts in the background ignores SIGINT by itself.
+stopping.run(serve(json.loads(sys.argv[1])))
