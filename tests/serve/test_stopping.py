@@ -45,5 +45,6 @@ async def ends(folder, turns: int) -> bool:
 
 
 @pytest.mark.parametrize("turns", range(6))
-def test_a_service_that_is_stopped_as_a_job_arrives_ends(tmp_path, turns):
+def test_a_service_that_is_stopped_as_a_job_arrives_ends(tmp_path, monkeypatch, turns):
+    monkeypatch.chdir(tmp_path)  # where the stub judge keeps its notes
     assert asyncio.run(ends(tmp_path, turns))
