@@ -202,7 +202,7 @@ def _map(address: int, size: int, handle: int) -> None:
 def copy_to_host(to: int, source: int, size: int) -> None:
     """Begin a copy into page-locked memory of the host; `torch.cuda.synchronize` waits for it.
 
-    Torch's own takes several times as long to begin, more or less.
+    By torch's own copies, two small pieces took 70 us longer, and varied twice as much (an H200).
     """
     _call("cuMemcpyDtoHAsync_v2", ctypes.c_void_p(to), ctypes.c_uint64(source),
           ctypes.c_size_t(size), ctypes.c_void_p(0))  # fmt: skip

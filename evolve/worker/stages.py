@@ -456,8 +456,7 @@ def prove_kernels(
     try:
         runner.open_profiler(BUILD_S)
         with workshop.on_device():
-            hidden = case.check("task", OBSERVED)
-            with workshop.device.share(hidden.inputs) as inputs:
+            with workshop.device.share(case.inputs("task", OBSERVED)) as inputs:
                 text = runner.observe(case.index, inputs, workshop.call_s)
     except CandidateFault:
         return None

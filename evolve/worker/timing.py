@@ -116,8 +116,9 @@ class Timekeeper:
                     ):
                         pairs.append(Measured(sitting.pair, recorded))
                         mismatches += sitting.mismatches
-                    for one in pairs[-1:]:
-                        cases = [self._with_blocks(case, one.pair, fidelity) for case in cases]
+                    if pairs:
+                        last = pairs[-1].pair
+                        cases = [self._with_blocks(case, last, fidelity) for case in cases]
                 wrong = drop_wrong(pairs)
                 others = [side for side in sides if side != CANDIDATE]
                 timing.ratios = {
