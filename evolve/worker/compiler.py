@@ -47,6 +47,8 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
 _LARGEST_CONSTANT = 64  # elements; a program holds them as text
 _RECURRENT = ("aten.lstm.input", "aten.gru.input", "aten.rnn_tanh.input", "aten.rnn_relu.input")
 _LAYERS, _BIDIRECTIONAL, _BATCH_FIRST = 4, 7, 8  # places among the arguments of each of these
+# Torch documents no class of errors for what it cannot export; any other is the runner's to report.
+_UNEXPORTABLE = (RuntimeError, TypeError, ValueError, AttributeError, LookupError, AssertionError)
 _MOST_STEPS = 64  # of a recurrence; hundreds take minutes, and give a program of thousands of calls
 
 
@@ -119,7 +121,7 @@ def _exported(model: nn.Module, inputs: Sequence[Any], *, whole: bool) -> Any:
 
     try:
         program = export(model, tuple(inputs), strict=False)
-    except Exception as error:  # torch documents no class of errors for what it cannot export
+    except _UNEXPORTABLE as error:
         raise UsageError(f"the reference cannot be exported: {error}") from error
     _require_short(program.graph)
     table = select_decomp_table()

@@ -18,8 +18,8 @@ from evolve.worker.faults import CandidateFault
 from evolve.worker.feedback import plain
 
 if TYPE_CHECKING:
-    from evolve.worker.stages import Candidate, Workshop
     from evolve.worker.warm import WarmTask
+    from evolve.worker.workshop import Candidate, Workshop
 
 _PLACES = "/usr/local/cuda/bin"
 _NAMED = 2

@@ -49,7 +49,7 @@ class Device(Protocol):
         reward_blocks, reward_bytes: The same for a reward, which may be less exact.
         pool_bytes: For the tensors of a runner, unless it asks for more.
         process_bytes: That a process takes beside its tensors.
-        room: Bytes that evaluations under way may take together (`warm.room_for`), beside what
+        room: Bytes that evaluations under way may take together (`footprint.room_for`), beside what
             stays warm; 0 where nothing limits them.
         variables: Set in every process that runs candidates.
         capability: Of a GPU, 90 for 9.0; else 0.

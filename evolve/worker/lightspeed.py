@@ -11,10 +11,10 @@ from evolve.worker.device import Device
 from evolve.worker.faults import CANDIDATE, CandidateFault
 from evolve.worker.feedback import bound
 from evolve.worker.seats import Seats
-from evolve.worker.stages import Candidate
 from evolve.worker.tally import Timing
 from evolve.worker.warm import WarmCase, WarmTask, task_lock
 from evolve.worker.window import size_in_bytes
+from evolve.worker.workshop import Candidate
 
 BEATS = "beats_reference_cost"
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from evolve.core.evaluation import Label, Stage
 from evolve.worker.budget import worst
 from evolve.worker.feedback import KernelFacts
-from evolve.worker.stages import Candidate
 from evolve.worker.tally import Timing
+from evolve.worker.workshop import Candidate
 
 
 @dataclass(slots=True)

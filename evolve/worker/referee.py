@@ -28,6 +28,7 @@ from evolve.worker.events import KERNELBENCH_TRIALS
 from evolve.worker.events import read as read_events
 from evolve.worker.faults import CandidateFault, InfraFault
 from evolve.worker.feedback import compile_error
+from evolve.worker.footprint import room_for, room_to_time, working_bytes
 from evolve.worker.labels import static_labels
 from evolve.worker.launcher import Launcher
 from evolve.worker.lightspeed import SpeedOfLight
@@ -39,18 +40,11 @@ from evolve.worker.room import Room
 from evolve.worker.sanitizer import sanitise_call
 from evolve.worker.scratch import scratch_bytes
 from evolve.worker.seats import Seats
-from evolve.worker.stages import Candidate, Workshop, check, probe_custom, prove_kernels, smoke
+from evolve.worker.stages import check, probe_custom, prove_kernels, smoke
 from evolve.worker.tally import Timing
 from evolve.worker.timing import Timekeeper
-from evolve.worker.warm import (
-    Made,
-    WarmTask,
-    WarmTasks,
-    is_short_of_memory,
-    room_for,
-    room_to_time,
-    working_bytes,
-)
+from evolve.worker.warm import Made, WarmTask, WarmTasks, is_short_of_memory
+from evolve.worker.workshop import Candidate, Workshop
 
 _VIOLENT = (
     Status.ILLEGAL_ACCESS,

@@ -11,8 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary, WeakSet
 
+from evolve.worker.footprint import working_bytes
 from evolve.worker.process import RunnerProcess
-from evolve.worker.warm import WarmTask, working_bytes
+from evolve.worker.warm import WarmTask
 
 _SITTINGS = 8
 

@@ -18,8 +18,8 @@ from evolve.worker.faults import CandidateFault
 from evolve.worker.feedback import plain
 
 if TYPE_CHECKING:
-    from evolve.worker.stages import Candidate, Workshop
     from evolve.worker.warm import WarmTask
+    from evolve.worker.workshop import Candidate, Workshop
 
 TOOLS = {
     "memcheck": ("--padding", "65536"),  # bytes behind an allocation; else the next lies there

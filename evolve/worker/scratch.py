@@ -18,8 +18,8 @@ from evolve.worker import procfs
 from evolve.worker.faults import CandidateFault
 from evolve.worker.process import RunnerProcess
 from evolve.worker.sandbox import Mechanism
-from evolve.worker.stages import SETUP_S, Candidate, Workshop
 from evolve.worker.warm import WarmTask
+from evolve.worker.workshop import SETUP_S, Candidate, Workshop
 
 _FORKED_WITHOUT_EXEC = 0x40  # of a process's flags: PF_FORKNOEXEC in linux/sched.h
 _STEP = 1 << 20  # less is which pages of its code happened to be touched

@@ -29,6 +29,13 @@ from evolve.worker.faults import (
     SideFault,
     candidate_fault_of,
 )
+from evolve.worker.footprint import (
+    block_outputs,
+    may_record,
+    most_outputs,
+    sittings_at_once,
+    working_bytes,
+)
 from evolve.worker.process import RunnerProcess, close_all
 from evolve.worker.recorded import (
     Measured,
@@ -39,20 +46,11 @@ from evolve.worker.recorded import (
 )
 from evolve.worker.references import References
 from evolve.worker.seats import Seats
-from evolve.worker.stages import Candidate, Workshop
 from evolve.worker.statistics import enough, looks, ratio_interval
 from evolve.worker.tally import Timing, fill, label_mismatches, merged, weighted
-from evolve.worker.warm import (
-    WarmCase,
-    WarmTask,
-    block_outputs,
-    may_record,
-    most_outputs,
-    sittings_at_once,
-    usual_number,
-    working_bytes,
-)
+from evolve.worker.warm import WarmCase, WarmTask, usual_number
 from evolve.worker.window import Layout, TimedCase, size_in_bytes
+from evolve.worker.workshop import Candidate, Workshop
 
 _OWN_OUTPUTS = (Status.ALIASED, Status.MUTATED_INPUT)  # a candidate has to make new ones
 _TRIALS = 3

@@ -17,7 +17,7 @@ from evolve.core.errors import EvolveError
 from evolve.tasks import find_task
 from evolve.worker.device_cpu import CpuDevice
 from evolve.worker.referee import Referee
-from evolve.worker.stages import Candidate
+from evolve.worker.workshop import Candidate
 from tests.benchmarks.conditions import print_conditions
 
 CANDIDATES = 20

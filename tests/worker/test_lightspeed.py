@@ -16,10 +16,10 @@ from evolve.worker.faults import CandidateFault
 from evolve.worker.lightspeed import BEATS, SpeedOfLight
 from evolve.worker.locks import HostLock
 from evolve.worker.seats import Seats
-from evolve.worker.stages import Candidate
 from evolve.worker.tally import Timing
 from evolve.worker.warm import WarmTasks
 from evolve.worker.wire import TensorAt
+from evolve.worker.workshop import Candidate
 from tests.worker.judging import task_source
 from tests.worker.serving import HONEST_CPP
 

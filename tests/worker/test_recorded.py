@@ -30,10 +30,11 @@ from evolve.worker.recorded import (
     time_recorded,
 )
 from evolve.worker.seats import Seats
-from evolve.worker.stages import Candidate, Workshop, check
+from evolve.worker.stages import check
 from evolve.worker.taskfile import load_task
 from evolve.worker.warm import WarmTasks
 from evolve.worker.window import TimedCase
+from evolve.worker.workshop import Candidate, Workshop
 from tests.worker.judging import task_source
 from tests.worker.serving import RELU_TASK, forward
 from tests.worker.turns import TurnsDevice

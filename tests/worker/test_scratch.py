@@ -27,8 +27,9 @@ from evolve.worker.referee import Referee
 from evolve.worker.sandbox import Mechanism
 from evolve.worker.scratch import MemoryMark, scratch_bytes
 from evolve.worker.seats import Seats
-from evolve.worker.stages import Candidate, Workshop, check
+from evolve.worker.stages import check
 from evolve.worker.warm import WarmTasks
+from evolve.worker.workshop import Candidate, Workshop
 from tests.worker.judging import task_source
 from tests.worker.serving import HONEST_CPP, RELU_TASK, forward
 

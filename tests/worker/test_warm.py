@@ -19,9 +19,10 @@ from evolve.core.errors import UsageError
 from evolve.core.evaluation import Fidelity, Status
 from evolve.core.task import Task
 from evolve.worker.device_cpu import CpuDevice
+from evolve.worker.footprint import block_outputs, room_for, working_bytes
 from evolve.worker.referee import Referee
 from evolve.worker.taskfile import LoadedCase
-from evolve.worker.warm import Store, WarmTasks, block_outputs, room_for, working_bytes
+from evolve.worker.warm import Store, WarmTasks
 from tests.worker.judging import task_source
 from tests.worker.serving import HONEST_CPP, RELU_TASK
 

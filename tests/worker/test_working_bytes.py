@@ -14,8 +14,9 @@ from evolve.core.evaluation import Fidelity
 from evolve.core.task import Task
 from evolve.worker import budget, expected
 from evolve.worker.device_cpu import CpuDevice
+from evolve.worker.footprint import working_bytes
 from evolve.worker.seeding import generator
-from evolve.worker.warm import WarmTasks, working_bytes
+from evolve.worker.warm import WarmTasks
 from tests.worker.judging import task_source
 
 

@@ -26,8 +26,8 @@ from evolve.worker.budget import judge
 from evolve.worker.buildcache import BuildCache
 from evolve.worker.expected import Expected
 from evolve.worker.seeding import derived_seed
-from evolve.worker.stages import Candidate
 from evolve.worker.taskfile import LoadedCase, load_task
+from evolve.worker.workshop import Candidate
 
 PROOF = 4.0  # times the budget
 MODELS = 11  # sets of weights for each case; no divisor of the number of families

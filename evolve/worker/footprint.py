@@ -1,0 +1,111 @@
+"""What an evaluation takes of the device's memory: its processes, what they are sent, and we."""
+
+from collections.abc import Sequence
+
+from evolve.core.evaluation import Fidelity
+from evolve.worker.device import Device
+from evolve.worker.warm import WarmCase, WarmTask
+
+_WORKING_SETS = 4  # of inputs or outputs: two outcomes are alive at once, and there are temporaries
+_EXPECTING_SETS = 10  # the same in the referee, at most: fp64 truth, and temporaries of fp64
+_COPIES_OF_WEIGHTS = 2  # while a model is made
+_SHARERS = 2
+LAUNCH_BOUND_S = 100e-6  # a reference that takes longer is not launch-bound, and is not recorded
+
+
+def working_bytes(cases: Sequence[WarmCase]) -> int:
+    """What the tensors of a process with the models of these cases may need, inputs not counted."""
+    return _working_bytes(cases, max(max(case.input_bytes, case.output_bytes) for case in cases))
+
+
+def _working_bytes(cases: Sequence[WarmCase], largest: int) -> int:
+    weights = sum(case.arguments.size for case in cases)
+    return _WORKING_SETS * largest + _COPIES_OF_WEIGHTS * weights
+
+
+def room_for(
+    cases: Sequence[WarmCase],
+    device: Device,
+    processes: int,
+    block: int = 0,
+    outputs: int = 0,
+    judges: bool = True,
+) -> int:
+    """Bytes of the device that an evaluation takes: its processes, what they are sent, and we.
+
+    Args:
+        cases: Of the task, by what is known of them so far.
+        device: Where it runs.
+        processes: At once.
+        block: Bytes of a block that they are timed on (`largest_block`); 0 where they are not.
+        outputs: What each needs for those of such a block (`block_outputs`).
+        judges: Whether it may have to find out what is expected.
+    """
+    largest = max(case.known_bytes for case in cases)
+    tensors = max(device.pool_bytes, _working_bytes(cases, largest) + outputs)
+    sent = max(block, sum(case.input_bytes for case in cases))
+    ours = _EXPECTING_SETS * largest if judges else 0
+    return processes * (tensors + sent + device.process_bytes) + ours
+
+
+def largest_block(task: WarmTask, device: Device, fidelity: Fidelity) -> int:
+    """Bytes that the inputs of a timed block take at most, or its outputs."""
+    return max(_block_bytes(task, case, device, fidelity) for case in task.timed)
+
+
+def _block_bytes(task: WarmTask, case: WarmCase, device: Device, fidelity: Fidelity) -> int:
+    """The same of one case; for as many calls as its blocks have, where that is known."""
+    affordable = device.reward_bytes if fidelity is Fidelity.REWARD else device.block_bytes
+    size = case.known_bytes
+    return min(max(affordable, size), task.calls.get(case.index, device.calls[1]) * size)
+
+
+def block_outputs(task: WarmTask, device: Device, fidelity: Fidelity) -> int:
+    """What a process needs for the outputs of timed blocks, those of one call not counted.
+
+    Half as much again as they have: torch takes 20 MiB at a time for tensors of 1 to 10 MiB, so of
+    8 MiB two in each, and rounds larger ones up. What one case has used stays where the next needs
+    other sizes, and a recording keeps its inputs and outputs beside those of plain calls.
+    """
+    total = 0
+    for case in task.timed:
+        block, calls = _block_bytes(task, case, device, fidelity), task.calls.get(case.index, 0)
+        total += block - case.known_bytes
+        if calls and may_record(case, device, task.reference_s[case.index], calls):
+            total += 2 * block
+    return min(3 * total // 2, most_outputs(device))
+
+
+def most_outputs(device: Device) -> int:
+    """The most that `block_outputs` gives for any task."""
+    return 3 * device.block_bytes // 2
+
+
+def may_record(case: WarmCase, device: Device, reference_s: float, calls: int) -> bool:
+    """Whether a case is worth recording, and memory allows it: a graph keeps what it uses."""
+    kept = calls * (case.input_bytes + case.output_bytes)
+    return device.has_profiler and reference_s < LAUNCH_BOUND_S and 2 * kept < device.block_bytes
+
+
+def sittings_at_once(task: WarmTask, device: Device, sides: int, fidelity: Fidelity) -> int:
+    """How many of an evaluation's sittings are made ready together: as many as the device wants.
+
+    Fewer where their processes would take more than half of its room, which others want too.
+    """
+    for sittings in range(device.sittings, 1, -1):
+        room = _room_to_sit(task, device, sittings * sides, fidelity)
+        if not device.room or _SHARERS * room <= device.room:
+            return sittings
+    return 1
+
+
+def room_to_time(task: WarmTask, device: Device, sides: int, fidelity: Fidelity) -> int:
+    """Bytes of the device that the sittings take that are made ready together."""
+    sittings = sittings_at_once(task, device, sides, fidelity)
+    return _room_to_sit(task, device, sittings * sides, fidelity)
+
+
+def _room_to_sit(task: WarmTask, device: Device, processes: int, fidelity: Fidelity) -> int:
+    block = largest_block(task, device, fidelity)
+    outputs = block_outputs(task, device, fidelity)
+    return room_for(task.cases, device, processes, block, outputs)

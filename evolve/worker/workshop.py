@@ -1,0 +1,297 @@
+"""A candidate, and the processes that the stages need of it."""
+
+import contextlib
+import json
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+
+from torch import Tensor
+
+from evolve.core.compiled import Compiled
+from evolve.core.digest import framed_digest
+from evolve.core.evaluation import Status
+from evolve.core.program import Language, detect_language
+from evolve.worker import compiler, custody
+from evolve.worker.budget import Judgement, judge
+from evolve.worker.buildcache import BuildCache
+from evolve.worker.device import Device
+from evolve.worker.environment import versions
+from evolve.worker.faults import CandidateFault
+from evolve.worker.footprint import working_bytes
+from evolve.worker.launcher import Launcher
+from evolve.worker.process import RunnerProcess
+from evolve.worker.seats import Seats
+from evolve.worker.warm import Check, WarmCase, WarmTask
+from evolve.worker.wire import TensorAt
+
+BUILD_S = 120.0
+SETUP_S = 30.0
+
+
+@dataclass(slots=True)
+class Candidate:
+    """A source on its way through the stages, with what is known of it so far.
+
+    `kind` is what a runner makes of it: a candidate's module, or the task (as JSON) run as one of
+    `BASELINES`.
+    """
+
+    source: str
+    kind: str = "candidate"
+    language: Language = field(init=False)
+    build: str | None = None
+    margin: float | None = None  # the worst of its outcomes in the checks
+    layouts: dict[str, tuple[TensorAt, ...]] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)  # of a call, by case; to plan with
+    setup_s: float | None = None  # of a process and its models, the longest so far
+
+    def __post_init__(self) -> None:
+        self.language = Language.TORCH if self.is_ours else detect_language(self.source)
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether it is a baseline: trusted code, whose outputs are not judged."""
+        return self.kind != "candidate"
+
+    @property
+    def compiles_late(self) -> bool:
+        """Whether it has to be called before all of it is compiled."""
+        return self.is_ours or self.language.compiles_late
+
+    @property
+    def key(self) -> str:
+        """Identity of what a build of it would give."""
+        known = versions()
+        return framed_digest("build", self.kind, self.source, known["tvm_ffi"], known["compiler"],
+                             known["python"], known["torch"], known["nvcc_flags"])  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One call: the verdict on it, where its tensors were, their copies, wall seconds."""
+
+    verdict: Judgement
+    places: tuple[TensorAt, ...]
+    tensors: list[Tensor]
+    seconds: float
+
+
+class Workshop:
+    """Launches a candidate's processes in the ways that the stages need.
+
+    `call_s` is how many seconds one forward may take.
+    """
+
+    def __init__(
+        self, device: Device, launcher: Launcher, builds: BuildCache, seats: Seats, call_s: float
+    ) -> None:
+        self.call_s = call_s
+        self.device = device
+        self.launcher = launcher
+        self.builds = builds
+        self._seats = seats
+
+    @contextlib.contextmanager
+    def building(self, candidate: Candidate, task: WarmTask) -> Iterator[RunnerProcess]:
+        """A process that has executed and compiled the candidate; what it built is kept at the end.
+
+        It sees none of the inputs that decide anything. Takes the lock by itself, and leaves it
+        while the source is executed, which is when C++ is compiled, where that disturbs no timing.
+        """
+        key = framed_digest(candidate.key, self.device.device_class)
+        candidate.build = self.builds.finished(key)
+        fresh = None if candidate.build else self.builds.begin(key)
+        try:
+            writable = (fresh,) if fresh else ()
+            start = partial(self.launched, candidate, task.cases, writable)
+            with self._unless_aside(), self._seats.beside(start) as runner:
+                runner.load(candidate.kind, candidate.source, BUILD_S, fresh or candidate.build,
+                            may_build=fresh is not None)  # fmt: skip
+                with self.on_device():
+                    self._construct(runner, task.smallest)
+                    self._exercise(runner, candidate, task)
+                yield runner
+            if fresh:
+                candidate.build = self.builds.commit(key, fresh)
+                fresh = None
+        finally:
+            if fresh:
+                self.builds.discard(fresh)
+
+    def compile(self, candidate: Candidate, task: WarmTask) -> None:
+        """Build it, and let its process go."""
+        with self.building(candidate, task):
+            pass
+
+    def _unless_aside(self) -> contextlib.AbstractContextManager[None]:
+        """The lock, where work on the CPU's cores disturbs timing."""
+        return contextlib.nullcontext() if self.device.compiles_aside else self.on_device()
+
+    def _construct(self, runner: RunnerProcess, case: WarmCase, seconds: float = SETUP_S) -> None:
+        with self.device.share(case.arguments) as arguments:
+            runner.construct(case.index, case.model_seed, arguments, seconds)
+
+    def _exercise(self, runner: RunnerProcess, candidate: Candidate, task: WarmTask) -> None:
+        """Have kernels compiled that are only when they are first launched, on inputs of no use."""
+        if not self.device.can_time(candidate.language) or not candidate.compiles_late:
+            return
+        for case in task.timed if candidate.is_ours else task.cases:
+            if case is not task.smallest:
+                self._construct(runner, case)
+            self._call_once(runner, case)
+
+    def _call_once(self, runner: RunnerProcess, case: WarmCase) -> None:
+        with self.device.share(case.block(-1, 1)) as inputs:
+            runner.call(case.index, inputs, BUILD_S)
+
+    def launched(
+        self,
+        candidate: Candidate,
+        cases: list[WarmCase],
+        writable: tuple[str, ...] = (),
+        block: int = 0,
+    ) -> RunnerProcess:
+        """A process for the candidate, which has seen nothing of it yet; to be used in a `with`.
+
+        `block` is what the outputs of a timed block take, in bytes.
+        """
+        hidden = candidate.build is not None and not self.device.spares
+        readable = (str(candidate.build),) if hidden else ()
+        tensors = working_bytes(cases) + block
+        return self.launcher.start(candidate.language, writable, readable, tensors)
+
+    def loaded(
+        self, candidate: Candidate, cases: list[WarmCase], stub: bool = False, block: int = 0
+    ) -> RunnerProcess:
+        """A process with the candidate's models of these cases; to be used in a `with`."""
+        start = time.perf_counter()
+        runner = self.launched(candidate, cases, block=block)
+        with contextlib.ExitStack() as on_failure:
+            on_failure.enter_context(runner)
+            self.furnish(runner, candidate, cases, stub)
+            on_failure.pop_all()
+        candidate.setup_s = max(candidate.setup_s or 0.0, time.perf_counter() - start)
+        return runner
+
+    def furnish(
+        self,
+        runner: RunnerProcess,
+        candidate: Candidate,
+        cases: list[WarmCase],
+        stub: bool = False,
+        seconds: float = SETUP_S,
+    ) -> None:
+        """Load the candidate's finished build into a process, and construct its models."""
+        runner.load(candidate.kind, candidate.source, seconds, candidate.build, stub=stub)
+        for case in cases:
+            self._construct(runner, case, seconds)
+            if candidate.is_ours:  # the first call compiles, which takes its time
+                self._call_once(runner, case)
+
+    def reference(self, task: WarmTask, block: int) -> RunnerProcess:
+        """The same for the reference; its process alone gets the task's source."""
+        tensors = working_bytes(task.timed) + block
+        runner = self.launcher.start(Language.TORCH, tensors=tensors)
+        with contextlib.ExitStack() as on_failure:
+            on_failure.enter_context(runner)
+            runner.load("reference", json.dumps(task.task.to_json()), SETUP_S)
+            for case in task.timed:
+                runner.construct(case.index, case.model_seed, None, SETUP_S)
+            on_failure.pop_all()
+        return runner
+
+    def written(self, task: WarmTask, variant: str) -> Compiled:
+        """What the compiler makes of the reference, for every case; kept like a build.
+
+        Of the device it needs the inputs only, so where work on the CPU disturbs no timing, the
+        lock is not held while it thinks.
+
+        Raises:
+            CandidateFault: the reference cannot be compiled so; the message says why.
+        """
+        text = json.dumps(task.task.to_json())
+        key = framed_digest("written", text, variant, versions()["torch"], self.device.device_class)
+        done = self.builds.finished(key)
+        if done is None:
+            folder = self.builds.begin(key)
+            try:
+                self._write(task, variant, folder)
+                done = self.builds.commit(key, folder)
+            finally:
+                self.builds.discard(folder)
+        return compiler.read(done, {case.index: case.case for case in task.cases}, variant)
+
+    def _write(self, task: WarmTask, variant: str, folder: str) -> None:
+        held, lock = contextlib.ExitStack(), self._seats.lock
+        try:
+            with lock.shared():
+                size = working_bytes(task.cases)
+                runner = held.enter_context(
+                    self.launcher.start(Language.TORCH, (folder,), tensors=size)
+                )
+                runner.load("reference", json.dumps(task.task.to_json()), SETUP_S)
+                inputs = {}
+                for case in task.cases:
+                    runner.construct(case.index, case.model_seed, None, SETUP_S)
+                    inputs[case.index] = held.enter_context(self.device.share(case.block(-1, 1)))
+            for case in task.cases:
+                with self._unless_aside():
+                    runner.write(case.index, inputs[case.index], variant, folder, BUILD_S)
+        finally:
+            with lock.shared():
+                held.close()
+
+    @contextlib.contextmanager
+    def seated(
+        self, candidate: Candidate, cases: list[WarmCase], stub: bool = False
+    ) -> Iterator[RunnerProcess]:
+        """The same as `loaded`; others may be timed whenever nothing is asked of it.
+
+        Not where work on the CPU's cores disturbs timing: other judges of the host do not stop it.
+        """
+        start = partial(self.loaded, candidate, cases, stub)
+        with self._unless_aside(), self._seats.beside(start) as runner:
+            yield runner
+
+    def on_device(self) -> contextlib.AbstractContextManager[None]:
+        """The lock that all work on the device takes, while nobody has it alone."""
+        return self._seats.lock.shared()
+
+    def hidden(self, make: Callable[[], Check]) -> Check:
+        """Hidden inputs, made under the lock. Whoever has them keeps them: they may not be stored.
+
+        So nothing of gigabytes should be held that is no longer of use.
+        """
+        with self.on_device():
+            return make()
+
+    def outcome(
+        self,
+        runner: RunnerProcess,
+        case: WarmCase,
+        hidden: Check,
+        trap: bool = False,
+        limit_s: float | None = None,
+    ) -> Outcome:
+        """One call on hidden inputs, its output taken into custody and judged; takes the lock."""
+        with self.on_device():
+            return self._outcome(runner, case, hidden, trap, limit_s or self.call_s)
+
+    def _outcome(
+        self, runner: RunnerProcess, case: WarmCase, hidden: Check, trap: bool, limit_s: float
+    ) -> Outcome:
+        with self.device.share(hidden.inputs) as inputs:
+            start = time.perf_counter()
+            output = runner.call(case.index, inputs, limit_s, trap)
+            seconds = time.perf_counter() - start
+            if custody.same_structure(output, hidden.expected):
+                tensors = custody.take(self.device, runner, output, inputs)
+            else:
+                tensors = custody.described(output)
+            if self.device.inputs_changed(runner, inputs, output.inputs_at):
+                raise CandidateFault(Status.MUTATED_INPUT, "forward wrote to its inputs")
+        spec = custody.spec_of(output)
+        verdict = judge(case.case, tensors, spec, hidden.expected, hidden.tree())
+        return Outcome(verdict, output.tensors, tensors, seconds)
