@@ -108,9 +108,8 @@ class Seats:
             rest = {process for process in self._seated if process.alive}.difference(mine)
             turn = Turn(self._device, watch, frozenset(mine), self._device.others())
             with _still(rest), contextlib.ExitStack() as on_failure:
-                on_failure.callback(
-                    close_all, mine
-                )  # or the next would find what they left running
+                # Or the next would find what they left running.
+                on_failure.callback(close_all, mine)
                 try:
                     if rest:
                         self._wait_until_quiet()
