@@ -96,7 +96,8 @@ def _about_the_task(run: "RunRow") -> "list[BatchRequest]":
     from evolve.evaluation.batch import audit_request, compiled_request
 
     wanted = () if run.task.compiled else variants(run.task, run.config)
-    return [audit_request(run.task), *(compiled_request(run.task, name) for name in wanted)]
+    compiled = [compiled_request(run.task, wanted)] if wanted else []
+    return [audit_request(run.task), *compiled]
 
 
 def ask(search: "Search", options: argparse.Namespace) -> Asked:

@@ -1,6 +1,5 @@
 """A new run's compiler seeds: asked of the judge, which has the compiler, and kept with the run."""
 
-import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -67,8 +66,7 @@ async def with_compiled(
     why = ""
     if wanted and isinstance(evaluator, LocalEvaluator):
         say(f"compiling the reference, {count_text(len(wanted), 'variant')} ...")
-        answers = await asyncio.gather(*(evaluator.compiled(task, name) for name in wanted))
-        compiled, reasons = usable(task, config, dict(zip(wanted, answers, strict=True)))
+        compiled, reasons = usable(task, config, await evaluator.compiled(task, wanted))
         for reason in reasons:
             say(f"variant {reason}")
         why = f", and the compiler makes none of it ({'; '.join(reasons)})" if reasons else ""

@@ -81,6 +81,18 @@ class Compiled:
         )
 
 
+def read_compiled(answers: Mapping[str, Any]) -> dict[str, Compiled | str]:
+    """A worker's answer, by variant: what the compiler made, or why nothing.
+
+    Raises KeyError, TypeError, ValueError or AttributeError where it is no such answer.
+    """
+    return {
+        str(variant): Compiled.from_json(made) if (made := answer.get("compiled"))
+        else str(answer["reason"])
+        for variant, answer in answers.items()
+    }  # fmt: skip
+
+
 def _case(data: Mapping[str, Any]) -> CompiledCase:
     return CompiledCase(
         name=str(data["name"]),

@@ -2,11 +2,11 @@
 
 import os
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from evolve.core.compiled import Compiled
+from evolve.core.compiled import Compiled, read_compiled
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import Evaluation
 from evolve.core.protocols import EvaluationRequest
@@ -83,12 +83,10 @@ def audit_request(task: Task) -> BatchRequest:
     return BatchRequest(id=f"audit:{task.revision}", method=AUDIT, params={"task": _judged(task)})
 
 
-def compiled_request(task: Task, variant: str) -> BatchRequest:
-    """Ask what the compiler makes of the reference under a variant."""
-    name = f"compiled:{variant}:{task.revision}"
-    return BatchRequest(
-        id=name, method=COMPILED, params={"task": _judged(task), "variant": variant}
-    )
+def compiled_request(task: Task, variants: Sequence[str]) -> BatchRequest:
+    """Ask what the compiler makes of the reference under these variants."""
+    params = {"task": _judged(task), "variants": list(variants)}
+    return BatchRequest(id=f"compiled:{task.revision}", method=COMPILED, params=params)
 
 
 def _judged(task: Task) -> dict[str, object]:
@@ -146,9 +144,8 @@ def _take(found: Verdicts, answer: Answer) -> str:
                 for finding in answer.result
             ]
         elif method == COMPILED:
-            made = answer.result.get("compiled")
-            found.compiled.setdefault(answer.subject["task"], {})[answer.subject["variant"]] = (
-                Compiled.from_json(made) if made else str(answer.result["reason"])
+            found.compiled.setdefault(answer.subject["task"], {}).update(
+                read_compiled(answer.result)
             )
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         return f"the answer to {answer.id} is damaged: {error}"

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from evolve.core.compiled import Compiled
+from evolve.core.compiled import Compiled, read_compiled
 from evolve.core.errors import EvaluatorUnavailable, UsageError
 from evolve.core.evaluation import Evaluation, Stage, Status
 from evolve.core.protocols import EvaluationRequest
@@ -207,12 +207,10 @@ class LocalEvaluator:
         result: dict[str, Any] = await self._ask("noise", {"task": _judged(task)}, task)
         return result
 
-    async def compiled(self, task: Task, variant: str) -> Compiled | str:
-        """What PyTorch's compiler makes of the reference, or why it makes nothing of it."""
-        params = {"task": _judged(task), "variant": variant}
-        result = await self._ask("compiled", params, task)
-        found = result.get("compiled")
-        return Compiled.from_json(found) if found else str(result["reason"])
+    async def compiled(self, task: Task, variants: Sequence[str]) -> dict[str, Compiled | str]:
+        """What PyTorch's compiler makes of the reference, by variant, or why it makes nothing."""
+        params = {"task": _judged(task), "variants": list(variants)}
+        return read_compiled(await self._ask("compiled", params, task))
 
     async def doctor(self) -> dict[str, Any]:
         """Facts about device, compilers and sandbox."""

@@ -19,8 +19,17 @@ def working_bytes(cases: Sequence[WarmCase]) -> int:
 
 
 def _working_bytes(cases: Sequence[WarmCase], largest: int) -> int:
-    weights = sum(case.arguments.size for case in cases)
-    return _WORKING_SETS * largest + _COPIES_OF_WEIGHTS * weights
+    return _WORKING_SETS * largest + weights_bytes(cases)
+
+
+def weights_bytes(cases: Sequence[WarmCase]) -> int:
+    """What the models of these cases take while they are made."""
+    return _COPIES_OF_WEIGHTS * sum(case.arguments.size for case in cases)
+
+
+def room_to_compile(cases: Sequence[WarmCase], device: Device) -> int:
+    """Bytes of the device that a process takes which has the models and no inputs."""
+    return max(device.pool_bytes, weights_bytes(cases)) + device.process_bytes
 
 
 def room_for(

@@ -22,7 +22,7 @@ from evolve.worker import faults, procfs, wire
 from evolve.worker.faults import CandidateFault, InfraFault
 from evolve.worker.guard import Fate, descendants, receive_fate
 from evolve.worker.sandbox import Confinement
-from evolve.worker.slab import Shared
+from evolve.worker.slab import Outline, Shared
 from evolve.worker.wire import ChannelClosed, ChannelFault, DeadlineExceeded, Done, Output, Reply
 from evolve.worker.zygote import Zygote
 
@@ -136,10 +136,9 @@ class RunnerProcess:
         command = ("apart", case, inputs.size, inputs.trees[0], tool)
         return str(self._parse(wire.parse_text, self._ask(command, Reply.TEXT, seconds, inputs.fd)))
 
-    def write(self, case: int, inputs: Shared, variant: str, folder: str, seconds: float) -> None:
+    def write(self, case: int, inputs: Outline, variant: str, folder: str, seconds: float) -> None:
         """Have what a compiler makes of the reference written into a folder (`compiler`)."""
-        command = ("write", case, inputs.size, inputs.trees[0], variant, folder)
-        self._ask(command, Reply.ACK, seconds, inputs.fd)
+        self._ask(("write", case, inputs.size, inputs.tree, variant, folder), Reply.ACK, seconds)
 
     def stage(self, inputs: Shared, seconds: float, layout_only: bool = False) -> None:
         """Hand over the inputs of a timed block, or no more than their layout."""

@@ -28,7 +28,7 @@ from evolve.worker.events import KERNELBENCH_TRIALS
 from evolve.worker.events import read as read_events
 from evolve.worker.faults import CandidateFault, InfraFault
 from evolve.worker.feedback import compile_error
-from evolve.worker.footprint import room_for, room_to_time, working_bytes
+from evolve.worker.footprint import room_for, room_to_compile, room_to_time, working_bytes
 from evolve.worker.labels import static_labels
 from evolve.worker.launcher import Launcher
 from evolve.worker.lightspeed import SpeedOfLight
@@ -178,24 +178,24 @@ class Referee:
                 raise UsageError(f"baseline {name}: choose of {', '.join(BASELINES)}")
         return {name: self._baseline(task, name) for name in names}
 
-    def compiled(self, task: Task, variant: str) -> dict[str, Any]:
-        """What the compiler makes of the reference under a variant (of `VARIANTS`).
+    def compiled(self, task: Task, variants: Sequence[str]) -> dict[str, Any]:
+        """What the compiler makes of the reference under some variants (of `VARIANTS`).
 
         Returns:
-            `Compiled` as JSON under "compiled", or why there is none under "reason".
+            By variant `Compiled` as JSON under "compiled", or why there is none under "reason".
 
         Raises:
             UsageError: there is no such variant, or the task is bad.
         """
-        compiler.settings(variant)
-
-        def written(warm: WarmTask) -> dict[str, Any]:
-            try:
-                return {"compiled": self.workshop.written(warm, variant).to_json()}
-            except CandidateFault as fault:
-                return {"reason": fault.feedback}
-
-        return self._within(task, Fidelity.SEARCH, 1, written, judges=False)
+        for variant in variants:
+            compiler.settings(variant)
+        warm = self.warm(task)
+        with self._room.taken(room_to_compile(warm.cases, self.device)):
+            answers = self.workshop.written(warm, variants)
+        return {
+            name: {"reason": made} if isinstance(made, str) else {"compiled": made.to_json()}
+            for name, made in answers.items()
+        }
 
     def _baseline(self, task: Task, name: str) -> dict[str, Any]:
         key = task.revision, name

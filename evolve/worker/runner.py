@@ -17,8 +17,8 @@ Commands (tuples, the first item names them) and what is answered:
     events      time forwards by events: `("events", case, size, tree, trials)` -> TEXT
     apart       a forward in a process of its own, under a tool:
                 `("apart", case, size, tree, tool)` -> TEXT
-    write       have a compiler write down the reference, into a folder:
-                `("write", case, size, tree, variant, folder)` -> ACK
+    write       have a compiler write down the reference, into a folder, for inputs of which it is
+                told all but the values: `("write", case, size, tree, variant, folder)` -> ACK
     stage       prepare for the inputs of a timed block: `("stage", size, trees)` -> ACK; on the CPU
                 they are sent along, on a GPU not before the block is run
     record      record forwards as a CUDA graph: `("record", case, size, trees)` -> ACK
@@ -234,9 +234,8 @@ class Runner:
         tree: bytes,
         variant: str,
         folder: str,
-        fd: int,
     ) -> None:
-        inputs = slab.unpack(tree, self._access.open(fd, size))
+        inputs = compiler.without_values(tree, size, self._access.place)
         compiler.write(folder, case, self._models[case], inputs, variant)
         wire.send_ack(channel)
 

@@ -89,8 +89,8 @@ class Server:
     def _baselines(self, task: dict[str, Any], names: list[str]) -> Any:
         return self._referee.baselines(_task(task), names)
 
-    def _compiled(self, task: dict[str, Any], variant: str) -> Any:
-        return self._referee.compiled(_task(task), variant)
+    def _compiled(self, task: dict[str, Any], variants: list[str]) -> Any:
+        return self._referee.compiled(_task(task), variants)
 
     def _evaluate(
         self,

@@ -64,6 +64,14 @@ class Shared:
         return self.slab.trees
 
 
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """A tree of a slab of `size` bytes, without the slab: all but the values."""
+
+    tree: bytes
+    size: int
+
+
 class Packed:
     """Trees, pickled, with the places of their storages: each once however many tensors view it."""
 

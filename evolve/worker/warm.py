@@ -22,7 +22,7 @@ from evolve.core.evaluation import Fidelity
 from evolve.core.task import Task
 from evolve.worker.device import Device
 from evolve.worker.expected import Expected
-from evolve.worker.slab import Slab
+from evolve.worker.slab import Outline, Packed, Slab
 from evolve.worker.taskfile import LoadedCase, LoadedTask, load_task
 from evolve.worker.trees import tensors_of
 from evolve.worker.window import Layout
@@ -174,6 +174,8 @@ class WarmCase:
         self._affordable_samples = self._device.block_pool * _SAMPLES
         self._turns = itertools.count()
         self.input_bytes = sum(tensor.nbytes for tensor in tensors_of(first))
+        packed = Packed([first])
+        self.outline = Outline(packed.trees[0], packed.size)  # of the inputs of one call
         self._output_bytes: int | None = None
 
     def _seed(self, *purpose: Any) -> int:

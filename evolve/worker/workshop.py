@@ -3,7 +3,7 @@
 import contextlib
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -19,7 +19,7 @@ from evolve.worker.buildcache import BuildCache
 from evolve.worker.device import Device
 from evolve.worker.environment import versions
 from evolve.worker.faults import CandidateFault
-from evolve.worker.footprint import working_bytes
+from evolve.worker.footprint import weights_bytes, working_bytes
 from evolve.worker.launcher import Launcher
 from evolve.worker.process import RunnerProcess
 from evolve.worker.seats import Seats
@@ -202,46 +202,71 @@ class Workshop:
             on_failure.pop_all()
         return runner
 
-    def written(self, task: WarmTask, variant: str) -> Compiled:
-        """What the compiler makes of the reference, for every case; kept like a build.
+    def written(self, task: WarmTask, variants: Sequence[str]) -> dict[str, Compiled | str]:
+        """What the compiler makes of the reference, by variant, or why nothing; kept like a build.
 
-        Of the device it needs the inputs only, so where work on the CPU disturbs no timing, the
-        lock is not held while it thinks.
-
-        Raises:
-            CandidateFault: the reference cannot be compiled so; the message says why.
+        One process writes all of them, as it takes seconds to import what the first needs. Of the
+        device it has the models only, so where work on the CPU disturbs no timing, the lock is not
+        held while it thinks.
         """
         text = json.dumps(task.task.to_json())
-        key = framed_digest("written", text, variant, versions()["torch"], self.device.device_class)
-        done = self.builds.finished(key)
-        if done is None:
-            folder = self.builds.begin(key)
+        about = versions()["torch"], self.device.device_class
+        keys = {name: framed_digest("written", text, name, *about) for name in variants}
+        reasons: dict[str, str] = {}
+        left = [name for name in variants if not self.builds.finished(keys[name])]
+        while left:
+            folders = {name: self.builds.begin(keys[name]) for name in left}
             try:
-                self._write(task, variant, folder)
-                done = self.builds.commit(key, folder)
+                faults = self._write(task, folders)
+                for name, fault in faults.items():
+                    if fault:
+                        reasons[name] = fault.feedback
+                    else:
+                        self.builds.commit(keys[name], folders[name])
             finally:
-                self.builds.discard(folder)
-        return compiler.read(done, {case.index: case.case for case in task.cases}, variant)
+                for folder in folders.values():
+                    self.builds.discard(folder)
+            left = left[len(faults) :]
+        return {name: reasons.get(name) or self._read(task, keys[name], name) for name in variants}
 
-    def _write(self, task: WarmTask, variant: str, folder: str) -> None:
+    def _write(
+        self, task: WarmTask, folders: Mapping[str, str]
+    ) -> dict[str, CandidateFault | None]:
+        """Each variant into its folder, up to one that costs the process, with what went wrong."""
         held, lock = contextlib.ExitStack(), self._seats.lock
+        faults: dict[str, CandidateFault | None] = {}
         try:
             with lock.shared():
-                size = working_bytes(task.cases)
+                size = weights_bytes(task.cases)
                 runner = held.enter_context(
-                    self.launcher.start(Language.TORCH, (folder,), tensors=size)
+                    self.launcher.start(Language.TORCH, tuple(folders.values()), tensors=size)
                 )
                 runner.load("reference", json.dumps(task.task.to_json()), SETUP_S)
-                inputs = {}
                 for case in task.cases:
                     runner.construct(case.index, case.model_seed, None, SETUP_S)
-                    inputs[case.index] = held.enter_context(self.device.share(case.block(-1, 1)))
-            for case in task.cases:
-                with self._unless_aside():
-                    runner.write(case.index, inputs[case.index], variant, folder, BUILD_S)
+            for variant, folder in folders.items():
+                faults[variant] = None
+                try:
+                    for case in task.cases:
+                        with self._unless_aside():
+                            runner.write(case.index, case.outline, variant, folder, BUILD_S)
+                except CandidateFault as fault:
+                    faults[variant] = fault
+                    if not runner.alive:
+                        break
+        except CandidateFault as fault:  # the reference itself
+            return dict.fromkeys(folders, fault)
         finally:
             with lock.shared():
                 held.close()
+        return faults
+
+    def _read(self, task: WarmTask, key: str, variant: str) -> Compiled | str:
+        cases = {case.index: case.case for case in task.cases}
+        try:
+            return compiler.read(self.builds.finished(key) or "", cases, variant)
+        except CandidateFault as fault:
+            return fault.feedback
 
     @contextlib.contextmanager
     def seated(

@@ -121,7 +121,7 @@ def compiled(number: int, task: str, mode: str) -> None:
     """A mode is the end of the names of tasks that it dies of."""
     if task.endswith(mode):
         die("the compiler took me along")
-    reply(number, {"reason": "nothing to compile"})
+    reply(number, {"default": {"reason": "nothing to compile"}})
 
 
 EVALUATE = {  # by mode, where that says what happens

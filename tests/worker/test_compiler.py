@@ -1,16 +1,44 @@
 """What PyTorch's compiler makes of a reference, as the worker asks it.
 
 Invariants: what would take minutes, or give a program of thousands of calls, is refused in words
-before it is begun; every setting is one that this version of Inductor knows.
+before it is begun; every setting is one that this version of Inductor knows; it is told all of the
+inputs but their values, and writes the same code as for real ones; one process writes all variants,
+and one that ends it costs no other.
 """
 
 import pytest
 import torch
 from torch import nn
 
-from evolve.core.compiled import VARIANTS
+from evolve.core.compiled import VARIANTS, Compiled
 from evolve.core.errors import UsageError
-from evolve.worker.compiler import SETTINGS, compile_model, settings
+from evolve.core.task import Task
+from evolve.worker.compiler import SETTINGS, compile_model, settings, without_values
+from evolve.worker.slab import Packed, unpack
+
+FRAGILE = Task(
+    name="fragile",
+    source="""
+import os
+import torch
+from torch import nn
+
+traced = []
+
+class Model(nn.Module):
+    def forward(self, x):
+        traced.append(x)
+        if len(traced) == 2:
+            os._exit(3)
+        return torch.relu(x) + 1
+
+def get_inputs():
+    return [torch.randn(64, 256)]
+
+def get_init_inputs():
+    return []
+""",
+)
 
 
 class Recurrent(nn.Module):
@@ -52,3 +80,55 @@ def test_there_are_settings_for_every_variant_and_no_others():
     assert set(SETTINGS) == set(VARIANTS)
     with pytest.raises(UsageError, match="choose of default"):
         settings("fastest")
+
+
+class Several(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.LayerNorm(32)
+        self.table = torch.full((4,), 2.0)
+
+    def forward(self, x, pair):
+        return torch.relu(self.norm(x)) * pair["scale"][pair["at"]] + self.table.sum()
+
+
+def kernels(code):
+    """The code without what only serves to try it out."""
+    return code.partition("def get_args")[0]
+
+
+def test_without_values_the_same_code_is_written_as_for_real_inputs():
+    pair = {"scale": torch.rand(9, 1), "at": torch.arange(64) % 9}
+    inputs = [torch.randn(64, 33)[:, 1:], pair]
+    packed, model = Packed([inputs]), Several().eval()
+    memory = torch.empty(packed.size, dtype=torch.uint8)
+    packed.write(memory)
+    real = compile_model(model, unpack(packed.trees[0], memory), {})
+    told = compile_model(
+        model, without_values(packed.trees[0], packed.size, torch.device("cpu")), {}
+    )
+    assert kernels(told.code) == kernels(real.code)
+    assert told.arguments == real.arguments
+    assert (told.mutated, told.outcome) == (real.mutated, real.outcome)
+
+
+def test_inputs_without_values_may_be_larger_than_any_memory():
+    size = 1 << 50
+    (tensor,) = without_values(Packed([[torch.ones(3)]]).trees[0], size, torch.device("cpu"))
+    assert tensor.untyped_storage().nbytes() == size
+
+
+def test_a_variant_that_ends_the_process_costs_no_other(worker):
+    wanted = ["default", "looped", "unsplit"]
+    answers = worker.ask("compiled", task=FRAGILE.to_json(), variants=wanted)
+    assert list(answers) == wanted
+    assert "reason" in answers["looped"]
+    for name in ("default", "unsplit"):
+        made = Compiled.from_json(answers[name]["compiled"])
+        assert (made.variant, len(made.cases)) == (name, 1)
+        assert "def call(" in made.cases[0].code
+
+
+def test_a_variant_that_nobody_knows_is_refused_in_words(worker):
+    reply = worker.send("compiled", task=FRAGILE.to_json(), variants=["default", "best"]).result(60)
+    assert "variant 'best': choose of default" in reply["error"]["message"]
