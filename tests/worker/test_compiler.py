@@ -27,7 +27,7 @@ traced = []
 
 class Model(nn.Module):
     def forward(self, x):
-        traced.append(x)
+        traced.append(x) if type(x).__name__ == "FakeTensor" else None
         if len(traced) == 2:
             os._exit(3)
         return torch.relu(x) + 1
