@@ -153,6 +153,8 @@ def _time_case(
             block = window.run(processes[turn.side], asked, case.layouts[turn.side], number)
             if turn.side == EAGER:
                 idle.append(window.idle(processes[turn.side], case, case.layouts[EAGER]))
+        if turn.side == EAGER:
+            block = replace(block, samples={})  # nobody judges them, and each may take gigabytes
         if turn.number is None:
             blocks[turn.side].append(block)
         elif turn.side == CANDIDATE:
@@ -194,7 +196,8 @@ def _turns(case: TimedCase, sides: list[str], rng: random.Random) -> list[_Turn]
     calls of a block, or right for the task's own values only, shows there.
     """
     turns = [_Turn(side) for side in _interleaved(sides, case.blocks, rng)]
-    others = [_Turn(CANDIDATE, case.warm.single), _Turn(EAGER, case.warm.single)]
+    single = case.warm.single
+    others = [_Turn(CANDIDATE, single), _Turn(EAGER, single)] if case.calls > 1 else []
     if (other := case.warm.other_block()) is not None:
         others.append(_Turn(CANDIDATE, other))
     for turn in others:
@@ -241,12 +244,12 @@ def _require_positive(times: list[float], overhead: float, reference_s: float) -
 
 def judge_samples(sitting: Sitting) -> None:
     """Judge the outputs taken; needs the device, so not while anything is timed."""
-    for side, case, block in sitting.samples:
+    while sitting.samples:  # each is let go of once it is judged
+        side, case, block = sitting.samples.pop()
         with blaming(side):
             margin = _judge_block(case, block)
         if side == CANDIDATE:
             sitting.margin = worst(sitting.margin, margin)
-    sitting.samples.clear()
 
 
 def judged_outputs(case: TimedCase, block: Block) -> Iterator[Judgement]:

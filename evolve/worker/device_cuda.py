@@ -31,7 +31,7 @@ _POOL_SHARE = 60  # a runner's tensors get one in so many bytes of the device
 _BLOCK_SHARE = 42
 _REWARD_SHARE = 80
 _WARM_SHARE = 8
-_REFEREE_SHARE = 0.62  # at most: what it does not use the runners may have
+_REFEREE_SHARE = 0.72  # at most: what it does not use the runners may have
 _ROOM_SHARE = 0.55  # the rest: what stays warm, and a context for every process
 _QUIET_TRIES = 5
 _QUIET_FACTOR = 4.0  # an idle device answers within so many times its usual time
@@ -70,7 +70,7 @@ class CudaDevice:
     block_pool = 16
     has_profiler = True
     has_memory_mark = False  # of a pool there is none, and `cudaMalloc` goes past it
-    seats = 3
+    seats = 1  # processes open one after the other, and not while one is timed: two at once wait
     sittings = 4
     spares = 6
     references = 4

@@ -182,9 +182,10 @@ def _nudge(tensor: Tensor, draws: torch.Generator) -> None:
         rows = max(1, _NUDGED_AT_ONCE * tensor.shape[0] // tensor.numel())
         parts = tensor.split(rows)
     for part in parts:
-        ups = torch.randint(0, 2, part.shape, generator=draws, dtype=torch.int8,
-                            device=draws.device).to(part)  # fmt: skip
-        part.mul_(ups.mul_(2 * SENSITIVITY_STEP).add_(1 - SENSITIVITY_STEP))
+        is_up = torch.randint(0, 2, part.shape, generator=draws, dtype=torch.bool,
+                              device=draws.device).to(part.device)  # fmt: skip
+        up, down = part.new_tensor(1 + SENSITIVITY_STEP), part.new_tensor(1 - SENSITIVITY_STEP)
+        part.mul_(torch.where(is_up, up, down))
 
 
 def _doubled(tensor: Tensor) -> Tensor:

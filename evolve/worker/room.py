@@ -1,24 +1,40 @@
-"""Room for what is under way at once: whoever needs much of it waits for its turn, in order."""
+"""Room for what is under way at once: whoever needs more than is left waits for it."""
 
 import threading
-from collections import deque
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+PATIENCE_S = 30.0
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Waiting:
+    """Somebody in the queue, and since when."""
+
+    amount: int
+    since: float = field(default_factory=time.monotonic)
 
 
 class Room:
-    """So many bytes; 0 stands for no limit."""
+    """So many bytes; 0 stands for no limit.
 
-    def __init__(self, size: int) -> None:
+    Who needs much may be passed by those who need less, for `patience_s`: to have the device empty
+    for each of them costs more than to let them follow one another. Then nobody passes any more.
+    """
+
+    def __init__(self, size: int, patience_s: float = PATIENCE_S) -> None:
         self._size = size
         self._free = size
-        self._waiting: deque[object] = deque()
+        self._patience_s = patience_s
+        self._queue: list[_Waiting] = []
         self._changed = threading.Condition()
         self._of_thread = threading.local()
 
     @contextmanager
     def taken(self, amount: int) -> Iterator[None]:
-        """Have `amount` of it, all of it where that is less; nobody who came later goes first."""
+        """Have `amount` of it, all of it where that is less."""
         outer = getattr(self._of_thread, "has", 0)
         try:
             self._take(amount)
@@ -37,17 +53,24 @@ class Room:
             self._take(amount)
 
     def _take(self, amount: int) -> None:
-        amount, me = min(amount, self._size), object()
+        me = _Waiting(min(amount, self._size))
         self._of_thread.has = 0
         with self._changed:
-            self._waiting.append(me)
+            self._queue.append(me)
             try:
-                self._changed.wait_for(lambda: self._waiting[0] is me and self._free >= amount)
-                self._free -= amount
+                self._changed.wait_for(lambda: self._may_go(me))
+                self._free -= me.amount
             finally:  # or whoever comes later would wait for somebody who has gone
-                self._waiting.remove(me)
+                self._queue.remove(me)
                 self._changed.notify_all()
-        self._of_thread.has = amount
+        self._of_thread.has = me.amount
+
+    def _may_go(self, me: _Waiting) -> bool:
+        ahead = self._queue[: self._queue.index(me)]
+        tired = time.monotonic() - self._patience_s
+        return me.amount <= self._free and not any(
+            other.amount <= self._free or other.since < tired for other in ahead
+        )
 
     def _give_back(self) -> None:
         with self._changed:

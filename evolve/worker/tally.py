@@ -101,8 +101,10 @@ def label_mismatches(timing: Timing, mismatches: list[str], blocks: int) -> None
 def merged(pairs: list[PairTimes], case: str) -> Label | None:
     """Where a call by itself takes many times as long as in a block, and the reference's does not.
 
-    The first call after a pause is slow for everybody.
+    The first call after a pause is slow for everybody. Blocks of one call have nothing to merge.
     """
+    if not all(pair.singles[case] for pair in pairs):
+        return None
     alone, shared, factor = {}, {}, {}
     for side in (CANDIDATE, EAGER):
         alone[side] = min(pair.singles[case][side] for pair in pairs)  # the host was busy in others

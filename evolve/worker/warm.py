@@ -313,9 +313,9 @@ class WarmCase:
         )
 
     def _one_call(self, number: int, at: int, calls: int) -> Slab:
-        """A copy of its own: a block of large inputs does not stay."""
+        """A copy of its own, where it is not all of the block: one of large inputs does not stay."""
         block = self.block(number, calls)
-        return self._device.make_slab([block.tree(at)])
+        return block if calls == 1 else self._device.make_slab([block.tree(at)])
 
     def most_calls(self, output_bytes: int, block_bytes: int, spare_bytes: int) -> int:
         """Calls in a block that the memory allows: outputs of all of them are alive together.

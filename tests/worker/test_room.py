@@ -3,7 +3,7 @@
 Invariants:
 - never more is taken than there is, unless there is no limit;
 - what needs more than there is has all of it;
-- nobody who came later goes first;
+- who needs more than is left may be passed by those who need less, for some time, then by nobody;
 - who stops waiting keeps nobody else from his turn;
 - who wants more for what comes next has nothing while it waits, so that nobody waits for ever.
 """
@@ -55,8 +55,8 @@ def test_what_needs_more_than_there_is_has_all_of_it_and_keeps_it(then):
     assert order == ["small"]
 
 
-def test_a_small_one_does_not_pass_a_large_one_that_came_first():
-    room, order, leave = Room(10), [], threading.Event()
+def test_who_has_waited_long_for_much_is_passed_by_nobody():
+    room, order, leave = Room(10, patience_s=0.01), [], threading.Event()
     with ThreadPoolExecutor(2) as threads:
         with room.taken(5):
             large = threads.submit(entered, room, 8, order, "large", leave)
@@ -68,6 +68,33 @@ def test_a_small_one_does_not_pass_a_large_one_that_came_first():
         large.result(5)
         small.result(5)
     assert order == ["large", "small"]
+
+
+def test_who_has_not_waited_long_for_much_lets_those_go_first_who_need_little():
+    room, order, leave = Room(10, patience_s=60), [], threading.Event()
+    leave.set()
+    with ThreadPoolExecutor(2) as threads:
+        with room.taken(5):
+            large = threads.submit(entered, room, 8, order, "large", leave)
+            time.sleep(0.05)
+            threads.submit(entered, room, 2, order, "small", leave).result(5)
+            assert order == ["small"]
+        large.result(5)
+    assert order == ["small", "large"]
+
+
+def test_of_two_that_fit_the_first_to_come_goes_first():
+    room, order, leave = Room(10, patience_s=60), [], threading.Event()
+    leave.set()
+    with ThreadPoolExecutor(4) as threads:
+        with room.taken(10):
+            waiting = []
+            for name in "abcd":
+                waiting.append(threads.submit(entered, room, 6, order, name, leave))
+                time.sleep(0.02)
+        for one in waiting:
+            one.result(5)
+    assert order == list("abcd")
 
 
 def test_without_a_limit_nobody_waits():
