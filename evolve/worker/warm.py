@@ -313,7 +313,7 @@ class WarmCase:
         )
 
     def _one_call(self, number: int, at: int, calls: int) -> Slab:
-        """A copy of its own, where it is not all of the block: one of large inputs does not stay."""
+        """A copy, or the block if it has no other call: one of large inputs does not stay."""
         block = self.block(number, calls)
         return block if calls == 1 else self._device.make_slab([block.tree(at)])
 
