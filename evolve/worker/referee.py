@@ -28,7 +28,7 @@ from evolve.worker.events import KERNELBENCH_TRIALS
 from evolve.worker.events import read as read_events
 from evolve.worker.faults import CandidateFault, InfraFault
 from evolve.worker.feedback import compile_error
-from evolve.worker.footprint import room_for, room_to_compile, room_to_time, working_bytes
+from evolve.worker.footprint import room_for, room_to_compile, working_bytes
 from evolve.worker.labels import static_labels
 from evolve.worker.launcher import Launcher
 from evolve.worker.lightspeed import SpeedOfLight
@@ -106,7 +106,7 @@ class Referee:
         self._seats = Seats(device, self._lock)
         self._room = Room(device.room)
         self.workshop = Workshop(device, self.launcher, builds, self._seats, call_s)
-        self._timekeeper = Timekeeper(self.workshop, self._seats)
+        self._timekeeper = Timekeeper(self.workshop, self._seats, self._room)
         self._baselines: dict[tuple[str, str], dict[str, Any]] = {}
         self._speed_of_light = SpeedOfLight(device, self._seats)
         self.launcher.keep_spares(self._lock)
@@ -131,7 +131,7 @@ class Referee:
 
         def timed(warm: WarmTask) -> Timing:
             timing = Timing()
-            self._time(warm, None, {}, Fidelity.SEARCH, timing)
+            self._timekeeper.time(warm, None, {}, Fidelity.SEARCH, timing, {})
             return timing
 
         timing = self._within(task, Fidelity.SEARCH, _CHECKING, timed)
@@ -203,7 +203,7 @@ class Referee:
 
             def timed(warm: WarmTask) -> Timing:
                 side, timing = self._rival(warm, name, ""), Timing()
-                self._time(warm, None, {name: side}, Fidelity.SEARCH, timing)
+                self._timekeeper.time(warm, None, {name: side}, Fidelity.SEARCH, timing, {})
                 return timing
 
             timing = self._within(task, Fidelity.SEARCH, _CHECKING, timed)
@@ -353,7 +353,7 @@ class Referee:
                 progress.scratch_bytes = scratch_bytes(self.workshop, candidate, task)
         rivals = {name: self._rival(task, name, text) for name, text in asked.opponents.items()}
         with progress.timed("timing"):
-            self._time(task, candidate, rivals, fidelity, progress.timing, asked.bars)
+            self._timekeeper.time(task, candidate, rivals, fidelity, progress.timing, asked.bars)
         with progress.timed("speed_of_light"):
             light = self._speed_of_light.judge(task, candidate, progress.timing)
             progress.measured["speed_of_light"] = round(light.share, 4)
@@ -381,20 +381,6 @@ class Referee:
             if self.device.has_profiler and progress.custom and fidelity in _PROFILED:
                 with progress.timed("profile"):
                     self._profile(runner, candidate, task, progress)
-
-    def _time(
-        self,
-        task: WarmTask,
-        candidate: Candidate | None,
-        rivals: dict[str, Candidate],
-        fidelity: Fidelity,
-        timing: Timing,
-        bars: Mapping[str, float] | None = None,
-    ) -> None:
-        """Time it once there is room for the processes that this takes."""
-        self._timekeeper.layouts(task)  # which tells how long blocks are
-        self._room.change(room_to_time(task, self.device, 2 + len(rivals), fidelity))
-        self._timekeeper.time(task, candidate, rivals, fidelity, timing, bars or {})
 
     @contextmanager
     def _stage(self, name: str, progress: Progress) -> Iterator[None]:

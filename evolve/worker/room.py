@@ -1,10 +1,11 @@
 """Room for what is under way at once: whoever needs more than is left waits for it."""
 
+import math
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 PATIENCE_S = 30.0
 
@@ -14,7 +15,7 @@ class _Waiting:
     """Somebody in the queue, and since when."""
 
     amount: int
-    since: float = field(default_factory=time.monotonic)
+    since: float
 
 
 class Room:
@@ -46,14 +47,14 @@ class Room:
     def change(self, amount: int) -> None:
         """Have so much instead of what this thread has taken, and nothing while it waits for that.
 
-        Who has all of it keeps it: that is to be alone.
+        Nobody passes it. Who has all of it keeps it: that is to be alone.
         """
         if self._of_thread.has < self._size:
             self._give_back()
-            self._take(amount)
+            self._take(amount, since=-math.inf)
 
-    def _take(self, amount: int) -> None:
-        me = _Waiting(min(amount, self._size))
+    def _take(self, amount: int, since: float | None = None) -> None:
+        me = _Waiting(min(amount, self._size), time.monotonic() if since is None else since)
         self._of_thread.has = 0
         with self._changed:
             self._queue.append(me)

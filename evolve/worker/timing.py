@@ -33,6 +33,7 @@ from evolve.worker.footprint import (
     block_outputs,
     may_record,
     most_outputs,
+    room_to_time,
     sittings_at_once,
     working_bytes,
 )
@@ -45,6 +46,7 @@ from evolve.worker.recorded import (
     time_recorded,
 )
 from evolve.worker.references import References
+from evolve.worker.room import Room
 from evolve.worker.seats import Seats
 from evolve.worker.statistics import enough, looks, ratio_interval
 from evolve.worker.tally import Timing, fill, label_mismatches, merged, weighted
@@ -70,9 +72,10 @@ _RECORDED = (Fidelity.SEARCH, Fidelity.VERIFY)  # as graphs too, where plain cal
 class Timekeeper:
     """Times candidates against the reference and opponents, one pair of processes after another."""
 
-    def __init__(self, workshop: Workshop, seats: Seats) -> None:
+    def __init__(self, workshop: Workshop, seats: Seats, room: Room) -> None:
         self._workshop = workshop
         self._seats = seats
+        self._room = room
         self._lock = seats.lock
         device = workshop.device
         usual = device.pool_bytes + most_outputs(device)
@@ -106,7 +109,7 @@ class Timekeeper:
         pairs: list[Measured] = []
         served: WeakSet[RunnerProcess] = WeakSet()
         mismatches: list[str] = []
-        with self._seats.place():  # to the end: answers come one by one, not all together
+        with self._place(task, len(sides), fidelity):
             for index, count in enumerate(looks(fidelity)):
                 while len(pairs) < count:
                     for sitting, recorded in self._sit(
@@ -138,6 +141,17 @@ class Timekeeper:
         ]
         plain = [measured.pair for measured in pairs]
         timing.labels += filter(None, (merged(plain, case.warm.case.name) for case in cases))
+
+    @contextlib.contextmanager
+    def _place(self, task: WarmTask, sides: int, fidelity: Fidelity) -> Iterator[None]:
+        """A place to be timed in to the end, so that answers come one by one, and room for it.
+
+        Who waits for a place has no process alive, and takes no room.
+        """
+        self._room.change(0)
+        with self._seats.place():
+            self._room.change(room_to_time(task, self._workshop.device, sides, fidelity))
+            yield
 
     def _settled(self, ratio: Ratio, fidelity: Fidelity) -> bool:
         """Narrow enough, or clearly slower than the other side: then width is of no interest."""

@@ -9,6 +9,7 @@ import math
 import random
 import secrets
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -32,6 +33,8 @@ Made = TypeVar("Made")
 _SAMPLES = 2  # outputs of a timed block that are looked at
 _OTHER_BLOCKS = 2  # with calls of other families among the task's own
 _OTHER_CALLS = 4
+_JUDGED = 8  # of the outputs looked at, at most: what is expected of them is most of the work
+_JUDGED_S = 2.0  # that working it out may take
 # Numbers of the task's own inputs for probes: no check has them, so nobody has seen them before.
 TRAPPED, STUBBED, OBSERVED = 100, 101, 102
 _KEPT_PER_OUTPUT = 4  # times its bytes: the reference's outcome, fp64 truth, and some
@@ -171,7 +174,8 @@ class WarmCase:
             self.arguments = device.make_slab([arguments])
             self.families = case.families()
             first = case.inputs(self._seed("size"))
-        self._affordable_samples = self._device.block_pool * _SAMPLES
+        self._affordable_samples = _JUDGED
+        self._expecting_s = math.inf  # for one set of inputs, the shortest so far
         self._turns = itertools.count()
         self.input_bytes = sum(tensor.nbytes for tensor in tensors_of(first))
         packed = Packed([first])
@@ -221,7 +225,10 @@ class WarmCase:
         return self._device.make_slab([self.case.inputs(self._seed(family, number), family)])
 
     def _make_check(self, slab: Slab, family: str = "task") -> Check:
-        return Check(slab, self.case.expected(self._model, list(slab.tree()), family))
+        start = time.perf_counter()
+        check = Check(slab, self.case.expected(self._model, list(slab.tree()), family))
+        self._expecting_s = min(self._expecting_s, time.perf_counter() - start)
+        return check
 
     def block(self, number: int, calls: int) -> Slab:
         """Inputs of a timed block, one set for each of its calls; -1 is for warming up.
@@ -272,7 +279,7 @@ class WarmCase:
 
     @property
     def _can_keep_all(self) -> bool:
-        return self._affordable_samples == self._device.block_pool * _SAMPLES
+        return self._affordable_samples == _JUDGED
 
     def sampled(self, number: int, calls: int) -> tuple[int, ...]:
         """The calls of a block whose outputs are looked at.
@@ -286,10 +293,11 @@ class WarmCase:
         return tuple(sorted(draws.sample(range(calls), min(_SAMPLES, calls))))
 
     def judged(self, number: int, calls: int) -> tuple[int, ...]:
-        """Those of the calls looked at that are judged: all, where memory allows it.
+        """Those of the calls looked at that are judged: secret ones, of as many as can be afforded.
 
-        What is expected of them has to stay, or each candidate pays for it again: of what is too
-        large for that two are judged all the same.
+        What is expected of them has to be worked out once, in fp64 and several times over, and to
+        stay, or each candidate pays for it again: of what is too large for that two are judged all
+        the same. Who is wrong only where it is timed is wrong in each of them.
         """
         if number >= self._device.block_pool:
             return self.sampled(number, calls)
@@ -337,9 +345,9 @@ class WarmCase:
             spare_bytes: See `most_calls`.
         """
         kept = max(1, self.input_bytes + _KEPT_PER_OUTPUT * output_bytes)
-        self._affordable_samples = max(
-            2, min(self._device.warm_bytes // 4 // kept, self._device.block_pool * _SAMPLES)
-        )
+        fitting = self._device.warm_bytes // 4 // kept
+        quick = int(min(_JUDGED, _JUDGED_S / self._expecting_s))
+        self._affordable_samples = max(2, min(fitting, quick))
         fewest, most = self._device.calls
         wanted = math.ceil(self._device.block_s / max(seconds_per_call, 1e-6))
         affordable = self.most_calls(output_bytes, self._device.block_bytes, spare_bytes)

@@ -6,6 +6,8 @@ inputs but their values, and writes the same code as for real ones; one process 
 and one that ends it costs no other.
 """
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import nn
@@ -127,6 +129,33 @@ def test_a_variant_that_ends_the_process_costs_no_other(worker):
         made = Compiled.from_json(answers[name]["compiled"])
         assert (made.variant, len(made.cases)) == (name, 1)
         assert "def call(" in made.cases[0].code
+
+
+def test_a_reference_that_pools_is_compiled_in_a_process_that_has_compiled_nothing_before(worker):
+    task = replace(
+        FRAGILE,
+        name="pooling",
+        source="""
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.pool = nn.MaxPool3d(2)
+
+    def forward(self, x):
+        return self.pool(torch.softmax(x, dim=1))
+
+def get_inputs():
+    return [torch.randn(2, 4, 8, 8, 8)]
+
+def get_init_inputs():
+    return []
+""",
+    )
+    answers = worker.ask("compiled", task=task.to_json(), variants=["default"])
+    assert "compiled" in answers["default"], answers
 
 
 def test_a_variant_that_nobody_knows_is_refused_in_words(worker):

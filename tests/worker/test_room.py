@@ -5,7 +5,8 @@ Invariants:
 - what needs more than there is has all of it;
 - who needs more than is left may be passed by those who need less, for some time, then by nobody;
 - who stops waiting keeps nobody else from his turn;
-- who wants more for what comes next has nothing while it waits, so that nobody waits for ever.
+- who wants more for what comes next has nothing while it waits, so that nobody waits for ever, and
+  is passed by nobody.
 """
 
 import threading
@@ -95,6 +96,29 @@ def test_of_two_that_fit_the_first_to_come_goes_first():
         for one in waiting:
             one.result(5)
     assert order == list("abcd")
+
+
+def test_nobody_passes_who_wants_more_for_what_comes_next():
+    room, order, leave, holds = Room(10, patience_s=60), [], threading.Event(), threading.Event()
+
+    def grow():
+        with room.taken(1):
+            holds.set()
+            room.change(8)
+            order.append("grown")
+
+    with ThreadPoolExecutor(2) as threads:
+        with room.taken(5):
+            grown = threads.submit(grow)
+            assert holds.wait(5)
+            time.sleep(0.05)
+            small = threads.submit(entered, room, 2, order, "small", leave)
+            time.sleep(0.05)
+            assert not order
+        leave.set()
+        grown.result(5)
+        small.result(5)
+    assert order[0] == "grown"
 
 
 def test_without_a_limit_nobody_waits():
