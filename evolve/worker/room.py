@@ -4,7 +4,7 @@ import math
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
 PATIENCE_S = 30.0
@@ -52,6 +52,21 @@ class Room:
         if self._of_thread.has < self._size:
             self._give_back()
             self._take(amount, since=-math.inf)
+
+    @contextmanager
+    def turn(self, places: AbstractContextManager[object], amount: int) -> Iterator[None]:
+        """One of some places to the end of the context, and there `amount` instead of what one has.
+
+        Who waits for a place has nothing meanwhile. Who has all of it does not wait: it is alone,
+        and whoever has the place may be waiting for what it has.
+        """
+        if 0 < self._size == self._of_thread.has:
+            yield
+            return
+        self.change(0)
+        with places:
+            self.change(amount)
+            yield
 
     def _take(self, amount: int, since: float | None = None) -> None:
         me = _Waiting(min(amount, self._size), time.monotonic() if since is None else since)

@@ -109,7 +109,9 @@ class Timekeeper:
         pairs: list[Measured] = []
         served: WeakSet[RunnerProcess] = WeakSet()
         mismatches: list[str] = []
-        with self._place(task, len(sides), fidelity):
+        room = room_to_time(task, self._workshop.device, len(sides), fidelity)
+        # A place to the end, so that answers come one by one, and not all together.
+        with self._room.turn(self._seats.place(), room):
             for index, count in enumerate(looks(fidelity)):
                 while len(pairs) < count:
                     for sitting, recorded in self._sit(
@@ -141,17 +143,6 @@ class Timekeeper:
         ]
         plain = [measured.pair for measured in pairs]
         timing.labels += filter(None, (merged(plain, case.warm.case.name) for case in cases))
-
-    @contextlib.contextmanager
-    def _place(self, task: WarmTask, sides: int, fidelity: Fidelity) -> Iterator[None]:
-        """A place to be timed in to the end, so that answers come one by one, and room for it.
-
-        Who waits for a place has no process alive, and takes no room.
-        """
-        self._room.change(0)
-        with self._seats.place():
-            self._room.change(room_to_time(task, self._workshop.device, sides, fidelity))
-            yield
 
     def _settled(self, ratio: Ratio, fidelity: Fidelity) -> bool:
         """Narrow enough, or clearly slower than the other side: then width is of no interest."""

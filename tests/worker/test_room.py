@@ -121,6 +121,46 @@ def test_nobody_passes_who_wants_more_for_what_comes_next():
     assert order[0] == "grown"
 
 
+@pytest.mark.timeout(30)
+def test_who_is_alone_does_not_wait_for_a_place_of_somebody_who_waits_for_room():
+    room, place, done = Room(10), threading.Semaphore(0), []
+
+    def timed():
+        with room.taken(2), room.turn(place, 8):
+            done.append("timed")
+
+    with ThreadPoolExecutor(1) as threads:
+        waiting = threads.submit(timed)
+        with room.taken(10):  # there is that much once the other waits for a place
+            place.release()
+            time.sleep(0.05)  # it has the place, and waits for room
+            with room.turn(place, 8):
+                done.append("alone")
+        waiting.result(5)
+    assert done == ["alone", "timed"]
+
+
+def test_who_waits_for_a_place_takes_no_room():
+    room, place, free = Room(10), threading.Semaphore(0), threading.Event()
+
+    def waits():
+        with room.taken(10), room.turn(place, 10):
+            pass
+
+    def waits_with_less():
+        with room.taken(9), room.turn(place, 10):
+            free.set()
+
+    with ThreadPoolExecutor(2) as threads:
+        threads.submit(waits).result(5)  # has all, so needs no place
+        waiting = threads.submit(waits_with_less)
+        time.sleep(0.05)
+        with room.taken(10):
+            assert not free.is_set()
+        place.release()
+        waiting.result(5)
+
+
 def test_without_a_limit_nobody_waits():
     room = Room(0)
     with room.taken(1 << 40), room.taken(1 << 40):
