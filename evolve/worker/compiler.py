@@ -20,7 +20,6 @@ from evolve.core.compiled import WHOLE, Argument, ArgumentKind, Compiled, Compil
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import Status
 from evolve.worker.faults import CandidateFault
-from evolve.worker.slab import unpack
 from evolve.worker.taskfile import LoadedCase
 from evolve.worker.whole import decomposed
 
@@ -68,21 +67,6 @@ def write(folder: str, case: int, model: nn.Module, inputs: Sequence[Any], varia
     """In a runner: leave what comes of a case in its folder."""
     compiled = compile_model(model, inputs, settings(variant))
     (Path(folder) / ANSWER.format(case)).write_text(json.dumps(asdict(compiled)))
-
-
-def without_values(tree: bytes, size: int, place: torch.device) -> list[Any]:
-    """Inputs as the compiler wants them: it asks for no value, so they take no memory.
-
-    Args:
-        tree: One of a slab (`slab.unpack`).
-        size: Of the slab, in bytes.
-        place: The device of its tensors.
-    """
-    from torch._subclasses.fake_tensor import FakeTensorMode
-    from torch.fx.experimental.symbolic_shapes import ShapeEnv
-
-    with FakeTensorMode(shape_env=ShapeEnv()):
-        return list(unpack(tree, torch.empty(size, dtype=torch.uint8, device=place)))
 
 
 def read(folder: str, cases: Mapping[int, LoadedCase], variant: str) -> Compiled:

@@ -7,7 +7,9 @@ from evolve.worker.device import Device
 from evolve.worker.warm import WarmCase, WarmTask
 
 _WORKING_SETS = 4  # of inputs or outputs: two outcomes are alive at once, and there are temporaries
-_EXPECTING_SETS = 10  # the same in the referee, at most: fp64 truth, and temporaries of fp64
+_PEAKS = 2  # of what the reference has alive at once: workspaces, and other ways to get there
+_EXPECTING_SETS = 8  # of inputs or outputs in the referee, at most: the fp64 truth, and what moved
+_PEAKS_EXPECTING = 2  # in fp64
 _COPIES_OF_WEIGHTS = 2  # while a model is made
 _SHARERS = 2
 LAUNCH_BOUND_S = 100e-6  # a reference that takes longer is not launch-bound, and is not recorded
@@ -19,7 +21,8 @@ def working_bytes(cases: Sequence[WarmCase]) -> int:
 
 
 def _working_bytes(cases: Sequence[WarmCase], largest: int) -> int:
-    return _WORKING_SETS * largest + weights_bytes(cases)
+    peak = max(case.peak_bytes for case in cases)
+    return max(_WORKING_SETS * largest, _PEAKS * peak) + weights_bytes(cases)
 
 
 def weights_bytes(cases: Sequence[WarmCase]) -> int:
@@ -53,7 +56,8 @@ def room_for(
     largest = max(case.known_bytes for case in cases)
     tensors = max(device.pool_bytes, _working_bytes(cases, largest) + outputs)
     sent = max(block, sum(case.input_bytes for case in cases))
-    ours = _EXPECTING_SETS * largest if judges else 0
+    peak = max(case.peak_bytes for case in cases)
+    ours = _EXPECTING_SETS * largest + _PEAKS_EXPECTING * peak if judges else 0
     return processes * (tensors + sent + device.process_bytes) + ours
 
 

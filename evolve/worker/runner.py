@@ -235,7 +235,7 @@ class Runner:
         variant: str,
         folder: str,
     ) -> None:
-        inputs = compiler.without_values(tree, size, self._access.place)
+        _, inputs = slab.Outline(tree, size).without_values(self._access.place)
         compiler.write(folder, case, self._models[case], inputs, variant)
         wire.send_ack(channel)
 

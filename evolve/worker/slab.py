@@ -71,6 +71,19 @@ class Outline:
     tree: bytes
     size: int
 
+    def without_values(self, place: torch.device) -> tuple[Any, list[Any]]:
+        """The tree for those who ask for no value, and torch's mode in which they work on it.
+
+        Its tensors take no memory, nor does what is made in that mode (a `FakeTensorMode`).
+        """
+        from torch._subclasses.fake_tensor import FakeTensorMode
+        from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+        with FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True) as mode:
+            return mode, list(
+                unpack(self.tree, torch.empty(self.size, device=place, dtype=torch.uint8))
+            )
+
 
 class Packed:
     """Trees, pickled, with the places of their storages: each once however many tensors view it."""

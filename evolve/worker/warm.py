@@ -23,6 +23,7 @@ from evolve.core.evaluation import Fidelity
 from evolve.core.task import Task
 from evolve.worker.device import Device
 from evolve.worker.expected import Expected
+from evolve.worker.extent import extent_of
 from evolve.worker.slab import Outline, Packed, Slab
 from evolve.worker.taskfile import LoadedCase, LoadedTask, load_task
 from evolve.worker.trees import tensors_of
@@ -180,7 +181,9 @@ class WarmCase:
         self.input_bytes = sum(tensor.nbytes for tensor in tensors_of(first))
         packed = Packed([first])
         self.outline = Outline(packed.trees[0], packed.size)  # of the inputs of one call
-        self._output_bytes: int | None = None
+        extent = extent_of(self._model, self.outline, device.place)
+        self._output_bytes = extent.outputs if extent else None
+        self.peak_bytes = extent.peak if extent else 0
 
     def _seed(self, *purpose: Any) -> int:
         return hash((self._secret, *purpose)) & ((1 << 62) - 1)

@@ -15,8 +15,8 @@ from torch import nn
 from evolve.core.compiled import VARIANTS, Compiled
 from evolve.core.errors import UsageError
 from evolve.core.task import Task
-from evolve.worker.compiler import SETTINGS, compile_model, settings, without_values
-from evolve.worker.slab import Packed, unpack
+from evolve.worker.compiler import SETTINGS, compile_model, settings
+from evolve.worker.slab import Outline, Packed, unpack
 
 FRAGILE = Task(
     name="fragile",
@@ -106,9 +106,8 @@ def test_without_values_the_same_code_is_written_as_for_real_inputs():
     memory = torch.empty(packed.size, dtype=torch.uint8)
     packed.write(memory)
     real = compile_model(model, unpack(packed.trees[0], memory), {})
-    told = compile_model(
-        model, without_values(packed.trees[0], packed.size, torch.device("cpu")), {}
-    )
+    _, ghosts = Outline(packed.trees[0], packed.size).without_values(torch.device("cpu"))
+    told = compile_model(model, ghosts, {})
     assert kernels(told.code) == kernels(real.code)
     assert told.arguments == real.arguments
     assert (told.mutated, told.outcome) == (real.mutated, real.outcome)
@@ -116,7 +115,8 @@ def test_without_values_the_same_code_is_written_as_for_real_inputs():
 
 def test_inputs_without_values_may_be_larger_than_any_memory():
     size = 1 << 50
-    (tensor,) = without_values(Packed([[torch.ones(3)]]).trees[0], size, torch.device("cpu"))
+    outline = Outline(Packed([[torch.ones(3)]]).trees[0], size)
+    _, (tensor,) = outline.without_values(torch.device("cpu"))
     assert tensor.untyped_storage().nbytes() == size
 
 

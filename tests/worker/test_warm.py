@@ -249,7 +249,8 @@ def test_a_task_that_never_fits_is_refused_whatever_is_asked_of_it(referee):
 def test_an_evaluation_takes_more_room_the_more_processes_and_the_larger_its_outputs():
     device = CpuDevice()
     device.pool_bytes = device.block_bytes = 0
-    task = Task(name="outer", source=task_source("x[:, None] * x", "[torch.rand(256)]"))
+    asking = "(x[:, None] * x) if float(x[0]) < 2 else x"  # so that it takes a call to know more
+    task = Task(name="outer", source=task_source(asking, "[torch.rand(256)]"))
     (case,) = WarmTasks(device).get(task, Fidelity.SEARCH).cases
     unseen = room_for([case], device, 2)
     assert case.output_bytes == 256 * case.input_bytes

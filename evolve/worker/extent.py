@@ -1,0 +1,95 @@
+"""What a reference's outputs and temporaries take, found out on tensors that have no values.
+
+A convolution whose outcome is pooled at once may need fifty times what goes in and comes out. Its
+processes have to have room for that, and it has to be known before any of them is started.
+"""
+
+import copy
+import weakref
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from evolve.worker.seeding import seeded
+from evolve.worker.slab import Outline
+from evolve.worker.trees import flatten, tensors_of
+
+# What a reference may raise where it asks for values, and torch for what it cannot do without them.
+_UNKNOWN = (RuntimeError, TypeError, ValueError, AttributeError, LookupError, AssertionError)
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """Of one call, in bytes: its outputs, and the most that is alive at once beside its inputs."""
+
+    outputs: int
+    peak: int
+
+
+def extent_of(model: nn.Module, inputs: Outline, place: torch.device) -> Extent | None:
+    """The extent of a call, without making it; None where the reference asks for values.
+
+    What kernels need for themselves, such as the workspace of a convolution, is not seen.
+    """
+    try:
+        mode, tree = inputs.without_values(place)
+        ghost = _without_values(model, mode)
+        given = [*tensors_of(tree), *ghost.parameters(), *ghost.buffers()]
+        with mode, torch.no_grad(), seeded(0), _Alive(given) as alive:
+            outputs = flatten(ghost(*tree))[0]
+            return Extent(sum(output.nbytes for output in outputs), alive.most)
+    except _UNKNOWN:
+        return None
+
+
+def _without_values(model: nn.Module, mode: Any) -> nn.Module:
+    """A copy of the model whose weights and buffers take no memory."""
+    tensors = [*model.parameters(), *model.buffers()]
+    for module in model.modules():
+        tensors += [value for value in vars(module).values() if isinstance(value, Tensor)]
+    return copy.deepcopy(model, {id(tensor): mode.from_tensor(tensor) for tensor in tensors})
+
+
+class _Alive(TorchDispatchMode):
+    """Adds up what operations make, as long as somebody has it. `most` is the most so far.
+
+    Not what is `given`, nor views of that.
+    """
+
+    def __init__(self, given: Iterable[Tensor]) -> None:
+        super().__init__()
+        self.most = 0
+        self._now = 0
+        # Tensors of each piece of memory.
+        self._holders = Counter(tensor.untyped_storage()._cdata for tensor in given)
+
+    def __torch_dispatch__(
+        self,
+        operation: Any,
+        types: Any,
+        arguments: tuple[Any, ...] = (),
+        options: Mapping[str, Any] | None = None,
+    ) -> Any:
+        made = operation(*arguments, **(options or {}))
+        for tensor in tensors_of(made if isinstance(made, tuple | list) else [made]):
+            self._count(tensor)
+        return made
+
+    def _count(self, tensor: Tensor) -> None:
+        storage = tensor.untyped_storage()
+        key, size = storage._cdata, storage.nbytes()
+        if not self._holders[key]:
+            self._now += size
+            self.most = max(self.most, self._now)
+        self._holders[key] += 1
+        weakref.finalize(tensor, self._let_go, key, size)
+
+    def _let_go(self, key: int, size: int) -> None:
+        self._holders[key] -= 1
+        if not self._holders[key]:
+            self._now -= size
