@@ -142,7 +142,7 @@ def _time_case(
     result: Sitting,
 ) -> None:
     window = device.window()
-    order = rng.sample(range(device.block_pool), case.blocks)
+    order = case.warm.drawn(case.blocks, case.calls, rng)
     blocks: dict[str, list[Block]] = {side: [] for side in processes}
     idle: list[float] = []
     singles: dict[str, float] = {}

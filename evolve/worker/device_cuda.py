@@ -70,7 +70,9 @@ class CudaDevice:
     block_pool = 16
     has_profiler = True
     has_memory_mark = False  # of a pool there is none, and `cudaMalloc` goes past it
-    seats = 1  # processes open one after the other, and not while one is timed: two at once wait
+    seats = (
+        1  # processes open one after the other, and none while one is timed: two would both wait
+    )
     sittings = 4
     spares = 6
     references = 4

@@ -4,7 +4,6 @@ A convolution whose outcome is pooled at once may need fifty times what goes in 
 processes have to have room for that, and it has to be known before any of them is started.
 """
 
-import copy
 import weakref
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -12,15 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from evolve.worker.seeding import seeded
 from evolve.worker.slab import Outline
+from evolve.worker.taskfile import LoadedCase
 from evolve.worker.trees import flatten, tensors_of
-
-# What a reference may raise where it asks for values, and torch for what it cannot do without them.
-_UNKNOWN = (RuntimeError, TypeError, ValueError, AttributeError, LookupError, AssertionError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,28 +28,24 @@ class Extent:
     peak: int
 
 
-def extent_of(model: nn.Module, inputs: Outline, place: torch.device) -> Extent | None:
-    """The extent of a call, without making it; None where the reference asks for values.
+def extent_of(case: LoadedCase, inputs: Outline) -> Extent | None:
+    """The extent of a call of the reference, without making it; None where that cannot be told.
 
     What kernels need for themselves, such as the workspace of a convolution, is not seen.
+
+    Args:
+        case: Of a task that is loaded for this alone: what its module keeps has no values.
+        inputs: Of one call.
     """
+    mode, tree = inputs.without_values(case.place)
     try:
-        mode, tree = inputs.without_values(place)
-        ghost = _without_values(model, mode)
-        given = [*tensors_of(tree), *ghost.parameters(), *ghost.buffers()]
+        model = case.constructed(0, mode)
+        given = [*tensors_of(tree), *model.parameters(), *model.buffers()]
         with mode, torch.no_grad(), seeded(0), _Alive(given) as alive:
-            outputs = flatten(ghost(*tree))[0]
+            outputs = flatten(model(*tree))[0]
             return Extent(sum(output.nbytes for output in outputs), alive.most)
-    except _UNKNOWN:
+    except Exception:  # noqa: BLE001 - the user's code, on what it was not written for
         return None
-
-
-def _without_values(model: nn.Module, mode: Any) -> nn.Module:
-    """A copy of the model whose weights and buffers take no memory."""
-    tensors = [*model.parameters(), *model.buffers()]
-    for module in model.modules():
-        tensors += [value for value in vars(module).values() if isinstance(value, Tensor)]
-    return copy.deepcopy(model, {id(tensor): mode.from_tensor(tensor) for tensor in tensors})
 
 
 class _Alive(TorchDispatchMode):

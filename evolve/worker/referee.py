@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from evolve.core.compiled import Compiled
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import CaseResult, Evaluation, Fidelity, Label, Stage, Status
 from evolve.core.protocols import BASELINES
@@ -122,7 +123,7 @@ class Referee:
             with self._lock.shared():
                 return self._tasks.made(lambda: audit(warm.loaded))
 
-        found = self._within(task, Fidelity.SEARCH, _CHECKING, audited)
+        found = self._within(task, Fidelity.SEARCH, self._room_to_check, audited)
         return [{"name": f.name, "passed_by": f.passed_by, "detail": f.detail} for f in found]
 
     def noise(self, task: Task) -> dict[str, Any]:
@@ -134,7 +135,7 @@ class Referee:
             self._timekeeper.time(warm, None, {}, Fidelity.SEARCH, timing, {})
             return timing
 
-        timing = self._within(task, Fidelity.SEARCH, _CHECKING, timed)
+        timing = self._within(task, Fidelity.SEARCH, self._room_to_check, timed)
         rows = timing.cases.values()
         total = [sum(row.times_ms["eager"].to_json()[i] for row in rows) for i in range(3)]
         return {
@@ -153,7 +154,11 @@ class Referee:
         """
         if not self.device.has_profiler:
             raise UsageError("timing=kernelbench needs CUDA events, so a GPU: take device=cuda")
-        return self._within(task, Fidelity.SEARCH, 1, self._events, judges=False)
+
+        def room(warm: WarmTask) -> int:
+            return room_for(warm.cases, self.device, 1, judges=False)
+
+        return self._within(task, Fidelity.SEARCH, room, self._events)
 
     def _events(self, warm: WarmTask) -> dict[str, dict[str, float]]:
         found, call_s = {}, self.workshop.call_s
@@ -189,9 +194,14 @@ class Referee:
         """
         for variant in variants:
             compiler.settings(variant)
-        warm = self.warm(task)
-        with self._room.taken(room_to_compile(warm.cases, self.device)):
-            answers = self.workshop.written(warm, variants)
+
+        def room(warm: WarmTask) -> int:
+            return room_to_compile(warm.cases, self.device)
+
+        def written(warm: WarmTask) -> dict[str, Compiled | str]:
+            return self.workshop.written(warm, variants)
+
+        answers = self._within(task, Fidelity.SEARCH, room, written)
         return {
             name: {"reason": made} if isinstance(made, str) else {"compiled": made.to_json()}
             for name, made in answers.items()
@@ -206,7 +216,7 @@ class Referee:
                 self._timekeeper.time(warm, None, {name: side}, Fidelity.SEARCH, timing, {})
                 return timing
 
-            timing = self._within(task, Fidelity.SEARCH, _CHECKING, timed)
+            timing = self._within(task, Fidelity.SEARCH, self._room_to_check, timed)
             ratio = timing.ratios.get(name)  # of eager, which stands for the candidate
             self._baselines[key] = {
                 "ratio": ratio and [1 / ratio.value, 1 / ratio.high, 1 / ratio.low],
@@ -232,7 +242,7 @@ class Referee:
         def judged(warm: WarmTask) -> Evaluation:
             return self._judged(warm, asked)
 
-        verdict = self._within(task, fidelity, _CHECKING, judged)
+        verdict = self._within(task, fidelity, self._room_to_check, judged)
         if verdict.status is not Status.INFRA:
             return verdict
         # Whatever it was, it will not be a neighbour's doing.
@@ -259,11 +269,10 @@ class Referee:
         self,
         task: Task,
         fidelity: Fidelity,
-        processes: int,
+        room: Callable[[WarmTask], int],
         work: Callable[[WarmTask], Made],
-        judges: bool = True,
     ) -> Made:
-        """What `work` gives with the warm task, and room for so many processes at once.
+        """What `work` gives with the warm task, and so much room for it.
 
         Room is taken before any lock is. What fails for want of memory, or by a fault of ours, is
         done again alone.
@@ -276,8 +285,7 @@ class Referee:
             if not warm.is_measured:
                 with self._room.taken(room_for(warm.cases, self.device, 0)):
                     self._measure(warm)
-            room = room_for(warm.cases, self.device, processes, judges=judges)
-            with self._room.taken(room), torch.no_grad():
+            with self._room.taken(room(warm)), torch.no_grad():
                 return work(warm)
         except (torch.OutOfMemoryError, InfraFault, OSError):
             pass
@@ -285,6 +293,9 @@ class Referee:
             if not is_short_of_memory(error):
                 raise
         return self._alone(task, fidelity, work)
+
+    def _room_to_check(self, warm: WarmTask) -> int:
+        return room_for(warm.cases, self.device, _CHECKING)
 
     def _alone(self, task: Task, fidelity: Fidelity, work: Callable[[WarmTask], Made]) -> Made:
         """The same with all of the room, so beside nothing else that needs any."""

@@ -63,7 +63,7 @@ class Room:
         if 0 < self._size == self._of_thread.has:
             yield
             return
-        self.change(0)
+        self._give_back()
         with places:
             self.change(amount)
             yield

@@ -72,17 +72,21 @@ class Outline:
     size: int
 
     def without_values(self, place: torch.device) -> tuple[Any, list[Any]]:
-        """The tree for those who ask for no value, and torch's mode in which they work on it.
+        """Torch's mode for those who ask for no value (`FakeTensorMode`), and the tree made in it.
 
-        Its tensors take no memory, nor does what is made in that mode (a `FakeTensorMode`).
+        Its tensors take no memory, nor does what is made in that mode. Who asks for a value, or for
+        the address of one, gets an exception.
         """
+        from torch._functorch import config
         from torch._subclasses.fake_tensor import FakeTensorMode
         from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-        with FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True) as mode:
-            return mode, list(
-                unpack(self.tree, torch.empty(self.size, device=place, dtype=torch.uint8))
-            )
+        # An address would be that of nothing, and who reads there ends the process.
+        with config.patch(fake_tensor_allow_unsafe_data_ptr_access=False):
+            mode = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
+        with mode:
+            memory = torch.empty(self.size, device=place, dtype=torch.uint8)
+            return mode, list(unpack(self.tree, memory))
 
 
 class Packed:

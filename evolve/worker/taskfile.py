@@ -6,7 +6,9 @@ lists, each a case, as in MultiKernelBench), `check(output, reference, inputs)`,
 `ACCUMULATION` and `TIMING`.
 """
 
+import contextlib
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from types import ModuleType
@@ -71,17 +73,23 @@ class LoadedCase:
         Constructed under `torch.manual_seed(seed)`; a candidate gets the same weights by
         `load_state_dict(model.state_dict())`.
         """
-        arguments = self.init_inputs(seed)
-        with task_code(self.task, "Model(*get_init_inputs())"), seeded(seed):
-            model = made_on(self.place, lambda: self.module.Model(*arguments), seed)
+        model = self.constructed(seed)
+        randomise(model, seed)
+        if self.dtype is not None:
+            cast_module(model, self.dtype)
+        return model
+
+    def constructed(self, seed: int, mode: AbstractContextManager[Any] | None = None) -> nn.Module:
+        """The same as its constructor leaves it, in a mode of torch where one is given."""
+        with mode or contextlib.nullcontext():
+            arguments = self.init_inputs(seed)
+            with task_code(self.task, "Model(*get_init_inputs())"), seeded(seed):
+                model = made_on(self.place, lambda: self.module.Model(*arguments), seed)
         if not isinstance(model, nn.Module):
             raise UsageError(
                 f"task {self.task}: Model is a {type(model).__name__}, not a torch.nn.Module. "
                 "Derive it from torch.nn.Module."
             )
-        randomise(model, seed)
-        if self.dtype is not None:
-            cast_module(model, self.dtype)
         return model.eval().requires_grad_(False)
 
     def inputs(self, seed: int, family: str = "task") -> list[Any]:

@@ -34,8 +34,7 @@ Made = TypeVar("Made")
 _SAMPLES = 2  # outputs of a timed block that are looked at
 _OTHER_BLOCKS = 2  # with calls of other families among the task's own
 _OTHER_CALLS = 4
-_JUDGED = 8  # of the outputs looked at, at most: what is expected of them is most of the work
-_JUDGED_S = 2.0  # that working it out may take
+_JUDGED_S = 2.0  # to work out what is expected of outputs that are judged: else most of all work
 # Numbers of the task's own inputs for probes: no check has them, so nobody has seen them before.
 TRAPPED, STUBBED, OBSERVED = 100, 101, 102
 _KEPT_PER_OUTPUT = 4  # times its bytes: the reference's outcome, fp64 truth, and some
@@ -157,7 +156,13 @@ class WarmCase:
     """One case of a warm task."""
 
     def __init__(
-        self, index: int, case: LoadedCase, device: Device, store: Store, key: tuple[str, str]
+        self,
+        index: int,
+        case: LoadedCase,
+        spare: LoadedCase,
+        device: Device,
+        store: Store,
+        key: tuple[str, str],
     ) -> None:
         self.index = index
         self._device = device
@@ -175,13 +180,13 @@ class WarmCase:
             self.arguments = device.make_slab([arguments])
             self.families = case.families()
             first = case.inputs(self._seed("size"))
-        self._affordable_samples = _JUDGED
-        self._expecting_s = math.inf  # for one set of inputs, the shortest so far
+            packed = Packed([first])
+            self.outline = Outline(packed.trees[0], packed.size)  # of the inputs of one call
+            extent = extent_of(spare, self.outline)
+        self._affordable_samples = device.block_pool
+        self._expecting_s: float | None = None  # for one set of inputs, the shortest so far
         self._turns = itertools.count()
         self.input_bytes = sum(tensor.nbytes for tensor in tensors_of(first))
-        packed = Packed([first])
-        self.outline = Outline(packed.trees[0], packed.size)  # of the inputs of one call
-        extent = extent_of(self._model, self.outline, device.place)
         self._output_bytes = extent.outputs if extent else None
         self.peak_bytes = extent.peak if extent else 0
 
@@ -208,7 +213,7 @@ class WarmCase:
 
     @property
     def output_bytes(self) -> int:
-        """What the reference returns; the first to ask has it computed."""
+        """What the reference returns; where only a call can tell, the first to ask has it made."""
         if self._output_bytes is None:
             reference = self.check("task", 0).expected.reference
             self._output_bytes = sum(tensor.nbytes for tensor in reference)
@@ -230,7 +235,8 @@ class WarmCase:
     def _make_check(self, slab: Slab, family: str = "task") -> Check:
         start = time.perf_counter()
         check = Check(slab, self.case.expected(self._model, list(slab.tree()), family))
-        self._expecting_s = min(self._expecting_s, time.perf_counter() - start)
+        seconds = time.perf_counter() - start
+        self._expecting_s = min(self._expecting_s or seconds, seconds)
         return check
 
     def block(self, number: int, calls: int) -> Slab:
@@ -275,14 +281,14 @@ class WarmCase:
         draws = random.Random(self._seed("families", calls))
         families = [family for family in self.families if family != "task"]
         draws.shuffle(families)
-        count = min(_OTHER_CALLS if self._can_keep_all else 1, calls, len(families))
+        count = min(_OTHER_CALLS if self._can_afford_all else 1, calls, len(families))
         chosen = (families * _OTHER_BLOCKS)[turn * count : (turn + 1) * count]
         places = random.Random(self._seed("places", number, calls)).sample(range(calls), count)
         return dict(zip(sorted(places), chosen, strict=True))
 
     @property
-    def _can_keep_all(self) -> bool:
-        return self._affordable_samples == _JUDGED
+    def _can_afford_all(self) -> bool:
+        return self._affordable_samples == self._device.block_pool
 
     def sampled(self, number: int, calls: int) -> tuple[int, ...]:
         """The calls of a block whose outputs are looked at.
@@ -293,24 +299,31 @@ class WarmCase:
         if others := self._others(number, calls):
             return tuple(others)
         draws = random.Random(self._seed("sampled", number, calls))
-        return tuple(sorted(draws.sample(range(calls), min(_SAMPLES, calls))))
+        return tuple(
+            draws.sample(range(calls), min(_SAMPLES, calls))
+        )  # of which the first is judged
 
     def judged(self, number: int, calls: int) -> tuple[int, ...]:
-        """Those of the calls looked at that are judged: secret ones, of as many as can be afforded.
+        """Those of the calls looked at that are judged: one of each block that can be afforded.
 
         What is expected of them has to be worked out once, in fp64 and several times over, and to
-        stay, or each candidate pays for it again: of what is too large for that two are judged all
-        the same. Who is wrong only where it is timed is wrong in each of them.
+        stay, or each candidate pays for it again: of what takes too long for that, or is too large,
+        two are judged all the same.
         """
         if number >= self._device.block_pool:
             return self.sampled(number, calls)
-        per_block = -(-self._affordable_samples // self._device.block_pool)
-        blocks = random.Random(self._seed("judged")).sample(
-            range(self._device.block_pool), self._device.block_pool
-        )
-        if blocks.index(max(number, 0)) * per_block >= self._affordable_samples:
-            return ()
-        return self.sampled(number, calls)[:per_block]
+        pool = self._device.block_pool
+        blocks = random.Random(self._seed("judged")).sample(range(pool), self._affordable_samples)
+        return self.sampled(number, calls)[:1] if max(number, 0) in blocks else ()
+
+    def drawn(self, count: int, calls: int, rng: random.Random) -> list[int]:
+        """Numbers of some blocks for a sitting; of one at least an output is judged."""
+        pool = range(self._device.block_pool)
+        numbers = rng.sample(pool, count)
+        judged = [number for number in pool if self.judged(number, calls)]
+        if not set(judged).intersection(numbers):
+            numbers[rng.randrange(count)] = rng.choice(judged)
+        return numbers
 
     def block_check(self, number: int, at: int, calls: int) -> Check:
         """Call `at` of a block, with the outcome expected."""
@@ -349,8 +362,8 @@ class WarmCase:
         """
         kept = max(1, self.input_bytes + _KEPT_PER_OUTPUT * output_bytes)
         fitting = self._device.warm_bytes // 4 // kept
-        quick = int(min(_JUDGED, _JUDGED_S / self._expecting_s))
-        self._affordable_samples = max(2, min(fitting, quick))
+        quick = int(_JUDGED_S / self._expecting_s) if self._expecting_s else fitting
+        self._affordable_samples = max(2, min(fitting, quick, self._device.block_pool))
         fewest, most = self._device.calls
         wanted = math.ceil(self._device.block_s / max(seconds_per_call, 1e-6))
         affordable = self.most_calls(output_bytes, self._device.block_bytes, spare_bytes)
@@ -374,7 +387,11 @@ class WarmTask:
         self.loaded = loaded
         self.token = secrets.token_hex(8)  # its own: loaded again, a task has other secrets
         key = (task.revision, purpose)
-        self.cases = [WarmCase(i, case, device, store, key) for i, case in enumerate(loaded.cases)]
+        spares = load_task(task, device.place).cases  # for `extent_of`
+        self.cases = [
+            WarmCase(number, case, spare, device, store, key)
+            for number, (case, spare) in enumerate(zip(loaded.cases, spares, strict=True))
+        ]
         if not self.timed:
             raise UsageError(f"task {task.name}: no case is timed. Set timed on at least one case.")
         # By case, measured once: seconds of one call of the reference, calls per timed block.

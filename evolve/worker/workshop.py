@@ -212,8 +212,9 @@ class Workshop:
         text = json.dumps(task.task.to_json())
         about = versions()["torch"], self.device.device_class
         keys = {name: framed_digest("written", text, name, *about) for name in variants}
+        done = {name: self.builds.finished(key) for name, key in keys.items()}
         reasons: dict[str, str] = {}
-        left = [name for name in variants if not self.builds.finished(keys[name])]
+        left = [name for name in variants if not done[name]]
         while left:
             folders = {name: self.builds.begin(keys[name]) for name in left}
             try:
@@ -222,12 +223,15 @@ class Workshop:
                     if fault:
                         reasons[name] = fault.feedback
                     else:
-                        self.builds.commit(keys[name], folders[name])
+                        done[name] = self.builds.commit(keys[name], folders[name])
             finally:
                 for folder in folders.values():
                     self.builds.discard(folder)
             left = left[len(faults) :]
-        return {name: reasons.get(name) or self._read(task, keys[name], name) for name in variants}
+        return {
+            name: _read(task, made, name) if (made := done[name]) else reasons[name]
+            for name in variants
+        }
 
     def _write(
         self, task: WarmTask, folders: Mapping[str, str]
@@ -260,13 +264,6 @@ class Workshop:
             with lock.shared():
                 held.close()
         return faults
-
-    def _read(self, task: WarmTask, key: str, variant: str) -> Compiled | str:
-        cases = {case.index: case.case for case in task.cases}
-        try:
-            return compiler.read(self.builds.finished(key) or "", cases, variant)
-        except CandidateFault as fault:
-            return fault.feedback
 
     @contextlib.contextmanager
     def seated(
@@ -320,3 +317,11 @@ class Workshop:
         spec = custody.spec_of(output)
         verdict = judge(case.case, tensors, spec, hidden.expected, hidden.tree())
         return Outcome(verdict, output.tensors, tensors, seconds)
+
+
+def _read(task: WarmTask, folder: str, variant: str) -> Compiled | str:
+    cases = {case.index: case.case for case in task.cases}
+    try:
+        return compiler.read(folder, cases, variant)
+    except CandidateFault as fault:
+        return fault.feedback

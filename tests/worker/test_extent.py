@@ -1,114 +1,116 @@
 """What a reference takes, found out without making the call.
 
 Invariants:
-- outputs are those of a real call, to the byte, whatever tree they come in;
+- outputs are those of a real call, to the byte, whatever tree they come in, and bytes are numbers;
 - what is alive at once counts, views of it do not, and what has been let go of no longer;
-- neither weights nor buffers of the model change, and nothing random is drawn;
-- a reference that asks for values has no extent, and is judged all the same.
+- the task that is judged stays as it is, whatever its file keeps between calls;
+- a reference that asks for values or addresses has no extent, and is judged all the same.
 """
 
 import pytest
 import torch
-from torch import nn
 
 from evolve.core.evaluation import Fidelity
 from evolve.core.task import Task
 from evolve.worker.device_cpu import CpuDevice
 from evolve.worker.extent import extent_of
 from evolve.worker.slab import Outline, Packed
-from evolve.worker.trees import flatten
+from evolve.worker.taskfile import load_task
 from evolve.worker.warm import WarmTasks
 from tests.worker.judging import task_source
 
-CPU = torch.device("cpu")
 KB = 1 << 10
+ROW = "[torch.rand(256)]"
+ROWS = "[torch.rand(64, 256)]"
+KEEPS_TABLE = """
+import functools
+
+@functools.lru_cache
+def table(size):
+    return torch.arange(size, dtype=torch.float32)
+"""
 
 
-class Forward(nn.Module):
-    def __init__(self, forward):
-        super().__init__()
-        self.bias = nn.Parameter(torch.zeros(256))
-        self.register_buffer("calls", torch.zeros(1))
-        self._call = forward
-
-    def forward(self, *inputs):
-        return self._call(self, *inputs)
+def extent(outcome: str, inputs: str, **more: str):
+    source = task_source(outcome, inputs, **more)
+    (case,) = load_task(Task(name="probe", source=source)).cases
+    packed = Packed([case.inputs(0)])
+    return extent_of(case, Outline(packed.trees[0], packed.size))
 
 
-def extent(forward, *inputs, model=None):
-    packed = Packed([list(inputs)])
-    return extent_of(model or Forward(forward), Outline(packed.trees[0], packed.size), CPU)
+def warm_case(outcome: str, inputs: str, **more: str):
+    task = Task(name="probe", source=task_source(outcome, inputs, **more))
+    (case,) = WarmTasks(CpuDevice()).get(task, Fidelity.SEARCH).cases
+    return case
 
 
 @pytest.mark.parametrize(
-    "forward",
+    ("outcome", "inputs", "setup"),
     [
-        lambda m, x: x + m.bias,
-        lambda m, x: (x.sum(1), {"a": x[:, :3].contiguous(), "b": x.argmax(1)}),
-        lambda m, x: torch.nn.functional.max_pool1d(x.half(), 4),
-        lambda m, x: x.new_zeros(0),
+        ("x + 1", ROWS, "pass"),
+        ("(x.sum(1), {'a': x[:, :3].contiguous(), 'b': x.argmax(1)})", ROWS, "pass"),
+        ("self.layer(x)", ROWS, "self.layer = nn.Linear(256, 32)"),
+        ("F.max_pool2d(self.layer(x), 4)", "[torch.rand(2, 3, 16, 16)]",
+         "self.layer = nn.Conv2d(3, 8, 3, padding=1)"),
+        ("self.layer(x)", "[torch.rand(2, 5, 16)]",
+         "self.layer = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True)"),
+        ("self.layer(x)[0]", "[torch.rand(2, 5, 16)]",
+         "self.layer = nn.GRU(16, 8, batch_first=True)"),
+        ("self.layer(x)", ROWS,
+         "self.layer = nn.utils.parametrizations.weight_norm(nn.Linear(256, 8))"),
+        ("x.new_zeros(0)", ROWS, "pass"),
     ],
-)
-def test_outputs_are_those_of_a_call(forward):
-    x = torch.rand(64, 256)
-    outputs = flatten(Forward(forward)(x))[0]
-    assert extent(forward, x).outputs == sum(output.nbytes for output in outputs)
+)  # fmt: skip
+def test_outputs_are_those_of_a_call(outcome, inputs, setup):
+    found = extent(outcome, inputs, setup=setup)
+    case = warm_case(outcome, inputs, setup=setup)
+    outputs = case.check("task", 0).expected.reference
+    assert found.outputs == sum(output.nbytes for output in outputs)
+    assert type(found.outputs) is type(found.peak) is int
+    assert found.peak >= found.outputs
+    assert (case.output_bytes, case.peak_bytes) == (found.outputs, found.peak)
 
 
 def test_what_is_alive_at_once_counts():
-    x = torch.rand(256)  # 1 KiB; each of these 256 KiB
-    spread = extent(lambda m, x: (x[:, None] * x).exp().sum(1), x)
+    spread = extent("(x[:, None] * x).exp().sum(1)", ROW)  # 1 KiB, and twice 256 KiB
     assert 512 * KB <= spread.peak <= 516 * KB
     assert spread.outputs == KB
 
 
 def test_what_has_been_let_go_of_does_not_count():
-    def one_after_the_other(_model, x):
-        total = torch.zeros(256)
-        for _ in range(20):
-            total = total + (x[:, None] * x).sum(1)
-        return total
-
-    assert extent(one_after_the_other, torch.rand(256)).peak < 300 * KB
+    assert extent("sum((x[:, None] * x).sum(1) for _ in range(20))", ROW).peak < 300 * KB
 
 
 def test_views_do_not_count():
-    peak = extent(lambda m, x: (x[:, None] * x).view(-1)[3:].view(-1), torch.rand(256)).peak
-    assert peak == 256 * KB
+    assert extent("(x[:, None] * x).view(-1)[3:].view(-1)", ROW).peak == 256 * KB
 
 
-def test_the_model_stays_as_it_is_and_nothing_is_drawn():
-    def forward(model, x):
-        model.calls += 1
-        model.last = x
-        return x * torch.rand(256) + model.bias
-
-    model = Forward(forward)
-    before = torch.random.get_rng_state()
-    assert extent(forward, torch.rand(2, 256), model=model) is not None
-    assert type(model.bias) is nn.Parameter
-    assert type(model.calls) is torch.Tensor
-    assert float(model.calls) == 0
-    assert not hasattr(model, "last")
-    torch.rand(2, 256)
-    torch.random.set_rng_state(before)
+def test_what_a_file_keeps_between_calls_is_not_left_without_values():
+    case = warm_case("x * table(256)", ROW, extra=KEEPS_TABLE)
+    assert case.is_measured
+    expected = case.check("task", 0).expected
+    assert type(expected.reference[0]) is torch.Tensor
+    assert expected.reference[0].isfinite().all()
 
 
-def test_a_reference_that_asks_for_values_has_none():
-    assert extent(lambda m, x: x * 2 if float(x.sum()) > 0 else x, torch.rand(8)) is None
-
-
-def test_a_task_whose_reference_asks_for_values_is_measured_by_a_call():
-    source = task_source("x[: int(x.argmax()) + 1] if x.sum() > 1e9 else x * 2", "[torch.rand(64)]")
-    (case,) = WarmTasks(CpuDevice()).get(Task(name="probe", source=source), Fidelity.SEARCH).cases
+@pytest.mark.parametrize(
+    "outcome",
+    [
+        "x * 2 if float(x.sum()) > -1 else x",
+        "torch.from_numpy(x.numpy() * 2)",
+        "x * 2 if x.data_ptr() else x",
+        "x * 2 if x.sum() > 0 or 1 / 0 else x",
+    ],
+)
+def test_a_reference_that_asks_for_values_is_measured_by_a_call(outcome):
+    case = warm_case(outcome, "[torch.rand(64)]")
     assert not case.is_measured
     assert case.output_bytes == 256
     assert case.is_measured
 
 
 def test_a_task_is_measured_before_anything_is_computed():
-    source = task_source("(x[:, None] * x).amax(1)", "[torch.rand(256)]")
-    (case,) = WarmTasks(CpuDevice()).get(Task(name="probe", source=source), Fidelity.SEARCH).cases
+    case = warm_case("(x[:, None] * x).amax(1)", ROW)
     assert case.is_measured
     assert case.output_bytes == KB
     assert case.peak_bytes >= 256 * KB

@@ -4,9 +4,11 @@ Invariants:
 - what several ask for at once is made once, and counted once;
 - what takes much of the memory is there once, and drives nothing else out;
 - where memory is short, what is warm gives way, and then the neighbours; a verdict stays right;
-- what never fits is refused in words, and ends nothing.
+- what never fits is refused in words, and ends nothing;
+- any call of a timed block may be the one whose output is judged, and of each sitting one is.
 """
 
+import random
 import threading
 import time
 import weakref
@@ -244,6 +246,29 @@ def test_a_task_that_never_fits_is_refused_whatever_is_asked_of_it(referee):
             ask()
     verdict = referee.evaluate(RELU_TASK, HONEST_CPP, Fidelity.CHECK, {})
     assert verdict.status is Status.CORRECT
+
+
+def loaded_case(device=None):
+    (case,) = WarmTasks(device or CpuDevice()).get(RELU_TASK, Fidelity.SEARCH).cases
+    return case
+
+
+def test_any_call_of_a_block_may_be_the_one_that_is_judged():
+    seen = {at for _ in range(12) for number in range(8) for at in loaded_case().judged(number, 4)}
+    assert seen == set(range(4))
+
+
+def test_of_each_sitting_an_output_is_judged_however_few_can_be_afforded():
+    case = loaded_case()
+    case._expecting_s = 1e6
+    case.calls(1.0, 64, 0)
+    judged = {number for number in range(8) if case.judged(number, 8)}
+    assert len(judged) == 2
+    rng = random.Random(0)
+    for _ in range(50):
+        drawn = case.drawn(2, 8, rng)
+        assert len(set(drawn)) == 2
+        assert judged.intersection(drawn)
 
 
 def test_an_evaluation_takes_more_room_the_more_processes_and_the_larger_its_outputs():
