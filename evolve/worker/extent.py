@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from evolve.worker.seeding import seeded
@@ -40,12 +40,31 @@ def extent_of(case: LoadedCase, inputs: Outline) -> Extent | None:
     mode, tree = inputs.without_values(case.place)
     try:
         model = case.constructed(0, mode)
-        given = [*tensors_of(tree), *model.parameters(), *model.buffers()]
-        with mode, torch.no_grad(), seeded(0), _Alive(given) as alive:
+        with mode, torch.no_grad():
+            weights = _cast(model, case.dtype)
+        with mode, torch.no_grad(), seeded(0), _Alive([*tensors_of(tree), *weights]) as alive:
             outputs = flatten(model(*tree))[0]
             return Extent(sum(output.nbytes for output in outputs), alive.most)
     except Exception:  # noqa: BLE001 - the user's code, on what it was not written for
         return None
+
+
+def _cast(model: nn.Module, dtype: torch.dtype | None) -> list[Tensor]:
+    """Parameters and buffers of the model, from now on of this type where they are floating.
+
+    Not by `Module.to`, which does not swap parameters without values.
+    """
+    found: list[Tensor] = []
+    for module in model.modules():
+        holders: tuple[dict[str, Any], ...] = (module._parameters, module._buffers)
+        for holder in holders:
+            for name, value in holder.items():
+                if value is None:
+                    continue
+                if dtype is not None and value.is_floating_point():
+                    holder[name] = value.to(dtype)
+                found.append(holder[name])
+    return found
 
 
 class _Alive(TorchDispatchMode):

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -245,7 +246,8 @@ class Referee:
         verdict = self._within(task, fidelity, self._room_to_check, judged)
         if verdict.status is not Status.INFRA:
             return verdict
-        # Whatever it was, it will not be a neighbour's doing.
+        # Whatever it was, it will not be a neighbour's doing. Who runs the judge should know of it.
+        print(f"evolve: judged again, alone: {verdict.feedback}", file=sys.stderr, flush=True)
         again = self._alone(task, fidelity, judged)
         return replace(again, labels=(*again.labels, Label("judged_again", verdict.feedback)))
 

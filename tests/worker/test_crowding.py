@@ -42,7 +42,7 @@ class FailsOnce:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_all_get_their_verdicts_also_one_that_is_judged_again_alone(tmp_path):
+def test_all_get_their_verdicts_also_one_that_is_judged_again_alone(tmp_path, capsys):
     referee = Referee(NarrowDevice(), tmp_path)
     sources = [f"{HONEST_CPP}\n# {number}\n" for number in range(5)]
     keeper = referee._timekeeper
@@ -60,3 +60,4 @@ def test_all_get_their_verdicts_also_one_that_is_judged_again_alone(tmp_path):
     assert [verdict.status for verdict in verdicts] == [Status.CORRECT] * len(sources)
     again = ["judged_again" in [label.name for label in verdict.labels] for verdict in verdicts]
     assert again == [False, True, False, False, False]
+    assert "judged again, alone: the evaluator failed: a fault of ours" in capsys.readouterr().err

@@ -31,9 +31,9 @@ def table(size):
 """
 
 
-def extent(outcome: str, inputs: str, **more: str):
+def extent(outcome: str, inputs: str, precision: str = "task", **more: str):
     source = task_source(outcome, inputs, **more)
-    (case,) = load_task(Task(name="probe", source=source)).cases
+    (case,) = load_task(Task(name="probe", source=source, precision=precision)).cases
     packed = Packed([case.inputs(0)])
     return extent_of(case, Outline(packed.trees[0], packed.size))
 
@@ -69,6 +69,13 @@ def test_outputs_are_those_of_a_call(outcome, inputs, setup):
     assert type(found.outputs) is type(found.peak) is int
     assert found.peak >= found.outputs
     assert (case.output_bytes, case.peak_bytes) == (found.outputs, found.peak)
+
+
+def test_a_task_in_half_precision_takes_half():
+    layer = {"setup": "self.layer = nn.Linear(256, 32)"}
+    whole = extent("self.layer(x)", ROWS, **layer)
+    half = extent("self.layer(x)", ROWS, "fp16", **layer)
+    assert (2 * half.outputs, 2 * half.peak) == (whole.outputs, whole.peak)
 
 
 def test_what_is_alive_at_once_counts():
