@@ -20,6 +20,11 @@ from evolve.worker.taskfile import LoadedCase
 from evolve.worker.trees import flatten, tensors_of
 
 
+_MOST_OPERATIONS = (
+    5000  # each takes 0.4 ms; a call of an unrolled recurrence may be the quicker way
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Extent:
     """Of one call, in bytes: its outputs, and the most that is alive at once beside its inputs."""
@@ -29,7 +34,7 @@ class Extent:
 
 
 def extent_of(case: LoadedCase, inputs: Outline) -> Extent | None:
-    """The extent of a call of the reference, without making it; None where that cannot be told.
+    """The extent of a call of the reference, without making it; None where that cannot be told soon.
 
     What kernels need for themselves, such as the workspace of a convolution, is not seen.
 
@@ -77,6 +82,7 @@ class _Alive(TorchDispatchMode):
         super().__init__()
         self.most = 0
         self._now = 0
+        self._operations = 0
         # Tensors of each piece of memory.
         self._holders = Counter(tensor.untyped_storage()._cdata for tensor in given)
 
@@ -87,6 +93,9 @@ class _Alive(TorchDispatchMode):
         arguments: tuple[Any, ...] = (),
         options: Mapping[str, Any] | None = None,
     ) -> Any:
+        self._operations += 1
+        if self._operations > _MOST_OPERATIONS:
+            raise RuntimeError("too long to go through all of it")
         made = operation(*arguments, **(options or {}))
         for tensor in tensors_of(made if isinstance(made, tuple | list) else [made]):
             self._count(tensor)

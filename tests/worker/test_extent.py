@@ -88,6 +88,13 @@ def test_what_has_been_let_go_of_does_not_count():
     assert extent("sum((x[:, None] * x).sum(1) for _ in range(20))", ROW).peak < 300 * KB
 
 
+def test_a_call_of_very_many_operations_is_made_instead(monkeypatch):
+    steps = "sum(x + step for step in range(50))"
+    assert extent(steps, ROW) is not None
+    monkeypatch.setattr("evolve.worker.extent._MOST_OPERATIONS", 90)
+    assert extent(steps, ROW) is None
+
+
 def test_views_do_not_count():
     assert extent("(x[:, None] * x).view(-1)[3:].view(-1)", ROW).peak == 256 * KB
 
