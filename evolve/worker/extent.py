@@ -19,10 +19,7 @@ from evolve.worker.slab import Outline
 from evolve.worker.taskfile import LoadedCase
 from evolve.worker.trees import flatten, tensors_of
 
-
-_MOST_OPERATIONS = (
-    5000  # each takes 0.4 ms; a call of an unrolled recurrence may be the quicker way
-)
+_MOST_OPERATIONS = 5000  # each takes 0.4 ms: of an unrolled recurrence a call may be quicker
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +31,7 @@ class Extent:
 
 
 def extent_of(case: LoadedCase, inputs: Outline) -> Extent | None:
-    """The extent of a call of the reference, without making it; None where that cannot be told soon.
+    """The extent of a call of the reference, without making it; None where it cannot be told.
 
     What kernels need for themselves, such as the workspace of a convolution, is not seen.
 
