@@ -36,7 +36,7 @@ def get_input_groups():
     return [get_inputs(), [x[:5] for x in get_inputs()]]
 """,
 )
-SLOW = Task(name="slow", source="import time\ntime.sleep(4)\n" + RELU_TASK.source)
+SLOW = Task(name="slow", source="import time\ntime.sleep(2)\n" + RELU_TASK.source)
 
 
 def test_a_warm_task_does_not_wait_for_one_that_is_being_loaded():
