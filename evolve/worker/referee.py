@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -95,6 +96,9 @@ class Referee:
     ) -> None:
         self.device = device
         builds = BuildCache(cache)
+        # Torch makes this folder once it works on tensors without values (`extent`), and else in
+        # the user's temporary files.
+        os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache / "inductor"))
         # A spare starts before anybody knows whose build it will need. It may enter the folder of
         # all builds, but not list it, and their names are digests of sources.
         shown = (str(cache),) if device.spares else ()
