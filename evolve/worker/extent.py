@@ -14,9 +14,11 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from evolve.core.errors import UsageError
 from evolve.worker.seeding import seeded
 from evolve.worker.slab import Outline
 from evolve.worker.taskfile import LoadedCase
+from evolve.worker.taskmodule import task_code
 from evolve.worker.trees import flatten, tensors_of
 
 _MOST_OPERATIONS = 5000  # each takes 0.4 ms: of an unrolled recurrence a call may be quicker
@@ -42,12 +44,14 @@ def extent_of(case: LoadedCase, inputs: Outline) -> Extent | None:
     mode, tree = inputs.without_values(case.place)
     try:
         model = case.constructed(0, mode)
-        with mode, torch.no_grad():
-            weights = _cast(model, case.dtype)
-        with mode, torch.no_grad(), seeded(0), _Alive([*tensors_of(tree), *weights]) as alive:
-            outputs = flatten(model(*tree))[0]
+        with task_code(case.task, "Model.forward"), mode, torch.no_grad(), seeded(0):
+            given = [*tensors_of(tree), *_cast(model, case.dtype)]
+            with _Alive(given) as alive:
+                outputs = flatten(model(*tree))[0]
             return Extent(sum(output.nbytes for output in outputs), alive.most)
-    except Exception:  # noqa: BLE001 - the user's code, on what it was not written for
+    except (
+        UsageError
+    ):  # it was not written for this; what is wrong with it shows where it is called
         return None
 
 

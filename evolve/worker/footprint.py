@@ -21,8 +21,11 @@ def working_bytes(cases: Sequence[WarmCase]) -> int:
 
 
 def _working_bytes(cases: Sequence[WarmCase], largest: int) -> int:
-    peak = max(case.peak_bytes for case in cases)
-    return max(_WORKING_SETS * largest, _PEAKS * peak) + weights_bytes(cases)
+    return max(_WORKING_SETS * largest, _PEAKS * _peak(cases)) + weights_bytes(cases)
+
+
+def _peak(cases: Sequence[WarmCase]) -> int:
+    return max(case.peak_bytes for case in cases)
 
 
 def weights_bytes(cases: Sequence[WarmCase]) -> int:
@@ -56,8 +59,7 @@ def room_for(
     largest = max(case.known_bytes for case in cases)
     tensors = max(device.pool_bytes, _working_bytes(cases, largest) + outputs)
     sent = max(block, sum(case.input_bytes for case in cases))
-    peak = max(case.peak_bytes for case in cases)
-    ours = _EXPECTING_SETS * largest + _PEAKS_EXPECTING * peak if judges else 0
+    ours = _EXPECTING_SETS * largest + _PEAKS_EXPECTING * _peak(cases) if judges else 0
     return processes * (tensors + sent + device.process_bytes) + ours
 
 

@@ -291,7 +291,7 @@ class WarmCase:
         return self._affordable_samples == self._device.block_pool
 
     def sampled(self, number: int, calls: int) -> tuple[int, ...]:
-        """The calls of a block whose outputs are looked at.
+        """The calls of a block whose outputs are looked at, in no order: the first may be judged.
 
         Secret, and the same for every candidate of the session: no process lives long enough to
         learn them, and what is expected of them is computed once.
@@ -299,9 +299,7 @@ class WarmCase:
         if others := self._others(number, calls):
             return tuple(others)
         draws = random.Random(self._seed("sampled", number, calls))
-        return tuple(
-            draws.sample(range(calls), min(_SAMPLES, calls))
-        )  # of which the first is judged
+        return tuple(draws.sample(range(calls), min(_SAMPLES, calls)))
 
     def judged(self, number: int, calls: int) -> tuple[int, ...]:
         """Those of the calls looked at that are judged: one of each block that can be afforded.

@@ -59,11 +59,12 @@ def warm_case(outcome: str, inputs: str, **more: str):
         ("self.layer(x)", ROWS,
          "self.layer = nn.utils.parametrizations.weight_norm(nn.Linear(256, 8))"),
         ("x.new_zeros(0)", ROWS, "pass"),
+        ("x * TABLE + torch.outer(TABLE, TABLE).sum(0)", ROWS, "pass"),
     ],
 )  # fmt: skip
 def test_outputs_are_those_of_a_call(outcome, inputs, setup):
-    found = extent(outcome, inputs, setup=setup)
-    case = warm_case(outcome, inputs, setup=setup)
+    more = {"setup": setup, "extra": "TABLE = torch.arange(256.0)"}
+    found, case = extent(outcome, inputs, **more), warm_case(outcome, inputs, **more)
     outputs = case.check("task", 0).expected.reference
     assert found.outputs == sum(output.nbytes for output in outputs)
     assert type(found.outputs) is type(found.peak) is int

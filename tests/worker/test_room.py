@@ -56,32 +56,26 @@ def test_what_needs_more_than_there_is_has_all_of_it_and_keeps_it(then):
     assert order == ["small"]
 
 
-def test_who_has_waited_long_for_much_is_passed_by_nobody():
-    room, order, leave = Room(10, patience_s=0.01), [], threading.Event()
-    with ThreadPoolExecutor(2) as threads:
-        with room.taken(5):
-            large = threads.submit(entered, room, 8, order, "large", leave)
-            time.sleep(0.05)
-            small = threads.submit(entered, room, 2, order, "small", leave)
-            time.sleep(0.05)
-            assert not order
-        leave.set()
-        large.result(5)
-        small.result(5)
-    assert order == ["large", "small"]
-
-
-def test_who_has_not_waited_long_for_much_lets_those_go_first_who_need_little():
-    room, order, leave = Room(10, patience_s=60), [], threading.Event()
+@pytest.mark.parametrize(
+    ("patience_s", "goes_in", "order"),
+    [(0.01, [], ["large", "small"]), (60, ["small"], ["small", "large"])],
+    ids=["has waited long", "has not"],
+)
+def test_who_needs_much_is_passed_by_who_needs_little_until_it_has_waited_long(
+    patience_s, goes_in, order
+):
+    room, came, leave = Room(10, patience_s), [], threading.Event()
     leave.set()
     with ThreadPoolExecutor(2) as threads:
         with room.taken(5):
-            large = threads.submit(entered, room, 8, order, "large", leave)
+            large = threads.submit(entered, room, 8, came, "large", leave)
             time.sleep(0.05)
-            threads.submit(entered, room, 2, order, "small", leave).result(5)
-            assert order == ["small"]
+            small = threads.submit(entered, room, 2, came, "small", leave)
+            time.sleep(0.05)
+            assert came == goes_in
         large.result(5)
-    assert order == ["small", "large"]
+        small.result(5)
+    assert came == order
 
 
 def test_of_two_that_fit_the_first_to_come_goes_first():
