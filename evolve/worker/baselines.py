@@ -6,7 +6,6 @@ same source and weights, in processes of their own. They are ours, so their outp
 """
 
 import os
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import torch
 from torch import nn
 
 from evolve.core.errors import UsageError
+from evolve.worker.buildcache import private_copy
 
 _ARITHMETIC = {"eager_ieee": False, "eager_tf32": True}
 _CACHES = {"TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton"}
@@ -40,7 +40,7 @@ def prepare(build: str | None, may_build: bool) -> None:
         if may_build:
             place.mkdir(exist_ok=True)
         elif place.is_dir():
-            place = Path(shutil.copytree(place, Path.cwd() / name, copy_function=shutil.copyfile))
+            place = private_copy(place)
         else:
             place = Path.cwd() / name
         os.environ[variable] = str(place)

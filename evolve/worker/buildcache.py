@@ -6,7 +6,9 @@ half-way never gets one. Runners that come later find the shared library there a
 ninja nor a compiler. Inside a runner `tvm_ffi.cpp.load_inline` is replaced to do so.
 """
 
+import contextlib
 import functools
+import json
 import os
 import shutil
 import tempfile
@@ -79,12 +81,25 @@ def _keep_triton(place: Path, may_build: bool) -> None:
     if may_build:
         place.mkdir(exist_ok=True)
     elif place.is_dir():
-        copy = Path.cwd() / "triton"
-        shutil.copytree(place, copy, copy_function=shutil.copyfile)
-        place = copy
+        place = private_copy(place)
     else:
         place = Path.cwd()
     os.environ["TRITON_CACHE_DIR"] = str(place)
+
+
+def private_copy(place: Path) -> Path:
+    """A copy of a cache in the process's own folder, where Triton finds its kernels again.
+
+    It notes by whole paths which files make up a kernel, and compiles it anew where one is gone.
+    """
+    copy = Path(shutil.copytree(place, Path.cwd() / place.name, copy_function=shutil.copyfile))
+    for group in copy.rglob("__grp__*.json"):
+        # A note that is none is the candidate's own, for Triton to refuse.
+        with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):
+            children = json.loads(group.read_text())["child_paths"]
+            here = {name: str(group.parent / name) for name in children}
+            group.write_text(json.dumps({"child_paths": here}))
+    return copy
 
 
 def _keep_torch(directory: str | None, may_build: bool) -> None:

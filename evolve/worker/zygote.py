@@ -153,7 +153,8 @@ def _import_everything() -> Callable[..., None]:
 def _have_triton_know_itself(capability: int) -> None:
     """What Triton keeps of its own version once asked: it hashes itself and runs its assembler.
 
-    Each process would do that again before it looks into its cache, which takes 0.3 to 1 s.
+    Each process would do that again before it looks into its cache, which takes 0.3 to 1 s. And
+    what the first launch of any kernel imports, which takes 0.1 s.
     """
     # Other versions do otherwise, and an assembler that does not run is for candidates to meet.
     missing = (ImportError, AttributeError, KeyError, TypeError)
@@ -162,3 +163,4 @@ def _have_triton_know_itself(capability: int) -> None:
         target = backends.compiler.GPUTarget("cuda", capability, 32)
         backends.backends["nvidia"].compiler(target).hash()
         importlib.import_module("triton.runtime.cache").triton_key()
+        importlib.import_module("triton.experimental.gluon")

@@ -1,0 +1,54 @@
+"""Builds that later processes take over."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from evolve.worker.buildcache import BuildCache
+
+pytest.importorskip("triton.runtime.cache")
+
+KEEPS = """
+import sys
+from evolve.worker.buildcache import install
+install("", sys.argv[1], may_build=True)
+from triton.runtime.cache import FileCacheManager
+kernel = FileCacheManager("abc")
+paths = {name: kernel.put(name.encode(), name) for name in ("k.cubin", "k.json")}
+kernel.put_group("k.json", paths)
+"""
+FINDS = """
+import sys
+from evolve.worker.buildcache import install
+install("", sys.argv[1], may_build=False)
+from triton.runtime.cache import FileCacheManager
+for name, path in sorted(FileCacheManager("abc").get_group("k.json").items()):
+    print(name, open(path).read())
+"""
+
+
+def run(script: str, folder: str, cwd: Path) -> str:
+    cwd.mkdir(exist_ok=True)
+    command = [sys.executable, "-c", script, folder]
+    ended = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=True)
+    return ended.stdout
+
+
+def test_kernels_that_triton_has_compiled_are_found_in_the_next_process(tmp_path: Path) -> None:
+    cache = BuildCache(tmp_path / "cache")
+    folder = cache.begin("key")
+    run(KEEPS, folder, tmp_path / "first")
+    kept = cache.commit("key", folder)
+    assert run(FINDS, kept, tmp_path / "next") == "k.cubin k.cubin\nk.json k.json\n"
+
+
+def test_a_note_that_is_none_hinders_nobody(tmp_path: Path) -> None:
+    cache = BuildCache(tmp_path / "cache")
+    folder = cache.begin("key")
+    run(KEEPS, folder, tmp_path / "first")
+    kept = cache.commit("key", folder)
+    for name, text in (("no", "{"), ("list", "[]"), ("other", '{"child_paths": 3}')):
+        (Path(kept) / "triton" / f"__grp__{name}.json").write_text(text)
+    assert run(FINDS, kept, tmp_path / "next") == "k.cubin k.cubin\nk.json k.json\n"
