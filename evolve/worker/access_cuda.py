@@ -8,16 +8,18 @@ from collections.abc import Iterator
 
 import torch
 
-from evolve.worker import cuda_driver
+from evolve.worker import cuda_driver, queues
 from evolve.worker.cuda_driver import Mapping
 
 _HELD = 2  # inputs of so many calls stay mapped
 
 
 class CudaAccess:
-    """Opens the one GPU that the process may see."""
+    """Opens the one GPU that the process may see, with all queues if its work may overlap."""
 
-    def __init__(self) -> None:
+    def __init__(self, overlaps: bool) -> None:
+        if not overlaps:
+            queues.use_one()
         torch.cuda.init()
         self._spark = torch.zeros(1, device="cuda")  # makes the context
         with contextlib.suppress(ImportError):

@@ -121,8 +121,13 @@ class Device(Protocol):
         """The slab for one runner; valid inside."""
         ...
 
-    def prepare(self, process: "RunnerProcess") -> None:
-        """Do with a fresh runner what needs no candidate and takes its time."""
+    def prepare(self, process: "RunnerProcess", overlaps: bool = False) -> None:
+        """Do with a fresh runner what needs no candidate and takes its time.
+
+        Args:
+            process: The runner.
+            overlaps: Whether its work may be in several streams at once (`queues`).
+        """
         ...
 
     def connect(self, process: "RunnerProcess", tensors: int = 0) -> None:

@@ -179,11 +179,11 @@ class CudaDevice:
             os.close(fd)
             mapping.close()
 
-    def prepare(self, process: RunnerProcess) -> None:
+    def prepare(self, process: RunnerProcess, overlaps: bool = False) -> None:
         os.sched_setaffinity(process.pid, self.clock_cores.of_runners())
         process.end_within(self._driver.opening)
         with self._driver.opening():
-            process.open_gpu(_CONNECT_S)
+            process.open_gpu(_CONNECT_S, overlaps)
 
     def connect(self, process: RunnerProcess, tensors: int = 0) -> None:
         with self._driver.opening():

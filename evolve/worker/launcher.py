@@ -114,21 +114,29 @@ class Launcher:
         self._unreadable = ""
         return True
 
-    def start(self, language: Language, writable: tuple[str, ...] = (),
-              readable: tuple[str, ...] = (), tensors: int = 0) -> RunnerProcess:  # fmt: skip
+    def start(
+        self,
+        language: Language,
+        writable: tuple[str, ...] = (),
+        readable: tuple[str, ...] = (),
+        tensors: int = 0,
+        overlaps: bool = False,
+    ) -> RunnerProcess:
         """A fresh runner for a program of this language, for `tensors` bytes (`Device.connect`).
+
+        `overlaps` says that its work may be in several streams at once (`Device.prepare`).
 
         Raises:
             InfraFault: no runner can be started, even by a fresh zygote.
         """
         confinement = _extended(self._confinement, writable, readable)
         try:
-            return self._connected(language, confinement, tensors)
+            return self._connected(language, confinement, tensors, overlaps)
         except (ConnectionError, InfraFault) as error:
             if not _is_the_devices(error):
                 self._replace(language)
         try:
-            return self._connected(language, confinement, tensors)
+            return self._connected(language, confinement, tensors, overlaps)
         except ConnectionError as error:
             raise InfraFault(str(error)) from error
 
@@ -143,11 +151,12 @@ class Launcher:
             self._spares = Spares(make, self._device.spares)
 
     def _connected(
-        self, language: Language, confinement: Confinement, tensors: int
+        self, language: Language, confinement: Confinement, tensors: int, overlaps: bool
     ) -> RunnerProcess:
         try:
             with ExitStack() as on_failure:
-                runner = self._spare(confinement) or self._prepared(language, confinement)
+                runner = None if overlaps else self._spare(confinement)
+                runner = runner or self._prepared(language, confinement, overlaps)
                 on_failure.enter_context(runner)
                 self._device.connect(runner, tensors)
                 on_failure.pop_all()
@@ -155,11 +164,13 @@ class Launcher:
             raise InfraFault(f"a runner cannot use the device: {error}") from error
         return runner
 
-    def _prepared(self, language: Language, confinement: Confinement) -> RunnerProcess:
+    def _prepared(
+        self, language: Language, confinement: Confinement, overlaps: bool = False
+    ) -> RunnerProcess:
         """A fresh process that has opened the device."""
         with ExitStack() as on_failure:
             runner = on_failure.enter_context(self._start(language, confinement))
-            self._device.prepare(runner)
+            self._device.prepare(runner, overlaps)
             on_failure.pop_all()
         return runner
 

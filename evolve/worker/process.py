@@ -97,9 +97,9 @@ class RunnerProcess:
         command = ("load", kind, text, build, may_build, stub)
         self._ask(command, Reply.ACK, seconds, may_freeze=True)
 
-    def open_gpu(self, seconds: float) -> None:
-        """Have a fresh process get ready to use the GPU."""
-        self._ask(("open_gpu",), Reply.ACK, seconds)
+    def open_gpu(self, seconds: float, overlaps: bool) -> None:
+        """Have a fresh process get ready to use the GPU, maybe in several streams at once."""
+        self._ask(("open_gpu", overlaps), Reply.ACK, seconds)
 
     def use_pool(self, fd: int, size: int, library: str, seconds: float) -> int:
         """Have it put all tensors into this memory; where it maps it."""

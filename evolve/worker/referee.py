@@ -337,7 +337,7 @@ class Referee:
         progress: Progress,
     ) -> tuple[Status, str]:
         fidelity = asked.fidelity
-        candidate = progress.candidate = Candidate(asked.source)
+        candidate = progress.candidate = Candidate(asked.source, overlaps=task.overlaps)
         progress.labels += static_labels(asked.source)
         if "ModelNew" not in asked.source:
             raise CandidateFault(Status.CONTRACT, "the source defines no class ModelNew")
@@ -408,9 +408,10 @@ class Referee:
     def _rival(self, task: WarmTask, name: str, text: str) -> Candidate:
         """An opponent; one that has the name of a baseline is the reference, run that way."""
         if name not in BASELINES:
-            return Candidate(text)
+            return Candidate(text, overlaps=task.overlaps)
         require_baseline(name, self.device.place)
-        return Candidate(json.dumps(task.task.to_json()), kind=name)
+        source = json.dumps(task.task.to_json())
+        return Candidate(source, kind=name, overlaps=task.overlaps)
 
     def _profile(
         self, runner: RunnerProcess, candidate: Candidate, task: WarmTask, progress: Progress

@@ -22,6 +22,7 @@ from evolve.worker.faults import CandidateFault
 from evolve.worker.footprint import weights_bytes, working_bytes
 from evolve.worker.launcher import Launcher
 from evolve.worker.process import RunnerProcess
+from evolve.worker.queues import may_overlap
 from evolve.worker.seats import Seats
 from evolve.worker.warm import Check, WarmCase, WarmTask
 from evolve.worker.wire import TensorAt
@@ -40,6 +41,7 @@ class Candidate:
 
     source: str
     kind: str = "candidate"
+    overlaps: bool = False  # whether its work may be in several streams at once
     language: Language = field(init=False)
     build: str | None = None
     margin: float | None = None  # the worst of its outcomes in the checks
@@ -49,6 +51,7 @@ class Candidate:
 
     def __post_init__(self) -> None:
         self.language = Language.TORCH if self.is_ours else detect_language(self.source)
+        self.overlaps = self.overlaps or may_overlap(self.source)
 
     @property
     def is_ours(self) -> bool:
@@ -160,7 +163,9 @@ class Workshop:
         hidden = candidate.build is not None and not self.device.spares
         readable = (str(candidate.build),) if hidden else ()
         tensors = working_bytes(cases) + block
-        return self.launcher.start(candidate.language, writable, readable, tensors)
+        return self.launcher.start(
+            candidate.language, writable, readable, tensors, candidate.overlaps
+        )
 
     def loaded(
         self, candidate: Candidate, cases: list[WarmCase], stub: bool = False, block: int = 0
@@ -193,7 +198,7 @@ class Workshop:
     def reference(self, task: WarmTask, block: int) -> RunnerProcess:
         """The same for the reference; its process alone gets the task's source."""
         tensors = working_bytes(task.timed) + block
-        runner = self.launcher.start(Language.TORCH, tensors=tensors)
+        runner = self.launcher.start(Language.TORCH, tensors=tensors, overlaps=task.overlaps)
         with contextlib.ExitStack() as on_failure:
             on_failure.enter_context(runner)
             runner.load("reference", json.dumps(task.task.to_json()), SETUP_S)

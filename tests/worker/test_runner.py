@@ -171,7 +171,7 @@ class CannotBePrepared(CpuDevice):
         super().__init__()
         self.tried = []
 
-    def prepare(self, process):
+    def prepare(self, process, overlaps=False):
         self.tried.append(process)
         raise OSError("no more")
 
