@@ -1,9 +1,10 @@
 """Compiled references with kernels of ours for what the compiler leaves to vendors' libraries."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import islice
 
-from evolve.core.compiled import VARIANTS, WHOLE
+from evolve.core.compiled import VARIANTS, WHOLE, Compiled
 from evolve.core.errors import UsageError
 from evolve.core.program import Program
 from evolve.core.protocols import Context, Declined, Failed, Proposal
@@ -60,14 +61,26 @@ class TemplateSeed:
         for compiled in task.compiled:
             if compiled.variant not in self.variants or not has_products(compiled):
                 continue
-            for kind, options in _KINDS.items():
-                products = Products(allowed, **options, multiprocessors=count)
+            for kind in _KINDS:
                 note = f"variant {compiled.variant}, own kernels{kind}"
                 try:
-                    source = convert(task.source, task.name, compiled, products, allowed)
+                    source = _converted(task.source, task.name, compiled, kind, allowed, count)
                 except NotConvertible as error:
                     yield Failed(f"variant {compiled.variant}: {error}")
                     break
                 if source not in seen:
                     seen.add(source)
                     yield Proposal(program=Program(source), note=note)
+
+
+@lru_cache(maxsize=64)  # every proposal goes through all that came before it
+def _converted(
+    source: str,
+    name: str,
+    compiled: Compiled,
+    kind: str,
+    allowed: tuple[str, ...],
+    multiprocessors: int,
+) -> str:
+    products = Products(allowed, **_KINDS[kind], multiprocessors=multiprocessors)
+    return convert(source, name, compiled, products, allowed)
