@@ -131,7 +131,7 @@ class CudaDevice:
     @property
     def slots(self) -> int:
         """Compiling uses the CPU's cores; on the GPU, checks share it and timing has it alone."""
-        return min(8, max(2, self.cores // 2))
+        return min(12, max(2, 3 * self.cores // 4))
 
     def can_time(self, language: Language) -> bool:
         return True

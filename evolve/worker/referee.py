@@ -374,7 +374,8 @@ class Referee:
         with progress.timed("speed_of_light"):
             light = self._speed_of_light.judge(task, candidate, progress.timing)
             progress.measured["speed_of_light"] = round(light.share, 4)
-            if light.beats and fidelity is not Fidelity.VERIFY:
+            may_win = progress.custom is not False and fidelity is not Fidelity.VERIFY
+            if light.beats and may_win:
                 self._check_further(candidate, task)
         progress.stage = {Fidelity.SCREEN: Stage.SCREEN, Fidelity.VERIFY: Stage.VERIFY}.get(
             fidelity, Stage.TIMING
