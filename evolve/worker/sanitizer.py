@@ -67,7 +67,7 @@ def read(text: str, kind: str) -> Finding | None:
 def sanitise_call(
     workshop: "Workshop", candidate: "Candidate", task: "WarmTask"
 ) -> Iterator[Label]:
-    """What the tools find, as labels; nothing where they are not there or do not run.
+    """What the tools find, as labels, or why one gave no result; nothing where they are not there.
 
     Hazards stay a label: on asynchronous copies and barriers racecheck is known to err.
 
@@ -87,7 +87,8 @@ def sanitise_call(
             ):
                 text = runner.apart(case.index, inputs, command, 2 * apart.SECONDS)
                 found = read(text, kind)
-        except CandidateFault:  # the same call was right without the tool
+        except CandidateFault as fault:  # the same call was right without the tool
+            yield Label(f"no_{kind}", plain(fault.feedback, 160))
             continue
         if found and found.errors and kind == "memcheck":
             raise CandidateFault(
@@ -95,6 +96,15 @@ def sanitise_call(
                 f"case {case.case.name}: right, but compute-sanitizer (memcheck) finds "
                 f"{found.errors} errors: {found.first}. Mask every load and store.",
             )
-        if found:
-            evidence = f"{found.errors} errors in one call: {found.first}".rstrip(": ")
-            yield Label(kind, evidence if found.errors else "no error in one call")
+        if found is None:
+            yield Label(f"no_{kind}", f"the tool gave no result: {last_words(text)}")
+        elif found.errors:
+            yield Label(kind, f"{found.errors} errors in one call: {found.first}".rstrip(": "))
+        else:
+            yield Label(kind, "no error in one call")
+
+
+def last_words(text: str) -> str:
+    """How what a runner says that the tool said ends."""
+    lines = [line.strip("= ") for line in apart.read(text).text.splitlines()]
+    return plain(next(filter(None, reversed(lines)), "not a word"), 160)

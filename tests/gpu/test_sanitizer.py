@@ -76,7 +76,7 @@ READS_ON = triton_program(before="", grid="(triton.cdiv(x.numel(), BLOCK) + 4,)"
 def test_reads_out_of_bounds_are_refused(worker):
     verdict = worker.evaluate(READS_ON, SMALL, fidelity="verify")
     print(verdict.feedback, verdict.durations_s, verdict.labels)
-    assert verdict.status is Status.ILLEGAL_ACCESS
+    assert verdict.status is Status.ILLEGAL_ACCESS, verdict.labels
     assert "compute-sanitizer" in verdict.feedback
 
 

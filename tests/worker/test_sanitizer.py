@@ -19,7 +19,7 @@ from torch import nn
 from evolve.core.program import Language
 from evolve.worker import apart
 from evolve.worker.buildcache import BuildCache
-from evolve.worker.sanitizer import Finding, read
+from evolve.worker.sanitizer import Finding, last_words, read
 from tests.worker.sharing import shared
 
 INVALID = """========= COMPUTE-SANITIZER
@@ -90,7 +90,16 @@ def test_a_tool_that_hangs_or_is_not_there_is_no_finding(tmp_path, monkeypatch):
     monkeypatch.setattr(apart, "SECONDS", 0.2)
     slow = tool(tmp_path, "#!{python}\nimport time\ntime.sleep(30)\n")
     assert read(apart.observe([slow], "candidate.py", {}), "memcheck") is None
-    assert read(apart.observe(["/nowhere/tool"], "candidate.py", {}), "memcheck") is None
+    said = apart.observe(["/nowhere/tool"], "candidate.py", {})
+    assert read(said, "memcheck") is None
+    assert "No such file or directory: '/nowhere/tool'" in last_words(said)
+
+
+@given(st.text(), st.integers())
+def test_of_a_tool_without_a_result_one_line_is_told(text, code):
+    words = last_words(json.dumps([f"{text}\n========= Error: no device\n=========\n", code]))
+    assert words == "Error: no device"
+    assert last_words(text).count("\n") == 0
 
 
 # Says of its call what a tool would see: what it packed, and where the memory of its input ends.
