@@ -13,7 +13,6 @@ BIN := $(VENV)/bin
 TRAINERS := .venv-trainers
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 ARGS ?=
-JUDGED := tests/worker tests/redteam# time kernels, and want the machine to themselves
 
 .PHONY: help run test test-trainers lint bench clean
 help:
@@ -22,9 +21,10 @@ help:
 run: $(VENV)/.installed
 	$(BIN)/evolve run task=rmsnorm search=quick $(ARGS)
 
+# Tests marked `quiet` time kernels: they come last, one by one, with the machine to themselves.
 test: lint
-	$(BIN)/python -m pytest -m "not slow and not gpu" -n 2 --dist loadfile $(JUDGED:%=--ignore=%)
-	$(BIN)/python -m pytest -m "not slow and not gpu" $(JUDGED)
+	$(BIN)/python -m pytest -m "not slow and not gpu and not quiet" -n 2 --dist loadfile
+	$(BIN)/python -m pytest -m "not slow and not gpu and quiet"
 
 test-trainers: $(TRAINERS)/.installed
 	HF_HUB_OFFLINE=1 $(TRAINERS)/bin/python -m pytest tests/trainers tests/rl \

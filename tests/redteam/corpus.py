@@ -71,12 +71,14 @@ def corpus(folder: str) -> list[Entry]:
 
 
 def marked(entries: Iterable[Entry]) -> list[Any]:
-    """Test parameters: GPU candidates are marked `gpu`, known holes have to fail."""
+    """Test parameters: marked `gpu` or `quiet` where that is needed; known holes have to fail."""
     return [pytest.param(entry, id=entry.name, marks=_marks(entry)) for entry in entries]
 
 
 def _marks(entry: Entry) -> list[pytest.MarkDecorator]:
     marks = [pytest.mark.gpu, pytest.mark.timeout(300)] if entry.device == "cuda" else []
+    if entry.alone or entry.fidelity != "check":
+        marks.append(pytest.mark.quiet)
     if entry.hole:  # what hangs on a time may go either way on a busy machine
         marks.append(pytest.mark.xfail(strict=entry.fidelity == "check", reason=entry.hole))
     return marks

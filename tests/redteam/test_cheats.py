@@ -64,6 +64,7 @@ def test_an_attack_on_the_machine_ends_with_its_candidate(entry: Entry, court):
         time.sleep(0.05)
 
 
-def test_after_all_of_them_the_service_judges_as_before(court):
+@pytest.mark.parametrize("kind", ["checked", pytest.param("timed", marks=pytest.mark.quiet)])
+def test_after_all_of_them_the_service_judges_as_before(court, kind):
     assert court.worker.evaluate(HONEST_CPP, fidelity="check").strict
     assert {zygote["threads"] for zygote in court.worker.ask("doctor")["zygotes"]} == {1}

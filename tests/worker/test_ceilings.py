@@ -11,6 +11,8 @@ import torch
 from evolve.worker.ceilings import Ceilings
 from evolve.worker.cost import Cost
 
+pytestmark = pytest.mark.quiet
+
 MB = 1 << 20
 
 

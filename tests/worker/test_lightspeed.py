@@ -23,6 +23,8 @@ from evolve.worker.workshop import Candidate
 from tests.worker.judging import task_source
 from tests.worker.serving import HONEST_CPP
 
+pytestmark = pytest.mark.quiet
+
 N = 256
 PRODUCT = task_source("a @ b", f"[torch.randn({N}, {N}), torch.randn({N}, {N})]", "a, b")
 

@@ -15,6 +15,8 @@ import pytest
 
 from evolve.worker.locks import DriverLock, HostLock
 
+pytestmark = pytest.mark.quiet
+
 NOBODY = 65534
 
 

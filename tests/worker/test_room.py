@@ -17,6 +17,8 @@ import pytest
 
 from evolve.worker.room import Room
 
+pytestmark = pytest.mark.quiet
+
 
 def entered(room, amount, order, name, leave):
     with room.taken(amount):

@@ -182,6 +182,7 @@ def test_where_a_program_could_lower_its_mark_there_is_no_number(tmp_path):
 WEIGHED = "any(kind.__name__ == 'ModelNew' for kind in nn.Module.__subclasses__())"
 
 
+@pytest.mark.quiet
 @pytest.mark.parametrize(
     "source",
     [
@@ -234,6 +235,7 @@ def test_a_more_exact_program_has_a_smaller_error(worker):
     assert "memory_bytes" not in exact.descriptors  # only full evaluations look
 
 
+@pytest.mark.quiet
 def test_errors_of_timed_calls_count_too(worker):
     """Right in every check, and in a timed block as wrong as is allowed and no more."""
     body = """
@@ -252,6 +254,7 @@ return right(x) * (1 if self.calls < 12 else 1.01)
 """
 
 
+@pytest.mark.quiet
 @pytest.mark.parametrize(
     "body", ["return x * 2", ONLY_IN_CHECKS], ids=["always", "only when it is timed"]
 )

@@ -30,6 +30,8 @@ from tests.worker.serving import HONEST_CPP, RELU_TASK, forward
 from tests.worker.sharing import shared
 from tests.worker.turns import TurnsDevice
 
+pytestmark = pytest.mark.quiet
+
 
 class TwoSeats(TurnsDevice):
     """Busy while a process is called `hogging`; notes how many stand while one is timed."""

@@ -75,6 +75,7 @@ def test_nothing_that_it_imports_asks_for_devices(tmp_path):
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.quiet
 def test_a_runner_starts_in_less_than_a_third_of_a_second(launcher):
     taken = []
     for _ in range(5):
