@@ -78,6 +78,7 @@ def folder(tmp_path):
     return Folder(tmp_path)
 
 
+@pytest.mark.quiet
 def test_requests_of_every_kind_are_answered(folder):
     requests = [
         evaluate("a:0", HONEST_CPP),
@@ -211,7 +212,7 @@ def kill_the_judge_under(process: subprocess.Popen, folder: Folder, name: str, t
 
 
 def test_what_was_under_way_at_two_kills_is_tried_alone_and_last(folder, tmp_path):
-    requests = [evaluate("a:0", WRONG), evaluate("a:1", RIGHT)]
+    requests = [evaluate("a:0", WRONG), evaluate("a:1", RIGHT, fidelity="check")]
     folder.ask(requests)
     shards = Shards(folder.out)
     for _ in range(2):

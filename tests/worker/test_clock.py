@@ -19,6 +19,8 @@ from evolve.worker.referee import Referee
 from evolve.worker.window_cpu import CpuWindow
 from tests.worker.serving import HONEST_CPP, RELU_TASK, forward
 
+pytestmark = pytest.mark.quiet
+
 
 def test_an_honest_kernel_is_correct_custom_and_timed_with_an_interval(worker):
     verdict = worker.evaluate(HONEST_CPP, fidelity="search")
@@ -83,6 +85,18 @@ return self.y.clone()
 """,
     "memory that the reference has freed": "return torch.empty_like(x)",
 }
+
+
+def slow_until_timed(seconds: float, timed_s: float = 0.001) -> str:
+    """A body that takes so long in the checks, and when it is timed so much less."""
+    return f"""
+frame, names = sys._getframe(), set()
+while frame:
+    names.add(frame.f_code.co_name)
+    frame = frame.f_back
+time.sleep({timed_s} if "_run" in names else {seconds})
+return right(x)
+"""
 
 
 @pytest.mark.parametrize("name", CHEATS)
@@ -188,7 +202,8 @@ def test_a_candidate_that_is_very_slow_is_timed_briefly(worker):
 
 
 def test_blocks_of_slow_candidates_are_of_few_lengths_so_that_they_are_made_once(worker):
-    bodies = [f"time.sleep({0.022 + 0.002 * i}); return right(x)" for i in range(3)]
+    # Slow in the checks, by which blocks are planned: timing them would take the test a minute.
+    bodies = [slow_until_timed(0.022 + 0.002 * i) for i in range(3)]
     verdicts = [worker.evaluate(forward(body)) for body in bodies]
     calls = {verdict.samples["default"]["calls_per_block"] for verdict in verdicts}
     assert calls <= {12, 16}  # of 19 to 22 that half a second would allow
@@ -196,7 +211,7 @@ def test_blocks_of_slow_candidates_are_of_few_lengths_so_that_they_are_made_once
 
 def test_a_candidate_that_is_hopelessly_slow_is_not_timed(worker):
     # Every call of the checks would cost the test seconds: only the last ones are that slow.
-    body = "self.n = getattr(self, 'n', 0) + 1\nif self.n > 9: time.sleep(3.2)\nreturn right(x)"
+    body = "self.n = getattr(self, 'n', 0) + 1\nif self.n > 12: time.sleep(3.2)\nreturn right(x)"
     verdict = worker.evaluate(forward(body))
     assert verdict.status is Status.TIMEOUT
     assert verdict.stage is Stage.CORRECTNESS
@@ -296,15 +311,8 @@ def test_nobody_is_convicted_where_a_window_costs_more_than_the_references_calls
 
 def test_who_is_slow_until_it_is_timed_does_not_make_the_host_look_too_busy(tmp_path):
     # Its blocks, and with them the reference's, are of one call: shorter than what a window costs.
-    body = """
-frame, names = sys._getframe(), set()
-while frame:
-    names.add(frame.f_code.co_name)
-    frame = frame.f_back
-if "_run" not in names: time.sleep(0.3)
-return right(x)
-"""
-    verdict = judged_where_a_window_costs(0.001, forward(body), tmp_path)
+    source = forward(slow_until_timed(0.3, 0.0))
+    verdict = judged_where_a_window_costs(0.001, source, tmp_path)
     assert verdict.status is Status.TIMING_UNBOUNDED
     assert "the clock's own overhead" in verdict.feedback
 

@@ -141,7 +141,7 @@ def test_calls_that_no_kernel_needs_are_denied(worker, call):
 def test_files_of_one_candidate_are_gone_for_the_next(worker):
     leave = forward("return right(x)", "open('note', 'w').write('stored answer')")
     find = forward("raise RuntimeError(sorted(os.listdir('.')))")
-    assert worker.evaluate(leave).status is Status.CORRECT
+    assert worker.evaluate(leave, fidelity="check").status is Status.CORRECT
     assert "note" not in worker.evaluate(find).feedback
 
 
@@ -216,10 +216,11 @@ def test_what_a_killed_launcher_left_is_removed_and_what_a_living_one_uses_is_no
 
 
 def test_every_evaluation_records_its_tier(worker):
-    verdict = worker.evaluate(forward("return right(x)"))
+    verdict = worker.evaluate(forward("return right(x)"), fidelity="check")
     assert verdict.environment["sandbox"] == worker.ask("hello")["sandbox"]
 
 
+@pytest.mark.quiet
 @pytest.mark.skipif(shutil.which("unshare") is None, reason="util-linux is not installed")
 def test_a_user_without_privileges_gets_a_worker_too(tmp_path):
     script = (

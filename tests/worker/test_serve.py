@@ -99,10 +99,10 @@ def test_a_request_that_cannot_be_served_says_why(worker, method, params, messag
 
 def test_two_evaluations_at_once_get_each_its_own_answer(worker):
     right = worker.send(
-        "evaluate", task=RELU_TASK.to_json(), source=forward("return right(x)"), fidelity="screen"
+        "evaluate", task=RELU_TASK.to_json(), source=forward("return right(x)"), fidelity="check"
     )
     wrong = worker.send(
-        "evaluate", task=RELU_TASK.to_json(), source=forward("return x * 5"), fidelity="screen"
+        "evaluate", task=RELU_TASK.to_json(), source=forward("return x * 5"), fidelity="check"
     )
     assert wrong.result(60)["result"]["status"] == "wrong_value"
     assert right.result(60)["result"]["status"] == "correct"
@@ -132,6 +132,7 @@ def test_shutdown_is_answered_and_ends_the_worker(own_worker):
     assert gone(family)
 
 
+@pytest.mark.quiet
 def test_a_worker_leaves_no_files_but_its_cache(own_worker, tmp_path):
     assert own_worker.evaluate(forward("return right(x)")).status is Status.CORRECT
     own_worker.close()
@@ -143,4 +144,6 @@ def test_a_zygote_that_was_killed_is_replaced(own_worker):
     (zygote,) = own_worker.ask("doctor")["zygotes"]
     os.kill(zygote["pid"], signal.SIGKILL)
     time.sleep(0.1)
-    assert own_worker.evaluate(forward("return right(x)")).status is Status.CORRECT
+    assert (
+        own_worker.evaluate(forward("return right(x)"), fidelity="check").status is Status.CORRECT
+    )

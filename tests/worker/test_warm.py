@@ -254,7 +254,8 @@ def loaded_case(device=None):
 
 
 def test_any_call_of_a_block_may_be_the_one_that_is_judged():
-    seen = {at for _ in range(12) for number in range(8) for at in loaded_case().judged(number, 4)}
+    cases = [loaded_case() for _ in range(12)]
+    seen = {at for case in cases for number in range(8) for at in case.judged(number, 4)}
     assert seen == set(range(4))
 
 
