@@ -63,17 +63,16 @@ class TemplateSeed:
                 continue
             for kind in _KINDS:
                 note = f"variant {compiled.variant}, own kernels{kind}"
-                try:
-                    source = _converted(task.source, task.name, compiled, kind, allowed, count)
-                except NotConvertible as error:
-                    yield Failed(f"variant {compiled.variant}: {error}")
+                source = _converted(task.source, task.name, compiled, kind, allowed, count)
+                if isinstance(source, NotConvertible):
+                    yield Failed(f"variant {compiled.variant}: {source}")
                     break
                 if source not in seen:
                     seen.add(source)
                     yield Proposal(program=Program(source), note=note)
 
 
-@lru_cache(maxsize=64)  # every proposal goes through all that came before it
+@lru_cache(maxsize=256)  # every proposal goes through all that came before it
 def _converted(
     source: str,
     name: str,
@@ -81,6 +80,9 @@ def _converted(
     kind: str,
     allowed: tuple[str, ...],
     multiprocessors: int,
-) -> str:
+) -> str | NotConvertible:
     products = Products(allowed, **_KINDS[kind], multiprocessors=multiprocessors)
-    return convert(source, name, compiled, products, allowed)
+    try:
+        return convert(source, name, compiled, products, allowed)
+    except NotConvertible as error:
+        return error

@@ -15,13 +15,12 @@ _HELD = 2  # inputs of so many calls stay mapped
 
 
 class CudaAccess:
-    """Opens the one GPU that the process may see, with all queues if its work may overlap."""
+    """Opens the one GPU that the process may see, with all of its queues or one."""
 
-    def __init__(self, overlaps: bool) -> None:
-        if not overlaps:
-            queues.use_one()
-        torch.cuda.init()
-        self._spark = torch.zeros(1, device="cuda")  # makes the context
+    def __init__(self, all_queues: bool) -> None:
+        with queues.opening(all_queues):
+            torch.cuda.init()
+            self._spark = torch.zeros(1, device="cuda")  # makes the context
         with contextlib.suppress(ImportError):
             importlib.import_module("triton.runtime").driver.active.utils  # noqa: B018 (loads it)
         self.place = torch.device("cuda", torch.cuda.current_device())

@@ -94,9 +94,9 @@ def private_copy(place: Path) -> Path:
     """
     copy = Path(shutil.copytree(place, Path.cwd() / place.name, copy_function=shutil.copyfile))
     for group in copy.rglob("__grp__*.json"):
-        # A note that is none is the candidate's own, for Triton to refuse.
-        with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):
-            children = json.loads(group.read_text())["child_paths"]
+        # What is no such note is the candidate's own doing, and stays as it is.
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
+            children = dict[str, str](json.loads(group.read_text())["child_paths"])
             here = {name: str(group.parent / name) for name in children}
             group.write_text(json.dumps({"child_paths": here}))
     return copy

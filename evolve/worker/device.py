@@ -121,12 +121,12 @@ class Device(Protocol):
         """The slab for one runner; valid inside."""
         ...
 
-    def prepare(self, process: "RunnerProcess", overlaps: bool = False) -> None:
+    def prepare(self, process: "RunnerProcess", all_queues: bool = False) -> None:
         """Do with a fresh runner what needs no candidate and takes its time.
 
         Args:
             process: The runner.
-            overlaps: Whether its work may be in several streams at once (`queues`).
+            all_queues: Whether it opens all queues of the device, or one (`queues`).
         """
         ...
 

@@ -101,7 +101,7 @@ class CpuDevice:
     def share(self, slab: Slab) -> Iterator[Shared]:
         yield Shared(slab.fd, slab, slab.memory)
 
-    def prepare(self, process: RunnerProcess, overlaps: bool = False) -> None:
+    def prepare(self, process: RunnerProcess, all_queues: bool = False) -> None:
         """A forked process is ready."""
 
     def connect(self, process: RunnerProcess, tensors: int = 0) -> None:

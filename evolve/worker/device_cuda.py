@@ -131,7 +131,7 @@ class CudaDevice:
     @property
     def slots(self) -> int:
         """Compiling uses the CPU's cores; on the GPU, checks share it and timing has it alone."""
-        return min(12, max(2, 3 * self.cores // 4))
+        return min(8, max(2, self.cores // 2))
 
     def can_time(self, language: Language) -> bool:
         return True
@@ -179,11 +179,11 @@ class CudaDevice:
             os.close(fd)
             mapping.close()
 
-    def prepare(self, process: RunnerProcess, overlaps: bool = False) -> None:
+    def prepare(self, process: RunnerProcess, all_queues: bool = False) -> None:
         os.sched_setaffinity(process.pid, self.clock_cores.of_runners())
         process.end_within(self._driver.opening)
         with self._driver.opening():
-            process.open_gpu(_CONNECT_S, overlaps)
+            process.open_gpu(_CONNECT_S, all_queues)
 
     def connect(self, process: RunnerProcess, tensors: int = 0) -> None:
         with self._driver.opening():

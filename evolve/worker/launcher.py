@@ -120,23 +120,23 @@ class Launcher:
         writable: tuple[str, ...] = (),
         readable: tuple[str, ...] = (),
         tensors: int = 0,
-        overlaps: bool = False,
+        all_queues: bool = False,
     ) -> RunnerProcess:
         """A fresh runner for a program of this language, for `tensors` bytes (`Device.connect`).
 
-        `overlaps` says that its work may be in several streams at once (`Device.prepare`).
+        With `all_queues` its work may be in several streams at once (`Device.prepare`).
 
         Raises:
             InfraFault: no runner can be started, even by a fresh zygote.
         """
         confinement = _extended(self._confinement, writable, readable)
         try:
-            return self._connected(language, confinement, tensors, overlaps)
+            return self._connected(language, confinement, tensors, all_queues)
         except (ConnectionError, InfraFault) as error:
             if not _is_the_devices(error):
                 self._replace(language)
         try:
-            return self._connected(language, confinement, tensors, overlaps)
+            return self._connected(language, confinement, tensors, all_queues)
         except ConnectionError as error:
             raise InfraFault(str(error)) from error
 
@@ -151,12 +151,12 @@ class Launcher:
             self._spares = Spares(make, self._device.spares)
 
     def _connected(
-        self, language: Language, confinement: Confinement, tensors: int, overlaps: bool
+        self, language: Language, confinement: Confinement, tensors: int, all_queues: bool
     ) -> RunnerProcess:
         try:
             with ExitStack() as on_failure:
-                runner = None if overlaps else self._spare(confinement)
-                runner = runner or self._prepared(language, confinement, overlaps)
+                runner = None if all_queues else self._spare(confinement)
+                runner = runner or self._prepared(language, confinement, all_queues)
                 on_failure.enter_context(runner)
                 self._device.connect(runner, tensors)
                 on_failure.pop_all()
@@ -165,12 +165,12 @@ class Launcher:
         return runner
 
     def _prepared(
-        self, language: Language, confinement: Confinement, overlaps: bool = False
+        self, language: Language, confinement: Confinement, all_queues: bool = False
     ) -> RunnerProcess:
         """A fresh process that has opened the device."""
         with ExitStack() as on_failure:
             runner = on_failure.enter_context(self._start(language, confinement))
-            self._device.prepare(runner, overlaps)
+            self._device.prepare(runner, all_queues)
             on_failure.pop_all()
         return runner
 

@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 from evolve.core.evaluation import Status
 from evolve.worker import faults, procfs, wire
@@ -32,6 +32,21 @@ _STANDS_S = 0.5  # until a stopped process stands; longer only where a thread is
 _STANDS_POLL_S = 0.0002
 _STANDING = "TtZX"  # states of threads: stopped, traced, ended
 _CREDENTIALS = struct.Struct("iii")
+
+
+class Needs(NamedTuple):
+    """What a process needs of the device beside its models, to be timed.
+
+    Attributes:
+        block: bytes for the outputs of a timed block.
+        all_queues: whether it opens all queues of a GPU (`queues`).
+    """
+
+    block: int = 0
+    all_queues: bool = False
+
+
+UNTIMED = Needs()
 
 
 class RunnerProcess:
@@ -97,9 +112,9 @@ class RunnerProcess:
         command = ("load", kind, text, build, may_build, stub)
         self._ask(command, Reply.ACK, seconds, may_freeze=True)
 
-    def open_gpu(self, seconds: float, overlaps: bool) -> None:
-        """Have a fresh process get ready to use the GPU, maybe in several streams at once."""
-        self._ask(("open_gpu", overlaps), Reply.ACK, seconds)
+    def open_gpu(self, seconds: float, all_queues: bool) -> None:
+        """Have a fresh process get ready to use the GPU, with all of its queues or one."""
+        self._ask(("open_gpu", all_queues), Reply.ACK, seconds)
 
     def use_pool(self, fd: int, size: int, library: str, seconds: float) -> int:
         """Have it put all tensors into this memory; where it maps it."""
@@ -118,8 +133,8 @@ class RunnerProcess:
         return self._parse(wire.parse_output, self._ask(command, Reply.OUTPUT, seconds, inputs.fd))
 
     def open_profiler(self, seconds: float) -> None:
-        """Have it get ready to observe, which takes seconds."""
-        self._ask(("open_profiler",), Reply.ACK, seconds, may_freeze=True)
+        """Have it get ready to observe."""
+        self._ask(("open_profiler",), Reply.ACK, seconds)
 
     def observe(self, case: int, inputs: Shared, seconds: float) -> str:
         """Which kernels one forward starts, by the process's own account (`proof.observe`)."""
@@ -188,8 +203,7 @@ class RunnerProcess:
     def freeze(self) -> None:
         """Stop it and all that it has started, and wait until they stand.
 
-        Until `thaw`, deadlines of `load` and `open_profiler` come no nearer; nothing else is under
-        way meanwhile.
+        Until `thaw`, the deadline of `load` comes no nearer; nothing else is under way meanwhile.
         """
         self._frozen_at = time.monotonic()
         deadline = self._frozen_at + _STANDS_S

@@ -2,16 +2,18 @@
 
 The driver makes them one by one, for all processes of the host: where many start at once, a context
 with the usual eight takes 0.20 s of its time, one with a single queue 0.09 s (an H200, driver 580).
-Work in one stream uses one. Who may have several streams gets all queues, and so does everybody in
-a verification, in whose time nothing is left to this.
+Work in one stream uses one. All sides of a comparison have as many: where one of them may have
+several streams, all queues, and so in a verification, whose time nothing is left out of.
 """
 
+import contextlib
 import os
 import re
+from collections.abc import Iterator
 
 _VARIABLE = "CUDA_DEVICE_MAX_CONNECTIONS"
-# cuDNN runs the layers of a recurrent network in streams of its own.
-_OVERLAPPING = re.compile("(?i:stream)|RNN|LSTM|GRU")
+# Libraries with streams of their own are found by name: cuDNN's recurrent layers, linear algebra.
+_OVERLAPPING = re.compile(r"stream|rnn|lstm|\bgru|linalg|jit\.fork", re.IGNORECASE)
 
 
 def may_overlap(source: str) -> bool:
@@ -19,6 +21,12 @@ def may_overlap(source: str) -> bool:
     return _OVERLAPPING.search(source) is not None
 
 
-def use_one() -> None:
-    """In a runner, before it opens the GPU."""
-    os.environ[_VARIABLE] = "1"
+@contextlib.contextmanager
+def opening(all_queues: bool) -> Iterator[None]:
+    """In a runner, while it opens the GPU; nothing of it shows afterwards."""
+    if not all_queues:
+        os.environ[_VARIABLE] = "1"
+    try:
+        yield
+    finally:
+        os.environ.pop(_VARIABLE, None)

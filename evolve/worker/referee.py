@@ -37,7 +37,7 @@ from evolve.worker.launcher import Launcher
 from evolve.worker.lightspeed import SpeedOfLight
 from evolve.worker.locks import HostLock
 from evolve.worker.praise import praise
-from evolve.worker.process import RunnerProcess
+from evolve.worker.process import Needs, RunnerProcess
 from evolve.worker.progress import Progress
 from evolve.worker.room import Room
 from evolve.worker.sanitizer import sanitise_call
@@ -167,7 +167,8 @@ class Referee:
 
     def _events(self, warm: WarmTask) -> dict[str, dict[str, float]]:
         found, call_s = {}, self.workshop.call_s
-        with self._seats.only(partial(self.workshop.reference, warm, 0)) as runner:
+        start = partial(self.workshop.reference, warm, Needs(all_queues=True))
+        with self._seats.only(start) as runner:
             for case in warm.timed:
                 with self.device.share(case.block(-1, 1)) as inputs:
                     text = runner.events(case.index, inputs, KERNELBENCH_TRIALS, call_s)
@@ -337,7 +338,7 @@ class Referee:
         progress: Progress,
     ) -> tuple[Status, str]:
         fidelity = asked.fidelity
-        candidate = progress.candidate = Candidate(asked.source, overlaps=task.overlaps)
+        candidate = progress.candidate = Candidate(asked.source)
         progress.labels += static_labels(asked.source)
         if "ModelNew" not in asked.source:
             raise CandidateFault(Status.CONTRACT, "the source defines no class ModelNew")
@@ -374,8 +375,7 @@ class Referee:
         with progress.timed("speed_of_light"):
             light = self._speed_of_light.judge(task, candidate, progress.timing)
             progress.measured["speed_of_light"] = round(light.share, 4)
-            may_win = progress.custom is not False and fidelity is not Fidelity.VERIFY
-            if light.beats and may_win:
+            if light.beats and fidelity is not Fidelity.VERIFY:
                 self._check_further(candidate, task)
         progress.stage = {Fidelity.SCREEN: Stage.SCREEN, Fidelity.VERIFY: Stage.VERIFY}.get(
             fidelity, Stage.TIMING
@@ -409,10 +409,9 @@ class Referee:
     def _rival(self, task: WarmTask, name: str, text: str) -> Candidate:
         """An opponent; one that has the name of a baseline is the reference, run that way."""
         if name not in BASELINES:
-            return Candidate(text, overlaps=task.overlaps)
+            return Candidate(text)
         require_baseline(name, self.device.place)
-        source = json.dumps(task.task.to_json())
-        return Candidate(source, kind=name, overlaps=task.overlaps)
+        return Candidate(json.dumps(task.task.to_json()), kind=name)
 
     def _profile(
         self, runner: RunnerProcess, candidate: Candidate, task: WarmTask, progress: Progress

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from weakref import WeakKeyDictionary, WeakSet
 
 from evolve.worker.footprint import working_bytes
-from evolve.worker.process import RunnerProcess
+from evolve.worker.process import Needs, RunnerProcess
 from evolve.worker.warm import WarmTask
 
 _SITTINGS = 8
@@ -22,7 +22,8 @@ _SITTINGS = 8
 class _Idle:
     """One that waits for its next sitting, and how many it has had."""
 
-    task: tuple[str, int]
+    task: str
+    needs: Needs
     process: RunnerProcess
     sittings: int
 
@@ -31,13 +32,13 @@ class References:
     """Keeps some, of whichever tasks were timed last.
 
     Args:
-        start: Gives a fresh one of a task, with room for the outputs of a block of so many bytes.
+        start: Gives a fresh one of a task, with what it needs to be timed.
         most: How many to keep; with none all are fresh.
         usual_bytes: For the tensors of one; tasks that need more keep none.
     """
 
     def __init__(
-        self, start: Callable[[WarmTask, int], RunnerProcess], most: int, usual_bytes: int
+        self, start: Callable[[WarmTask, Needs], RunnerProcess], most: int, usual_bytes: int
     ) -> None:
         self._start = start
         self._most = most
@@ -46,26 +47,28 @@ class References:
         self._sittings: WeakKeyDictionary[RunnerProcess, int] = WeakKeyDictionary()  # in use
         self._lock = threading.Lock()
 
-    def take(self, task: WarmTask, block: int, served: "WeakSet[RunnerProcess]") -> RunnerProcess:
+    def take(self, task: WarmTask, needs: Needs, served: "WeakSet[RunnerProcess]") -> RunnerProcess:
         """One with the reference's models of all timed cases, and none that has served."""
         with self._lock:
-            found = next((idle for idle in self._idle if idle.task == (task.token, block)
-                          and idle.process not in served), None)  # fmt: skip
+            found = next((idle for idle in self._idle if (idle.task, idle.needs) ==
+                          (task.token, needs) and idle.process not in served), None)  # fmt: skip
             if found:
                 self._idle.remove(found)
-        process = found.process if found else self._start(task, block)
+        process = found.process if found else self._start(task, needs)
         with self._lock:
             self._sittings[process] = found.sittings + 1 if found else 1
             served.add(process)
         return process
 
-    def give_back(self, task: WarmTask, block: int, process: RunnerProcess) -> list[RunnerProcess]:
+    def give_back(
+        self, task: WarmTask, needs: Needs, process: RunnerProcess
+    ) -> list[RunnerProcess]:
         """Those that are to be closed now, maybe this one."""
         with self._lock:
             sittings = self._sittings.pop(process)
-            if sittings >= _SITTINGS or not process.alive or self._is_large(task, block):
+            if sittings >= _SITTINGS or not process.alive or self._is_large(task, needs):
                 return [process]
-            self._idle.append(_Idle((task.token, block), process, sittings))
+            self._idle.append(_Idle(task.token, needs, process, sittings))
             surplus = len(self._idle) - self._most
             return [self._idle.popleft().process for _ in range(surplus)]
 
@@ -81,5 +84,5 @@ class References:
             self._idle.clear()
         return processes
 
-    def _is_large(self, task: WarmTask, block: int) -> bool:
-        return working_bytes(task.timed) + block > self._usual_bytes
+    def _is_large(self, task: WarmTask, needs: Needs) -> bool:
+        return working_bytes(task.timed) + needs.block > self._usual_bytes

@@ -127,8 +127,8 @@ class Runner:
         name, *arguments = command
         getattr(self, f"_{name}")(channel, *arguments, *fds)
 
-    def _open_gpu(self, channel: socket.socket, overlaps: bool) -> None:
-        self._access = CudaAccess(overlaps)
+    def _open_gpu(self, channel: socket.socket, all_queues: bool) -> None:
+        self._access = CudaAccess(all_queues)
         wire.send_ack(channel)
 
     def _use_pool(self, channel: socket.socket, size: int, library: str, fd: int) -> None:

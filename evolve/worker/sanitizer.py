@@ -30,6 +30,7 @@ _SUMMARY = {
     "memcheck": re.compile(r"ERROR SUMMARY: (\d+) error"),
     "racecheck": re.compile(r"RACECHECK SUMMARY: \d+ hazards? displayed \((\d+) error"),
 }
+_MARK = "========="
 _FAILED = "Target application returned an error"
 _HEADLINE = re.compile(r"(?:Invalid|Misaligned|Warp|Address|Uninitialized|Race)\b.*")
 
@@ -54,7 +55,7 @@ def read(text: str, kind: str) -> Finding | None:
     A program that fails by itself may have launched nothing: then that no error was found is none.
     """
     printed, code = apart.read(text)
-    said = "\n".join(line for line in printed.splitlines() if line.startswith("========="))
+    said = "\n".join(line for line in printed.splitlines() if line.startswith(_MARK))
     if not (summary := _SUMMARY[kind].search(said)):
         return None
     errors = int(summary[1])
@@ -105,6 +106,7 @@ def sanitise_call(
 
 
 def last_words(text: str) -> str:
-    """How what a runner says that the tool said ends."""
-    lines = [line.strip("= ") for line in apart.read(text).text.splitlines()]
-    return plain(next(filter(None, reversed(lines)), "not a word"), 160)
+    """How what a runner says that was said ends: by the tool, or else by the program under it."""
+    lines = [line for line in apart.read(text).text.splitlines() if line.strip("= ")]
+    told = [line for line in lines if line.startswith(_MARK)] or lines
+    return plain(told[-1].strip("= "), 160) if told else "not a word"

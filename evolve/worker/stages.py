@@ -164,11 +164,11 @@ def prove_kernels(
     """Which kernels ran on the first timed case, where it was checked; None if nobody knows."""
     case = task.timed[0]
     try:
-        runner.open_profiler(BUILD_S)
         with (
             workshop.on_device(),
             workshop.device.share(case.inputs("task", OBSERVED)) as inputs,
         ):
+            runner.open_profiler(BUILD_S)
             text = runner.observe(case.index, inputs, workshop.call_s)
     except CandidateFault:
         return None

@@ -37,7 +37,8 @@ from evolve.worker.footprint import (
     sittings_at_once,
     working_bytes,
 )
-from evolve.worker.process import RunnerProcess, close_all
+from evolve.worker.process import Needs, RunnerProcess, close_all
+from evolve.worker.queues import may_overlap
 from evolve.worker.recorded import (
     Measured,
     Recorded,
@@ -109,13 +110,14 @@ class Timekeeper:
         pairs: list[Measured] = []
         served: WeakSet[RunnerProcess] = WeakSet()
         mismatches: list[str] = []
+        needs = self._needs(task, sides, fidelity)
         room = room_to_time(task, self._workshop.device, len(sides), fidelity)
         # A place to the end, so that answers come one by one, and not all together.
         with self._room.turn(self._seats.place(), room):
             for index, count in enumerate(looks(fidelity)):
                 while len(pairs) < count:
                     for sitting, recorded in self._sit(
-                        task, sides, cases, timing, fidelity, count - len(pairs), served
+                        task, sides, cases, needs, timing, fidelity, count - len(pairs), served
                     ):
                         pairs.append(Measured(sitting.pair, recorded))
                         mismatches += sitting.mismatches
@@ -144,6 +146,14 @@ class Timekeeper:
         plain = [measured.pair for measured in pairs]
         timing.labels += filter(None, (merged(plain, case.warm.case.name) for case in cases))
 
+    def _needs(
+        self, task: WarmTask, sides: Mapping[str, Candidate | None], fidelity: Fidelity
+    ) -> Needs:
+        """The same for all sides and sittings: no side has better conditions than another."""
+        sources = (task.task.source, *(who.source for who in sides.values() if who))
+        overlap = fidelity is Fidelity.VERIFY or any(map(may_overlap, sources))
+        return Needs(block_outputs(task, self._workshop.device, fidelity), overlap)
+
     def _settled(self, ratio: Ratio, fidelity: Fidelity) -> bool:
         """Narrow enough, or clearly slower than the other side: then width is of no interest."""
         if fidelity is Fidelity.REWARD:  # enough for a reward: a decision, or a rough figure
@@ -155,6 +165,7 @@ class Timekeeper:
         task: WarmTask,
         sides: dict[str, Candidate | None],
         cases: list[TimedCase],
+        needs: Needs,
         timing: Timing,
         fidelity: Fidelity,
         wanted: int,
@@ -164,10 +175,9 @@ class Timekeeper:
         sat: list[tuple[Sitting, Recorded]] = []
         device = self._workshop.device
         wanted = min(wanted, sittings_at_once(task, device, len(sides), fidelity))
-        block = block_outputs(task, device, fidelity)
         try:
             with (
-                self._tables(task, sides, cases, block, wanted, served) as tables,
+                self._tables(task, sides, cases, needs, wanted, served) as tables,
                 self._seats.alone(_all(tables)) as turn,
             ):
                 try:
@@ -228,14 +238,14 @@ class Timekeeper:
         task: WarmTask,
         sides: dict[str, Candidate | None],
         cases: list[TimedCase],
-        block: int,
+        needs: Needs,
         sittings: int,
         served: "WeakSet[RunnerProcess]",
     ) -> Iterator[list[dict[str, RunnerProcess]]]:
         """Processes of all sides, which start, warm up and end while nothing is timed."""
-        starts = {side: partial(self._start, task, who, block) for side, who in sides.items()}
-        starts[EAGER] = partial(self._references.take, task, block, served)
-        ends = partial(self._references.give_back, task, block)
+        starts = {side: partial(self._start, task, who, needs) for side, who in sides.items()}
+        starts[EAGER] = partial(self._references.take, task, needs, served)
+        ends = partial(self._references.give_back, task, needs)
         with contextlib.ExitStack() as stack:
             with self._lock.shared():
                 ready = seated(self._workshop.device, starts, cases, sittings, ends)
@@ -295,11 +305,11 @@ class Timekeeper:
         del sides[side]
         timing.labels.append(Label("opponent_failed", f"{side}: {fault.status}: {fault.feedback}"))
 
-    def _start(self, task: WarmTask, who: Candidate | None, block: int) -> RunnerProcess:
+    def _start(self, task: WarmTask, who: Candidate | None, needs: Needs) -> RunnerProcess:
         """A process with the models of all timed cases constructed."""
         if who is None:
-            return self._workshop.reference(task, block)
-        return self._workshop.loaded(who, task.timed, block=block)
+            return self._workshop.reference(task, needs)
+        return self._workshop.loaded(who, task.timed, needs=needs)
 
     def _plan(
         self,
@@ -366,7 +376,7 @@ class Timekeeper:
             if not task.layouts:
                 device = self._workshop.device
                 block = block_outputs(task, device, Fidelity.SEARCH)
-                start = partial(self._workshop.reference, task, block)
+                start = partial(self._workshop.reference, task, Needs(block))
                 with _ours(), self._seats.only(start) as runner:
                     task.layouts = {
                         case.case.name: self._measure(runner, task, case) for case in task.timed

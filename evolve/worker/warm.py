@@ -24,7 +24,6 @@ from evolve.core.task import Task
 from evolve.worker.device import Device
 from evolve.worker.expected import Expected
 from evolve.worker.extent import extent_of
-from evolve.worker.queues import may_overlap
 from evolve.worker.slab import Outline, Packed, Slab
 from evolve.worker.taskfile import LoadedCase, LoadedTask, load_task
 from evolve.worker.trees import tensors_of
@@ -384,7 +383,6 @@ class WarmTask:
     ) -> None:
         self.task = task
         self.loaded = loaded
-        self.overlaps = purpose == "verify" or may_overlap(task.source)  # `queues`
         self.token = secrets.token_hex(8)  # its own: loaded again, a task has other secrets
         key = (task.revision, purpose)
         spares = load_task(task, device.place).cases  # for `extent_of`

@@ -21,8 +21,7 @@ from evolve.worker.environment import versions
 from evolve.worker.faults import CandidateFault
 from evolve.worker.footprint import weights_bytes, working_bytes
 from evolve.worker.launcher import Launcher
-from evolve.worker.process import RunnerProcess
-from evolve.worker.queues import may_overlap
+from evolve.worker.process import UNTIMED, Needs, RunnerProcess
 from evolve.worker.seats import Seats
 from evolve.worker.warm import Check, WarmCase, WarmTask
 from evolve.worker.wire import TensorAt
@@ -41,7 +40,6 @@ class Candidate:
 
     source: str
     kind: str = "candidate"
-    overlaps: bool = False  # whether its work may be in several streams at once
     language: Language = field(init=False)
     build: str | None = None
     margin: float | None = None  # the worst of its outcomes in the checks
@@ -51,7 +49,6 @@ class Candidate:
 
     def __post_init__(self) -> None:
         self.language = Language.TORCH if self.is_ours else detect_language(self.source)
-        self.overlaps = self.overlaps or may_overlap(self.source)
 
     @property
     def is_ours(self) -> bool:
@@ -154,25 +151,26 @@ class Workshop:
         candidate: Candidate,
         cases: list[WarmCase],
         writable: tuple[str, ...] = (),
-        block: int = 0,
+        needs: Needs = UNTIMED,
     ) -> RunnerProcess:
-        """A process for the candidate, which has seen nothing of it yet; to be used in a `with`.
-
-        `block` is what the outputs of a timed block take, in bytes.
-        """
+        """A process for the candidate, which has seen nothing of it yet; to be used in a `with`."""
         hidden = candidate.build is not None and not self.device.spares
         readable = (str(candidate.build),) if hidden else ()
-        tensors = working_bytes(cases) + block
+        tensors = working_bytes(cases) + needs.block
         return self.launcher.start(
-            candidate.language, writable, readable, tensors, candidate.overlaps
+            candidate.language, writable, readable, tensors, needs.all_queues
         )
 
     def loaded(
-        self, candidate: Candidate, cases: list[WarmCase], stub: bool = False, block: int = 0
+        self,
+        candidate: Candidate,
+        cases: list[WarmCase],
+        stub: bool = False,
+        needs: Needs = UNTIMED,
     ) -> RunnerProcess:
         """A process with the candidate's models of these cases; to be used in a `with`."""
         start = time.perf_counter()
-        runner = self.launched(candidate, cases, block=block)
+        runner = self.launched(candidate, cases, needs=needs)
         with contextlib.ExitStack() as on_failure:
             on_failure.enter_context(runner)
             self.furnish(runner, candidate, cases, stub)
@@ -195,10 +193,10 @@ class Workshop:
             if candidate.is_ours:  # the first call compiles, which takes its time
                 self._call_once(runner, case)
 
-    def reference(self, task: WarmTask, block: int) -> RunnerProcess:
+    def reference(self, task: WarmTask, needs: Needs) -> RunnerProcess:
         """The same for the reference; its process alone gets the task's source."""
-        tensors = working_bytes(task.timed) + block
-        runner = self.launcher.start(Language.TORCH, tensors=tensors, overlaps=task.overlaps)
+        tensors = working_bytes(task.timed) + needs.block
+        runner = self.launcher.start(Language.TORCH, tensors=tensors, all_queues=needs.all_queues)
         with contextlib.ExitStack() as on_failure:
             on_failure.enter_context(runner)
             runner.load("reference", json.dumps(task.task.to_json()), SETUP_S)

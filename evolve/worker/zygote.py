@@ -120,6 +120,8 @@ def serve(fd: int, capability: int) -> None:
     run = _import_everything()
     if capability:
         _have_triton_know_itself(capability)
+        with contextlib.suppress(ImportError):  # 0.1 s of each process's first launch
+            importlib.import_module("triton.experimental.gluon")
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # guards report for themselves
     gc.collect()
     gc.freeze()
@@ -153,8 +155,7 @@ def _import_everything() -> Callable[..., None]:
 def _have_triton_know_itself(capability: int) -> None:
     """What Triton keeps of its own version once asked: it hashes itself and runs its assembler.
 
-    Each process would do that again before it looks into its cache, which takes 0.3 to 1 s. And
-    what the first launch of any kernel imports, which takes 0.1 s.
+    Each process would do that again before it looks into its cache, which takes 0.3 to 1 s.
     """
     # Other versions do otherwise, and an assembler that does not run is for candidates to meet.
     missing = (ImportError, AttributeError, KeyError, TypeError)
@@ -163,4 +164,3 @@ def _have_triton_know_itself(capability: int) -> None:
         target = backends.compiler.GPUTarget("cuda", capability, 32)
         backends.backends["nvidia"].compiler(target).hash()
         importlib.import_module("triton.runtime.cache").triton_key()
-        importlib.import_module("triton.experimental.gluon")

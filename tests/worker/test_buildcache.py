@@ -49,6 +49,8 @@ def test_a_note_that_is_none_hinders_nobody(tmp_path: Path) -> None:
     folder = cache.begin("key")
     run(KEEPS, folder, tmp_path / "first")
     kept = cache.commit("key", folder)
-    for name, text in (("no", "{"), ("list", "[]"), ("other", '{"child_paths": 3}')):
-        (Path(kept) / "triton" / f"__grp__{name}.json").write_text(text)
+    notes = ["", "{", "[]", "[" * 99999, '{"child_paths": 3}', '{"child_paths": ["a"]}']
+    for number, text in enumerate(notes):
+        (Path(kept) / "triton" / f"__grp__{number}.json").write_text(text)
+    (Path(kept) / "triton" / "__grp__folder.json").mkdir()
     assert run(FINDS, kept, tmp_path / "next") == "k.cubin k.cubin\nk.json k.json\n"

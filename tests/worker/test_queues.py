@@ -1,26 +1,49 @@
-"""Whose work may be in several streams of a GPU at once has all of its queues; others open one.
+"""How many queues of a GPU processes open: what is asked for, without a GPU.
 
-The GPU's half of it is in `tests/gpu/test_service.py`.
+Invariants:
+- all sides of a comparison have as many: all where one of them may have several streams, and in a
+  verification, one otherwise;
+- who needs all gets none of the processes that were made ready with one;
+- a process does not see how many it has.
 """
+
+import os
 
 import pytest
 
 from evolve.core.evaluation import Fidelity, Status
+from evolve.core.program import Language
+from evolve.worker import queues
 from evolve.worker.device_cpu import CpuDevice
-from evolve.worker.queues import may_overlap
+from evolve.worker.launcher import Launcher
+from evolve.worker.locks import HostLock
 from evolve.worker.referee import Referee
 from tests.worker.serving import HONEST_CPP, RELU_TASK
 
+STREAM = "\n# in a Stream of its own\n"
+
 
 class Noting(CpuDevice):
-    """Notes of each process that is prepared whether its work may overlap."""
+    """Notes of each process whether it is prepared with all queues, and which are then timed."""
 
     def __init__(self):
         super().__init__()
-        self.noted = []
+        self.noted = {}
+        self.timed = []
 
-    def prepare(self, process, overlaps=False):
-        self.noted.append(overlaps)
+    def prepare(self, process, all_queues=False):
+        self.noted[process] = all_queues
+
+    def window(self):
+        window = super().window()
+        run = window.run
+
+        def noting(process, *given, **named):
+            self.timed.append(self.noted[process])
+            return run(process, *given, **named)
+
+        window.run = noting
+        return window
 
 
 @pytest.fixture
@@ -28,28 +51,67 @@ def judged(tmp_path):
     device = Noting()
     referee = Referee(device, tmp_path)
 
-    def judge(source, fidelity):
-        device.noted.clear()
-        verdict = referee.evaluate(RELU_TASK, source, fidelity, {})
+    def judge(source, fidelity=Fidelity.SCREEN, opponents=()):
+        device.timed.clear()
+        rivals = {f"rival {number}": text for number, text in enumerate(opponents)}
+        verdict = referee.evaluate(RELU_TASK, source, fidelity, rivals)
         assert verdict.status is Status.CORRECT
-        return set(device.noted)
+        assert {"eager", *rivals} == set(verdict.ratios)
+        return set(device.timed)
 
     yield judge
     referee.close()
 
 
-def test_a_program_in_one_stream_opens_one_queue(judged):
-    assert judged(HONEST_CPP, Fidelity.SCREEN) == {False}
+def test_programs_in_one_stream_are_timed_with_one_queue(judged):
+    assert judged(HONEST_CPP) == {False}
 
 
-def test_a_program_that_speaks_of_streams_has_all_and_the_reference_beside_it_one(judged):
-    assert judged(f"{HONEST_CPP}\n# in a Stream of its own\n", Fidelity.SCREEN) == {False, True}
+def test_where_one_side_speaks_of_streams_all_have_all_queues(judged):
+    assert judged(HONEST_CPP + STREAM) == {True}
+    assert judged(HONEST_CPP, opponents=[HONEST_CPP + STREAM]) == {True}
 
 
 def test_in_a_verification_everybody_has_all(judged):
     assert judged(HONEST_CPP, Fidelity.VERIFY) == {True}
 
 
-@pytest.mark.parametrize("text", ["torch.cuda.Stream()", "cudaStream_t s;", "nn.LSTM(3, 4)"])
-def test_streams_are_known_by_their_names(text):
-    assert may_overlap(text)
+class Ready(Noting):
+    spares = 1
+
+
+def test_who_needs_all_queues_gets_no_process_that_was_made_ready():
+    device = Ready()
+    launcher = Launcher(device, "none", ())
+    try:
+        launcher.probe()
+        launcher.keep_spares(HostLock(device.name))
+        for all_queues in (True, False, True):
+            with launcher.start(Language.TORCH, all_queues=all_queues) as runner:
+                assert device.noted[runner] is all_queues
+    finally:
+        launcher.close()
+
+
+def test_how_many_there_are_shows_while_the_gpu_is_opened_only(monkeypatch):
+    monkeypatch.delenv("CUDA_DEVICE_MAX_CONNECTIONS", raising=False)
+    with queues.opening(all_queues=False):
+        assert os.environ["CUDA_DEVICE_MAX_CONNECTIONS"] == "1"
+    assert "CUDA_DEVICE_MAX_CONNECTIONS" not in os.environ
+    with queues.opening(all_queues=True):
+        assert "CUDA_DEVICE_MAX_CONNECTIONS" not in os.environ
+
+
+@pytest.mark.parametrize(
+    ("text", "overlaps"),
+    [
+        ("torch.cuda.Stream()", True),
+        ("cudaStream_t s;", True),
+        ("nn.LSTM(3, 4)", True),
+        ("torch._VF.gru(x)", True),
+        ("torch.linalg.solve(a, b)", True),
+        ("nn.GroupNorm(3, 4), congruent", False),
+    ],
+)
+def test_streams_are_known_by_their_names(text, overlaps):
+    assert queues.may_overlap(text) is overlaps

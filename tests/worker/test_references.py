@@ -13,19 +13,20 @@ import pytest
 from evolve.core.evaluation import Fidelity
 from evolve.core.program import Language
 from evolve.worker.device_cpu import CpuDevice
-from evolve.worker.process import close_all
+from evolve.worker.process import Needs, close_all
 from evolve.worker.references import References
 from evolve.worker.warm import WarmTasks
 from tests.worker.serving import RELU_TASK
 
 USUAL = 1 << 30
+SMALL = Needs()
 
 
 @pytest.fixture
 def references(launcher):
     started = []
 
-    def start(task, block):
+    def start(task, needs):
         started.append(launcher.start(Language.TORCH))
         return started[-1]
 
@@ -41,43 +42,44 @@ def task():
 
 def test_one_that_was_given_back_is_taken_again_and_one_in_use_is_not(references, task):
     kept, started = references
-    first, second = kept.take(task, 0, WeakSet()), kept.take(task, 0, WeakSet())
+    first, second = kept.take(task, SMALL, WeakSet()), kept.take(task, SMALL, WeakSet())
     assert started == [first, second]
-    assert kept.give_back(task, 0, first) == []
-    assert kept.take(task, 0, WeakSet()) is first
+    assert kept.give_back(task, SMALL, first) == []
+    assert kept.take(task, SMALL, WeakSet()) is first
     assert len(started) == 2
 
 
-def test_of_another_load_of_the_task_or_for_larger_blocks_it_is_another(references, task):
+def test_of_a_later_load_for_larger_blocks_or_more_queues_it_is_another(references, task):
     kept, started = references
     again = WarmTasks(CpuDevice()).get(RELU_TASK, Fidelity.SEARCH)
-    kept.give_back(task, 0, kept.take(task, 0, WeakSet()))
-    kept.give_back(task, 8, kept.take(task, 8, WeakSet()))
-    kept.take(again, 0, WeakSet())
-    assert len(started) == 3
+    kept.give_back(task, SMALL, kept.take(task, SMALL, WeakSet()))
+    kept.give_back(task, Needs(8), kept.take(task, Needs(8), WeakSet()))
+    kept.take(again, SMALL, WeakSet())
+    kept.take(task, Needs(all_queues=True), WeakSet())
+    assert len(started) == 4
 
 
 def test_one_that_has_ended_is_closed_and_not_kept(references, task):
     kept, _ = references
-    process = kept.take(task, 0, WeakSet())
+    process = kept.take(task, SMALL, WeakSet())
     process.close()
-    assert kept.give_back(task, 0, process) == [process]
-    assert kept.take(task, 0, WeakSet()) is not process
+    assert kept.give_back(task, SMALL, process) == [process]
+    assert kept.take(task, SMALL, WeakSet()) is not process
 
 
 def test_none_serves_for_ever(references, task):
     kept, started = references
     ended = []
     while not ended:
-        ended = kept.give_back(task, 0, kept.take(task, 0, WeakSet()))
+        ended = kept.give_back(task, SMALL, kept.take(task, SMALL, WeakSet()))
         assert len(started) == 1
     assert ended == started
 
 
 def test_those_that_were_used_last_are_kept_and_all_can_be_let_go(references, task):
     kept, _ = references
-    several = [kept.take(task, block, WeakSet()) for block in range(3)]
-    assert [kept.give_back(task, block, one) for block, one in enumerate(several)] == [
+    several = [kept.take(task, Needs(block), WeakSet()) for block in range(3)]
+    assert [kept.give_back(task, Needs(block), one) for block, one in enumerate(several)] == [
         [], [], several[:1]
     ]  # fmt: skip
     assert kept.leave() == several[1:]
@@ -86,14 +88,14 @@ def test_those_that_were_used_last_are_kept_and_all_can_be_let_go(references, ta
 
 def test_one_that_takes_more_memory_than_is_usual_is_not_kept(references, task):
     kept, _ = references
-    process = kept.take(task, 2 * USUAL, WeakSet())
-    assert kept.give_back(task, 2 * USUAL, process) == [process]
+    process = kept.take(task, Needs(2 * USUAL), WeakSet())
+    assert kept.give_back(task, Needs(2 * USUAL), process) == [process]
 
 
 def test_none_serves_one_comparison_twice(references, task):
     kept, started = references
     served = WeakSet()
     for _ in range(2):
-        kept.give_back(task, 0, kept.take(task, 0, served))
+        kept.give_back(task, SMALL, kept.take(task, SMALL, served))
     assert len(started) == 2
-    assert kept.take(task, 0, WeakSet()) in started
+    assert kept.take(task, SMALL, WeakSet()) in started

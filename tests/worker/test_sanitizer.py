@@ -96,10 +96,14 @@ def test_a_tool_that_hangs_or_is_not_there_is_no_finding(tmp_path, monkeypatch):
 
 
 @given(st.text(), st.integers())
-def test_of_a_tool_without_a_result_one_line_is_told(text, code):
-    words = last_words(json.dumps([f"{text}\n========= Error: no device\n=========\n", code]))
-    assert words == "Error: no device"
-    assert last_words(text).count("\n") == 0
+def test_of_a_tool_without_a_result_its_last_line_is_told(text, code):
+    printed = f"{text}\n========= Error: no device\n=========\nValueError: by the program\n"
+    assert last_words(json.dumps([printed, code])) == "Error: no device"
+
+
+def test_where_the_tool_said_nothing_the_programs_last_line_is_told():
+    assert last_words(json.dumps(["one\ntwo\n\n", 1])) == "two"
+    assert last_words("{") == "not a word"
 
 
 # Says of its call what a tool would see: what it packed, and where the memory of its input ends.
