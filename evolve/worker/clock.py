@@ -61,6 +61,11 @@ def middle(times: list[float]) -> float:
     return statistics.fmean(sorted(times)[left_out : len(times) - left_out])
 
 
+def variation(times: list[float]) -> float:
+    """Standard deviation relative to the mean."""
+    return statistics.stdev(times) / statistics.fmean(times)
+
+
 @dataclass(slots=True)
 class Sitting:
     """What a sitting gave: its units, outputs to be judged, and what was noticed on the way."""

@@ -39,7 +39,7 @@ class CpuDevice:
     calls = (3, 256)
     blocks = 8
     reward_blocks = 8
-    block_pool = 8
+    block_pool = 24
     has_profiler = False
     has_memory_mark = True
     seats = 1

@@ -338,3 +338,48 @@ def test_how_far_a_program_is_below_the_bar_is_not_looked_at(tmp_path, monkeypat
     finally:
         referee.close()
     assert pairs == {1000.0: 7, 0.001: 14}
+
+
+class ScriptedDevice(CpuDevice):
+    """Its clock shows 100 ms for each block, every other one that of an `unsteady` host.
+
+    The candidate's take a third of that where it is `faster`.
+    """
+
+    def __init__(self, unsteady, faster):
+        super().__init__()
+        self._shown = 0.100 * (1 + unsteady), 0.100
+        self._faster = faster
+
+    def window(self):
+        window, side = super().window(), ""
+        alone, run = window.alone, window.run
+
+        def noted(name, processes):
+            nonlocal side
+            side = name
+            return alone(name, processes)
+
+        def scripted(process, case, layout, number, **named):
+            shown = self._shown[number % 2] / (3 if self._faster and side == "candidate" else 1)
+            return replace(run(process, case, layout, number, **named), run=shown)
+
+        window.alone, window.run = noted, scripted
+        window.idle = lambda *given: 0.0
+        return window
+
+
+@pytest.mark.parametrize(
+    ("unsteady", "faster", "blocks"),
+    [(0.5, False, [8, 24, 24]), (0.0, False, [8, 8, 8]), (0.5, True, [8, 8, 8])],
+)
+def test_where_blocks_are_unsteady_those_of_close_sides_are_more(
+    tmp_path, unsteady, faster, blocks
+):
+    referee = Referee(ScriptedDevice(unsteady, faster), tmp_path)
+    try:
+        verdict = referee.evaluate(RELU_TASK, HONEST_CPP, Fidelity.SCREEN, {})
+    finally:
+        referee.close()
+    assert verdict.status is Status.CORRECT, verdict.feedback
+    assert [len(times) for times in verdict.samples["default"]["ms"]["eager"]] == blocks
