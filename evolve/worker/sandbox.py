@@ -189,10 +189,13 @@ def confine(report: Report, confinement: Confinement, uid: int | None) -> None:
     report.attempt(Mechanism.NO_NEW_PRIVILEGES, syscalls.prctl, *no_new)
     paths = (*confinement.readable, *_LANDLOCK_PATHS)
     writable = (confinement.work, "/dev/null", *confinement.writable, *confinement.devices)
+    own = "/proc/self"
     if Mechanism.MOUNT_NAMESPACE in report.mask:  # else shared, and the next candidate's too
         writable += ("/dev/shm",)
+        paths += ("/proc",)  # shows this namespace only: a tool asks of the process that it starts
+        own = "/proc" if os.getuid() else own  # to the host's root it would give /proc/sys too
     if confinement.devices:  # CUDA names its threads there, and fails where it may not
-        writable += ("/proc/self",)
+        writable += (own,)
     report.attempt(Mechanism.LANDLOCK, landlock.restrict, paths, writable)
     exposed = not report.mask & (Mechanism.PID_NAMESPACE | Mechanism.OWN_UID)
     report.attempt(Mechanism.SECCOMP, seccomp.restrict, os.getpid() if exposed else None)

@@ -65,7 +65,7 @@ def against_itself(referee: Referee, name: str, runs: int) -> None:
     """How often the interval of eager against eager excludes 1.0, and how wide it is."""
     task = find_task(name, size="cpu")
     excluded, widths, seconds = 0, [], []
-    for number in range(runs):
+    for number in range(1, runs + 1):
         start = time.monotonic()
         try:
             found = referee.noise(task)
@@ -73,9 +73,10 @@ def against_itself(referee: Referee, name: str, runs: int) -> None:
             print(f"run {number}: {error}")
             continue
         seconds.append(time.monotonic() - start)
-        _, low, high = found["ratio"]
+        ratio, low, high = found["ratio"]
         excluded += not low <= 1.0 <= high
         widths.append(found["half_width"])
+        print(f"run {number}: {ratio:.3f} [{low:.3f}, {high:.3f}], {seconds[-1]:.1f} s", flush=True)
     print(
         f"A/A of {name}: {excluded} of {len(widths)} intervals exclude 1.0; half-width median "
         f"{100 * statistics.median(widths):.1f} %, {sum(w <= 0.03 for w in widths)} within 3 %; "

@@ -166,6 +166,34 @@ def test_a_runner_starts_works_and_ends_at_every_tier(tiered):
     assert not Path(f"/proc/{pid}").exists()
 
 
+class NodeDevice(CpuDevice):
+    nodes = ("/dev/zero",)
+
+
+@pytest.mark.parametrize("without", [Mechanism(0), Mechanism.OWN_UID], ids=["own uid", "root"])
+def test_with_a_device_threads_can_be_named_and_the_system_cannot_be_changed(without):
+    """The driver of a GPU names its threads, in processes that a candidate starts too."""
+    launcher = Launcher(NodeDevice(), "none", (), int(EVERYTHING & ~without))
+    naming = "open(f'/proc/self/task/{os.getpid()}/comm', 'w').write('named')"
+    if not without:
+        naming = f"""assert not subprocess.call([sys.executable, "-c", "import os; {naming}"])"""
+    change = """
+import os, subprocess, sys
+%s
+for name in ("sys/kernel/hostname", "sysrq-trigger", "1/comm"):
+    try:
+        open(f"/proc/{name}", "w").write("x")
+    except OSError:
+        continue
+    raise RuntimeError(f"{name} was changed")
+"""
+    try:
+        with launcher.start(Language.CPP) as runner:
+            runner.load("candidate", forward("return x", change % naming), 20.0)
+    finally:
+        launcher.close()
+
+
 def test_memory_beyond_the_limit_is_reported_at_every_tier(tiered):
     with tiered.start(Language.CPP) as runner, pytest.raises(CandidateFault) as caught:
         runner.load("candidate", "import torch; torch.ones(10 << 30)", 20.0)

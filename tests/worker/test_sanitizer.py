@@ -167,6 +167,35 @@ def test_what_was_built_is_not_built_again(launcher, tmp_path):
     assert said.code == 0, said.text
 
 
+# What compute-sanitizer does (seen of its system calls): it reads of itself and of the process that
+# it starts, and speaks with that by pipes in the temporary folder and a socket without a file.
+ASKING = """#!{python}
+import os, socket, subprocess, sys, tempfile
+folder = tempfile.mkdtemp()
+os.mkfifo(os.path.join(folder, "pipe"))
+server = socket.socket(socket.AF_UNIX)
+server.bind(chr(0) + "nv_target_process")
+server.listen()
+target = '''
+import os, socket, sys
+open("/proc/self/maps").read(), open(f"/proc/{{os.getpid()}}/status").read()
+os.open(sys.argv[1], os.O_RDWR)
+socket.socket(socket.AF_UNIX).connect(chr(0) + "nv_target_process")
+'''
+command = [sys.executable, "-c", target, os.path.join(folder, "pipe")]
+open(f"/proc/{{subprocess.Popen(command).pid}}/maps").read()
+server.accept()
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+
+
+def test_a_tool_can_ask_and_hear_of_the_process_that_it_starts(launcher, tmp_path):
+    tmp_path.chmod(0o755)
+    asking, source = tool(tmp_path, ASKING), TALKING.format(before="", body="")
+    said, weights = apart_from(launcher, source, str(tmp_path), (asking,))
+    assert f"packed {weights}" in said.text, said.text
+
+
 def test_a_program_that_fails_under_the_tool_says_so_by_its_code(launcher):
     said, _ = apart_from(launcher, TALKING.format(before="", body="raise ValueError"))
     assert said.code == 1
