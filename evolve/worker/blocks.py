@@ -5,7 +5,7 @@ fp64 truth, relative to the block's own root mean square, so that a wrong tail t
 a global ratio, nor a wrong small row behind a large one.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -126,17 +126,12 @@ def motion_blocks(moved: Tensor, truth: Tensor) -> Tensor:
     return error_blocks(moved, truth, block_length(truth.shape))[0]
 
 
-def output_budget(
-    reference: Tensor, truth: Tensor, motion: Tensor, step: float, arithmetic: Arithmetic
-) -> OutputBudget | None:
-    """The error allowed for one output; None where it has no floating elements.
+def output_budget(reference: Tensor, truth: Tensor, arithmetic: Arithmetic) -> OutputBudget | None:
+    """The least error that is allowed for one output; None where it has no floating elements.
 
     Args:
         reference: The native outcome.
         truth: The fp64 outcome.
-        motion: How far its blocks move (`motion_blocks`) when every operand moves by a relative
-            `step`.
-        step: See `motion`.
         arithmetic: What honest kernels may do.
     """
     if not reference.is_floating_point() and not reference.is_complex():
@@ -147,17 +142,35 @@ def output_budget(
     block = block_length(truth.shape)
     scale = _scales(truth, block)
     own_rms, own_peak = (error / scale for error in error_blocks(reference, truth, block))
-    # One perturbation moves neighbours together (a cumulative sum): a block may stay by luck.
-    motion = torch.maximum(motion, _over_row(motion, truth.shape, block))
-    condition = torch.clamp(motion / scale / step, min=1.0)
-    floor = error_floor(reference.dtype, arithmetic, condition)
-    rms = torch.maximum(floor, KAPPA * torch.clamp(own_rms, min=float(own_rms.median())))
+    rms = KAPPA * torch.clamp(own_rms, min=float(own_rms.median()))
+    rms = torch.clamp(rms, min=error_floor(reference.dtype, arithmetic, 1.0))
     peak = torch.maximum(PEAK * rms, KAPPA * own_peak)
     if arithmetic.accumulation == "tf32":  # one large product may be all that a block holds
         _, largest = error_blocks(None, truth, block)
         peak = torch.maximum(peak, OPERAND_ROUNDINGS * _CUT * largest / scale)
     is_finite = bool(computable(reference).isfinite().all()) and bool(truth.isfinite().all())
     return OutputBudget(block=block, scale=scale, rms=rms, peak=peak, finite=is_finite)
+
+
+def widened(
+    budget: OutputBudget, reference: Tensor, motion: Tensor, step: float, arithmetic: Arithmetic
+) -> OutputBudget:
+    """What is allowed besides, where outcomes move more than the operands that they are made of.
+
+    Args:
+        budget: That of `output_budget`.
+        reference: The native outcome.
+        motion: How far blocks of the fp64 outcome move (`motion_blocks`) when every operand moves
+            by a relative `step`.
+        step: See `motion`.
+        arithmetic: What honest kernels may do.
+    """
+    # One perturbation moves neighbours together (a cumulative sum): a block may stay by luck.
+    motion = torch.maximum(motion, _over_row(motion, real(reference).shape, budget.block))
+    condition = torch.clamp(motion / budget.scale / step, min=1.0)
+    floor = error_floor(reference.dtype, arithmetic, condition)
+    rms = torch.maximum(floor, budget.rms)
+    return replace(budget, rms=rms, peak=torch.maximum(PEAK * rms, budget.peak))
 
 
 def relative_error(values: Tensor, truth: Tensor) -> Tensor:

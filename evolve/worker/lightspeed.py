@@ -12,7 +12,8 @@ from evolve.worker.faults import CANDIDATE, CandidateFault
 from evolve.worker.feedback import bound
 from evolve.worker.seats import Seats
 from evolve.worker.tally import Timing
-from evolve.worker.warm import WarmCase, WarmTask, task_lock
+from evolve.worker.taskmodule import task_lock
+from evolve.worker.warm import WarmCase, WarmTask
 from evolve.worker.window import size_in_bytes
 from evolve.worker.workshop import Candidate
 

@@ -131,16 +131,16 @@ class Referee:
         found = self._within(task, Fidelity.SEARCH, self._room_to_check, audited)
         return [{"name": f.name, "passed_by": f.passed_by, "detail": f.detail} for f in found]
 
-    def noise(self, task: Task) -> dict[str, Any]:
+    def noise(self, task: Task, fidelity: Fidelity = Fidelity.SEARCH) -> dict[str, Any]:
         """The reference timed against itself: what this host can resolve, and what it costs."""
         start = time.monotonic()
 
         def timed(warm: WarmTask) -> Timing:
             timing = Timing()
-            self._timekeeper.time(warm, None, {}, Fidelity.SEARCH, timing, {})
+            self._timekeeper.time(warm, None, {}, fidelity, timing, {})
             return timing
 
-        timing = self._within(task, Fidelity.SEARCH, self._room_to_check, timed)
+        timing = self._within(task, fidelity, self._room_to_check, timed)
         rows = timing.cases.values()
         total = [sum(row.times_ms["eager"].to_json()[i] for row in rows) for i in range(3)]
         return {

@@ -3,6 +3,7 @@
 import ast
 import linecache
 import sys
+import threading
 import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -12,6 +13,9 @@ from evolve.core.digest import canonical_json, framed_digest
 from evolve.core.errors import UsageError
 
 Constants = Mapping[str, int | float | str]
+
+# A task's code draws from global random generators, so one thread at a time may run it.
+task_lock = threading.RLock()
 
 
 @contextmanager

@@ -26,6 +26,7 @@ from evolve.worker.expected import Expected
 from evolve.worker.extent import extent_of
 from evolve.worker.slab import Outline, Packed, Slab
 from evolve.worker.taskfile import LoadedCase, LoadedTask, load_task
+from evolve.worker.taskmodule import task_lock
 from evolve.worker.trees import tensors_of
 from evolve.worker.window import Layout
 
@@ -38,9 +39,6 @@ _JUDGED_S = 2.0  # to work out what is expected of outputs that are judged: else
 # Numbers of the task's own inputs for probes: no check has them, so nobody has seen them before.
 TRAPPED, STUBBED, OBSERVED = 100, 101, 102
 _KEPT_PER_OUTPUT = 4  # times its bytes: the reference's outcome, fp64 truth, and some
-
-# Executing a task's file draws from global random generators, so one thread at a time may.
-task_lock = threading.RLock()
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -1,6 +1,6 @@
 """What one isolated candidate costs, and whether the clock is honest about a tie.
 
-    python -m tests.benchmarks.bench_judge --task softmax --runs 200
+    python -m tests.benchmarks.bench_judge --task softmax --runs 200 --fidelity verify
 
 Isolation: a fresh confined process loads a candidate that is built already, takes its inputs, runs
 once and hands its output over. A/A: the reference timed against itself, each time in fresh process
@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 from evolve.core.errors import EvolveError
+from evolve.core.evaluation import Fidelity
 from evolve.tasks import find_task
 from evolve.worker.device_cpu import CpuDevice
 from evolve.worker.referee import Referee
@@ -27,13 +28,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--task", default="softmax")
     parser.add_argument("--runs", type=int, default=20, help="of the A/A test; 200 for the figure")
+    levels = (Fidelity.SEARCH, Fidelity.VERIFY)
+    parser.add_argument("--fidelity", type=Fidelity, choices=levels, default=Fidelity.SEARCH)
     options = parser.parse_args()
     print_conditions()
     with tempfile.TemporaryDirectory() as cache:
         referee = Referee(CpuDevice(), Path(cache))
         try:
             isolation(referee, options.task)
-            against_itself(referee, options.task, options.runs)
+            against_itself(referee, options.task, options.runs, options.fidelity)
         finally:
             referee.close()
 
@@ -61,14 +64,14 @@ def isolation(referee: Referee, name: str) -> None:
         )
 
 
-def against_itself(referee: Referee, name: str, runs: int) -> None:
+def against_itself(referee: Referee, name: str, runs: int, fidelity: Fidelity) -> None:
     """How often the interval of eager against eager excludes 1.0, and how wide it is."""
     task = find_task(name, size="cpu")
     excluded, widths, seconds = 0, [], []
     for number in range(1, runs + 1):
         start = time.monotonic()
         try:
-            found = referee.noise(task)
+            found = referee.noise(task, fidelity)
         except EvolveError as error:
             print(f"run {number}: {error}")
             continue
@@ -77,9 +80,10 @@ def against_itself(referee: Referee, name: str, runs: int) -> None:
         excluded += not low <= 1.0 <= high
         widths.append(found["half_width"])
         print(f"run {number}: {ratio:.3f} [{low:.3f}, {high:.3f}], {seconds[-1]:.1f} s", flush=True)
+    narrow = sum(width <= 0.03 for width in widths)
     print(
-        f"A/A of {name}: {excluded} of {len(widths)} intervals exclude 1.0; half-width median "
-        f"{100 * statistics.median(widths):.1f} %, {sum(w <= 0.03 for w in widths)} within 3 %; "
+        f"A/A of {name}, {fidelity}: {excluded} of {len(widths)} intervals exclude 1.0; "
+        f"half-width median {100 * statistics.median(widths):.1f} %, {narrow} within 3 %; "
         f"{statistics.median(seconds):.1f} s each"
     )
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from evolve.core.evaluation import Status
 from evolve.worker.budget import judge, suite_verdict
+from evolve.worker.expected import PERTURBATIONS
 from tests.worker.judging import judged, loaded_case, task_source
 
 ROWS = loaded_case(task_source("torch.softmax(x, -1)", "[torch.randn(12, 320)]"))
@@ -200,6 +201,22 @@ def test_the_suites_own_rule_is_looser():
     assert not suite_verdict(zeros, expected)
     assert not suite_verdict([], expected)
     assert not suite_verdict([zeros[0][:1]], expected)
+
+
+def test_how_far_an_outcome_moves_is_found_out_for_what_is_not_right_without_and_once():
+    outcome = "(CALLS.append(1), torch.softmax(x, -1))[1]"
+    case = loaded_case(task_source(outcome, "[torch.randn(12, 320)]", extra="CALLS = []"))
+    inputs = case.inputs(1)
+    expected = case.expected(case.model(1), inputs)
+    calls = case.module.CALLS
+    assert len(calls) == 2  # as it is, and in fp64
+    right = torch.softmax(inputs[0], -1)
+    assert judge(case, [right], "T", expected, inputs).status is Status.CORRECT
+    assert judge(case, [right * torch.nan], "T", expected, inputs).status is Status.WRONG_VALUE
+    assert len(calls) == 2
+    for _ in range(2):
+        assert judge(case, [right * 1.01], "T", expected, inputs).status is Status.WRONG_VALUE
+        assert len(calls) == 2 + PERTURBATIONS
 
 
 @settings(max_examples=60, deadline=None)

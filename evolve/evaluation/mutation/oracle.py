@@ -27,6 +27,7 @@ from evolve.worker.buildcache import BuildCache
 from evolve.worker.expected import Expected
 from evolve.worker.seeding import derived_seed
 from evolve.worker.taskfile import LoadedCase, load_task
+from evolve.worker.trees import tensors_of
 from evolve.worker.workshop import Candidate
 
 PROOF = 4.0  # times the budget
@@ -65,7 +66,7 @@ class Oracle:
         self._seeds = seeds
         self._builds = BuildCache(cache)
         self._device = device
-        self._expected: OrderedDict[Inputs, Expected] = OrderedDict()
+        self._expected: OrderedDict[Inputs, tuple[Expected, int]] = OrderedDict()
 
     def examine(self, source: str, seeds: int | None = None) -> dict[str, Any]:
         """Proof, or why it cannot run at all, and what each family of inputs makes of it.
@@ -139,10 +140,12 @@ class Oracle:
     def _expect(self, case: LoadedCase, inputs: Inputs) -> Expected:
         if inputs not in self._expected:
             model, values = case.model(inputs.model_seed), case.inputs(inputs.seed, inputs.family)
-            self._expected[inputs] = case.expected(model, values, inputs.family)
-            while sum(map(_size, self._expected.values())) > _KEPT and len(self._expected) > 1:
+            expected = case.expected(model, values, inputs.family)
+            kept = (*expected.reference, *expected.truth, *model.parameters(), *tensors_of(values))
+            self._expected[inputs] = expected, sum(tensor.nbytes for tensor in kept)
+            while len(self._expected) > 1 and sum(n for _, n in self._expected.values()) > _KEPT:
                 self._expected.popitem(last=False)
-        return self._expected[inputs]
+        return self._expected[inputs][0]
 
 
 def _judged(
@@ -153,10 +156,6 @@ def _judged(
     if verdict.margin is not None:
         return str(verdict.status), verdict.margin
     return str(verdict.status), 0.0 if verdict.status is Status.CORRECT else math.inf
-
-
-def _size(expected: Expected) -> int:
-    return sum(tensor.nbytes for tensor in (*expected.reference, *expected.truth))
 
 
 def main() -> None:
