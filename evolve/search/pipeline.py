@@ -22,6 +22,7 @@ from evolve.store import Ticket, TicketState
 
 MAX_FAILURES = 50  # recorded failures in a row that end a run
 SAID_FAILURES = 10  # as many more in a row are said each time
+OPENING = 3  # programs judged before the rest, until one can be verified
 POLL_S = 1.0  # how often rules that depend on time are checked while something is under way
 
 Listener = Callable[[Told], None]
@@ -52,6 +53,8 @@ class Pipeline:
         drain_s: how long what is under way may take to finish after `request_stop`. Evaluations
             that still run then are repeated by a resume; calls are given up.
         verify: whether the champion is verified at the end.
+        open_verified: whether a first program is verified before others are judged: whoever watches
+            has something to rely on as soon as can be. Beside others it waits for their times.
         serial: one thing at a time, so that a replay asks in the same order.
     """
 
@@ -66,6 +69,7 @@ class Pipeline:
         stop_file: Path | None = None,
         drain_s: float = 15.0,
         verify: bool = True,
+        open_verified: bool = False,
         serial: bool = False,
     ) -> None:
         self._search = search
@@ -75,6 +79,7 @@ class Pipeline:
         self._stop_file = stop_file
         self._drain_s = drain_s
         self._verify = verify
+        self._open_verified = open_verified
         self._serial = serial
         slots = search.model.slots if search.model else 0
         slots = min(slots, 1) if serial else slots
@@ -133,12 +138,15 @@ class Pipeline:
     async def _search_and_verify(self) -> Outcome:
         reason = await self._loop()
         if self._verify and not self._stop.is_set():
-            stopped = self._stop.is_set
-            await verify_champion(self._search, self._run_alone, stopped, self._left[VERIFY])
+            await self._verify_champion()
         if self._stop.is_set():
             await self._drain()
             return Outcome(reason=self._stop_reason, finished=False)
         return Outcome(reason=reason, finished=True)
+
+    async def _verify_champion(self) -> None:
+        stopped = self._stop.is_set
+        await verify_champion(self._search, self._run_alone, stopped, self._left[VERIFY])
 
     async def _loop(self) -> str:
         for ticket in self._search.open_tickets():
@@ -148,6 +156,8 @@ class Pipeline:
                 self._owed.add(ticket.sequence)
                 self._take(ticket)
         await judge_opponents(self._search, self._run_alone, self._left[OPPONENT])
+        if self._open_verified and not self._proposed and not self._search.progress.evaluations:
+            await self._open()
         while not self._stop.is_set():
             reason = self._fill()
             if not self._tasks():
@@ -158,6 +168,21 @@ class Pipeline:
                     return ended
             await self._wait()
         return self._stop_reason
+
+    async def _open(self) -> None:
+        """One program after the other, of those that need no model, until one can be verified."""
+        for _ in range(OPENING):
+            if self._reason() or (ticket := self._search.ask([])) is None:
+                return
+            self._take(ticket)
+            if self._start_judging():
+                return
+            while self._tasks() and not self._stop.is_set():
+                await self._wait()
+            if self._search.contenders() or self._stop.is_set():
+                break
+        if not self._stop.is_set():
+            await self._verify_champion()
 
     def _fill(self) -> str:
         """Put to work whatever has room; why nothing more is asked for, where a rule says so."""

@@ -5,6 +5,7 @@
 3. The last word on an instance counts, and it is about the instance, not the program.
 4. A champion that its verification found slower than the search had is challenged by whoever is
    faster than that by a whole interval; also where a run is resumed.
+5. Where it is asked for, the first program that can be is verified before others are judged.
 """
 
 import asyncio
@@ -226,3 +227,51 @@ def test_finals_measure_whoever_is_faster_than_what_the_leader_came_to(store, ru
     asyncio.run(search_and_play())
     assert [variant(store.source(step.program)) for step in verified(store, run)] == [0, 1]
     assert champion(store, run).ratio == around(1.85)
+
+
+class Recording(SyntheticEvaluator):
+    """Keeps how thoroughly it was asked, in order, and how many were under way then."""
+
+    def __init__(self, fails=False):
+        super().__init__(slots=4, latency_s=0.01)
+        self.fails, self.asked, self.under_way = fails, [], 0
+
+    async def evaluate(self, request):
+        self.under_way += 1
+        self.asked.append((request.fidelity, self.under_way))
+        try:
+            verdict = await super().evaluate(request)
+        finally:
+            self.under_way -= 1
+        return refuted(verdict) if self.fails else verdict
+
+
+def opened(search, evaluator, **limits):
+    asyncio.run(Pipeline(search, evaluator, from_config(limits), open_verified=True).run())
+    return [fidelity for fidelity, _ in evaluator.asked]
+
+
+def test_a_first_program_is_verified_before_others_are_judged(store, run):
+    evaluator = Recording()
+    asked = opened(make_search(store, run, operators=variants()), evaluator, evaluations=6)
+    assert evaluator.asked[:2] == [(Fidelity.SEARCH, 1), (Fidelity.VERIFY, 1)]
+    assert asked.count(Fidelity.SEARCH) == 6
+    first, second, *_ = store.steps(run.id)
+    assert second.operator == VERIFY
+    assert second.program == first.program
+    assert max(beside for _, beside in evaluator.asked) == 4
+
+
+def test_a_run_that_is_resumed_opens_like_any_other(store, run):
+    run_to_end(make_search(store, run), SyntheticEvaluator(), evaluations=2)
+    evaluator = Recording()
+    opened(make_search(store, run), evaluator, evaluations=8)
+    assert evaluator.asked[0][0] is not Fidelity.VERIFY
+    assert [beside for _, beside in evaluator.asked[:4]] == [1, 2, 3, 4]
+
+
+def test_where_the_first_programs_fail_the_others_do_not_wait_for_long(store, run):
+    evaluator = Recording(fails=True)
+    asked = opened(make_search(store, run, operators=variants()), evaluator, evaluations=9)
+    assert asked == 9 * [Fidelity.SEARCH]
+    assert [beside for _, beside in evaluator.asked[:7]] == [1, 1, 1, 1, 2, 3, 4]
