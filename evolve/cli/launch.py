@@ -1,5 +1,6 @@
 """The way of a new run: task, judge, audit, row in the database, search."""
 
+import asyncio
 import re
 import shlex
 from collections.abc import Mapping, Sequence
@@ -37,11 +38,13 @@ async def launch(config: Mapping[str, Any]) -> int:
         print(note)
     evaluator = await start_evaluator(config)
     try:
-        found = findings_of(existing.config) if existing else await audit(config, evaluator, task)
+        if existing:
+            found = findings_of(existing.config)
+        else:
+            found, task = await _prepared(config, evaluator, task)
         config = {**config, "audit": found}
         parts.build_termination(config)  # where nothing ends a weak task's run, say so now
         if not existing:
-            task = await with_compiled(task, config, evaluator)
             task, steps = take_over(config, task, evaluator)
         with Store.open(config["store"]["path"], create=True) as store:
             for notice in store.notices:
@@ -51,6 +54,23 @@ async def launch(config: Mapping[str, Any]) -> int:
             return await search(store, run, config, evaluator)
     finally:
         await evaluator.close()
+
+
+async def _prepared(
+    config: Mapping[str, Any], evaluator: Evaluator, task: Task
+) -> tuple[Findings, Task]:
+    """What the audit of a task finds, and the task with what the compiler makes of it.
+
+    Both at the same time: a compiler takes seconds to be imported. A task that fails its audit is
+    said to do that, whatever else it does.
+    """
+    compiling = asyncio.create_task(with_compiled(task, config, evaluator))
+    try:
+        found = await audit(config, evaluator, task)
+        return found, await compiling
+    finally:
+        compiling.cancel()
+        await asyncio.gather(compiling, return_exceptions=True)
 
 
 def create(config: Mapping[str, Any]) -> int:
