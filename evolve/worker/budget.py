@@ -30,8 +30,8 @@ class Judgement:
     """`CORRECT`, or what is wrong, with feedback for whoever wrote the kernel.
 
     `margin` is the largest error over what is allowed: at most 1 where values are right; None
-    where it was not measured. It is over what a well-conditioned outcome may be off, where that
-    is enough.
+    where it was not measured. It is over what a well-conditioned outcome may be off; 1 where that
+    is exceeded and the outcome is right all the same, so that the more exact never has the larger.
     """
 
     status: Status
@@ -125,7 +125,7 @@ def _judge_values(index: int, output: Tensor, expected: Expected, explain: bool)
         output, own, truth = real(output), real(own), real(truth)
         margin = _margin(output, own, truth, budget)
         if 1.0 < margin < math.inf and (wide := expected.wide_budgets[index]) is not None:
-            budget, margin = wide, _margin(output, own, truth, wide)
+            budget, margin = wide, max(1.0, _margin(output, own, truth, wide))
     if margin <= 1.0:
         return Judgement(Status.CORRECT, margin=margin)
     text = f"output {index} {tuple(own.shape)} {str(own.dtype).removeprefix('torch.')}"

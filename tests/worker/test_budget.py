@@ -219,6 +219,14 @@ def test_how_far_an_outcome_moves_is_found_out_for_what_is_not_right_without_and
         assert len(calls) == 2 + PERTURBATIONS
 
 
+def test_what_is_right_only_because_it_is_ill_conditioned_has_all_of_its_budget_used():
+    case = loaded_case(task_source("torch.sin(x * 1e4)", "[torch.rand(64, 256)]"))
+    otherwise = judged(case, lambda model, x: torch.sin(x.double() * (1e4 * (1 + 1e-5))).float())
+    assert otherwise.status is Status.WRONG_VALUE
+    near = judged(case, lambda model, x: torch.sin(x.double() * (1e4 * (1 + 4e-7))).float())
+    assert (near.status, near.margin) == (Status.CORRECT, 1.0)
+
+
 @settings(max_examples=60, deadline=None)
 @given(
     shape=st.sampled_from([(12, 320), (320, 12), (0,), (), (12, 320, 1), (12, 0)]),
