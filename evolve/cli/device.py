@@ -78,9 +78,9 @@ def kind_here(kind: str, python: str | None = None) -> str:
     if not any(Path(node).exists() for node in DRIVER_NODES):
         return CPU
     from evolve.cli.gpus import why_no_gpu
-    from evolve.evaluation.host import examine_host
+    from evolve.evaluation.host import examine_host, promises_gpu
 
-    why = why_no_gpu(examine_host(python))
+    why = "" if promises_gpu(python) else why_no_gpu(examine_host(python))
     if why:
         print(f"evolve: device=auto takes the CPU: {why}", file=sys.stderr)
     return CPU if why else CUDA

@@ -17,11 +17,24 @@ def examine_host(python: str | None = None) -> dict[str, Any]:
     Raises:
         EvaluatorUnavailable: it does not answer.
     """
+    return _ask(python)
+
+
+def promises_gpu(python: str | None = None) -> bool:
+    """Whether that interpreter's torch should see a GPU: much sooner told than all the facts.
+
+    Raises:
+        EvaluatorUnavailable: it does not answer.
+    """
+    return _ask(python, "--glance").get("gpu") is True
+
+
+def _ask(python: str | None, *words: str) -> dict[str, Any]:
     interpreter = python or sys.executable
     package_path, scratch = package_path_for(python)
     try:
         done = subprocess.run(
-            [interpreter, "-m", "evolve.worker", "host"],
+            [interpreter, "-m", "evolve.worker", "host", *words],
             env=worker_environment(package_path),
             capture_output=True,
             text=True,

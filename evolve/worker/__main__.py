@@ -30,7 +30,8 @@ def main() -> None:
                        help="which GPU, as torch counts them")  # fmt: skip
     serve.add_argument("--share", type=_share, default=(0, 1), metavar="I/N",
                        help="keep to part I of N of the cores")  # fmt: skip
-    verbs.add_parser("host", help="say as JSON what this interpreter finds of GPUs and tools")
+    host = verbs.add_parser("host", help="say as JSON what this interpreter finds of GPUs, tools")
+    host.add_argument("--glance", action="store_true", help="only whether there should be a GPU")
     _add_batch(verbs)
     options, rest = parser.parse_known_args()
     if options.verb == "batch":
@@ -38,9 +39,9 @@ def main() -> None:
     if rest:
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
     if options.verb == "host":
-        from evolve.worker.host import examine_host
+        from evolve.worker.host import examine_host, promises_gpu
 
-        print(json.dumps(examine_host()))
+        print(json.dumps({"gpu": promises_gpu()} if options.glance else examine_host()))
         return
     keep_to_share(*options.share)
     # Before torch is imported: idle OpenMP threads sleep, or they would disturb what is timed.

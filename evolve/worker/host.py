@@ -6,12 +6,15 @@ Opens no device and needs none, so that it also speaks where nothing can be judg
 import csv
 import ctypes
 import importlib.metadata
+import importlib.util
 import os
 import platform
 import re
+import runpy
 import shutil
 import subprocess
 import warnings
+from pathlib import Path
 from typing import Any
 
 _PATIENCE_S = 30
@@ -48,6 +51,31 @@ def examine_host() -> dict[str, Any]:
         "tools": {name: _tool(name, places) for name, places in _TOOLS.items()}
         | {"c compiler": shutil.which(compiler) or ""},
     }
+
+
+def promises_gpu() -> bool:
+    """Whether torch should see a GPU, by its own version file and by the driver.
+
+    In a tenth of a second: to import torch, and to ask all tools, takes many. A GPU for which this
+    torch has no kernels is promised too.
+    """
+    spec = importlib.util.find_spec("torch")
+    if spec is None or spec.origin is None:
+        return False
+    try:
+        version = runpy.run_path(str(Path(spec.origin).with_name("version.py")))
+        needed = str(version["cuda"] or "") if not version.get("hip") else ""
+        driver = ctypes.CDLL("libcuda.so.1")
+        count = ctypes.c_int(0)
+        if driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count)):
+            return False
+    except (OSError, AttributeError, KeyError):
+        return False
+    return bool(needed and count.value) and _major(_driver_cuda()) >= _major(needed)
+
+
+def _major(version: str) -> int:
+    return int(version.partition(".")[0] or 0)
 
 
 def _distribution(name: str) -> str:

@@ -164,9 +164,11 @@ def interpreter(tmp_path: Path, monkeypatch) -> Iterator[Any]:
     kind_here.cache_clear()
 
     def make(facts: dict[str, Any]) -> str:
-        (tmp_path / "facts.json").write_text(json.dumps(facts))
+        (tmp_path / "facts.json").write_text(
+            json.dumps(facts | {"gpu": bool(facts["torch"]["gpus"])})
+        )
         python = tmp_path / "python"
-        python.write_text(f"#!/bin/sh\necho $3 >> {tmp_path}/asked\ncat {tmp_path}/facts.json\n")
+        python.write_text(f"#!/bin/sh\necho $3 $4 >> {tmp_path}/asked\ncat {tmp_path}/facts.json\n")
         python.chmod(0o755)
         return str(python)
 
@@ -177,7 +179,7 @@ def interpreter(tmp_path: Path, monkeypatch) -> Iterator[Any]:
 def test_auto_takes_a_gpu_that_the_workers_interpreter_sees(interpreter, tmp_path: Path):
     config = settings("device=auto", f"device.python={interpreter(HEALTHY)}")
     assert kind_of(config) == kind_of(config) == "cuda"
-    assert (tmp_path / "asked").read_text() == "host\n"  # once is enough
+    assert (tmp_path / "asked").read_text() == "host --glance\n"  # once is enough
 
 
 def test_auto_says_why_it_takes_the_cpu_beside_a_driver(interpreter, capsys):
