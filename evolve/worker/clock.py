@@ -17,8 +17,9 @@ import math
 import random
 import secrets
 import statistics
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -28,6 +29,7 @@ from evolve.worker.budget import Judgement, judge, worst
 from evolve.worker.device import Device
 from evolve.worker.faults import CANDIDATE, EAGER, CandidateFault, CrowdedFault, blaming
 from evolve.worker.process import RunnerProcess, close_all
+from evolve.worker.warm import Check
 from evolve.worker.window import Block, TimedCase, size_in_bytes
 
 _LARGEST_RESERVE = 2 << 30
@@ -73,7 +75,6 @@ class Sitting:
     pair: PairTimes
     samples: list[tuple[str, TimedCase, Block]] = field(default_factory=list)
     mismatches: list[str] = field(default_factory=list)
-    margin: float | None = None  # the worst of the candidate's outputs
 
 
 @contextlib.contextmanager
@@ -247,39 +248,68 @@ def _require_positive(times: list[float], overhead: float, reference_s: float) -
     )
 
 
-def judge_samples(sitting: Sitting) -> None:
-    """Judge the outputs taken; needs the device, so not while anything is timed."""
-    while sitting.samples:  # each is let go of once it is judged
-        side, case, block = sitting.samples.pop()
-        with blaming(side):
-            margin = _judge_block(case, block)
-        if side == CANDIDATE:
-            sitting.margin = worst(sitting.margin, margin)
+def judge_samples(
+    sittings: Sequence[Sitting], on_device: Callable[[], AbstractContextManager[None]]
+) -> float | None:
+    """Judge the outputs taken.
+
+    Those of one call follow one another, whatever their sittings and sides: what is expected of
+    them may be too large to be kept until the next is judged.
+
+    Args:
+        sittings: Whose samples are judged, and let go of.
+        on_device: The device for a while, and nothing is timed meanwhile.
+
+    Returns:
+        The worst margin of the candidate's outputs; None where none was measured.
+
+    Raises:
+        CandidateFault: one of the candidate's is wrong.
+        SideFault: one of another side's is.
+    """
+    samples = [sample for sitting in sittings for sample in sitting.samples]
+    for sitting in sittings:
+        sitting.samples.clear()
+    outputs = [(side, case, block, at) for side, case, block in samples for at in block.samples]
+    outputs.sort(key=lambda output: _call_of(*output[1:]))
+    margin = None
+    for _, of_call in itertools.groupby(outputs, key=lambda output: _call_of(*output[1:])):
+        check = None  # the last one is let go of before the next is made
+        with on_device():
+            for side, case, block, at in of_call:
+                check = check or case.warm.block_check(block.number, at, case.calls)
+                with blaming(side):
+                    found = _require_right(_judged_output(case, block.samples.pop(at), check))
+                margin = worst(margin, found if side == CANDIDATE else None)
+    return margin
+
+
+def _call_of(case: TimedCase, block: Block, at: int) -> tuple[int, int, int, int]:
+    """Which call of the task's an output is of."""
+    return case.warm.index, case.calls, block.number, at
 
 
 def judged_outputs(case: TimedCase, block: Block) -> Iterator[Judgement]:
     """The verdict on each of the outputs taken from a block."""
     for at, sample in block.samples.items():
-        yield _judged_output(case, block.number, at, sample)
+        check = case.warm.block_check(block.number, at, case.calls)
+        yield _judged_output(case, sample, check)
 
 
-def _judged_output(case: TimedCase, number: int, at: int, sample: list[torch.Tensor]) -> Judgement:
-    check = case.warm.block_check(number, at, case.calls)
+def _judged_output(case: TimedCase, sample: list[torch.Tensor], check: Check) -> Judgement:
     return judge(case.warm.case, sample, check.expected.spec, check.expected, check.tree())
 
 
-def _judge_block(case: TimedCase, block: Block) -> float | None:
-    margin = None
-    for verdict in judged_outputs(case, block):
-        if verdict.status is not Status.CORRECT:
-            raise CandidateFault(
-                verdict.status,
-                "an output of the timed run was wrong although those of the checks were right (is "
-                "work left over when forward returns, or kept from call to call?): "
-                f"{verdict.feedback}",
-            )
-        margin = worst(margin, verdict.margin)
-    return margin
+def _require_right(verdict: Judgement) -> float | None:
+    """The margin of a right output."""
+    if verdict.status is not Status.CORRECT:
+        raise CandidateFault(
+            verdict.status,
+            "an output of the timed run was wrong although those of the checks were right (is "
+            "work left over when forward returns, or kept from call to call?): "
+            f"{verdict.feedback}",
+        )
+    return verdict.margin
 
 
 def _mismatches(case: str, blocks: list[Block], overhead: float) -> list[str]:

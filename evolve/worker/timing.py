@@ -1,7 +1,7 @@
 """Timing a correct candidate: process pairs until the interval is narrow or pairs run out."""
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from weakref import WeakSet
@@ -191,8 +191,7 @@ class Timekeeper:
                     turn.watch.stop()
                     timing.device_time_s += turn.watch.seconds
                 strangers = turn.strangers()
-            for sitting, recorded in sat:
-                self._judge(sitting, recorded, task, sides, timing)
+            self._judge(sat, task, sides, timing)
         except CrowdedFault:
             timing.crowded += 1
             if timing.crowded > _MOST_CROWDED:
@@ -220,20 +219,21 @@ class Timekeeper:
 
     def _judge(
         self,
-        sitting: Sitting,
-        recorded: Recorded,
+        sat: Sequence[tuple[Sitting, Recorded]],
         task: WarmTask,
         sides: dict[str, Candidate | None],
         timing: Timing,
     ) -> None:
         """The outputs that were taken; CandidateFault or SideFault where one is wrong."""
         ours = {side for side, who in sides.items() if who and who.is_ours}
-        sitting.samples = [sample for sample in sitting.samples if sample[0] not in ours]
-        recorded.samples = [s for s in recorded.samples if s[0] not in {EAGER, *ours}]
+        for sitting, recorded in sat:
+            sitting.samples = [sample for sample in sitting.samples if sample[0] not in ours]
+            recorded.samples = [s for s in recorded.samples if s[0] not in {EAGER, *ours}]
+        margin = judge_samples([sitting for sitting, _ in sat], self._lock.shared)
+        timing.margin = worst(timing.margin, margin)
         with self._lock.shared():
-            judge_samples(sitting)
-            timing.margin = worst(timing.margin, sitting.margin)
-            judge_recorded(recorded, task.loaded.timing)
+            for _, recorded in sat:
+                judge_recorded(recorded, task.loaded.timing)
 
     @contextlib.contextmanager
     def _tables(

@@ -5,9 +5,12 @@ Invariants:
 - what takes much of the memory is there once, and drives nothing else out;
 - where memory is short, what is warm gives way, and then the neighbours; a verdict stays right;
 - what never fits is refused in words, and ends nothing;
-- any call of a timed block may be the one whose output is judged, and of each sitting one is.
+- any call of a timed block may be the one whose output is judged, and of each sitting one is;
+- of one call what is expected is worked out once for all the outputs that are judged together.
 """
 
+import contextlib
+import itertools
 import random
 import threading
 import time
@@ -20,11 +23,14 @@ import torch
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import Fidelity, Status
 from evolve.core.task import Task
+from evolve.worker.clock import PairTimes, Sitting, judge_samples
 from evolve.worker.device_cpu import CpuDevice
+from evolve.worker.faults import SideFault
 from evolve.worker.footprint import block_outputs, room_for, working_bytes
 from evolve.worker.referee import Referee
 from evolve.worker.taskfile import LoadedCase
 from evolve.worker.warm import Store, WarmTasks
+from evolve.worker.window import Block, TimedCase
 from tests.worker.judging import task_source
 from tests.worker.serving import HONEST_CPP, RELU_TASK
 
@@ -271,6 +277,33 @@ def test_of_each_sitting_an_output_is_judged_however_few_can_be_afforded():
         drawn = case.drawn(2, 8, rng)
         assert len(set(drawn)) == 2
         assert judged.intersection(drawn)
+
+
+def test_of_one_call_what_is_expected_is_worked_out_once_for_all_sittings_and_sides(monkeypatch):
+    """Where it is too large to be kept, which a CPU's memory is told to be here."""
+    monkeypatch.setattr(torch, "calls_of_reference", 0, raising=False)
+    device = CpuDevice()
+    device.warm_bytes = 0
+    (warm,) = WarmTasks(device).get(short_of_memory(0, 0), Fidelity.SEARCH).cases
+    case = TimedCase(warm=warm, calls=4, layouts={}, blocks=2, recorded=False, unshortened_s=0.0)
+
+    def sitting(change=lambda y: y):
+        found = Sitting(PairTimes())
+        for side, number, at in itertools.product(("candidate", "best"), (3, 5), (0, 2)):
+            (x,) = warm.block(number, 4).tree(at)
+            right = torch.relu(x) * 2 + x
+            samples = {at: [change(right) if side == "best" else right]}
+            found.samples.append((side, case, Block(1.0, 1.0, number, samples, (0.0, 0.0, 0.0))))
+        return found
+
+    sittings = [sitting() for _ in range(3)]
+    before = torch.calls_of_reference
+    assert judge_samples(sittings, contextlib.nullcontext) < 1
+    assert torch.calls_of_reference == before + 2 * 4  # as it is and in fp64, of four calls
+    assert not any(found.samples for found in sittings)
+    with pytest.raises(SideFault) as caught:
+        judge_samples([sitting(), sitting(torch.neg)], contextlib.nullcontext)
+    assert caught.value.side == "best"
 
 
 def test_an_evaluation_takes_more_room_the_more_processes_and_the_larger_its_outputs():
