@@ -8,15 +8,16 @@ from typing import Any
 
 from evolve.cli import parts
 from evolve.cli.compiled import require_start, variants, with_compiled
-from evolve.cli.device import start_evaluator
+from evolve.cli.device import CUDA, kind_of, start_evaluator
 from evolve.cli.dry_run import audit_lines
 from evolve.cli.inputs import take_over
 from evolve.cli.models import haste_notes, key_notes
 from evolve.cli.request import read_request
 from evolve.cli.session import search
+from evolve.core.errors import UsageError
 from evolve.core.protocols import Evaluator
 from evolve.core.task import Task
-from evolve.evaluation import LocalEvaluator
+from evolve.evaluation import LocalEvaluator, WorkerDied
 from evolve.report.audit import Findings, findings_of
 from evolve.report.text import count_text
 from evolve.store import RunRow, Store, Ticket
@@ -39,12 +40,12 @@ async def launch(config: Mapping[str, Any]) -> int:
     evaluator = await start_evaluator(config)
     try:
         if existing:
-            found = findings_of(existing.config)
+            config["opening"] = existing.config.get("opening", False)
+            config["audit"] = findings_of(existing.config)
+            parts.build_termination(config)
         else:
-            found, task = await _prepared(config, evaluator, task)
-        config = {**config, "audit": found}
-        parts.build_termination(config)  # where nothing ends a weak task's run, say so now
-        if not existing:
+            config["opening"] = _opens(config)
+            config["audit"], task = await _prepared(config, evaluator, task)
             task, steps = take_over(config, task, evaluator)
         with Store.open(config["store"]["path"], create=True) as store:
             for notice in store.notices:
@@ -56,21 +57,47 @@ async def launch(config: Mapping[str, Any]) -> int:
         await evaluator.close()
 
 
+def _opens(config: Mapping[str, Any]) -> bool:
+    """Whether a new run verifies its first program at once: on a GPU, and as what it replays did.
+
+    On a CPU, where nothing is timed beside anything else, that would cost others their turns.
+    """
+    if config["device"]["kind"] == "replay":
+        with Store.open(config["store"]["path"], read_only=True) as store:
+            return bool(store.run(config["device"]["run"]).config.get("opening"))
+    return kind_of(config) == CUDA
+
+
 async def _prepared(
     config: Mapping[str, Any], evaluator: Evaluator, task: Task
 ) -> tuple[Findings, Task]:
     """What the audit of a task finds, and the task with what the compiler makes of it.
 
-    Both at the same time: a compiler takes seconds to be imported. A task that fails its audit is
-    said to do that, whatever else it does.
+    Both at the same time, as a compiler takes seconds to be imported. Where the judge ends under
+    them it may have been either: only a task that does it alone is to blame.
+
+    Raises:
+        UsageError: the task is bad, or weak and nothing would end the run.
     """
     compiling = asyncio.create_task(with_compiled(task, config, evaluator))
     try:
-        found = await audit(config, evaluator, task)
+        try:
+            found = await audit(config, evaluator, task)
+        except UsageError as error:
+            if not isinstance(error.__cause__, WorkerDied):
+                raise
+            await _end(compiling)
+            found = await audit(config, evaluator, task)
+            compiling = asyncio.create_task(with_compiled(task, config, evaluator))
+        parts.build_termination({**config, "audit": found})
         return found, await compiling
     finally:
-        compiling.cancel()
-        await asyncio.gather(compiling, return_exceptions=True)
+        await _end(compiling)
+
+
+async def _end(task: "asyncio.Task[Any]") -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
 
 
 def create(config: Mapping[str, Any]) -> int:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from evolve.cli import parts
-from evolve.cli.device import CUDA, kind_of_class
 from evolve.cli.differences import KEPT
 from evolve.cli.display import MAX_RECOUNTED, LiveDisplay, PlainDisplay, Tally, open_display
 from evolve.cli.main import INTERRUPTED, OK, RESUMABLE
@@ -56,7 +55,7 @@ async def search(store: Store, run: RunRow, config: Mapping[str, Any], evaluator
         listeners=[display, feed],
         say=display.say,
         serial=config["deterministic"],
-        open_verified=kind_of_class(evaluator.device_class) == CUDA,
+        open_verified=config.get("opening", False),
         stop_file=Path(stop_file) if stop_file else None,
     )
     try:

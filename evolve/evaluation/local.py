@@ -172,8 +172,8 @@ class LocalEvaluator:
     async def audit(self, task: Task) -> list[dict[str, str]]:
         """Null candidates that pass the task's own check; an empty list is a sound task.
 
-        This is where a task's own code runs first. It is not asked twice: what ends or holds up
-        the worker here is the task.
+        This is where a task's own code runs first. It is not asked twice: where nothing else is
+        asked meanwhile, what ends or holds up the worker is the task.
 
         Raises:
             UsageError: the task file is bad, ends the process that loads it, takes too long, or

@@ -28,7 +28,8 @@ COLUMNS = (
 )
 STYLES = ("report.css", "compare.css")
 FEW = 6  # values from which an order statistic covers the median with 95 %
-_OF_ONE_RUN = ("name", "seed", "on_exists", "audit", "store", "opponents")  # tell no methods apart
+# Tell no methods apart.
+_OF_ONE_RUN = ("name", "seed", "on_exists", "audit", "opening", "store", "opponents")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

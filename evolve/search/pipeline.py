@@ -19,10 +19,11 @@ from evolve.search.judging import Judging, Told
 from evolve.search.pace import Pace
 from evolve.search.verification import judge_opponents, verify_champion
 from evolve.store import Ticket, TicketState
+from evolve.store.champion import verified_instances
 
 MAX_FAILURES = 50  # recorded failures in a row that end a run
 SAID_FAILURES = 10  # as many more in a row are said each time
-OPENING = 3  # programs judged before the rest, until one can be verified
+OPENING = 3  # programs judged one by one, until one of them can be verified
 POLL_S = 1.0  # how often rules that depend on time are checked while something is under way
 
 Listener = Callable[[Told], None]
@@ -53,8 +54,9 @@ class Pipeline:
         drain_s: how long what is under way may take to finish after `request_stop`. Evaluations
             that still run then are repeated by a resume; calls are given up.
         verify: whether the champion is verified at the end.
-        open_verified: whether a first program is verified before others are judged: whoever watches
-            has something to rely on as soon as can be. Beside others it waits for their times.
+        open_verified: whether programs are judged one by one until the first that can be is
+            verified: whoever watches has something to rely on soon. Beside others it would wait
+            while they are timed.
         serial: one thing at a time, so that a replay asks in the same order.
     """
 
@@ -79,7 +81,7 @@ class Pipeline:
         self._stop_file = stop_file
         self._drain_s = drain_s
         self._verify = verify
-        self._open_verified = open_verified
+        self._opening = verify and open_verified
         self._serial = serial
         slots = search.model.slots if search.model else 0
         slots = min(slots, 1) if serial else slots
@@ -145,8 +147,8 @@ class Pipeline:
         return Outcome(reason=reason, finished=True)
 
     async def _verify_champion(self) -> None:
-        stopped = self._stop.is_set
-        await verify_champion(self._search, self._run_alone, stopped, self._left[VERIFY])
+        waiting, self._left[VERIFY] = self._left[VERIFY], []
+        await verify_champion(self._search, self._run_alone, self._stop.is_set, waiting)
 
     async def _loop(self) -> str:
         for ticket in self._search.open_tickets():
@@ -156,9 +158,9 @@ class Pipeline:
                 self._owed.add(ticket.sequence)
                 self._take(ticket)
         await judge_opponents(self._search, self._run_alone, self._left[OPPONENT])
-        if self._open_verified and not self._proposed and not self._search.progress.evaluations:
-            await self._open()
         while not self._stop.is_set():
+            if self._opening:
+                await self._open()
             reason = self._fill()
             if not self._tasks():
                 if not self._calls.outstanding:
@@ -170,19 +172,16 @@ class Pipeline:
         return self._stop_reason
 
     async def _open(self) -> None:
-        """One program after the other, of those that need no model, until one can be verified."""
-        for _ in range(OPENING):
-            if self._reason() or (ticket := self._search.ask([])) is None:
-                return
-            self._take(ticket)
-            if self._start_judging():
-                return
-            while self._tasks() and not self._stop.is_set():
-                await self._wait()
-            if self._search.contenders() or self._stop.is_set():
-                break
-        if not self._stop.is_set():
+        """Verify the first program that can be, if there is one; ends the opening, or not yet."""
+        search = self._search
+        judged = search.progress.evaluations + search.progress.screens
+        if verified_instances(search.store, search.run):
+            self._opening = False
+        elif self._left[VERIFY] or search.contenders():
             await self._verify_champion()
+            self._opening = self._stop.is_set()
+        elif judged >= OPENING:
+            self._opening = False
 
     def _fill(self) -> str:
         """Put to work whatever has room; why nothing more is asked for, where a rule says so."""
@@ -226,6 +225,8 @@ class Pipeline:
         return [] if self._may_judge() and not self._proposed else None
 
     def _may_judge(self) -> bool:
+        if self._opening and self._judging.tasks:
+            return False
         return not (self._serial and self._tasks()) and self._judging.has_room()
 
     def _may_call(self) -> bool:
@@ -324,7 +325,7 @@ class Pipeline:
 
     async def _run_alone(self, ticket: Ticket, opponents: Mapping[str, str]) -> None:
         self._judging.start(ticket, opponents)
-        while self._tasks() and not self._stop.is_set():
+        while self._judging.tasks and not self._stop.is_set():
             await self._wait()
 
     async def _drain(self) -> None:

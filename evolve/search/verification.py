@@ -96,13 +96,11 @@ async def _verify(
 ) -> None:
     """Judge a contender beside whom it has to beat; one that beats it has its turn at once."""
     request = search.request(ticket)
-    runner_up = None
     rivals: dict[str, str] = {}
-    if reigning is not None and reigning.verified:
-        if reigning.instance != request.instance:
-            rivals = {CHAMPION: search.text(reigning.program, reigning.assignment)}
-    elif runner_up := _runner_up(search, request.instance):
-        rivals = {RUNNER_UP: search.text(runner_up.program, runner_up.assignment)}
+    if reigning is not None and reigning.verified and reigning.instance != request.instance:
+        rivals[CHAMPION] = search.text(reigning.program, reigning.assignment)
+    if runner_up := _runner_up(search, request.instance):
+        rivals[RUNNER_UP] = search.text(runner_up.program, runner_up.assignment)
     await run_alone(ticket, rivals)
     verdict = search.store.evaluation(search.run.id, ticket.sequence)
     if runner_up is not None and verdict is not None and verdict.strict and _lost(verdict):
@@ -114,14 +112,15 @@ def _ticket(search: Search, elite: Elite) -> Ticket:
 
 
 def _runner_up(search: Search, instance: str) -> Elite | None:
-    """The next best behind a contender, where it could be the better one."""
-    contenders = search.contenders()
+    """The next best behind a contender, where it could be the better one and has had no turn."""
+    contenders, done = search.contenders(), verified_instances(search.store, search.run)
     instances = [instance_digest(elite.program, elite.assignment) for elite in contenders]
     if instance not in instances[:-1]:
         return None
     place = instances.index(instance)
     leader, other = contenders[place : place + 2]
-    return None if other.fitness.high < leader.fitness.low else other
+    has_stood = instances[place + 1] in done
+    return None if has_stood or other.fitness.high < leader.fitness.low else other
 
 
 def _lost(evaluation: Evaluation) -> bool:

@@ -113,17 +113,25 @@ def no_motion(truth: Tensor) -> Tensor:
     return torch.zeros(blocks, dtype=torch.float64, device=truth.device)
 
 
-def motion_blocks(moved: Tensor, truth: Tensor) -> Tensor:
+def motion_blocks(moved: Tensor, truth: Tensor, dtype: torch.dtype) -> Tensor:
     """How far every block of an outcome moved: root mean square |moved - truth|, fp64.
 
-    Empty where there are no floating elements.
+    Of the elements that the outcome's own type can hold; empty where there are no floating ones.
     """
     moved, truth = real(moved), real(truth)
     if truth.numel() == 0 or not truth.is_floating_point():
         return no_motion(truth)
     if moved.shape != truth.shape:  # how many elements there are depends on the values
         moved = truth
+    held = _is_held(truth, dtype)
+    if not bool(held.all()):
+        moved = torch.where(held, moved, truth)
     return error_blocks(moved, truth, block_length(truth.shape))[0]
+
+
+def _is_held(truth: Tensor, dtype: torch.dtype) -> Tensor:
+    """Which elements a type can hold: others are no measure of these, one would hide a row."""
+    return truth.abs() <= torch.finfo(dtype).max
 
 
 def output_budget(reference: Tensor, truth: Tensor, arithmetic: Arithmetic) -> OutputBudget | None:
@@ -140,15 +148,16 @@ def output_budget(reference: Tensor, truth: Tensor, arithmetic: Arithmetic) -> O
     if truth.numel() == 0:
         return None
     block = block_length(truth.shape)
-    scale = _scales(truth, block)
+    is_finite = bool(computable(reference).isfinite().all()) and bool(truth.isfinite().all())
+    held = truth if is_finite else torch.where(_is_held(truth, reference.dtype), truth, 0.0)
+    scale = _scales(held, block)
     own_rms, own_peak = (error / scale for error in error_blocks(reference, truth, block))
     rms = KAPPA * torch.clamp(own_rms, min=float(own_rms.median()))
     rms = torch.clamp(rms, min=error_floor(reference.dtype, arithmetic, 1.0))
     peak = torch.maximum(PEAK * rms, KAPPA * own_peak)
     if arithmetic.accumulation == "tf32":  # one large product may be all that a block holds
-        _, largest = error_blocks(None, truth, block)
+        _, largest = error_blocks(None, held, block)
         peak = torch.maximum(peak, OPERAND_ROUNDINGS * _CUT * largest / scale)
-    is_finite = bool(computable(reference).isfinite().all()) and bool(truth.isfinite().all())
     return OutputBudget(block=block, scale=scale, rms=rms, peak=peak, finite=is_finite)
 
 
@@ -165,8 +174,9 @@ def widened(
         step: See `motion`.
         arithmetic: What honest kernels may do.
     """
+    reference = real(reference)
     # One perturbation moves neighbours together (a cumulative sum): a block may stay by luck.
-    motion = torch.maximum(motion, _over_row(motion, real(reference).shape, budget.block))
+    motion = torch.maximum(motion, _over_row(motion, reference.shape, budget.block))
     condition = torch.clamp(motion / budget.scale / step, min=1.0)
     floor = error_floor(reference.dtype, arithmetic, condition)
     rms = torch.maximum(floor, budget.rms)

@@ -124,7 +124,7 @@ def _judge_values(index: int, output: Tensor, expected: Expected, explain: bool)
     else:
         output, own, truth = real(output), real(own), real(truth)
         margin = _margin(output, own, truth, budget)
-        if 1.0 < margin < math.inf and (wide := expected.wide_budgets[index]) is not None:
+        if margin > 1.0 and (wide := expected.wide_budgets[index]) is not None:
             budget, margin = wide, max(1.0, _margin(output, own, truth, wide))
     if margin <= 1.0:
         return Judgement(Status.CORRECT, margin=margin)

@@ -16,6 +16,7 @@ from evolve.core.evaluation import Label
 from evolve.worker import apart
 from evolve.worker.faults import CandidateFault
 from evolve.worker.feedback import plain
+from evolve.worker.process import Needs
 
 if TYPE_CHECKING:
     from evolve.worker.warm import WarmTask
@@ -51,7 +52,7 @@ def count(
                "--kernel-name", f"regex:^({'|'.join(names)})$")  # fmt: skip
     try:
         with (
-            workshop.loaded(candidate, [case]) as runner,
+            workshop.loaded(candidate, [case], needs=Needs(observed=True)) as runner,
             workshop.device.share(case.inputs("task", 1)) as inputs,
         ):
             text = runner.apart(case.index, inputs, command, 2 * apart.SECONDS)

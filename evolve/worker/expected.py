@@ -85,8 +85,10 @@ def expect(
 ) -> Expected:
     """Runs the reference in native precision and in fp64.
 
-    Keeps the model, and the inputs: they must not change.
+    Keeps the model, and the inputs, which must not change. Where the reference's own forward
+    changes the model, all that is wanted of it is found out at once.
     """
+    before = _versions(model)
     with ReductionTrace() as trace:
         tree = evaluate_reference(task, model, inputs)
     reference, spec = flatten(tree)
@@ -96,8 +98,9 @@ def expect(
         output_budget(native, exact, arithmetic)
         for native, exact in zip(reference, truth.outputs, strict=True)
     ]
-    motions = partial(_motions, task, model, inputs, truth)
-    return Expected(
+    dtypes = [native.dtype for native in reference]
+    motions = partial(_motions, task, model, inputs, truth, dtypes)
+    expected = Expected(
         tree=tree,
         reference=reference,
         spec=spec,
@@ -107,6 +110,14 @@ def expect(
         note=truth.note,
         widen=partial(_widened, budgets, reference, motions, arithmetic),
     )
+    if _versions(model) != before:
+        expected.wide_budgets  # noqa: B018 (later the model would be another)
+    return expected
+
+
+def _versions(model: nn.Module) -> list[tuple[int, int]]:
+    """What changes when a tensor of the model is replaced or written to."""
+    return [(id(tensor), tensor._version) for tensor in (*model.parameters(), *model.buffers())]
 
 
 @torch.no_grad()
@@ -177,7 +188,9 @@ def _fallback(
     return Truth(outputs=[_doubled(output) for output in outputs], note=note)
 
 
-def _motions(task: str, model: nn.Module, inputs: list[Any], truth: Truth) -> list[Tensor]:
+def _motions(
+    task: str, model: nn.Module, inputs: list[Any], truth: Truth, dtypes: list[torch.dtype]
+) -> list[Tensor]:
     """Root mean square over perturbations of how far each block of each output moves.
 
     Nothing moves where there is no fp64 truth.
@@ -189,8 +202,8 @@ def _motions(task: str, model: nn.Module, inputs: list[Any], truth: Truth) -> li
     draws = generator(0, "sensitivity", place=place)
     for _ in range(PERTURBATIONS):  # one outcome at a time: each may take gigabytes
         moved = _perturbed_truth(task, model, inputs, draws)
-        for total, *pair in zip(squares, moved, truth.outputs, strict=True):
-            total += motion_blocks(*pair).square() / PERTURBATIONS
+        for total, exact, dtype in zip(squares, truth.outputs, dtypes, strict=True):
+            total += motion_blocks(moved.pop(0), exact, dtype).square() / PERTURBATIONS
     return [total.sqrt() for total in squares]
 
 

@@ -121,15 +121,18 @@ class Launcher:
         readable: tuple[str, ...] = (),
         tensors: int = 0,
         all_queues: bool = False,
+        observed: bool = False,
     ) -> RunnerProcess:
         """A fresh runner for a program of this language, for `tensors` bytes (`Device.connect`).
 
-        With `all_queues` its work may be in several streams at once (`Device.prepare`).
+        With `all_queues` its work may be in several streams at once (`Device.prepare`); one that is
+        `observed` may start tools (`Confinement`).
 
         Raises:
             InfraFault: no runner can be started, even by a fresh zygote.
         """
         confinement = _extended(self._confinement, writable, readable)
+        confinement = replace(confinement, observed=observed)
         try:
             return self._connected(language, confinement, tensors, all_queues)
         except (ConnectionError, InfraFault) as error:

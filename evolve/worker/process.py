@@ -40,10 +40,12 @@ class Needs(NamedTuple):
     Attributes:
         block: bytes for the outputs of a timed block.
         all_queues: whether it opens all queues of a GPU (`queues`).
+        observed: whether a tool is started in it (`RunnerProcess.apart`).
     """
 
     block: int = 0
     all_queues: bool = False
+    observed: bool = False
 
 
 UNTIMED = Needs()

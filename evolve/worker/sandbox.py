@@ -65,7 +65,8 @@ class Confinement:
     """What one runner may see and use. Paths are absolute; sizes in bytes.
 
     `work` is a directory of its own, empty; `writable` further directories (a build); `devices` the
-    nodes below /dev that it may open. `allowed` masks the mechanisms to try, all by default.
+    nodes below /dev that it may open. In one that is `observed` a tool starts the process that it
+    looks at, and reads of it in /proc. `allowed` masks the mechanisms to try, all by default.
     """
 
     work: str
@@ -76,6 +77,7 @@ class Confinement:
     processes: int = 512
     file_size: int = 1 << 30
     limit_address_space: bool = True
+    observed: bool = False
     allowed: int = ALL_MECHANISMS
 
 
@@ -189,13 +191,14 @@ def confine(report: Report, confinement: Confinement, uid: int | None) -> None:
     report.attempt(Mechanism.NO_NEW_PRIVILEGES, syscalls.prctl, *no_new)
     paths = (*confinement.readable, *_LANDLOCK_PATHS)
     writable = (confinement.work, "/dev/null", *confinement.writable, *confinement.devices)
-    own = "/proc/self"
     if Mechanism.MOUNT_NAMESPACE in report.mask:  # else shared, and the next candidate's too
         writable += ("/dev/shm",)
-        paths += ("/proc",)  # shows this namespace only: a tool asks of the process that it starts
-        own = "/proc" if os.getuid() else own  # to the host's root it would give /proc/sys too
     if confinement.devices:  # CUDA names its threads there, and fails where it may not
-        writable += (own,)
+        writable += ("/proc/self",)
+    if confinement.observed and Mechanism.MOUNT_NAMESPACE in report.mask:  # else it shows others
+        paths += ("/proc",)
+        if confinement.devices and os.getuid():  # to the host's root it would give /proc/sys too
+            writable += ("/proc",)
     report.attempt(Mechanism.LANDLOCK, landlock.restrict, paths, writable)
     exposed = not report.mask & (Mechanism.PID_NAMESPACE | Mechanism.OWN_UID)
     report.attempt(Mechanism.SECCOMP, seccomp.restrict, os.getpid() if exposed else None)

@@ -16,6 +16,7 @@ from evolve.core.evaluation import Label, Status
 from evolve.worker import apart
 from evolve.worker.faults import CandidateFault
 from evolve.worker.feedback import plain
+from evolve.worker.process import Needs
 
 if TYPE_CHECKING:
     from evolve.worker.warm import WarmTask
@@ -83,7 +84,7 @@ def sanitise_call(
                    *options)  # fmt: skip
         try:
             with (
-                workshop.loaded(candidate, [case]) as runner,
+                workshop.loaded(candidate, [case], needs=Needs(observed=True)) as runner,
                 workshop.device.share(case.inputs("task", 1)) as inputs,
             ):
                 text = runner.apart(case.index, inputs, command, 2 * apart.SECONDS)

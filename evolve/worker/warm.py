@@ -12,7 +12,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -232,7 +232,8 @@ class WarmCase:
 
     def _make_check(self, slab: Slab, family: str = "task") -> Check:
         start = time.perf_counter()
-        check = Check(slab, self.case.expected(self._model, list(slab.tree()), family))
+        expected = self.case.expected(self._model, list(slab.tree()), family)
+        check = Check(slab, replace(expected, widen=partial(self._store.made, expected.widen)))
         seconds = time.perf_counter() - start
         self._expecting_s = min(self._expecting_s or seconds, seconds)
         return check
@@ -302,9 +303,9 @@ class WarmCase:
     def judged(self, number: int, calls: int) -> tuple[int, ...]:
         """Those of the calls looked at that are judged: one of each block that can be afforded.
 
-        What is expected of them has to be worked out once, in fp64 and several times over, and to
-        stay, or each candidate pays for it again: of what takes too long for that, or is too large,
-        two are judged all the same.
+        What is expected of them has to be worked out, in fp64 too, and to stay, or each candidate
+        pays for it again: of what takes too long for that, or is too large, two are judged all the
+        same.
         """
         if number >= self._device.block_pool:
             return self.sampled(number, calls)

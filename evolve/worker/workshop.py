@@ -158,7 +158,7 @@ class Workshop:
         readable = (str(candidate.build),) if hidden else ()
         tensors = working_bytes(cases) + needs.block
         return self.launcher.start(
-            candidate.language, writable, readable, tensors, needs.all_queues
+            candidate.language, writable, readable, tensors, needs.all_queues, needs.observed
         )
 
     def loaded(

@@ -132,6 +132,8 @@ EVALUATE = {  # by mode, where that says what happens
 
 AUDIT = {  # by the name of the task
     "exits": lambda number: die("the task did it"),
+    "patient": lambda number: reply(number, []) if starts() > 1 else None,
+    "sound": lambda number: reply(number, []),
 }
 OTHERS = {
     "audit": lambda number, task, mode: AUDIT.get(task, lambda number: None)(number),

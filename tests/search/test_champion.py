@@ -20,10 +20,12 @@ from evolve.search.finals import play_finals
 from evolve.search.pipeline import Pipeline
 from evolve.search.termination import from_config
 from evolve.search.verification import MAX_CONTENDERS
+from evolve.store.adoption import create_from, judged_steps
 from evolve.store.ancestry import best_path
 from evolve.store.champion import CHAMPION, RUNNER_UP, champion
 from evolve.testing.synthetic import SEED_SOURCE, SyntheticEvaluator, constants
 from tests.search.conftest import make_search, run_to_end, run_until_stopped, variants
+from tests.search.models import ScriptedModel, writer
 
 
 class Verifier(SyntheticEvaluator):
@@ -232,18 +234,26 @@ def test_finals_measure_whoever_is_faster_than_what_the_leader_came_to(store, ru
 class Recording(SyntheticEvaluator):
     """Keeps how thoroughly it was asked, in order, and how many were under way then."""
 
-    def __init__(self, fails=False):
+    def __init__(self, fails=False, stalls_at=0, judge=None):
         super().__init__(slots=4, latency_s=0.01)
-        self.fails, self.asked, self.under_way = fails, [], 0
+        self.fails, self.stalls_at, self.other = fails, stalls_at, judge
+        self.asked, self.under_way = [], 0
 
     async def evaluate(self, request):
         self.under_way += 1
         self.asked.append((request.fidelity, self.under_way))
         try:
+            await asyncio.sleep(60.0 if len(self.asked) == self.stalls_at else 0.0)
             verdict = await super().evaluate(request)
         finally:
             self.under_way -= 1
         return refuted(verdict) if self.fails else verdict
+
+    def judge(self, request):
+        return self.other.judge(request) if self.other else super().judge(request)
+
+
+LIMITS = {"evaluations": 6}
 
 
 def opened(search, evaluator, **limits):
@@ -262,7 +272,7 @@ def test_a_first_program_is_verified_before_others_are_judged(store, run):
     assert max(beside for _, beside in evaluator.asked) == 4
 
 
-def test_a_run_that_is_resumed_opens_like_any_other(store, run):
+def test_a_run_with_a_verified_program_is_resumed_without_an_opening(store, run):
     run_to_end(make_search(store, run), SyntheticEvaluator(), evaluations=2)
     evaluator = Recording()
     opened(make_search(store, run), evaluator, evaluations=8)
@@ -275,3 +285,64 @@ def test_where_the_first_programs_fail_the_others_do_not_wait_for_long(store, ru
     asked = opened(make_search(store, run, operators=variants()), evaluator, evaluations=9)
     assert asked == 9 * [Fidelity.SEARCH]
     assert [beside for _, beside in evaluator.asked[:7]] == [1, 1, 1, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("stopped_at", [1, 2], ids=["the first program", "its verification"])
+def test_an_opening_that_was_stopped_goes_on_when_the_run_is_resumed(store, run, stopped_at):
+    stalling = Recording(stalls_at=stopped_at)
+
+    async def begin() -> None:
+        search, limits = make_search(store, run, operators=variants()), from_config(LIMITS)
+        pipeline = Pipeline(search, stalling, limits, drain_s=0.01, open_verified=True)
+        running = asyncio.create_task(pipeline.run())
+        while len(stalling.asked) < stopped_at:
+            await asyncio.sleep(0.001)
+        pipeline.request_stop("stopped")
+        await running
+
+    asyncio.run(begin())
+    [left] = store.open_tickets(run.id)
+    evaluator = Recording()
+    opened(make_search(store, run, operators=variants()), evaluator, **LIMITS)
+    due = [(Fidelity.SEARCH, 1), (Fidelity.VERIFY, 1)][stopped_at - 1 :]
+    assert evaluator.asked[: len(due)] == due
+    assert store.evaluation(run.id, left.sequence) is not None
+    instances = [step.program for step in verified(store, run)]
+    assert len(instances) == len(set(instances))
+
+
+def test_a_run_that_took_over_verdicts_verifies_the_best_of_them_first(store, run):
+    judge = Recording()
+    run_to_end(make_search(store, run, operators=variants()), judge, evaluations=3)
+    steps = judged_steps(
+        store,
+        run,
+        task=run.task,
+        device_class=judge.device_class,
+        evaluator_version=judge.evaluator_version,
+    )
+    second = create_from(store, steps, name="second", task=run.task, config=run.config, seed=0)
+    asked = opened(make_search(store, second, operators=variants()), Recording(), evaluations=3)
+    assert asked[0] is Fidelity.VERIFY
+    assert asked.count(Fidelity.SEARCH) == 3
+
+
+def test_models_are_asked_while_a_run_opens(store, run):
+    model, sent = ScriptedModel(latency_s=0.01), []
+
+    class Counting(Recording):
+        async def evaluate(self, request):
+            sent.append(len(model.asked))
+            return await super().evaluate(request)
+
+    search = make_search(store, run, operators=variants() | writer(), model=model)
+    asked = opened(search, Counting(), evaluations=6)
+    assert asked[1] is Fidelity.VERIFY
+    assert sent[1] > 0
+
+
+def test_a_run_that_opened_crowns_whom_it_would_have_crowned(store, run):
+    """The leader meets the runner-up, though somebody slower has been verified before."""
+    judge = Sobering(searched={0: 1.2, 2: 2.02, 3: 2.0}, verified={0: 1.2, 2: 1.97, 3: 2.1})
+    opened(make_search(store, run, operators=variants()), Recording(judge=judge), evaluations=3)
+    assert champion(store, run).ratio == around(2.1)

@@ -47,9 +47,9 @@ def test_zeros_need_not_be_there_to_be_compared_with(shape, seed, odd):
 @given(SHAPES, FLOATS, st.integers(0, 9))
 def test_what_did_not_move_has_no_motion(shape, dtype, seed):
     outcome = values(shape, dtype, seed)
-    assert torch.equal(motion_blocks(outcome, outcome), no_motion(outcome))
+    assert torch.equal(motion_blocks(outcome, outcome, dtype), no_motion(outcome))
 
 
 @pytest.mark.parametrize("outcome", [torch.arange(5), torch.zeros(0, 3), torch.ones(4) > 0])
 def test_what_has_no_floating_elements_has_no_blocks(outcome):
-    assert no_motion(outcome).shape == motion_blocks(outcome, outcome).shape == (0,)
+    assert no_motion(outcome).shape == motion_blocks(outcome, outcome, torch.float32).shape == (0,)

@@ -212,11 +212,63 @@ def test_how_far_an_outcome_moves_is_found_out_for_what_is_not_right_without_and
     assert len(calls) == 2  # as it is, and in fp64
     right = torch.softmax(inputs[0], -1)
     assert judge(case, [right], "T", expected, inputs).status is Status.CORRECT
-    assert judge(case, [right * torch.nan], "T", expected, inputs).status is Status.WRONG_VALUE
     assert len(calls) == 2
-    for _ in range(2):
-        assert judge(case, [right * 1.01], "T", expected, inputs).status is Status.WRONG_VALUE
+    for factor in (1.01, float("nan"), 0.0):
+        assert judge(case, [right * factor], "T", expected, inputs).status is Status.WRONG_VALUE
         assert len(calls) == 2 + PERTURBATIONS
+
+
+def test_how_far_an_outcome_moves_is_found_out_at_once_where_forward_changes_the_model():
+    """Later the model would be another, and what it has drifted by would pass for motion."""
+    case = loaded_case(
+        task_source(
+            "(self.mean.mul_(0.5).add_(x.mean()), x - self.mean)[1]",
+            "[torch.randn(64, 256) + 3]",
+            setup="self.register_buffer('mean', torch.zeros(()))",
+        )
+    )
+    model, inputs = case.model(1), case.inputs(1)
+    mean = 0.5 * model.mean + inputs[0].mean()
+    expected = case.expected(model, inputs)
+    for number in range(3):
+        case.expected(model, case.inputs(number))
+    right = inputs[0] - mean
+    verdicts = [judge(case, [right * f], "T", expected, inputs) for f in (1.0, 1.01)]
+    assert [verdict.status for verdict in verdicts] == [Status.CORRECT, Status.WRONG_VALUE]
+    assert verdicts[1].margin > 4
+
+
+@pytest.mark.parametrize(
+    ("dtype", "off"),
+    [(torch.complex128, 1e-9), (torch.complex64, 1e-3), (torch.float64, 1e-9)],
+    ids=["complex128", "complex64", "float64"],
+)
+def test_a_wider_type_is_allowed_no_more_than_its_own_roundings(dtype, off):
+    case = loaded_case(task_source(f"x.to({dtype}) * 2", "[torch.randn(64, 256)]"))
+    assert judged(case, lambda model, x: x.to(dtype) * 2).status is Status.CORRECT
+    assert judged(case, lambda model, x: x.to(dtype) * 2 * (1 + off)).status is Status.WRONG_VALUE
+
+
+@pytest.mark.parametrize("exponent", [360, 400])
+def test_what_overflows_hides_nothing_beside_it(exponent):
+    """In fp64 it is so large that all else in its row would be small beside it."""
+    inputs = "[torch.cat([torch.ones(64, 1), torch.rand(64, 320) / 400], 1)]"
+    case = loaded_case(task_source(f"torch.exp(x * {exponent})", inputs))
+    right = judged(case, lambda model, x: torch.exp(x * exponent))
+    assert right.status is Status.CORRECT
+    zeros = judged(case, lambda model, x: torch.exp(x * exponent) * (torch.arange(321) < 1))
+    assert zeros.status is Status.WRONG_VALUE
+
+
+def test_of_an_outcome_with_nan_what_is_only_ill_conditioned_is_not_called_wrong():
+    case = loaded_case(task_source("torch.sin(x * 1e4)", "[torch.rand(64, 256)]"))
+
+    def candidate(model, x):
+        outcome = torch.sin(x.double() * (1e4 * (1 + 4e-7))).float()
+        outcome[0, 0] = float("nan")
+        return outcome
+
+    assert "0.01% of elements wrong" in judged(case, candidate).feedback
 
 
 def test_what_is_right_only_because_it_is_ill_conditioned_has_all_of_its_budget_used():

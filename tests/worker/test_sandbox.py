@@ -170,26 +170,61 @@ class NodeDevice(CpuDevice):
     nodes = ("/dev/zero",)
 
 
-@pytest.mark.parametrize("without", [Mechanism(0), Mechanism.OWN_UID], ids=["own uid", "root"])
-def test_with_a_device_threads_can_be_named_and_the_system_cannot_be_changed(without):
-    """The driver of a GPU names its threads, in processes that a candidate starts too."""
-    launcher = Launcher(NodeDevice(), "none", (), int(EVERYTHING & ~without))
-    naming = "open(f'/proc/self/task/{os.getpid()}/comm', 'w').write('named')"
-    if not without:
-        naming = f"""assert not subprocess.call([sys.executable, "-c", "import os; {naming}"])"""
-    change = """
-import os, subprocess, sys
-%s
-for name in ("sys/kernel/hostname", "sysrq-trigger", "1/comm"):
+NAMING = "open(f'/proc/self/task/{os.getpid()}/comm', 'w').write('named')"
+SECRETS = ("1/environ", "1/maps", "1/mem", "1/fd/0", "1/root/etc")
+SYSTEM = ("sys/kernel/hostname", "sysrq-trigger", "1/comm", "1/oom_score_adj")
+
+
+def probe(launcher, body: str, observed: bool) -> None:
+    """Have a runner execute some lines; raises what they raise."""
+    head = "import os, subprocess, sys"
+    with launcher.start(Language.CPP, observed=observed) as runner:
+        runner.load("candidate", forward("return x", f"{head}\n{body}"), 20.0)
+
+
+def denied(names: tuple[str, ...], mode: str) -> str:
+    """Lines that fail where one of these files below /proc can be opened and used."""
+    return f"""
+for name in {names}:
     try:
-        open(f"/proc/{name}", "w").write("x")
+        file = open("/proc/" + name, "{mode}")
+        {"file.write(b'x'); file.flush()" if "w" in mode else "file.read(1)"}
     except OSError:
         continue
-    raise RuntimeError(f"{name} was changed")
+    raise RuntimeError(name + " is open")
 """
+
+
+@pytest.mark.parametrize("observed", [False, True])
+@pytest.mark.parametrize("without", [Mechanism(0), Mechanism.OWN_UID], ids=["own uid", "root"])
+def test_with_a_device_threads_can_be_named_and_the_system_cannot_be_changed(without, observed):
+    """The driver of a GPU names its threads, also in the process that a tool starts."""
+    launcher = Launcher(NodeDevice(), "none", (), int(EVERYTHING & ~without))
     try:
-        with launcher.start(Language.CPP) as runner:
-            runner.load("candidate", forward("return x", change % naming), 20.0)
+        launcher.probe()
+        probe(launcher, NAMING + denied(SYSTEM, "wb"), observed)
+        if observed and not without and launcher.tier == "namespaces":
+            program = f"import os; {NAMING}"
+            probe(
+                launcher, f"assert not subprocess.call([sys.executable, '-c', {program!r}])", True
+            )
+    finally:
+        launcher.close()
+
+
+@pytest.mark.parametrize("observed", [False, True])
+def test_what_other_processes_hold_cannot_be_read(tiered, observed):
+    probe(tiered, denied(SECRETS, "rb"), observed)
+
+
+def test_only_one_that_a_tool_is_started_in_may_read_of_others_and_of_the_host():
+    launcher = Launcher(CpuDevice(), "none", ())
+    try:
+        launcher.probe()
+        if Mechanism.LANDLOCK in Mechanism(launcher.mechanisms):
+            probe(launcher, denied(("1/status", "interrupts", "cmdline"), "rb"), False)
+        if launcher.tier == "namespaces":
+            probe(launcher, "open('/proc/1/status').read()", True)
     finally:
         launcher.close()
 

@@ -141,7 +141,7 @@ def apart_from(launcher, source, build=None, tool=("/usr/bin/env",)):
     inputs = shared([torch.ones(2, 3, dtype=torch.bfloat16)])
     # Builds are where a runner may read them.
     readable = (build,) if build else ()
-    with launcher.start(Language.CPP, readable=readable) as runner:
+    with launcher.start(Language.CPP, readable=readable, observed=True) as runner:
         runner.load("candidate", source, 60.0, build)
         runner.construct(0, 1, arguments, 20.0)
         said = apart.read(runner.apart(0, inputs, tool, 60.0))

@@ -25,6 +25,7 @@ from evolve.core.evaluation import Fidelity, Status
 from evolve.core.task import Task
 from evolve.worker.clock import PairTimes, Sitting, judge_samples
 from evolve.worker.device_cpu import CpuDevice
+from evolve.worker.expected import PERTURBATIONS
 from evolve.worker.faults import SideFault
 from evolve.worker.footprint import block_outputs, room_for, working_bytes
 from evolve.worker.referee import Referee
@@ -232,6 +233,21 @@ def test_memory_that_is_short_once_changes_no_verdict(referee, first):
     verdict = referee.evaluate(task, HONEST_CPP, Fidelity.CHECK, {})
     assert verdict.status is Status.CORRECT, verdict.feedback
     assert torch.calls_of_reference > first + 2
+
+
+def test_memory_that_is_short_for_how_far_an_outcome_moves_is_made_and_no_fault_of_ours(
+    referee, capfd
+):
+    wrong = HONEST_CPP.replace("        return y", "        return y * 1.01")
+    assert wrong != HONEST_CPP
+    referee.warm(RELU_TASK).timed[0].check("task", 0)  # warm, to be let go of
+    known = referee.evaluate(short_of_memory(0, 0), wrong, Fidelity.CHECK, {})
+    moving = torch.calls_of_reference - PERTURBATIONS + 1  # the first of those runs
+    task = short_of_memory(torch.calls_of_reference + moving, 1)
+    verdict = referee.evaluate(task, wrong, Fidelity.CHECK, {})
+    assert verdict.status is known.status is Status.WRONG_VALUE
+    assert "judged again" not in capfd.readouterr().err
+    assert torch.calls_of_reference == 2 * (moving + PERTURBATIONS) - 1
 
 
 @pytest.mark.slow
