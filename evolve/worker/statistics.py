@@ -34,7 +34,7 @@ _PLANS: dict[Fidelity, tuple[tuple[int, int | float], ...]] = {
     Fidelity.SCREEN: ((3, 0.05),),
     Fidelity.REWARD: ((3, 0.01), (7, 0), (10, 3), (14, 14)),
     Fidelity.SEARCH: ((7, 0), (10, 4), (14, 16)),
-    Fidelity.VERIFY: ((10, 3), (16, 23), (24, 70)),
+    Fidelity.VERIFY: ((10, 3), (16, 23), (36, 187)),  # the last for those that are close
 }
 
 

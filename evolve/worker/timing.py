@@ -134,7 +134,7 @@ class Timekeeper:
                     for side in others
                 }
                 if _falls_short(timing.ratios, bars) or all(
-                    self._settled(ratio, fidelity) for ratio in timing.ratios.values()
+                    self._settled(ratio, fidelity, index) for ratio in timing.ratios.values()
                 ):
                     break
         by = partial(ratio_interval, look_index=index, fidelity=fidelity)
@@ -157,10 +157,16 @@ class Timekeeper:
         overlap = fidelity is Fidelity.VERIFY or any(map(may_overlap, sources))
         return Needs(block_outputs(task, self._workshop.device, fidelity), overlap)
 
-    def _settled(self, ratio: Ratio, fidelity: Fidelity) -> bool:
-        """Narrow enough, or clearly slower than the other side: then width is of no interest."""
+    def _settled(self, ratio: Ratio, fidelity: Fidelity, look_index: int) -> bool:
+        """Narrow enough, or clearly slower than the other side: then width is of no interest.
+
+        The last look of a verification, with many pairs, is for sides that are close: on an
+        unsteady host they are told apart by nothing else.
+        """
         if fidelity is Fidelity.REWARD:  # enough for a reward: a decision, or a rough figure
             return not ratio.low <= 1.0 <= ratio.high or enough(ratio, _REWARD_HALF_WIDTH)
+        if fidelity is Fidelity.VERIFY and look_index and abs(ratio.log().value) >= _CLOSE:
+            return True
         return ratio.high < _CLEARLY_SLOWER or enough(ratio, self._workshop.device.half_width)
 
     def _sit(

@@ -340,6 +340,24 @@ def test_how_far_a_program_is_below_the_bar_is_not_looked_at(tmp_path, monkeypat
     assert pairs == {1000.0: 7, 0.001: 14}
 
 
+@pytest.mark.slow
+def test_a_verification_has_many_pairs_for_sides_that_are_close_only(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    tmp_path.chmod(0o755)
+    referee = Referee(NeverContent(), tmp_path / "cache")
+    slow = RELU_TASK.source.replace("return ", "time.sleep(0.002)\n        return ", 1)
+    far = replace(RELU_TASK, source=f"import time\n{slow}")
+    try:
+        found = {
+            task: referee.evaluate(task, forward("return right(x)"), Fidelity.VERIFY, {})
+            for task in (RELU_TASK, far)
+        }
+    finally:
+        referee.close()
+    pairs = [len(each.samples["default"]["ms"]["eager"]) for each in found.values()]
+    assert pairs == [36, 16]
+
+
 class ScriptedDevice(CpuDevice):
     """Its clock shows 100 ms for each block, every other one that of an `unsteady` host.
 
