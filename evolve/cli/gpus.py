@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from evolve.cli.finding import MISSING, NOTE, OK, Finding
+from evolve.worker.host import major
 
 Facts = Mapping[str, Any]
 
@@ -42,7 +43,7 @@ def why_no_gpu(facts: Facts) -> str:
         )
     if facts["visible"] in ("", "-1"):
         return f"CUDA_VISIBLE_DEVICES='{facts['visible']}' hides every GPU; unset it"
-    if _major(driver["cuda"]) < _major(torch["cuda"]):
+    if major(driver["cuda"]) < major(torch["cuda"]):
         return (
             f"the driver{_of(driver['gpus'])} serves CUDA {driver['cuda'] or 'nothing'}, and this "
             f"torch ({torch['version']}) needs {torch['cuda']}; update the driver, or install a "
@@ -93,8 +94,8 @@ def _gpu(gpu: Mapping[str, Any], facts: Facts) -> Iterator[Finding]:
     memory = f"{gpu['memory_mib'] / 1024:.0f} GiB"
     yield Finding(OK, name, f"{gpu['name']}, capability {gpu['capability']}, {memory}")
     built_for = facts["torch"]["architectures"]
-    major = gpu["capability"].partition(".")[0]
-    if built_for and not any(_major_of(name) == major for name in built_for):
+    generation = str(major(gpu["capability"]))
+    if built_for and not any(_major_of(name) == generation for name in built_for):
         yield Finding(
             MISSING,
             name,
@@ -135,12 +136,12 @@ def _versions(facts: Facts, lacking: str) -> Iterator[Finding]:
         found = tools[tool]
         yield Finding(OK if found else NOTE, tool, found or f"not found: {consequence}")
     nvcc = tools["nvcc"].rpartition(", ")[2]
-    if tools["nvcc"] and torch["cuda"] and _major(nvcc) != _major(torch["cuda"]):
+    if tools["nvcc"] and torch["cuda"] and major(nvcc) != major(torch["cuda"]):
         yield Finding(
             NOTE,
             "nvcc",
             f"{nvcc} beside torch's CUDA {torch['cuda']}: CUDA C++ that uses torch's headers does "
-            f"not build; install toolkit {_major(torch['cuda'])}",
+            f"not build; install toolkit {major(torch['cuda'])}",
         )
 
 
@@ -150,10 +151,6 @@ def _has_driver(facts: Facts) -> bool:
 
 def _of(gpus: Sequence[Mapping[str, str]]) -> str:
     return f" {gpus[0]['driver']}" if gpus else ""
-
-
-def _major(version: str) -> int:
-    return _number(version.partition(".")[0])
 
 
 def _major_of(architecture: str) -> str:

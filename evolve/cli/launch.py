@@ -42,7 +42,7 @@ async def launch(config: Mapping[str, Any]) -> int:
         if existing:
             config["opening"] = existing.config.get("opening", False)
             config["audit"] = findings_of(existing.config)
-            parts.build_termination(config)
+            parts.build_termination(config)  # where nothing ends a weak task's run, say so now
         else:
             config["opening"] = _opens(config)
             config["audit"], task = await _prepared(config, evaluator, task)
@@ -89,7 +89,7 @@ async def _prepared(
             await _end(compiling)
             found = await audit(config, evaluator, task)
             compiling = asyncio.create_task(with_compiled(task, config, evaluator))
-        parts.build_termination({**config, "audit": found})
+        parts.build_termination({**config, "audit": found})  # before seconds of compiling
         return found, await compiling
     finally:
         await _end(compiling)

@@ -271,9 +271,8 @@ def judge_samples(
     for sitting in sittings:
         sitting.samples.clear()
     outputs = [(side, case, block, at) for side, case, block in samples for at in block.samples]
-    outputs.sort(key=lambda output: _call_of(*output[1:]))
     margin = None
-    for _, of_call in itertools.groupby(outputs, key=lambda output: _call_of(*output[1:])):
+    for _, of_call in itertools.groupby(sorted(outputs, key=_call_of), key=_call_of):
         check = None  # the last one is let go of before the next is made
         with on_device():
             for side, case, block, at in of_call:
@@ -284,8 +283,9 @@ def judge_samples(
     return margin
 
 
-def _call_of(case: TimedCase, block: Block, at: int) -> tuple[int, int, int, int]:
-    """Which call of the task's an output is of."""
+def _call_of(output: tuple[str, TimedCase, Block, int]) -> tuple[int, int, int, int]:
+    """Which call of the task's an output is of: side, case, block, and the call's place there."""
+    _, case, block, at = output
     return case.warm.index, case.calls, block.number, at
 
 

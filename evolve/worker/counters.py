@@ -16,7 +16,6 @@ from evolve.core.evaluation import Label
 from evolve.worker import apart
 from evolve.worker.faults import CandidateFault
 from evolve.worker.feedback import plain
-from evolve.worker.process import Needs
 
 if TYPE_CHECKING:
     from evolve.worker.warm import WarmTask
@@ -51,11 +50,7 @@ def count(
     command = (tool, "--csv", "--page", "raw", "--metrics", metrics, "--launch-count", _LAUNCHES,
                "--kernel-name", f"regex:^({'|'.join(names)})$")  # fmt: skip
     try:
-        with (
-            workshop.loaded(candidate, [case], needs=Needs(observed=True)) as runner,
-            workshop.device.share(case.inputs("task", 1)) as inputs,
-        ):
-            text = runner.apart(case.index, inputs, command, 2 * apart.SECONDS)
+        text = workshop.observed(candidate, case, command)
     except CandidateFault:  # the same call was right without the tool
         return
     said = apart.read(text)

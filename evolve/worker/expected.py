@@ -67,6 +67,11 @@ class Expected:
     _wide: list[OutputBudget | None] = field(default_factory=list)
 
     @property
+    def nbytes(self) -> int:
+        """What the outcomes take."""
+        return sum(tensor.nbytes for tensor in (*self.reference, *self.truth))
+
+    @property
     def wide_budgets(self) -> list[OutputBudget | None]:
         """The error allowed in the end; worked out when it is first asked for.
 

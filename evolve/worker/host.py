@@ -71,11 +71,13 @@ def promises_gpu() -> bool:
             return False
     except (OSError, AttributeError, KeyError):
         return False
-    return bool(needed and count.value) and _major(_driver_cuda()) >= _major(needed)
+    return bool(needed and count.value) and major(_driver_cuda()) >= major(needed)
 
 
-def _major(version: str) -> int:
-    return int(version.partition(".")[0] or 0)
+def major(version: str) -> int:
+    """The 12 of `12.8`; 0 where a text does not begin with a number."""
+    first = version.partition(".")[0].strip()
+    return int(first) if first.isdigit() else 0
 
 
 def _distribution(name: str) -> str:

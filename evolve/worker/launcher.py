@@ -131,8 +131,12 @@ class Launcher:
         Raises:
             InfraFault: no runner can be started, even by a fresh zygote.
         """
-        confinement = _extended(self._confinement, writable, readable)
-        confinement = replace(confinement, observed=observed)
+        confinement = replace(
+            self._confinement,
+            writable=writable,
+            readable=self._confinement.readable + readable,
+            observed=observed,
+        )
         try:
             return self._connected(language, confinement, tensors, all_queues)
         except (ConnectionError, InfraFault) as error:
@@ -238,12 +242,6 @@ def _remove_abandoned() -> None:
             pass
         finally:
             os.close(fd)
-
-
-def _extended(
-    confinement: Confinement, writable: tuple[str, ...], readable: tuple[str, ...]
-) -> Confinement:
-    return replace(confinement, writable=writable, readable=confinement.readable + readable)
 
 
 def _is_the_devices(error: Exception) -> bool:

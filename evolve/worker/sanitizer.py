@@ -16,7 +16,6 @@ from evolve.core.evaluation import Label, Status
 from evolve.worker import apart
 from evolve.worker.faults import CandidateFault
 from evolve.worker.feedback import plain
-from evolve.worker.process import Needs
 
 if TYPE_CHECKING:
     from evolve.worker.warm import WarmTask
@@ -83,15 +82,11 @@ def sanitise_call(
         command = (tool, "--tool", kind, "--report-api-errors", "no", "--print-limit", "2",
                    *options)  # fmt: skip
         try:
-            with (
-                workshop.loaded(candidate, [case], needs=Needs(observed=True)) as runner,
-                workshop.device.share(case.inputs("task", 1)) as inputs,
-            ):
-                text = runner.apart(case.index, inputs, command, 2 * apart.SECONDS)
-                found = read(text, kind)
+            text = workshop.observed(candidate, case, command)
         except CandidateFault as fault:  # the same call was right without the tool
             yield Label(f"no_{kind}", plain(fault.feedback, 160))
             continue
+        found = read(text, kind)
         if found and found.errors and kind == "memcheck":
             raise CandidateFault(
                 Status.ILLEGAL_ACCESS,

@@ -52,12 +52,6 @@ class Check:
         """The inputs as tensors; views of memory that is not to be written to."""
         return list(self.inputs.tree())
 
-    @property
-    def nbytes(self) -> int:
-        """What the expected outcome takes; the inputs are counted where they are kept."""
-        kept = (*self.expected.reference, *self.expected.truth)
-        return sum(tensor.nbytes for tensor in kept)
-
 
 def is_short_of_memory(error: BaseException) -> bool:
     """Whether it is for want of the device's memory, in our code or in the task's."""
@@ -196,7 +190,7 @@ class WarmCase:
         return self._store.get(
             (*self._key, "check", family, number),
             lambda: self._make_check(self._check_slab(family, number), family),
-            lambda check: check.nbytes + check.inputs.size,
+            lambda check: check.expected.nbytes + check.inputs.size,
             self._bytes_of_check,
         )
 
@@ -329,7 +323,7 @@ class WarmCase:
             lambda: self._make_check(
                 self._one_call(number, at, calls), self._others(number, calls).get(at, "task")
             ),
-            lambda check: check.nbytes + check.inputs.size,
+            lambda check: check.expected.nbytes + check.inputs.size,
             self._bytes_of_check,
         )
 

@@ -13,7 +13,7 @@ from evolve.core.compiled import Compiled
 from evolve.core.digest import framed_digest
 from evolve.core.evaluation import Status
 from evolve.core.program import Language, detect_language
-from evolve.worker import compiler, custody
+from evolve.worker import apart, compiler, custody
 from evolve.worker.budget import Judgement, judge
 from evolve.worker.buildcache import BuildCache
 from evolve.worker.device import Device
@@ -279,6 +279,18 @@ class Workshop:
         start = partial(self.loaded, candidate, cases, stub)
         with self._unless_aside(), self._seats.beside(start) as runner:
             yield runner
+
+    def observed(self, candidate: Candidate, case: WarmCase, tool: tuple[str, ...]) -> str:
+        """What a tool says of one call, for `apart.read`; in a process for this alone.
+
+        Raises:
+            CandidateFault: the candidate fails where it has not failed without the tool.
+        """
+        with (
+            self.loaded(candidate, [case], needs=Needs(observed=True)) as runner,
+            self.device.share(case.inputs("task", 1)) as inputs,
+        ):
+            return runner.apart(case.index, inputs, tool, 2 * apart.SECONDS)
 
     def on_device(self) -> contextlib.AbstractContextManager[None]:
         """The lock that all work on the device takes, while nobody has it alone."""

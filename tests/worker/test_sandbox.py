@@ -171,7 +171,7 @@ class NodeDevice(CpuDevice):
 
 
 NAMING = "open(f'/proc/self/task/{os.getpid()}/comm', 'w').write('named')"
-SECRETS = ("1/environ", "1/maps", "1/mem", "1/fd/0", "1/root/etc")
+SECRETS = ("1/environ", "1/maps", "1/mem", "1/fd/0", "/".join(("1", "root", "etc", "passwd")))
 SYSTEM = ("sys/kernel/hostname", "sysrq-trigger", "1/comm", "1/oom_score_adj")
 
 

@@ -141,8 +141,9 @@ class Oracle:
         if inputs not in self._expected:
             model, values = case.model(inputs.model_seed), case.inputs(inputs.seed, inputs.family)
             expected = case.expected(model, values, inputs.family)
-            kept = (*expected.reference, *expected.truth, *model.parameters(), *tensors_of(values))
-            self._expected[inputs] = expected, sum(tensor.nbytes for tensor in kept)
+            kept = (*model.parameters(), *tensors_of(values))  # which it holds on to
+            size = expected.nbytes + sum(tensor.nbytes for tensor in kept)
+            self._expected[inputs] = expected, size
             while len(self._expected) > 1 and sum(n for _, n in self._expected.values()) > _KEPT:
                 self._expected.popitem(last=False)
         return self._expected[inputs][0]
