@@ -107,6 +107,10 @@ def _batch(options: argparse.Namespace, judge_words: list[str]) -> int:
 
 def _serve(options: argparse.Namespace) -> None:
     from evolve.worker.cuda_flags import add_flags
+    from evolve.worker.zygote_start import start as start_zygote
+
+    # Both import torch for seconds, at the same time. On a CPU its memory is set up as it begins.
+    ahead = start_zygote({}) if options.device == "cuda" else None
     from evolve.worker.device import open_device
     from evolve.worker.referee import Referee
     from evolve.worker.serve import serve
@@ -119,6 +123,7 @@ def _serve(options: argparse.Namespace) -> None:
             options.sandbox_require,
             (*options.read, *options.cuda_include),
             options.call_timeout,
+            ahead,
         )
 
     serve(start)

@@ -170,8 +170,9 @@ def _time_case(
     window.settle()
     overhead = statistics.median(idle)
     name = case.warm.case.name
+    usual = case.warm.usual.after(case.calls, blocks[EAGER])
     for side, taken in blocks.items():
-        extra = window.charges(taken, blocks[EAGER])
+        extra = window.charges(taken, usual)
         times = [
             (block.run - overhead + charge) / case.calls
             for block, charge in zip(taken, extra, strict=True)

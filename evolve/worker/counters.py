@@ -40,22 +40,21 @@ def find_tool() -> str | None:
 
 def count(
     workshop: "Workshop", candidate: "Candidate", task: "WarmTask", own: Collection[str]
-) -> Iterator[Label]:
+) -> list[Label]:
     """Labels for the longest of the candidate's kernels, whose names are `own`; or none."""
     tool, case = find_tool(), task.timed[0]
     names = [name for name in own if re.fullmatch(r"\w+", name)]
     if tool is None or not names:
-        return
+        return []
     metrics = ",".join([_DURATION, *_COUNTERS])
     command = (tool, "--csv", "--page", "raw", "--metrics", metrics, "--launch-count", _LAUNCHES,
                "--kernel-name", f"regex:^({'|'.join(names)})$")  # fmt: skip
     try:
         text = workshop.observed(candidate, case, command)
     except CandidateFault:  # the same call was right without the tool
-        return
+        return []
     said = apart.read(text)
-    if said.code == 0:
-        yield from labels(said.text, own)
+    return [] if said.code else list(labels(said.text, own))
 
 
 def labels(printed: str, own: Collection[str]) -> Iterator[Label]:

@@ -20,6 +20,7 @@ from evolve.worker.process import RunnerProcess, close_all
 from evolve.worker.sandbox import ALL_MECHANISMS, Confinement, Mechanism
 from evolve.worker.spares import Spares
 from evolve.worker.zygote import Zygote
+from evolve.worker.zygote_start import Started
 
 _PREFIX = "evolve-runners-"
 _ABANDONED_S = 60.0
@@ -35,12 +36,19 @@ class Launcher:
         require: The weakest sandbox tier to be content with.
         read: Further paths that candidates may read.
         allowed: Mask of sandbox mechanisms to use (tests of the weaker tiers).
+        ahead: A zygote that was started already, if the device's variables can be told it later.
     """
 
     def __init__(
-        self, device: Device, require: str, read: tuple[str, ...], allowed: int = ALL_MECHANISMS
+        self,
+        device: Device,
+        require: str,
+        read: tuple[str, ...],
+        allowed: int = ALL_MECHANISMS,
+        ahead: Started | None = None,
     ) -> None:
         self._device = device
+        self._ahead = ahead
         self._require = require
         self._lock = threading.Lock()
         self._zygotes: dict[tuple[tuple[str, str], ...], Zygote] = {}
@@ -199,8 +207,9 @@ class Launcher:
         key = tuple(sorted(self._device.environment(language).items()))
         zygote = self._zygotes.get(key)
         if zygote is None or not zygote.alive:
+            ahead, self._ahead = (None, self._ahead) if key else (self._ahead, None)
             variables = dict(key) | self._device.variables
-            zygote = self._zygotes[key] = Zygote(variables, self._device.capability)
+            zygote = self._zygotes[key] = Zygote(variables, self._device.capability, ahead)
         return zygote
 
     def _replace(self, language: Language) -> None:

@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -47,7 +48,8 @@ from evolve.worker.stages import check, probe_custom, prove_kernels, smoke
 from evolve.worker.tally import Timing
 from evolve.worker.timing import Timekeeper
 from evolve.worker.warm import Made, WarmTask, WarmTasks, is_short_of_memory
-from evolve.worker.workshop import Candidate, Workshop
+from evolve.worker.workshop import Candidate, Workshop, writers
+from evolve.worker.zygote_start import Started
 
 _VIOLENT = (
     Status.ILLEGAL_ACCESS,
@@ -59,6 +61,7 @@ _VIOLENT = (
 # A screen crowns nobody, and a check only asks whether the outcome is right.
 _PROFILED = (Fidelity.REWARD, Fidelity.SEARCH, Fidelity.VERIFY)
 _CHECKING = 2  # processes of an evaluation at once, before it is timed
+_OBSERVED = 6  # those in which tools are started, and what the tools start
 _WEIGHED = (Fidelity.SEARCH, Fidelity.VERIFY)  # what archives and finals look at
 
 
@@ -81,6 +84,7 @@ class Referee:
         require: The weakest sandbox tier to be content with (`sandbox.require`).
         read: Further paths that candidates may read (`sandbox.read`).
         call_s: Seconds that one forward may take.
+        ahead: A zygote that was started already (`Launcher`).
 
     Raises:
         UsageError: the host grants less than the required tier.
@@ -93,6 +97,7 @@ class Referee:
         require: str = "none",
         read: tuple[str, ...] = (),
         call_s: float = 30.0,
+        ahead: Started | None = None,
     ) -> None:
         self.device = device
         builds = BuildCache(cache)
@@ -102,7 +107,7 @@ class Referee:
         # A spare starts before anybody knows whose build it will need. It may enter the folder of
         # all builds, but not list it, and their names are digests of sources.
         shown = (str(cache),) if device.spares else ()
-        self.launcher = Launcher(device, require, (*read, *shown))
+        self.launcher = Launcher(device, require, (*read, *shown), ahead=ahead)
         with contextlib.ExitStack() as on_failure:
             on_failure.callback(self.launcher.close)
             self.launcher.probe()
@@ -202,7 +207,7 @@ class Referee:
             compiler.settings(variant)
 
         def room(warm: WarmTask) -> int:
-            return room_to_compile(warm.cases, self.device)
+            return writers(len(variants), self.device) * room_to_compile(warm.cases, self.device)
 
         def written(warm: WarmTask) -> dict[str, Compiled | str]:
             return self.workshop.written(warm, variants)
@@ -248,7 +253,9 @@ class Referee:
         def judged(warm: WarmTask) -> Evaluation:
             return self._judged(warm, asked)
 
-        verdict = self._within(task, fidelity, self._room_to_check, judged)
+        is_observed = fidelity is Fidelity.VERIFY
+        room = self._room_to_observe if is_observed else self._room_to_check
+        verdict = self._within(task, fidelity, room, judged)
         if verdict.status is not Status.INFRA:
             return verdict
         # Whatever it was, it will not be a neighbour's doing. Who runs the judge should know of it.
@@ -304,6 +311,9 @@ class Referee:
     def _room_to_check(self, warm: WarmTask) -> int:
         return room_for(warm.cases, self.device, _CHECKING)
 
+    def _room_to_observe(self, warm: WarmTask) -> int:
+        return room_for(warm.cases, self.device, _OBSERVED)
+
     def _alone(self, task: Task, fidelity: Fidelity, work: Callable[[WarmTask], Made]) -> Made:
         """The same with all of the room, so beside nothing else that needs any."""
         try:
@@ -354,11 +364,7 @@ class Referee:
         progress.stage = Stage.SMOKE
         self._check(candidate, task, fidelity, progress)
         if self.device.has_profiler and fidelity is Fidelity.VERIFY:
-            with self._stage("sanitizer", progress):
-                progress.labels += sanitise_call(self.workshop, candidate, task)
-            with self._stage("counters", progress):
-                own = {fact.name for fact in progress.facts if fact.is_own}
-                progress.labels += count(self.workshop, candidate, task, own)
+            self._observe(candidate, task, progress)
         if fidelity is Fidelity.CHECK:
             return Status.CORRECT, "correct; at this fidelity no time is taken"
         if not self.device.can_time(candidate.language):
@@ -399,6 +405,14 @@ class Referee:
             if self.device.has_profiler and progress.custom and fidelity in _PROFILED:
                 with progress.timed("profile"):
                     self._profile(runner, candidate, task, progress)
+
+    def _observe(self, candidate: Candidate, task: WarmTask, progress: Progress) -> None:
+        """What NVIDIA's tools say of it: side by side, as each takes ten seconds to start."""
+        own = {fact.name for fact in progress.facts if fact.is_own}
+        with self._stage("tools", progress), ThreadPoolExecutor(1) as pool:
+            counted = pool.submit(count, self.workshop, candidate, task, own)
+            progress.labels += sanitise_call(self.workshop, candidate, task)
+            progress.labels += counted.result()
 
     @contextmanager
     def _stage(self, name: str, progress: Progress) -> Iterator[None]:

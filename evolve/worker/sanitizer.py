@@ -8,8 +8,9 @@ against the candidate, and no error is no proof.
 
 import re
 import shutil
-from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from evolve.core.evaluation import Label, Status
@@ -18,7 +19,7 @@ from evolve.worker.faults import CandidateFault
 from evolve.worker.feedback import plain
 
 if TYPE_CHECKING:
-    from evolve.worker.warm import WarmTask
+    from evolve.worker.warm import WarmCase, WarmTask
     from evolve.worker.workshop import Candidate, Workshop
 
 TOOLS = {
@@ -65,40 +66,43 @@ def read(text: str, kind: str) -> Finding | None:
     return Finding(errors, plain(headline[0], 160) if headline else "")
 
 
-def sanitise_call(
-    workshop: "Workshop", candidate: "Candidate", task: "WarmTask"
-) -> Iterator[Label]:
+def sanitise_call(workshop: "Workshop", candidate: "Candidate", task: "WarmTask") -> list[Label]:
     """What the tools find, as labels, or why one gave no result; nothing where they are not there.
 
-    Hazards stay a label: on asynchronous copies and barriers racecheck is known to err.
+    Both at once: most of what one takes is its start. Hazards stay a label: on asynchronous copies
+    and barriers racecheck is known to err.
 
     Raises:
         CandidateFault: memcheck has found an error.
     """
-    tool, case = find_tool(), task.smallest
-    if tool is None:
-        return
-    for kind, options in TOOLS.items():
-        command = (tool, "--tool", kind, "--report-api-errors", "no", "--print-limit", "2",
-                   *options)  # fmt: skip
-        try:
-            text = workshop.observed(candidate, case, command)
-        except CandidateFault as fault:  # the same call was right without the tool
-            yield Label(f"no_{kind}", plain(fault.feedback, 160))
-            continue
-        found = read(text, kind)
-        if found and found.errors and kind == "memcheck":
-            raise CandidateFault(
-                Status.ILLEGAL_ACCESS,
-                f"case {case.case.name}: right, but compute-sanitizer (memcheck) finds "
-                f"{found.errors} errors: {found.first}. Mask every load and store.",
-            )
-        if found is None:
-            yield Label(f"no_{kind}", f"the tool gave no result: {last_words(text)}")
-        elif found.errors:
-            yield Label(kind, f"{found.errors} errors in one call: {found.first}".rstrip(": "))
-        else:
-            yield Label(kind, "no error in one call")
+    if (tool := find_tool()) is None:
+        return []
+    said = partial(_said_of, workshop, candidate, task.smallest, tool)
+    with ThreadPoolExecutor(len(TOOLS)) as pool:
+        return list(pool.map(said, TOOLS))
+
+
+def _said_of(
+    workshop: "Workshop", candidate: "Candidate", case: "WarmCase", tool: str, kind: str
+) -> Label:
+    command = (tool, "--tool", kind, "--report-api-errors", "no", "--print-limit", "2",
+               *TOOLS[kind])  # fmt: skip
+    try:
+        text = workshop.observed(candidate, case, command)
+    except CandidateFault as fault:  # the same call was right without the tool
+        return Label(f"no_{kind}", plain(fault.feedback, 160))
+    found = read(text, kind)
+    if found is None:
+        return Label(f"no_{kind}", f"the tool gave no result: {last_words(text)}")
+    if not found.errors:
+        return Label(kind, "no error in one call")
+    if kind != "memcheck":
+        return Label(kind, f"{found.errors} errors in one call: {found.first}".rstrip(": "))
+    raise CandidateFault(
+        Status.ILLEGAL_ACCESS,
+        f"case {case.case.name}: right, but compute-sanitizer (memcheck) finds "
+        f"{found.errors} errors: {found.first}. Mask every load and store.",
+    )
 
 
 def last_words(text: str) -> str:

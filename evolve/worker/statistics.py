@@ -30,16 +30,18 @@ _STUDENT_T_2 = {0.05: 4.3027, 0.01: 9.9248}  # two-sided quantiles, 2 degrees of
 # Pairs at each look, and how many Walsh averages the interval leaves out at either end: the fewest
 # pairs of such a look are those at which its share of alpha can be spent at all. With 3 pairs no
 # interval of ranks is narrow enough: there the second number is alpha, spent by Student's t.
-_PLANS: dict[Fidelity, tuple[tuple[int, int | float], ...]] = {
+_Plan = tuple[tuple[int, int | float], ...]
+_BRIEF: _Plan = ((3, 0.01), (7, 0), (10, 3), (14, 14))  # the first for those that are far apart
+_PLANS: dict[Fidelity, _Plan] = {
     Fidelity.SCREEN: ((3, 0.05),),
-    Fidelity.REWARD: ((3, 0.01), (7, 0), (10, 3), (14, 14)),
-    Fidelity.SEARCH: ((7, 0), (10, 4), (14, 16)),
+    Fidelity.REWARD: _BRIEF,
+    Fidelity.SEARCH: _BRIEF,
     Fidelity.VERIFY: ((10, 3), (16, 23), (36, 187)),  # the last for those that are close
 }
 
 
-# A reward may stop after 3 pairs, which by chance may all be slow processes or all fast ones.
-_NOISE_FLOOR = {Fidelity.REWARD: 0.03}
+# What stops after 3 pairs, which by chance may all be slow processes or all fast ones.
+_NOISE_FLOOR = {Fidelity.REWARD: 0.03, Fidelity.SEARCH: 0.03}
 
 
 def looks(fidelity: Fidelity) -> tuple[int, ...]:
@@ -67,7 +69,7 @@ def ratio_interval(
         fidelity: Which plan of looks is followed.
         noise_floor: Half-width, in log units, that the device's A/A test says cannot be undercut
             at this number of pairs; widens the interval of 3 pairs only. By default that of
-            the plan: 3 % for a reward, none for a screen.
+            the plan: none for a screen, 3 % for others.
 
     With 3 pairs the range covers the median in 75 % of cases: the interval is Student's t, exact
     for normal log ratios, plus the noise floor.

@@ -63,6 +63,7 @@ _TRIAL_SHARE = 0.25  # of a block
 _SHORT_BLOCK_S = 5e-3  # a GPU's window costs some 0.5 ms, give or take 0.1 (an H200)
 _UNSTEADY = 0.05  # of a block's time
 _CLOSE = 0.2  # log ratio: what is farther apart is told apart anyway
+_FAR_WIDTHS = 1.5  # then, of what is wanted elsewhere: some seconds of the first minute of a run
 _LONGEST_BLOCK_S = 0.5  # where a side is much slower than the reference
 _HOPELESS_S, _HOPELESS_FACTOR = 3.0, 50.0
 _CLEARLY_SLOWER = 0.9
@@ -161,13 +162,14 @@ class Timekeeper:
         """Narrow enough, or clearly slower than the other side: then width is of no interest.
 
         The last look of a verification, with many pairs, is for sides that are close: on an
-        unsteady host they are told apart by nothing else.
+        unsteady host they are told apart by nothing else. Others have the second look at most.
         """
         if fidelity is Fidelity.REWARD:  # enough for a reward: a decision, or a rough figure
             return not ratio.low <= 1.0 <= ratio.high or enough(ratio, _REWARD_HALF_WIDTH)
-        if fidelity is Fidelity.VERIFY and look_index and abs(ratio.log().value) >= _CLOSE:
-            return True
-        return ratio.high < _CLEARLY_SLOWER or enough(ratio, self._workshop.device.half_width)
+        wanted = self._workshop.device.half_width
+        if fidelity is Fidelity.VERIFY and abs(ratio.log().value) >= _CLOSE:
+            return look_index > 0 or enough(ratio, _FAR_WIDTHS * wanted)
+        return ratio.high < _CLEARLY_SLOWER or enough(ratio, wanted)
 
     def _sit(
         self,

@@ -3,10 +3,13 @@
 import contextlib
 import json
 import time
+from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 
+import torch
 from torch import Tensor
 
 from evolve.core.compiled import Compiled
@@ -28,6 +31,7 @@ from evolve.worker.wire import TensorAt
 
 BUILD_S = 120.0
 SETUP_S = 30.0
+_CORES_OF_WRITER = 4
 
 
 @dataclass(slots=True)
@@ -208,16 +212,24 @@ class Workshop:
     def written(self, task: WarmTask, variants: Sequence[str]) -> dict[str, Compiled | str]:
         """What the compiler makes of the reference, by variant, or why nothing; kept like a build.
 
-        One process writes all of them, as it takes seconds to import what the first needs. Of the
-        device it has the models only, so where work on the CPU disturbs no timing, the lock is not
-        held while it thinks.
+        A few processes share the variants, as each takes seconds to import what the first needs. Of
+        the device they have the models only, so where work on the CPU disturbs no timing, the lock
+        is not held while they think.
         """
         text = json.dumps(task.task.to_json())
         about = versions()["torch"], self.device.device_class
         keys = {name: framed_digest("written", text, name, *about) for name in variants}
+        count = writers(len(variants), self.device)
+        shares = [dict(list(keys.items())[at::count]) for at in range(count)]
+        with ThreadPoolExecutor(count) as pool:
+            made = ChainMap(*pool.map(partial(self._written, task), shares))
+        return {name: made[name] for name in variants}
+
+    def _written(self, task: WarmTask, keys: Mapping[str, str]) -> dict[str, Compiled | str]:
+        """By one process, and what a variant that costs its life leaves over by another."""
         done = {name: self.builds.finished(key) for name, key in keys.items()}
         reasons: dict[str, str] = {}
-        left = [name for name in variants if not done[name]]
+        left = [name for name in keys if not done[name]]
         while left:
             folders = {name: self.builds.begin(keys[name]) for name in left}
             try:
@@ -233,7 +245,7 @@ class Workshop:
             left = left[len(faults) :]
         return {
             name: _read(task, made, name) if (made := done[name]) else reasons[name]
-            for name in variants
+            for name in keys
         }
 
     def _write(
@@ -287,6 +299,7 @@ class Workshop:
             CandidateFault: the candidate fails where it has not failed without the tool.
         """
         with (
+            torch.no_grad(),  # which is a setting of each thread
             self.loaded(candidate, [case], needs=Needs(observed=True)) as runner,
             self.device.share(case.inputs("task", 1)) as inputs,
         ):
@@ -332,6 +345,11 @@ class Workshop:
         spec = custody.spec_of(output)
         verdict = judge(case.case, tensors, spec, hidden.expected, hidden.tree())
         return Outcome(verdict, output.tensors, tensors, seconds)
+
+
+def writers(variants: int, device: Device) -> int:
+    """How many processes share so many variants: one for some of the cores that there are."""
+    return max(1, min(variants, device.cores // _CORES_OF_WRITER))
 
 
 def _read(task: WarmTask, folder: str, variant: str) -> Compiled | str:

@@ -13,68 +13,35 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from evolve.worker import cuda_flags, wire
+from evolve.worker import wire
 from evolve.worker.guard import guard
 from evolve.worker.sandbox import Confinement
+from evolve.worker.zygote_start import Started, environment, start
 
-_PASSED_ON = ("PATH", "LANG", "LC_ALL", "CC", "CXX", "CUDA_HOME", "LD_LIBRARY_PATH",
-              cuda_flags.VARIABLE)  # fmt: skip
 _IMPORT_S = 120.0  # importing torch and triton from a cold disk
-_START = (
-    "import sys; sys.path.append(sys.argv[1]); "
-    "from evolve.worker.zygote import serve; serve(int(sys.argv[2]), int(sys.argv[3]))"
-)
-
-
-def environment(extra: dict[str, str]) -> dict[str, str]:
-    """The whole environment of the zygote and, but for their directories, of all runners."""
-    cores = str(len(os.sched_getaffinity(0)))
-    kept = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
-    return {
-        "PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin",
-        "LANG": "C.UTF-8",
-        "HOME": "/nonexistent",
-        "OMP_NUM_THREADS": cores,
-        "OMP_WAIT_POLICY": "passive",
-        "OPENBLAS_NUM_THREADS": "1",
-        # Importing tvm_ffi would ask the driver for its devices, which starts threads. What it
-        # adds to old versions of torch, those that we support have.
-        "TVM_FFI_DISABLE_TORCH_C_DLPACK": "1",
-        **kept,
-        **extra,
-    }
 
 
 class Zygote:
     """The referee's handle of a zygote process; used by one thread at a time.
 
     Args:
-        extra_environment: variables beside the few that are passed on.
+        variables: of its environment beside the few that are passed on.
         capability: of the GPU that runners will use, 90 for 9.0; 0 where there is none.
+        started: one that imports already, and had none of the variables when it began.
 
     Raises:
         OSError: from every method, where the zygote has died.
     """
 
-    def __init__(self, extra_environment: dict[str, str], capability: int = 0) -> None:
-        self._socket, theirs = socket.socketpair()
+    def __init__(
+        self, variables: dict[str, str], capability: int = 0, started: Started | None = None
+    ) -> None:
+        self._process, self._socket = started or start(variables)
         self._socket.settimeout(_IMPORT_S)
-        root = str(Path(__file__).absolute().parents[2])
-        told = (theirs.fileno(), capability)
-        with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, "-I", "-B", "-u", "-c", _START, root, *map(str, told)],
-                env=environment(extra_environment),
-                pass_fds=(theirs.fileno(),),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                start_new_session=True,
-                cwd="/",
-            )
+        wire.send_command(self._socket, ("begin", environment(variables), capability))
 
     @property
     def pid(self) -> int:
@@ -114,10 +81,15 @@ class Zygote:
         self._process.wait()
 
 
-def serve(fd: int, capability: int) -> None:
+def serve(fd: int) -> None:
     """Main loop of the zygote process."""
     control = socket.socket(fileno=fd)
     run = _import_everything()
+    try:
+        (_, variables, capability), _ = wire.receive_command(control)
+    except EOFError:
+        os._exit(0)
+    os.environ.update(variables)  # of one that was started ahead
     if capability:
         _have_triton_know_itself(capability)
         with contextlib.suppress(ImportError):  # 0.1 s of each process's first launch

@@ -34,7 +34,7 @@ def test_an_honest_kernel_is_correct_custom_and_timed_with_an_interval(worker):
     assert set(case.times_ms) == {"candidate", "eager"}
     assert verdict.device_time_s > 0
     sides = verdict.samples["default"]["ms"]
-    assert len(sides["candidate"]) == len(sides["eager"]) >= 6  # pairs of processes
+    assert len(sides["candidate"]) == len(sides["eager"]) >= 3  # pairs of processes
     assert {"compile", "smoke", "correctness", "labels", "timing"} <= set(verdict.durations_s)
     assert 0 <= verdict.descriptors["error"] <= 1
     assert 0 <= verdict.descriptors.get("memory_bytes", 0) < 16 << 20  # code, mostly
@@ -337,7 +337,15 @@ def test_how_far_a_program_is_below_the_bar_is_not_looked_at(tmp_path, monkeypat
             pairs[bar] = len(verdict.samples["default"]["ms"]["eager"])
     finally:
         referee.close()
-    assert pairs == {1000.0: 7, 0.001: 14}
+    assert pairs == {1000.0: 3, 0.001: 14}
+
+
+def test_of_a_program_that_is_clearly_slower_three_pairs_are_enough(worker):
+    slow = forward("time.sleep(0.002)\nreturn right(x)", "import time")
+    verdict = worker.evaluate(slow, fidelity="search")
+    assert verdict.status is Status.CORRECT, verdict.feedback
+    assert verdict.ratios["eager"].high < 0.9
+    assert len(verdict.samples["default"]["ms"]["eager"]) == 3
 
 
 @pytest.mark.slow

@@ -91,7 +91,7 @@ def test_a_screen_covers_the_truth_in_nineteen_of_twenty(noise, floor):
 def test_one_wild_pair_does_not_move_the_estimate():
     calm = [0.1 + 0.001 * step for step in range(7)]
     wild = [*calm[:-1], 3.0]
-    before, after = (ratio_interval(row, 0, Fidelity.SEARCH).value for row in (calm, wild))
+    before, after = (ratio_interval(row, 1, Fidelity.SEARCH).value for row in (calm, wild))
     assert abs(math.log(after / before)) < 0.002
 
 
@@ -106,6 +106,12 @@ def test_more_pairs_of_the_same_noise_give_a_narrower_interval():
     assert widths == sorted(widths, reverse=True)
 
 
+def test_three_pairs_that_agree_by_chance_are_not_enough_for_a_search():
+    ratio = ratio_interval([0.1, 0.1, 0.1], 0, Fidelity.SEARCH)
+    assert looks(Fidelity.SEARCH)[0] == 3
+    assert ratio.half_width >= 0.03
+
+
 def test_the_noise_floor_widens_a_screen():
     row = [0.1, 0.1, 0.1]
     bare = ratio_interval(row, 0, Fidelity.SCREEN)
@@ -117,8 +123,8 @@ def test_the_noise_floor_widens_a_screen():
 
 @given(st.lists(st.floats(-5, 5), min_size=7, max_size=7))
 def test_a_ratio_lies_in_its_interval_and_turns_with_its_sides(log_ratios):
-    ratio = ratio_interval(log_ratios, 0, Fidelity.SEARCH)
-    turned = ratio_interval([-value for value in log_ratios], 0, Fidelity.SEARCH)
+    ratio = ratio_interval(log_ratios, 1, Fidelity.SEARCH)
+    turned = ratio_interval([-value for value in log_ratios], 1, Fidelity.SEARCH)
     assert 0 < ratio.low <= ratio.value <= ratio.high
     assert turned.low == pytest.approx(1 / ratio.high)
     assert turned.value == pytest.approx(1 / ratio.value)
@@ -127,7 +133,7 @@ def test_a_ratio_lies_in_its_interval_and_turns_with_its_sides(log_ratios):
 @pytest.mark.parametrize("log_ratios", [[0.1] * 6, [0.1] * 8, [], [0.1] * 6 + [float("nan")]])
 def test_a_look_takes_its_own_number_of_finite_pairs(log_ratios):
     with pytest.raises(ValueError, match=r"pairs|finite"):
-        ratio_interval(log_ratios, 0, Fidelity.SEARCH)
+        ratio_interval(log_ratios, 1, Fidelity.SEARCH)
 
 
 @pytest.mark.parametrize("count", [6, 9, 15, 30, 101])
@@ -150,6 +156,6 @@ def test_no_times_have_no_median():
 
 
 def test_enough_compares_the_relative_half_width():
-    ratio = ratio_interval([0.0, 0.01, 0.02, 0.03, 0.04, 0.05, 0.06], 0, Fidelity.SEARCH)
+    ratio = ratio_interval([0.0, 0.01, 0.02, 0.03, 0.04, 0.05, 0.06], 1, Fidelity.SEARCH)
     assert enough(ratio, 0.04)
     assert not enough(ratio, 0.02)

@@ -19,7 +19,7 @@ from evolve.core.program import Language
 from evolve.worker.device_cpu import CpuDevice
 from evolve.worker.faults import InfraFault
 from evolve.worker.launcher import Launcher
-from evolve.worker.zygote import environment
+from evolve.worker.zygote_start import environment
 from tests.worker.serving import forward
 from tests.worker.sharing import shared
 

@@ -1,0 +1,60 @@
+"""Starting a zygote's process, which imports torch for seconds, without importing torch here."""
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+from evolve.worker import cuda_flags
+
+_PASSED_ON = ("PATH", "LANG", "LC_ALL", "CC", "CXX", "CUDA_HOME", "LD_LIBRARY_PATH",
+              cuda_flags.VARIABLE)  # fmt: skip
+_START = (
+    "import sys; sys.path.append(sys.argv[1]); "
+    "from evolve.worker.zygote import serve; serve(int(sys.argv[2]))"
+)
+
+
+class Started(NamedTuple):
+    """A process that imports what runners need, and waits at the other end of the socket."""
+
+    process: "subprocess.Popen[bytes]"
+    socket: socket.socket
+
+
+def start(variables: dict[str, str]) -> Started:
+    """Start one with these variables beside the few that are passed on."""
+    ours, theirs = socket.socketpair()
+    root = str(Path(__file__).absolute().parents[2])
+    with theirs:
+        process = subprocess.Popen(
+            [sys.executable, "-I", "-B", "-u", "-c", _START, root, str(theirs.fileno())],
+            env=environment(variables),
+            pass_fds=(theirs.fileno(),),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            start_new_session=True,
+            cwd="/",
+        )
+    return Started(process, ours)
+
+
+def environment(variables: dict[str, str]) -> dict[str, str]:
+    """The whole environment of the zygote and, but for their directories, of all runners."""
+    cores = str(len(os.sched_getaffinity(0)))
+    kept = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+    return {
+        "PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin",
+        "LANG": "C.UTF-8",
+        "HOME": "/nonexistent",
+        "OMP_NUM_THREADS": cores,
+        "OMP_WAIT_POLICY": "passive",
+        "OPENBLAS_NUM_THREADS": "1",
+        # Importing tvm_ffi would ask the driver for its devices, which starts threads. What it
+        # adds to old versions of torch, those that we support have.
+        "TVM_FFI_DISABLE_TORCH_C_DLPACK": "1",
+        **kept,
+        **variables,
+    }
