@@ -3,6 +3,7 @@
 import argparse
 import json
 import os
+import threading
 from pathlib import Path
 
 from evolve.worker.cores import keep_to_share
@@ -111,9 +112,13 @@ def _serve(options: argparse.Namespace) -> None:
 
     # Both import torch for seconds, at the same time. On a CPU its memory is set up as it begins.
     ahead = start_zygote({}) if options.device == "cuda" else None
+    from evolve.worker import extent
     from evolve.worker.device import open_device
     from evolve.worker.referee import Referee
     from evolve.worker.serve import serve
+
+    # Of what comes next most is waiting for other processes.
+    threading.Thread(target=extent.prepare, daemon=True).start()
 
     def start() -> Referee:
         add_flags(options.cuda_include, options.cuda_flag)

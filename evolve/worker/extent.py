@@ -4,6 +4,7 @@ A convolution whose outcome is pooled at once may need fifty times what goes in 
 processes have to have room for that, and it has to be known before any of them is started.
 """
 
+import importlib
 import weakref
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -30,6 +31,11 @@ class Extent:
 
     outputs: int
     peak: int
+
+
+def prepare() -> None:
+    """Import what `extent_of` needs: torch's compiler, in one to five seconds."""
+    importlib.import_module("torch.fx.experimental.symbolic_shapes")
 
 
 def extent_of(case: LoadedCase, inputs: Outline) -> Extent | None:
