@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import json
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from evolve.worker import protocol
 MAX_LINE = 16 << 20  # bytes; raw samples of a long evaluation, the largest reply, are far below
 MAX_LAST_WORDS = 2000  # bytes
 GRACE_S = 1.0  # for pipes that an orphan holds open after the worker itself has ended
+SAID = b"evolve: "  # how a line begins on standard error that the judge itself writes
 CLOSED = "the evaluator is closed"
 
 _Fault = tuple[type[Exception], str]  # made into an exception for each call that it concerns
@@ -60,6 +62,7 @@ class WorkerProcess(asyncio.SubprocessProtocol):
         self._numbers = itertools.count(1)
         self._line = bytearray()
         self._last_words = b""
+        self._said = b""  # a line that has not ended yet
         self._end: _Fault | None = None
         self._killed = False
         self._gone = asyncio.Event()
@@ -130,6 +133,7 @@ class WorkerProcess(asyncio.SubprocessProtocol):
         with suppress(TimeoutError):  # the kernel may hold a process in a driver call
             async with asyncio.timeout(2 * GRACE_S):
                 await self._gone.wait()
+        self._transport.close()  # or Python complains of it once the loop is closed
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.SubprocessTransport, transport)
@@ -138,6 +142,7 @@ class WorkerProcess(asyncio.SubprocessProtocol):
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         if fd != 1:
             self._note(data)
+            self._pass_on(data)
             return
         *ends, rest = data.split(b"\n")
         for end in ends:
@@ -197,9 +202,16 @@ class WorkerProcess(asyncio.SubprocessProtocol):
     def _note(self, data: bytes) -> None:
         self._last_words = (self._last_words + data)[-MAX_LAST_WORDS:]
 
+    def _pass_on(self, data: bytes) -> None:
+        """What the judge itself says is for whoever runs it; what libraries say is not."""
+        *lines, rest = (self._said + data).split(b"\n")
+        self._said = rest[:MAX_LAST_WORDS]
+        for line in lines:
+            if line.startswith(SAID):
+                print(_printable(line[:MAX_LAST_WORDS]), file=sys.stderr, flush=True)
+
     def _words(self) -> str:
-        text = " | ".join(self._last_words.decode(errors="replace").split("\n")).strip(" |")
-        return "".join(c if c.isprintable() else " " for c in text) or "none"
+        return _printable(self._last_words.strip(b"\n").replace(b"\n", b" | ")) or "none"
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +219,11 @@ class _Reply:
     number: int | None
     result: Any = None
     error: _Fault | None = None
+
+
+def _printable(data: bytes) -> str:
+    text = data.decode(errors="replace")
+    return "".join(c if c.isprintable() else " " for c in text).strip()
 
 
 def _parse(line: bytes) -> _Reply | None:

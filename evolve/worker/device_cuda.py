@@ -169,7 +169,7 @@ class CudaDevice:
     @contextmanager
     def share(self, slab: Slab) -> Iterator[Shared]:
         """A copy in memory of its own, which no process has ever mapped."""
-        mapping, fd = cuda_driver.allocate(slab.size)
+        mapping, fd = _allocated(slab.size)
         try:
             copy = mapping.tensor()
             copy.copy_(slab.memory)
@@ -191,11 +191,7 @@ class CudaDevice:
 
     def _give_pool(self, process: RunnerProcess, size: int) -> None:
         """What lies in it looks like values, and is none."""
-        try:
-            mapping, fd = cuda_driver.allocate(size)
-        except cuda_driver.CudaError:
-            torch.cuda.empty_cache()
-            mapping, fd = cuda_driver.allocate(size)
+        mapping, fd = _allocated(size)
         with contextlib.ExitStack() as on_failure:
             on_failure.callback(mapping.close)
             try:
@@ -278,6 +274,15 @@ class CudaDevice:
         ours = {os.getpid(), *descendants(os.getpid())}
         known = nvml.processes(str(self._facts.uuid))
         return frozenset(pid for pid in known - ours if Path(f"/proc/{pid}").exists())
+
+
+def _allocated(size: int) -> tuple[cuda_driver.Mapping, int]:
+    """Memory of the device; where it is short, of what our torch keeps for later too."""
+    try:
+        return cuda_driver.allocate(size)
+    except cuda_driver.CudaError:
+        torch.cuda.empty_cache()
+        return cuda_driver.allocate(size)
 
 
 def _whole(size: int) -> int:

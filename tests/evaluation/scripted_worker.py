@@ -65,6 +65,11 @@ def chatter() -> None:
     sys.stderr.write("x" * (1 << 20))
 
 
+def warn() -> None:
+    sys.stderr.write("\na library says\nevolve: judged again, alone: \x1b[2Jfor want of memory\n")
+    sys.stderr.flush()
+
+
 def garbage() -> None:
     say("Welcome to some library!\n[]\n{}\n" + '{"id": "x", "result": 1}\n\xff')
 
@@ -76,6 +81,7 @@ def leave_behind(**options: object) -> None:
 
 
 BEFORE_THE_REPLY = {
+    "warn": warn,
     "die": lambda: die("so long"),
     "die_once": lambda: die("so long") if starts() == 1 else None,
     "chatter": chatter,

@@ -109,6 +109,11 @@ def test_a_worker_that_writes_much_to_standard_error_is_not_blocked():
     assert judge_all("chatter one")[0].feedback == "one"
 
 
+def test_what_the_judge_itself_says_is_passed_on_and_what_libraries_say_is_not(capsys):
+    assert judge_all("chatter one", "warn two", "late three")[1].feedback == "two"
+    assert capsys.readouterr().err == "evolve: judged again, alone:  [2Jfor want of memory\n"
+
+
 def test_a_line_that_is_too_long_costs_the_worker_its_life_and_the_candidate_its_verdict():
     (verdict,) = judge_all(f"huge {MAX_LINE + (1 << 20)}")
     assert verdict.status is Status.INFRA
