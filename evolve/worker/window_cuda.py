@@ -5,9 +5,9 @@ The runner has tensors made over addresses behind which there is nothing of valu
 runs its calls and says that it is done; the referee reads secret pieces of a few outputs of its own
 choice and stops the clock (t1). Nothing can be computed before t0, since the values are not there,
 nor after t1: the outputs chosen are then copied whole and judged, and have to hold what was read.
-Handing over memory costs the same whatever its size, and what a window of no calls costs is taken
-off. The referee computes nothing inside of the window, pieces are read by a copy engine: changing
-from one process to another would cost the GPU a tenth of a millisecond, more or less.
+What a window of no calls costs that hands over as much memory is taken off. The referee computes
+nothing inside of the window, pieces are read by a copy engine: changing from one process to another
+would cost the GPU a tenth of a millisecond, more or less.
 
 Inputs come cold: the second-level cache is overwritten before t0, and every call has inputs of its
 own. While one side runs, the processes of the others are stopped, and the device has to show that
