@@ -22,7 +22,12 @@ LANGUAGES = {  # what has a time there; Triton's interpreter has none
     CUDA: (Language.TRITON, Language.CUDA, Language.TORCH),
 }
 DRIVER_NODES = ("/dev/nvidiactl", "/dev/dxg")  # no GPU without one, and nobody has to be asked
-IDLE = {"replay": ("slots", "python", "ids"), CPU: ("run", "ids"), CUDA: ("run",), "auto": ("run",)}
+IDLE = {
+    "replay": ("slots", "half_width", "python", "ids"),
+    CPU: ("run", "ids"),
+    CUDA: ("run",),
+    "auto": ("run",),
+}
 
 
 def kind_of(config: Mapping[str, Any]) -> str:
@@ -126,6 +131,7 @@ async def start_evaluator(config: Mapping[str, Any]) -> Evaluator:
         kind,
         ids=device["ids"] or (0,),
         slots=device["slots"],
+        half_width=device["half_width"],
         python=device["python"],
         sandbox_require=sandbox["require"],
         sandbox_read=sandbox["read"],
@@ -174,8 +180,14 @@ def _explained(
 def _check(device: Mapping[str, Any]) -> None:
     """Raise UsageError for settings that cannot be, or have no effect."""
     kind, slots, python, ids = device["kind"], device["slots"], device["python"], device["ids"]
+    half_width = device["half_width"]
     if slots is not None and slots < 1:
         raise UsageError(f"device.slots={slots}: it goes from 1; leave it out for what fits")
+    if half_width is not None and not 0.001 <= half_width <= 0.5:
+        raise UsageError(
+            f"device.half_width={half_width}: it goes from 0.001 to 0.5; 0.05 is an interval of "
+            "5 % to either side"
+        )
     if python is not None and shutil.which(python) is None:
         raise UsageError(
             f"device.python={python}: there is no such program; give the path of a Python "

@@ -68,6 +68,7 @@ class LocalEvaluator:
         device: str = "cpu",
         ids: Sequence[int] = (0,),
         slots: int | None = None,
+        half_width: float | None = None,
         python: str | None = None,
         sandbox_require: str = "none",
         sandbox_read: Sequence[str] = (),
@@ -82,6 +83,7 @@ class LocalEvaluator:
             ids: the GPUs, as torch counts them; each gets a worker and its share of the cores.
             slots: candidates under way at once on each device (None: as many as it suggests);
                 compiling and checking overlap, timing does not.
+            half_width: of an interval, relative, at which timing may stop (None: the device's own).
             python: another interpreter for referees and runners, with torch in it.
             sandbox_require: the weakest sandbox tier that is acceptable.
             sandbox_read: further paths that candidates may read.
@@ -98,6 +100,8 @@ class LocalEvaluator:
             options += ["--read", path]
         options += [f"--cuda-include={Path(folder).absolute()}" for folder in cuda_include]
         options += [f"--cuda-flag={flag}" for flag in cuda_flags]
+        if half_width is not None:
+            options += ["--half-width", str(half_width)]
         if cache is not None:
             options += ["--cache", str(cache)]
         commands = {}

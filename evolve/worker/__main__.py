@@ -19,6 +19,8 @@ def main() -> None:
                        choices=("none", "uid", "landlock", "namespaces"))  # fmt: skip
     serve.add_argument("--read", action="append", default=[], metavar="PATH",
                        help="a further path that candidates may read")  # fmt: skip
+    serve.add_argument("--half-width", type=float, metavar="W",
+                       help="at which an interval is narrow enough, 0.05 for 5 %%")  # fmt: skip
     serve.add_argument("--cuda-include", action="append", default=[], metavar="DIR",
                        help="a folder of headers for CUDA C++, such as CUTLASS's")  # fmt: skip
     serve.add_argument("--cuda-flag", action="append", default=[], metavar="FLAG",
@@ -122,8 +124,10 @@ def _serve(options: argparse.Namespace) -> None:
 
     def start() -> Referee:
         add_flags(options.cuda_include, options.cuda_flag)
+        device = open_device(options.device)
+        device.half_width = options.half_width or device.half_width
         return Referee(
-            open_device(options.device),
+            device,
             options.cache.absolute(),  # its processes work in folders of their own
             options.sandbox_require,
             (*options.read, *options.cuda_include),

@@ -33,12 +33,17 @@ def package_version(name: str) -> str:
         return ""
 
 
-@functools.lru_cache
-def evaluator_version() -> str:
-    """The judge's version and a digest of the libraries' and the compiler's.
+def evaluator_version(device: Device) -> str:
+    """The judge's version, a digest of the libraries' and the compiler's, and the width asked for.
 
     A verdict is answered from the store under an equal version only.
     """
+    is_usual = device.half_width == type(device).half_width
+    return _version() if is_usual else f"{_version()}-w{device.half_width:g}"
+
+
+@functools.lru_cache
+def _version() -> str:
     found = versions()
     libraries = [found[name] for name in ("python", "torch", "triton", "tvm_ffi", "compiler")]
     libraries += filter(None, [found["nvcc_flags"]])
@@ -64,7 +69,7 @@ def environment(
 ) -> dict[str, str]:
     """All that a number depends on besides the task and the program."""
     return {
-        "evaluator_version": evaluator_version(),
+        "evaluator_version": evaluator_version(device),
         **versions(),
         **device.describe(),
         "sandbox": tier,

@@ -463,7 +463,7 @@ class Referee:
             fidelity=asked.fidelity,
             task_revision=task.task.revision,
             device_class=self.device.device_class,
-            evaluator_version=evaluator_version(),
+            evaluator_version=evaluator_version(self.device),
             ratios=timing.ratios,
             cases=tuple(_row(task, name, timing, correct) for name in _names(task)),
             custom=progress.custom,

@@ -73,7 +73,7 @@ class Server:
             "device_class": device.device_class,
             "slots": device.slots,
             "sandbox": self._referee.launcher.tier,
-            "evaluator_version": evaluator_version(),
+            "evaluator_version": evaluator_version(self._referee.device),
             "versions": versions(),
         }
 

@@ -71,6 +71,10 @@ CASES = {
         ["""'task="./my tâsk.py"'"""],
     ),
     "no slots": (["run", "task=softmax", "device.slots=0"], ["device.slots=0", "from 1"]),
+    "an interval without a width": (
+        ["run", "task=softmax", "device.half_width=0"],
+        ["device.half_width=0", "from 0.001 to 0.5"],
+    ),
     "no such interpreter": (["run", "task=softmax", "device.python=./no"], ["device.python=./no"]),
     "a path that candidates cannot read": (
         ["run", "task=softmax", "sandbox.read=[./no]"],

@@ -17,7 +17,7 @@ from evolve.core.evaluation import Fidelity, Stage, Status
 from evolve.worker.device_cpu import CpuDevice
 from evolve.worker.referee import Referee
 from evolve.worker.window_cpu import CpuWindow
-from tests.worker.serving import HONEST_CPP, RELU_TASK, forward
+from tests.worker.serving import HONEST_CPP, RELU_TASK, Worker, forward
 
 pytestmark = pytest.mark.quiet
 
@@ -338,6 +338,18 @@ def test_how_far_a_program_is_below_the_bar_is_not_looked_at(tmp_path, monkeypat
     finally:
         referee.close()
     assert pairs == {1000.0: 3, 0.001: 14}
+
+
+def test_a_wider_interval_is_had_for_fewer_pairs_and_is_another_judges_word(worker, tmp_path):
+    content = Worker(tmp_path / "content", "--half-width", "0.5")
+    try:
+        tie = forward("return right(x)")
+        verdict = content.evaluate(tie, fidelity="search")
+        assert len(verdict.samples["default"]["ms"]["eager"]) == 3
+        usual = worker.ask("hello")["evaluator_version"]
+        assert verdict.evaluator_version == usual + "-w0.5"
+    finally:
+        content.close()
 
 
 def test_of_a_program_that_is_clearly_slower_three_pairs_are_enough(worker):

@@ -98,11 +98,12 @@ class DeviceKind(Enum):
 
 @dataclass
 class Device:
-    """`ids` are GPUs; `slots` and `python` are for workers, `run` (whose verdicts) for replay."""
+    """`ids` are GPUs; `run` (whose verdicts) is for replay, the others are for workers."""
 
     kind: DeviceKind = MISSING
     ids: list[int] | None = None
     slots: int | None = None
+    half_width: float | None = None
     python: str | None = None
     run: str | None = None
 
