@@ -61,6 +61,9 @@ class Fidelity(StrEnum):
     VERIFY = "verify"
 
 
+CUT_SHORT = "cut_short"  # the label of a verdict whose timing ended since the run's best is better
+
+
 @dataclass(frozen=True, slots=True)
 class Label:
     """A finding about a candidate with the evidence for it; a label is never the boundary."""

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from evolve.core.errors import UsageError
-from evolve.core.evaluation import Evaluation, Fidelity, Status
+from evolve.core.evaluation import CUT_SHORT, Evaluation, Fidelity, Status
 from evolve.core.lineage import OPPONENT
 from evolve.core.measurement import Interval, Ratio
 from evolve.core.model import CallStatus, LanguageModel, ModelReply, ModelRequest
@@ -266,6 +266,7 @@ class Search:
 
         Never where other sources are timed along: the key does not say which they were. Nor where
         the instance is to be evaluated again, or has been: one of several verdicts says too little.
+        Nor a verdict whose timing ended early for another run's best, unless it would end here too.
         """
         if not self._reuse or request.opponents or request.repeat:
             return None
@@ -280,6 +281,11 @@ class Search:
         )
         if found is None or (found.ratios and self.baseline not in found.ratios):
             return None
+        if any(label.name == CUT_SHORT for label in found.labels) and not any(
+            side in found.ratios and found.ratios[side].high < bar
+            for side, bar in request.bars.items()
+        ):
+            return None  # it was of no interest there, and may be here
         return replace(found, device_time_s=0.0)  # it cost nothing this time
 
     def contenders(self) -> list[Elite]:

@@ -1,6 +1,7 @@
 """The worker's command line: `python -m evolve.worker serve`, `... batch IN OUT`, `... host`."""
 
 import argparse
+import contextlib
 import json
 import os
 import threading
@@ -112,19 +113,25 @@ def _serve(options: argparse.Namespace) -> None:
     from evolve.worker.cuda_flags import add_flags
     from evolve.worker.zygote_start import start as start_zygote
 
-    # Both import torch for seconds, at the same time. On a CPU its memory is set up as it begins.
-    ahead = start_zygote({}) if options.device == "cuda" else None
+    # Both import torch for seconds, at the same time. On a CPU its malloc has to have its variables
+    # when it begins, and what is imported there may disturb another judge's timing.
+    on_gpu = options.device == "cuda"
+    ahead = start_zygote({}) if on_gpu else None
     from evolve.worker import extent
     from evolve.worker.device import open_device
     from evolve.worker.referee import Referee
     from evolve.worker.serve import serve
 
-    # Of what comes next most is waiting for other processes.
-    threading.Thread(target=extent.prepare, daemon=True).start()
+    if on_gpu:  # of what comes next most is waiting for other processes
+        threading.Thread(target=extent.prepare, daemon=True).start()
 
     def start() -> Referee:
-        add_flags(options.cuda_include, options.cuda_flag)
-        device = open_device(options.device)
+        with contextlib.ExitStack() as on_failure:
+            if ahead:
+                on_failure.callback(ahead.close)
+            add_flags(options.cuda_include, options.cuda_flag)
+            device = open_device(options.device)
+            on_failure.pop_all()
         device.half_width = options.half_width or device.half_width
         return Referee(
             device,

@@ -170,9 +170,8 @@ def _time_case(
     window.settle()
     overhead = statistics.median(idle)
     name = case.warm.case.name
-    usual = case.warm.usual.after(case.calls, blocks[EAGER])
     for side, taken in blocks.items():
-        extra = window.charges(taken, usual)
+        extra = window.charges(taken, blocks[EAGER])
         times = [
             (block.run - overhead + charge) / case.calls
             for block, charge in zip(taken, extra, strict=True)

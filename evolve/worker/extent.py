@@ -34,7 +34,7 @@ class Extent:
 
 
 def prepare() -> None:
-    """Import what `extent_of` needs: torch's compiler, in one to five seconds."""
+    """Import what `extent_of` needs: symbolic shapes, in one to five seconds."""
     importlib.import_module("torch.fx.experimental.symbolic_shapes")
 
 

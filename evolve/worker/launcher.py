@@ -36,7 +36,7 @@ class Launcher:
         require: The weakest sandbox tier to be content with.
         read: Further paths that candidates may read.
         allowed: Mask of sandbox mechanisms to use (tests of the weaker tiers).
-        ahead: A zygote that was started already, if the device's variables can be told it later.
+        ahead: A zygote that imports already, and is told the device's variables afterwards.
     """
 
     def __init__(
@@ -228,6 +228,8 @@ class Launcher:
             self._spares.close()
         with self._lock:
             self._closed = True
+            if self._ahead is not None:
+                self._ahead.close()
             close_all(self._running)
             for zygote in self._zygotes.values():
                 zygote.close()

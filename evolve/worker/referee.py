@@ -31,7 +31,7 @@ from evolve.worker.environment import environment, evaluator_version
 from evolve.worker.events import KERNELBENCH_TRIALS
 from evolve.worker.events import read as read_events
 from evolve.worker.faults import CandidateFault, InfraFault
-from evolve.worker.feedback import compile_error
+from evolve.worker.feedback import compile_error, plain
 from evolve.worker.footprint import room_for, room_to_compile, working_bytes
 from evolve.worker.labels import static_labels
 from evolve.worker.launcher import Launcher
@@ -41,7 +41,7 @@ from evolve.worker.praise import praise
 from evolve.worker.process import Needs, RunnerProcess
 from evolve.worker.progress import Progress
 from evolve.worker.room import Room
-from evolve.worker.sanitizer import sanitise_call
+from evolve.worker.sanitizer import find_tool, sanitise_call
 from evolve.worker.scratch import scratch_bytes
 from evolve.worker.seats import Seats
 from evolve.worker.stages import check, probe_custom, prove_kernels, smoke
@@ -253,13 +253,14 @@ class Referee:
         def judged(warm: WarmTask) -> Evaluation:
             return self._judged(warm, asked)
 
-        is_observed = fidelity is Fidelity.VERIFY
+        is_observed = fidelity is Fidelity.VERIFY and find_tool() is not None
         room = self._room_to_observe if is_observed else self._room_to_check
         verdict = self._within(task, fidelity, room, judged)
         if verdict.status is not Status.INFRA:
             return verdict
         # Whatever it was, it will not be a neighbour's doing. Who runs the judge should know of it.
-        print(f"evolve: judged again, alone: {verdict.feedback}", file=sys.stderr, flush=True)
+        why = plain(verdict.feedback, 300)
+        print(f"evolve: judged again, alone: {why}", file=sys.stderr, flush=True)
         again = self._alone(task, fidelity, judged)
         return replace(again, labels=(*again.labels, Label("judged_again", verdict.feedback)))
 
@@ -407,7 +408,10 @@ class Referee:
                     self._profile(runner, candidate, task, progress)
 
     def _observe(self, candidate: Candidate, task: WarmTask, progress: Progress) -> None:
-        """What NVIDIA's tools say of it: side by side, as each takes ten seconds to start."""
+        """What NVIDIA's tools say of it: side by side, as each takes ten seconds to start.
+
+        Kernels of different processes take turns on the device, so counters are those of one.
+        """
         own = {fact.name for fact in progress.facts if fact.is_own}
         with self._stage("tools", progress), ThreadPoolExecutor(1) as pool:
             counted = pool.submit(count, self.workshop, candidate, task, own)

@@ -7,7 +7,7 @@ from functools import partial
 from weakref import WeakSet
 
 from evolve.core.errors import UsageError
-from evolve.core.evaluation import Fidelity, Label, Status
+from evolve.core.evaluation import CUT_SHORT, Fidelity, Label, Status
 from evolve.core.measurement import Ratio
 from evolve.worker import events
 from evolve.worker.budget import worst
@@ -63,7 +63,7 @@ _TRIAL_SHARE = 0.25  # of a block
 _SHORT_BLOCK_S = 5e-3  # a GPU's window costs some 0.5 ms, give or take 0.1 (an H200)
 _UNSTEADY = 0.05  # of a block's time
 _CLOSE = 0.2  # log ratio: what is farther apart is told apart anyway
-_FAR_WIDTHS = 1.5  # then, of what is wanted elsewhere: some seconds of the first minute of a run
+_FAR_WIDTHS = 1.5  # of what is wanted elsewhere: who clearly wins need not be known as closely
 _LONGEST_BLOCK_S = 0.5  # where a side is much slower than the reference
 _HOPELESS_S, _HOPELESS_FACTOR = 3.0, 50.0
 _CLEARLY_SLOWER = 0.9
@@ -134,8 +134,13 @@ class Timekeeper:
                     side: ratio_interval(weighted(pairs, cases, side, rule), index, fidelity)
                     for side in others
                 }
-                if _falls_short(timing.ratios, bars) or all(
-                    self._settled(ratio, fidelity, index) for ratio in timing.ratios.values()
+                if short := _falls_short(timing.ratios, bars):
+                    timing.labels.append(Label(CUT_SHORT, short))
+                    break
+                may_lose = candidate is not None
+                if all(
+                    self._settled(ratio, fidelity, index, may_lose)
+                    for ratio in timing.ratios.values()
                 ):
                     break
         by = partial(ratio_interval, look_index=index, fidelity=fidelity)
@@ -158,18 +163,21 @@ class Timekeeper:
         overlap = fidelity is Fidelity.VERIFY or any(map(may_overlap, sources))
         return Needs(block_outputs(task, self._workshop.device, fidelity), overlap)
 
-    def _settled(self, ratio: Ratio, fidelity: Fidelity, look_index: int) -> bool:
-        """Narrow enough, or clearly slower than the other side: then width is of no interest.
+    def _settled(self, ratio: Ratio, fidelity: Fidelity, look_index: int, may_lose: bool) -> bool:
+        """Narrow enough, or (where that `may` be) clearly slower: then width is of no interest.
 
         The last look of a verification, with many pairs, is for sides that are close: on an
-        unsteady host they are told apart by nothing else. Others have the second look at most.
+        unsteady host they are told apart by nothing else. Others have the second look at most, and
+        the first where the interval is not much wider than wanted.
         """
         if fidelity is Fidelity.REWARD:  # enough for a reward: a decision, or a rough figure
             return not ratio.low <= 1.0 <= ratio.high or enough(ratio, _REWARD_HALF_WIDTH)
+        if may_lose and ratio.high < _CLEARLY_SLOWER:
+            return True
         wanted = self._workshop.device.half_width
         if fidelity is Fidelity.VERIFY and abs(ratio.log().value) >= _CLOSE:
             return look_index > 0 or enough(ratio, _FAR_WIDTHS * wanted)
-        return ratio.high < _CLEARLY_SLOWER or enough(ratio, wanted)
+        return enough(ratio, wanted)
 
     def _sit(
         self,
@@ -450,8 +458,12 @@ class Timekeeper:
         opponent.seconds[name] = outcome.seconds
 
 
-def _falls_short(ratios: Mapping[str, Ratio], bars: Mapping[str, float]) -> bool:
-    return any(side in ratios and ratios[side].high < bar for side, bar in bars.items())
+def _falls_short(ratios: Mapping[str, Ratio], bars: Mapping[str, float]) -> str:
+    """Which bar is not reached, in words; empty where none is missed."""
+    for side, bar in bars.items():
+        if side in ratios and ratios[side].high < bar:
+            return f"not timed on: less than {bar:.4g} times as fast as {side}"
+    return ""
 
 
 def _all(tables: list[dict[str, RunnerProcess]]) -> set[RunnerProcess]:

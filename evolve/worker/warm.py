@@ -28,7 +28,7 @@ from evolve.worker.slab import Outline, Packed, Slab
 from evolve.worker.taskfile import LoadedCase, LoadedTask, load_task
 from evolve.worker.taskmodule import task_lock
 from evolve.worker.trees import tensors_of
-from evolve.worker.window import Layout, Usual
+from evolve.worker.window import Layout
 
 Made = TypeVar("Made")
 
@@ -178,7 +178,6 @@ class WarmCase:
         self._affordable_samples = device.block_pool
         self._expecting_s: float | None = None  # for one set of inputs, the shortest so far
         self._turns = itertools.count()
-        self.usual = Usual()
         self.input_bytes = sum(tensor.nbytes for tensor in tensors_of(first))
         self._output_bytes = extent.outputs if extent else None
         self.peak_bytes = extent.peak if extent else 0

@@ -1,8 +1,6 @@
 """How one block of calls is timed on a device: what happens before, inside and after the window."""
 
-import statistics
-from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
@@ -19,7 +17,6 @@ if TYPE_CHECKING:
     from evolve.worker.warm import WarmCase
 
 SLOWEST_S = 60.0
-_USUAL_SITTINGS = 8
 Layout = tuple[TensorAt, ...]
 
 
@@ -83,8 +80,8 @@ class Window(Protocol):
         """
         ...
 
-    def charges(self, blocks: list[Block], usual: tuple[float, ...]) -> list[float]:
-        """Seconds to add to each block for work done outside of its window, beyond the usual."""
+    def charges(self, blocks: list[Block], reference: list[Block]) -> list[float]:
+        """Seconds to add to each block for work done outside of its window."""
         ...
 
     def alone(
@@ -96,27 +93,6 @@ class Window(Protocol):
     def settle(self) -> None:
         """After the last block: raises where a side worked while it was not its turn."""
         ...
-
-
-class Usual:
-    """What blocks of the reference take outside of their runs (`Block.apart`): see `after`."""
-
-    def __init__(self) -> None:
-        self._sittings: dict[int, deque[list[float]]] = {}  # by calls per block
-
-    def after(self, calls: int, blocks: Sequence[Block]) -> tuple[float, ...]:
-        """Medians over the last few sittings, of which the one with these blocks is the latest.
-
-        Were they that sitting's alone, the side opposite would be charged for what two processes
-        happen to differ by, and the reference's own never: 0.2 % in ties on an unsteady host.
-        """
-        kept = self._sittings.setdefault(calls, deque(maxlen=_USUAL_SITTINGS))
-        kept.append(_medians([block.apart for block in blocks]))
-        return tuple(_medians(kept))
-
-
-def _medians(rows: Iterable[Sequence[float]]) -> list[float]:
-    return [statistics.median(step) for step in zip(*rows, strict=True)]
 
 
 def size_in_bytes(at: TensorAt) -> int:

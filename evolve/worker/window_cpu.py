@@ -3,11 +3,11 @@
 A block has three steps. Its inputs, values that the process has never seen, are *staged* (mapped);
 they are *run* through the model, one call each; and the bytes of a few outputs of the referee's own
 choice are *read* from the process's memory without its help. The time of a block is the wall time
-of the run, plus what the process used outside of it beyond what the reference's processes, which
-run trusted code, use there: processor time until its turn is over, and wall time while it was
-handed its inputs, in which a process that it started could have worked for it. So work done before
-the clock starts or after it stops is charged as if it were inside, and what is skipped or late is
-wrong with the chance that its call is chosen.
+of the run, plus what the process used outside of it beyond what the reference's process, which runs
+trusted code, used there: processor time until its turn is over, and wall time while it was handed
+its inputs, in which a process that it started could have worked for it. So work done before the
+clock starts or after it stops is charged as if it were inside, and what is skipped or late is wrong
+with the chance that its call is chosen.
 
 While one side has its turn, the processes of the others are stopped.
 """
@@ -96,10 +96,10 @@ class CpuWindow:
         }
         return Block(end - start, done.seconds, number, samples, apart)
 
-    def charges(self, blocks: list[Block], usual: tuple[float, ...]) -> list[float]:
-        """What was used outside of the run beyond the usual, in seconds."""
-        waited, staged, ended = usual
-        late = statistics.median(block.apart[0] for block in blocks) - waited
+    def charges(self, blocks: list[Block], reference: list[Block]) -> list[float]:
+        """What was used outside of the run beyond the reference's, in seconds."""
+        waited, staged, ended = (_median(reference, step) for step in range(3))
+        late = _median(blocks, 0) - waited
         if late < _STAGING_SLACK * waited:
             late = 0.0
         return [
@@ -141,6 +141,10 @@ class CpuWindow:
             with blaming(name):
                 used = process.cpu_seconds() - before[name]
                 _require_idle(used, _REST_SLACK_S, "when nothing was asked of it")
+
+
+def _median(blocks: list[Block], step: int) -> float:
+    return statistics.median(block.apart[step] for block in blocks)
 
 
 def _require_idle(used: float, allowed: float, when: str) -> None:

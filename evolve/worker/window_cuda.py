@@ -200,7 +200,7 @@ class CudaWindow:
             samples[at] = custody.as_tensors(buffers, layout)
         return samples
 
-    def charges(self, blocks: list[Block], usual: tuple[float, ...]) -> list[float]:
+    def charges(self, blocks: list[Block], reference: list[Block]) -> list[float]:
         """Nothing can be done outside of the window."""
         return [0.0] * len(blocks)
 

@@ -3,11 +3,11 @@
 import contextlib
 import json
 import time
-from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import repeat
 
 import torch
 from torch import Tensor
@@ -222,8 +222,10 @@ class Workshop:
         count = writers(len(variants), self.device)
         shares = [dict(list(keys.items())[at::count]) for at in range(count)]
         with ThreadPoolExecutor(count) as pool:
-            made = ChainMap(*pool.map(partial(self._written, task), shares))
-        return {name: made[name] for name in variants}
+            made = [item for share in pool.map(self._written, repeat(task), shares)
+                    for item in share.items()]  # fmt: skip
+        found = dict(made)
+        return {name: found[name] for name in variants}
 
     def _written(self, task: WarmTask, keys: Mapping[str, str]) -> dict[str, Compiled | str]:
         """By one process, and what a variant that costs its life leaves over by another."""

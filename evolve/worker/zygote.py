@@ -30,18 +30,23 @@ class Zygote:
     Args:
         variables: of its environment beside the few that are passed on.
         capability: of the GPU that runners will use, 90 for 9.0; 0 where there is none.
-        started: one that imports already, and had none of the variables when it began.
+        ahead: one that imports already, and had none of the variables when it began.
 
     Raises:
         OSError: from every method, where the zygote has died.
     """
 
     def __init__(
-        self, variables: dict[str, str], capability: int = 0, started: Started | None = None
+        self, variables: dict[str, str], capability: int = 0, ahead: Started | None = None
     ) -> None:
-        self._process, self._socket = started or start(variables)
+        self._started = ahead or start(variables)
+        self._process, self._socket = self._started
         self._socket.settimeout(_IMPORT_S)
-        wire.send_command(self._socket, ("begin", environment(variables), capability))
+        try:
+            wire.send_command(self._socket, ("begin", environment(variables), capability))
+        except wire.ChannelClosed as error:
+            self.close()
+            raise ConnectionError("the zygote has died while it imported") from error
 
     @property
     def pid(self) -> int:
@@ -76,9 +81,7 @@ class Zygote:
         return channel, control
 
     def close(self) -> None:
-        self._socket.close()
-        self._process.kill()
-        self._process.wait()
+        self._started.close()
 
 
 def serve(fd: int) -> None:

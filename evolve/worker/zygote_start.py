@@ -23,6 +23,12 @@ class Started(NamedTuple):
     process: "subprocess.Popen[bytes]"
     socket: socket.socket
 
+    def close(self) -> None:
+        """End it."""
+        self.socket.close()
+        self.process.kill()
+        self.process.wait()
+
 
 def start(variables: dict[str, str]) -> Started:
     """Start one with these variables beside the few that are passed on."""

@@ -5,14 +5,15 @@ Invariants:
    fidelity, across the runs of a database.
 2. It costs no device time and counts as the evaluation that it stands for.
 3. Never for a verification, beside opponents, where judging again is asked for, or where there are
-   several: the first may have been lucky.
+   several: the first may have been lucky. Nor where timing ended early for a run's best that is not
+   this run's.
 """
 
 from dataclasses import replace
 
 import pytest
 
-from evolve.core.evaluation import Fidelity, Status
+from evolve.core.evaluation import CUT_SHORT, Fidelity, Label, Status
 from evolve.core.program import Program
 from evolve.core.protocols import Proposal
 from evolve.search.engine import Search
@@ -83,6 +84,20 @@ def test_a_verification_is_always_made(store, judged):
 
 def test_beside_opponents_nothing_is_known(store, judged):
     assert known(another(store, judged, opponents={"file:mine.py": SEED_SOURCE})) is None
+
+
+def test_what_another_runs_best_cut_short_is_judged_anew_where_it_may_matter(store, run):
+    search = make_search(store, run, operators={"once": Scheduled(operator=Once())})
+    ticket = search.ask()
+    verdict = SyntheticEvaluator().judge(search.request(ticket))
+    cut = replace(verdict, labels=(*verdict.labels, Label(CUT_SHORT, "behind its best")))
+    search.tell(ticket, cut)
+    other = another(store, search)
+    request = other.request(other.ask())
+    found = cut.ratios["eager"]
+    for bar, is_answer in ((None, False), (0.9 * found.high, False), (1.1 * found.high, True)):
+        barred = replace(request, bars={"eager": bar} if bar else {})
+        assert (other.known(barred, SyntheticEvaluator()) is not None) == is_answer
 
 
 def test_judging_again_can_be_asked_for(store, judged):

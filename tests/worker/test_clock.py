@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import pytest
 
-from evolve.core.evaluation import Fidelity, Stage, Status
+from evolve.core.evaluation import CUT_SHORT, Fidelity, Stage, Status
 from evolve.worker.device_cpu import CpuDevice
 from evolve.worker.referee import Referee
 from evolve.worker.window_cpu import CpuWindow
@@ -334,6 +334,7 @@ def test_how_far_a_program_is_below_the_bar_is_not_looked_at(tmp_path, monkeypat
             tie = forward("return right(x)")
             verdict = referee.evaluate(RELU_TASK, tie, Fidelity.SEARCH, {}, bars)
             assert verdict.status is Status.CORRECT, verdict.feedback
+            assert (bar > 1) == (CUT_SHORT in {label.name for label in verdict.labels})
             pairs[bar] = len(verdict.samples["default"]["ms"]["eager"])
     finally:
         referee.close()
@@ -372,10 +373,12 @@ def test_a_verification_has_many_pairs_for_sides_that_are_close_only(tmp_path, m
             task: referee.evaluate(task, forward("return right(x)"), Fidelity.VERIFY, {})
             for task in (RELU_TASK, far)
         }
+        slow_one = forward("time.sleep(0.002)\nreturn right(x)", "import time")
+        behind = referee.evaluate(RELU_TASK, slow_one, Fidelity.VERIFY, {})
     finally:
         referee.close()
-    pairs = [len(each.samples["default"]["ms"]["eager"]) for each in found.values()]
-    assert pairs == [36, 16]
+    pairs = [len(each.samples["default"]["ms"]["eager"]) for each in (*found.values(), behind)]
+    assert pairs == [36, 16, 10]
 
 
 class ScriptedDevice(CpuDevice):

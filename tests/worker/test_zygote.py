@@ -19,7 +19,7 @@ from evolve.core.program import Language
 from evolve.worker.device_cpu import CpuDevice
 from evolve.worker.faults import InfraFault
 from evolve.worker.launcher import Launcher
-from evolve.worker.zygote_start import environment
+from evolve.worker.zygote_start import environment, start
 from tests.worker.serving import forward
 from tests.worker.sharing import shared
 
@@ -43,6 +43,50 @@ def test_a_child_can_compute_on_all_cores(launcher):
         runner.call(0, inputs, 20.0)
         threads = len(list(Path(f"/proc/{runner.pid}/task").iterdir()))
     assert threads >= CpuDevice().cores
+
+
+@pytest.fixture
+def led(monkeypatch, tmp_path):
+    """A launcher whose zygote was started ahead, before its variables were known."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    tmp_path.chmod(0o755)
+
+    def launcher_of(ahead):
+        device = CpuDevice()
+        device.variables = {**device.variables, "EVOLVE_TOLD_LATER": "yes"}
+        opened.append(Launcher(device, "none", (), ahead=ahead))
+        return opened[-1]
+
+    opened = []
+    yield launcher_of
+    for launcher in opened:
+        launcher.close()
+
+
+def test_one_that_was_started_ahead_is_told_its_variables_later(led):
+    ahead = start({})
+    launcher = led(ahead)
+    told = forward("return x", "import os; assert os.environ['EVOLVE_TOLD_LATER'] == 'yes'")
+    with launcher.start(Language.CPP) as runner:
+        runner.load("candidate", told, 20.0)
+    assert [zygote.pid for zygote in launcher.zygotes()] == [ahead.process.pid]
+
+
+def test_one_that_died_ahead_is_replaced(led):
+    ahead = start({})
+    ahead.process.kill()
+    ahead.process.wait()
+    launcher = led(ahead)
+    with launcher.start(Language.CPP) as runner:
+        runner.load("candidate", forward("return x"), 20.0)
+    assert launcher.zygotes()[0].pid != ahead.process.pid
+
+
+def test_one_that_nobody_took_over_ends_with_its_launcher():
+    ahead = start({})
+    launcher = Launcher(CpuDevice(), "none", (), ahead=ahead)
+    launcher.close()
+    assert ahead.process.poll() is not None
 
 
 def test_its_environment_is_an_allow_list(monkeypatch):
