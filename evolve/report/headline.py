@@ -143,7 +143,7 @@ def _of_champion(facts: RunFacts, champion: Champion) -> Iterator[str]:
     if champion.ratio.half_width > _WIDE * target:
         yield (
             f"The interval is wide: ±{100 * champion.ratio.half_width:.1f} %, the aim is "
-            f"±{100 * target:.0f} %. A busy machine is the usual cause."
+            f"±{100 * target:.3g} %. A busy machine is the usual cause."
         )
     evidence: dict[str, list[str]] = {}
     for label in champion.evaluation.labels:

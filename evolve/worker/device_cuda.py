@@ -7,6 +7,7 @@ import random
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,10 +100,12 @@ class CudaDevice:
         torch.cuda.set_per_process_memory_fraction(_REFEREE_SHARE)
         self._folder = tempfile.TemporaryDirectory(prefix="evolve-cuda-")
         Path(self._folder.name).chmod(0o755)
-        self._library = build_allocator(Path(self._folder.name))
         self.readable: tuple[str, ...] = (self._folder.name,)
         cache = f"{self._folder.name}/triton"
-        _build_triton_driver(cache)
+        with ThreadPoolExecutor(1) as pool:  # both wait for a compiler
+            library = pool.submit(build_allocator, Path(self._folder.name))
+            _build_triton_driver(cache)
+            self._library = library.result()
         self._pools: dict[RunnerProcess, _Pool] = {}
         self._probe = torch.arange(1 << 20, device=self.place)
         self._answer = int(self._probe.sum())
