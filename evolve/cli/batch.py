@@ -88,6 +88,8 @@ def write(search: "Search", path: Path, asked: Asked) -> Iterator[str]:
     ]
     write_requests(path, [*first, *requests])
     yield f"{path}: {count_text(len(asked.tickets), 'evaluation')} of {run.name}"
+    if width := run.config["device"].get("half_width"):
+        yield f"judge them with --half-width {width:g}, which the run asks for"
 
 
 def _about_the_task(run: "RunRow") -> "list[BatchRequest]":

@@ -245,6 +245,7 @@ def _known(
             evaluator.evaluator_version,
             request.fidelity,
         )
+        found = None if found is None or found.cut_short else found
         audits = [
             findings_of(run.config)
             for run in store.runs()

@@ -61,7 +61,7 @@ class Fidelity(StrEnum):
     VERIFY = "verify"
 
 
-CUT_SHORT = "cut_short"  # the label of a verdict whose timing ended since the run's best is better
+CUT_SHORT = "cut_short"  # label of a verdict whose timing ended since the run's best is better
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +130,11 @@ class Evaluation:
     def strict(self) -> bool:
         """Our verdict: correct under the error budget, and made by custom kernels."""
         return self.status is Status.CORRECT and self.custom is True
+
+    @property
+    def cut_short(self) -> bool:
+        """Whether it is known no better than that run had use for."""
+        return any(label.name == CUT_SHORT for label in self.labels)
 
     def fitness(self, baseline: str) -> Interval | None:
         """Natural log of the speedup against `baseline`; None unless strict and timed."""

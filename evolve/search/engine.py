@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from evolve.core.errors import UsageError
-from evolve.core.evaluation import CUT_SHORT, Evaluation, Fidelity, Status
+from evolve.core.evaluation import Evaluation, Fidelity, Status
 from evolve.core.lineage import OPPONENT
 from evolve.core.measurement import Interval, Ratio
 from evolve.core.model import CallStatus, LanguageModel, ModelReply, ModelRequest
@@ -281,7 +281,7 @@ class Search:
         )
         if found is None or (found.ratios and self.baseline not in found.ratios):
             return None
-        if any(label.name == CUT_SHORT for label in found.labels) and not any(
+        if found.cut_short and not any(
             side in found.ratios and found.ratios[side].high < bar
             for side, bar in request.bars.items()
         ):

@@ -20,7 +20,7 @@ def main() -> None:
                        choices=("none", "uid", "landlock", "namespaces"))  # fmt: skip
     serve.add_argument("--read", action="append", default=[], metavar="PATH",
                        help="a further path that candidates may read")  # fmt: skip
-    serve.add_argument("--half-width", type=float, metavar="W",
+    serve.add_argument("--half-width", type=_half_width, metavar="W",
                        help="at which an interval is narrow enough, 0.05 for 5 %%")  # fmt: skip
     serve.add_argument("--cuda-include", action="append", default=[], metavar="DIR",
                        help="a folder of headers for CUDA C++, such as CUTLASS's")  # fmt: skip
@@ -60,6 +60,14 @@ def _see_one_gpu(index: int) -> None:
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     chosen = [str(index)] if visible is None else visible.split(",")[index : index + 1]
     os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(chosen)
+
+
+def _half_width(text: str) -> float:
+    """A relative half-width, such as 0.05."""
+    width = float(text)
+    if not 0.001 <= width <= 0.5:
+        raise argparse.ArgumentTypeError(f"{text} is not from 0.001 to 0.5")
+    return width
 
 
 def _share(text: str) -> tuple[int, int]:

@@ -104,8 +104,10 @@ class CudaDevice:
         cache = f"{self._folder.name}/triton"
         with ThreadPoolExecutor(1) as pool:  # both wait for a compiler
             library = pool.submit(build_allocator, Path(self._folder.name))
-            _build_triton_driver(cache)
-            self._library = library.result()
+            try:
+                _build_triton_driver(cache)
+            finally:  # says best what a missing compiler means
+                self._library = library.result()
         self._pools: dict[RunnerProcess, _Pool] = {}
         self._probe = torch.arange(1 << 20, device=self.place)
         self._answer = int(self._probe.sum())

@@ -76,4 +76,5 @@ def environment(
         "precision": precision,
         "accumulation": accumulation,
         "timing": timing,
+        "half_width": f"{device.half_width:g}",
     }

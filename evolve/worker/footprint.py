@@ -12,6 +12,7 @@ _EXPECTING_SETS = 8  # of inputs or outputs in the referee, at most: the fp64 tr
 _PEAKS_EXPECTING = 2  # in fp64
 _COPIES_OF_WEIGHTS = 2  # while a model is made
 _SHARERS = 2
+_CORES_OF_WRITER = 4
 LAUNCH_BOUND_S = 100e-6  # a reference that takes longer is not launch-bound, and is not recorded
 
 
@@ -36,6 +37,12 @@ def weights_bytes(cases: Sequence[WarmCase]) -> int:
 def room_to_compile(cases: Sequence[WarmCase], device: Device) -> int:
     """Bytes of the device that a process takes which has the models and no inputs."""
     return max(device.pool_bytes, weights_bytes(cases)) + device.process_bytes
+
+
+def writers(cases: Sequence[WarmCase], device: Device, variants: int) -> int:
+    """How many processes share what a compiler is asked for: as cores and room allow."""
+    fitting = device.room // room_to_compile(cases, device) if device.room else variants
+    return max(1, min(variants, fitting, device.cores // _CORES_OF_WRITER))
 
 
 def room_for(

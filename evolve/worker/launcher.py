@@ -108,7 +108,12 @@ class Launcher:
 
     def _try_out(self) -> bool:
         """Start a runner, note its sandbox, and see whether its memory can be read."""
-        with self._start(Language.CPP, self._confinement) as runner:
+        try:
+            started = self._start(Language.CPP, self._confinement)
+        except (ConnectionError, InfraFault):  # by a zygote that was started ahead, it may be
+            self._replace(Language.CPP)
+            started = self._start(Language.CPP, self._confinement)
+        with started as runner:
             self.mechanisms, self.reasons = runner.mechanisms, runner.reasons
             try:
                 self._device.prepare(runner)

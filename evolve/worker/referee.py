@@ -32,7 +32,7 @@ from evolve.worker.events import KERNELBENCH_TRIALS
 from evolve.worker.events import read as read_events
 from evolve.worker.faults import CandidateFault, InfraFault
 from evolve.worker.feedback import compile_error, plain
-from evolve.worker.footprint import room_for, room_to_compile, working_bytes
+from evolve.worker.footprint import room_for, room_to_compile, working_bytes, writers
 from evolve.worker.labels import static_labels
 from evolve.worker.launcher import Launcher
 from evolve.worker.lightspeed import SpeedOfLight
@@ -41,14 +41,14 @@ from evolve.worker.praise import praise
 from evolve.worker.process import Needs, RunnerProcess
 from evolve.worker.progress import Progress
 from evolve.worker.room import Room
-from evolve.worker.sanitizer import find_tool, sanitise_call
+from evolve.worker.sanitizer import TOOLS, find_tool, sanitise_call
 from evolve.worker.scratch import scratch_bytes
 from evolve.worker.seats import Seats
 from evolve.worker.stages import check, probe_custom, prove_kernels, smoke
 from evolve.worker.tally import Timing
 from evolve.worker.timing import Timekeeper
 from evolve.worker.warm import Made, WarmTask, WarmTasks, is_short_of_memory
-from evolve.worker.workshop import Candidate, Workshop, writers
+from evolve.worker.workshop import Candidate, Workshop
 from evolve.worker.zygote_start import Started
 
 _VIOLENT = (
@@ -61,7 +61,7 @@ _VIOLENT = (
 # A screen crowns nobody, and a check only asks whether the outcome is right.
 _PROFILED = (Fidelity.REWARD, Fidelity.SEARCH, Fidelity.VERIFY)
 _CHECKING = 2  # processes of an evaluation at once, before it is timed
-_OBSERVED = 6  # those in which tools are started, and what the tools start
+_ALL_TOOLS = len(TOOLS) + 1
 _WEIGHED = (Fidelity.SEARCH, Fidelity.VERIFY)  # what archives and finals look at
 
 
@@ -207,7 +207,8 @@ class Referee:
             compiler.settings(variant)
 
         def room(warm: WarmTask) -> int:
-            return writers(len(variants), self.device) * room_to_compile(warm.cases, self.device)
+            each = room_to_compile(warm.cases, self.device)
+            return writers(warm.cases, self.device, len(variants)) * each
 
         def written(warm: WarmTask) -> dict[str, Compiled | str]:
             return self.workshop.written(warm, variants)
@@ -313,7 +314,7 @@ class Referee:
         return room_for(warm.cases, self.device, _CHECKING)
 
     def _room_to_observe(self, warm: WarmTask) -> int:
-        return room_for(warm.cases, self.device, _OBSERVED)
+        return room_for(warm.cases, self.device, 2 * self._at_once(warm))
 
     def _alone(self, task: Task, fidelity: Fidelity, work: Callable[[WarmTask], Made]) -> Made:
         """The same with all of the room, so beside nothing else that needs any."""
@@ -408,15 +409,23 @@ class Referee:
                     self._profile(runner, candidate, task, progress)
 
     def _observe(self, candidate: Candidate, task: WarmTask, progress: Progress) -> None:
-        """What NVIDIA's tools say of it: side by side, as each takes ten seconds to start.
+        """What NVIDIA's tools say of it: side by side where they can, as each starts for seconds.
 
         Kernels of different processes take turns on the device, so counters are those of one.
         """
         own = {fact.name for fact in progress.facts if fact.is_own}
-        with self._stage("tools", progress), ThreadPoolExecutor(1) as pool:
-            counted = pool.submit(count, self.workshop, candidate, task, own)
-            progress.labels += sanitise_call(self.workshop, candidate, task)
-            progress.labels += counted.result()
+        about = self.workshop, candidate, task
+        looks = [partial(sanitise_call, *about, kind) for kind in TOOLS]
+        looks.append(partial(count, *about, own))
+        with self._stage("tools", progress), ThreadPoolExecutor(self._at_once(task)) as pool:
+            for found in pool.map(lambda look: look(), looks):
+                progress.labels += found
+
+    def _at_once(self, task: WarmTask) -> int:
+        """How many tools: each starts a process beside the one that starts it."""
+        room = room_for(task.cases, self.device, 2 * _ALL_TOOLS)
+        may_all = room <= self.device.room and self.device.cores >= 2 * _ALL_TOOLS
+        return _ALL_TOOLS if may_all else 1
 
     @contextmanager
     def _stage(self, name: str, progress: Progress) -> Iterator[None]:

@@ -8,9 +8,7 @@ against the candidate, and no error is no proof.
 
 import re
 import shutil
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING
 
 from evolve.core.evaluation import Label, Status
@@ -66,20 +64,18 @@ def read(text: str, kind: str) -> Finding | None:
     return Finding(errors, plain(headline[0], 160) if headline else "")
 
 
-def sanitise_call(workshop: "Workshop", candidate: "Candidate", task: "WarmTask") -> list[Label]:
-    """What the tools find, as labels, or why one gave no result; nothing where they are not there.
+def sanitise_call(
+    workshop: "Workshop", candidate: "Candidate", task: "WarmTask", kind: str
+) -> list[Label]:
+    """What one of `TOOLS` finds, or why it gave no result; nothing where it is not there.
 
-    Both at once: most of what one takes is its start. Hazards stay a label: on asynchronous copies
-    and barriers racecheck is known to err.
+    Hazards stay a label: on asynchronous copies and barriers racecheck is known to err.
 
     Raises:
         CandidateFault: memcheck has found an error.
     """
-    if (tool := find_tool()) is None:
-        return []
-    said = partial(_said_of, workshop, candidate, task.smallest, tool)
-    with ThreadPoolExecutor(len(TOOLS)) as pool:
-        return list(pool.map(said, TOOLS))
+    tool = find_tool()
+    return [_said_of(workshop, candidate, task.smallest, tool, kind)] if tool else []
 
 
 def _said_of(

@@ -13,9 +13,9 @@ and is a tenth narrower on normal data, but promises it for nothing else.
 Looking several times costs confidence: each look gets its own share of the 5 % (Bonferroni), so
 that the chance that any look excludes the truth stays at 5 % under any rule of stopping.
 
-At three pairs no interval of ranks has such a share: there it is Student's t, widened by 3 %, whose
-1 % holds for normal log ratios, and for processes that differ by modes of 3 % at most. By default
-only who is behind is given up there; who wins is known by ranks.
+At three pairs no interval of ranks has such a share: there it is Student's t, widened by 3 % (but
+for a screen), whose share holds for normal log ratios, and for processes that differ by modes of
+3 % at most. A search ends there, by default, only for who is behind; a reward may either way.
 """
 
 import math
@@ -35,7 +35,7 @@ _STUDENT_T_2 = {0.05: 4.3027, 0.01: 9.9248}  # two-sided quantiles, 2 degrees of
 # pairs of such a look are those at which its share of alpha can be spent at all. With 3 pairs no
 # interval of ranks is narrow enough: there the second number is alpha, spent by Student's t.
 _Plan = tuple[tuple[int, int | float], ...]
-_FOUR_LOOKS: _Plan = ((3, 0.01), (7, 0), (10, 3), (14, 14))  # the first for who is far behind
+_FOUR_LOOKS: _Plan = ((3, 0.01), (7, 0), (10, 3), (14, 14))
 _PLANS: dict[Fidelity, _Plan] = {
     Fidelity.SCREEN: ((3, 0.05),),
     Fidelity.REWARD: _FOUR_LOOKS,

@@ -134,14 +134,14 @@ class Timekeeper:
                     side: ratio_interval(weighted(pairs, cases, side, rule), index, fidelity)
                     for side in others
                 }
-                if short := _falls_short(timing.ratios, bars):
-                    timing.labels.append(Label(CUT_SHORT, short))
-                    break
-                may_lose = candidate is not None
-                if all(
+                may_lose, is_last = candidate is not None, count == looks(fidelity)[-1]
+                if is_last or all(
                     self._settled(ratio, fidelity, index, may_lose)
                     for ratio in timing.ratios.values()
                 ):
+                    break
+                if short := _falls_short(timing.ratios, bars):
+                    timing.labels.append(Label(CUT_SHORT, short))
                     break
         by = partial(ratio_interval, look_index=index, fidelity=fidelity)
         fill(timing, pairs, cases, list(sides), by, rule)

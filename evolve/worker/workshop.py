@@ -22,7 +22,7 @@ from evolve.worker.buildcache import BuildCache
 from evolve.worker.device import Device
 from evolve.worker.environment import versions
 from evolve.worker.faults import CandidateFault
-from evolve.worker.footprint import weights_bytes, working_bytes
+from evolve.worker.footprint import weights_bytes, working_bytes, writers
 from evolve.worker.launcher import Launcher
 from evolve.worker.process import UNTIMED, Needs, RunnerProcess
 from evolve.worker.seats import Seats
@@ -31,7 +31,6 @@ from evolve.worker.wire import TensorAt
 
 BUILD_S = 120.0
 SETUP_S = 30.0
-_CORES_OF_WRITER = 4
 
 
 @dataclass(slots=True)
@@ -219,7 +218,7 @@ class Workshop:
         text = json.dumps(task.task.to_json())
         about = versions()["torch"], self.device.device_class
         keys = {name: framed_digest("written", text, name, *about) for name in variants}
-        count = writers(len(variants), self.device)
+        count = writers(task.cases, self.device, len(variants))
         shares = [dict(list(keys.items())[at::count]) for at in range(count)]
         with ThreadPoolExecutor(count) as pool:
             made = [item for share in pool.map(self._written, repeat(task), shares)
@@ -347,11 +346,6 @@ class Workshop:
         spec = custody.spec_of(output)
         verdict = judge(case.case, tensors, spec, hidden.expected, hidden.tree())
         return Outcome(verdict, output.tensors, tensors, seconds)
-
-
-def writers(variants: int, device: Device) -> int:
-    """How many processes share so many variants: one for some of the cores that there are."""
-    return max(1, min(variants, device.cores // _CORES_OF_WRITER))
 
 
 def _read(task: WarmTask, folder: str, variant: str) -> Compiled | str:

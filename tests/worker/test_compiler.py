@@ -2,9 +2,9 @@
 
 Invariants: what would take minutes, or give a program of thousands of calls, is refused in words
 before it is begun; every setting is one that this version of Inductor knows; it is told all of the
-inputs but their values, and writes the same code as for real ones; one process writes all variants,
-and one that ends it costs no other; references that pool are compiled in a process that has
-compiled nothing before, where torch misses a module of its own.
+inputs but their values, and writes the same code as for real ones; few processes write all
+variants, and one that ends its process costs no other; references that pool are compiled in a
+process that has compiled nothing before, where torch misses a module of its own.
 """
 
 import pytest

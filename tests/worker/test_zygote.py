@@ -77,8 +77,7 @@ def test_one_that_died_ahead_is_replaced(led):
     ahead.process.kill()
     ahead.process.wait()
     launcher = led(ahead)
-    with launcher.start(Language.CPP) as runner:
-        runner.load("candidate", forward("return x"), 20.0)
+    launcher.probe()
     assert launcher.zygotes()[0].pid != ahead.process.pid
 
 
