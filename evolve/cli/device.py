@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evolve.core.errors import EvaluatorUnavailable, UsageError
+from evolve.core.measurement import HALF_WIDTHS
 from evolve.core.program import Language, detect_language
 from evolve.core.protocols import Evaluator
 
@@ -183,10 +184,11 @@ def _check(device: Mapping[str, Any]) -> None:
     half_width = device["half_width"]
     if slots is not None and slots < 1:
         raise UsageError(f"device.slots={slots}: it goes from 1; leave it out for what fits")
-    if half_width is not None and not 0.001 <= half_width <= 0.5:
+    least, most = HALF_WIDTHS
+    if half_width is not None and not least <= half_width <= most:
         raise UsageError(
-            f"device.half_width={half_width}: it goes from 0.001 to 0.5; 0.05 is an interval of "
-            "5 % to either side"
+            f"device.half_width={half_width}: it goes from {least} to {most}; 0.05 is an interval "
+            "of 5 % to either side"
         )
     if python is not None and shutil.which(python) is None:
         raise UsageError(

@@ -1,11 +1,20 @@
 """Numbers with their spread."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 Z95 = 1.96
 """Half of a 95 % interval in standard deviations."""
+
+HALF_WIDTHS = (0.001, 0.5)
+"""Of an interval, relative: the least and the most that may be asked for."""
+
+CLEARLY_SLOWER = 0.9
+"""What is known to be less than so many times as fast is not timed on."""
+
+FAR_WIDTHS = 1.5
+"""Who clearly wins need not be known as closely: enough to verify him, times the width wanted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,3 +93,12 @@ def pooled(estimates: Sequence[Interval]) -> Interval:
     chi2 = math.fsum(weight * (each.value - value) ** 2 for weight, each in pairs)
     spread = Z95 * math.sqrt(max(chi2 / (len(pairs) - 1), 1.0) / total)
     return Interval(value, value - spread, value + spread)
+
+
+def missed_bar(ratios: Mapping[str, Ratio], bars: Mapping[str, float]) -> str | None:
+    """A side against which the speedup is known to be less than its bar; None where there is none.
+
+    A bar for a side that was not measured is not missed.
+    """
+    missed = (side for side, bar in bars.items() if side in ratios and ratios[side].high < bar)
+    return next(missed, None)

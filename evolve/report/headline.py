@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from evolve.core.evaluation import CaseResult, Fidelity, Status
+from evolve.core.measurement import CLEARLY_SLOWER, FAR_WIDTHS
 from evolve.report.audit import findings_of, weak_task_text
 from evolve.report.facts import RunFacts
 from evolve.report.lineage import speedup
@@ -12,8 +13,6 @@ from evolve.report.text import baseline_name, count_text, ratio_text, span_text,
 from evolve.store.champion import Champion
 
 _STRONGEST = "namespaces"  # of the sandbox tiers
-_WIDE = 1.5  # times the width aimed at: enough to verify sides that are far apart
-_SLOWER = 0.9  # what is slower than that is not timed on
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +137,8 @@ def _of_champion(facts: RunFacts, champion: Champion) -> Iterator[str]:
         )
         yield "The winner was not verified in fresh processes." + (chosen if timed > 1 else "")
     target = float((champion.evaluation.environment or {}).get("half_width", 1.0))
-    if champion.ratio.high >= _SLOWER and champion.ratio.half_width > _WIDE * target:
+    is_wide = champion.ratio.half_width > FAR_WIDTHS * target
+    if is_wide and champion.ratio.high >= CLEARLY_SLOWER:
         yield (
             f"The interval is wide: ±{100 * champion.ratio.half_width:.1f} %, the aim is "
             f"±{100 * target:.3g} %. A busy machine is the usual cause."

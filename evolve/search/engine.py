@@ -14,7 +14,7 @@ from dataclasses import replace
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import Evaluation, Fidelity, Status
 from evolve.core.lineage import OPPONENT
-from evolve.core.measurement import Interval, Ratio
+from evolve.core.measurement import Interval, Ratio, missed_bar
 from evolve.core.model import CallStatus, LanguageModel, ModelReply, ModelRequest
 from evolve.core.program import Assignment, Program, instance_digest
 from evolve.core.protocols import (
@@ -281,10 +281,7 @@ class Search:
         )
         if found is None or (found.ratios and self.baseline not in found.ratios):
             return None
-        if found.cut_short and not any(
-            side in found.ratios and found.ratios[side].high < bar
-            for side, bar in request.bars.items()
-        ):
+        if found.cut_short and missed_bar(found.ratios, request.bars) is None:
             return None  # it was of no interest there, and may be here
         return replace(found, device_time_s=0.0)  # it cost nothing this time
 

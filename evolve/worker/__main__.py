@@ -7,6 +7,7 @@ import os
 import threading
 from pathlib import Path
 
+from evolve.core.measurement import HALF_WIDTHS
 from evolve.worker.cores import keep_to_share
 
 
@@ -64,9 +65,9 @@ def _see_one_gpu(index: int) -> None:
 
 def _half_width(text: str) -> float:
     """A relative half-width, such as 0.05."""
-    width = float(text)
-    if not 0.001 <= width <= 0.5:
-        raise argparse.ArgumentTypeError(f"{text} is not from 0.001 to 0.5")
+    (least, most), width = HALF_WIDTHS, float(text)
+    if not least <= width <= most:
+        raise argparse.ArgumentTypeError(f"{text} is not from {least} to {most}")
     return width
 
 

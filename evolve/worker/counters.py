@@ -8,7 +8,6 @@ What it says comes out of the candidate's sandbox, and is a label for people and
 import csv
 import math
 import re
-import shutil
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
@@ -16,12 +15,12 @@ from evolve.core.evaluation import Label
 from evolve.worker import apart
 from evolve.worker.faults import CandidateFault
 from evolve.worker.feedback import plain
+from evolve.worker.host import find_tool
 
 if TYPE_CHECKING:
     from evolve.worker.warm import WarmTask
     from evolve.worker.workshop import Candidate, Workshop
 
-_PLACES = "/usr/local/cuda/bin"
 _NAMED = 2
 _LAUNCHES = "8"  # of these kernels
 _DURATION = "gpu__time_duration.sum"
@@ -33,16 +32,11 @@ _COUNTERS = {
 }
 
 
-def find_tool() -> str | None:
-    """The path of `ncu` on this host."""
-    return shutil.which("ncu") or shutil.which("ncu", path=_PLACES)
-
-
 def count(
     workshop: "Workshop", candidate: "Candidate", task: "WarmTask", own: Collection[str]
 ) -> list[Label]:
     """Labels for the longest of the candidate's kernels, whose names are `own`; or none."""
-    tool, case = find_tool(), task.timed[0]
+    tool, case = find_tool("ncu"), task.timed[0]
     names = [name for name in own if re.fullmatch(r"\w+", name)]
     if tool is None or not names:
         return []

@@ -48,7 +48,7 @@ def examine_host() -> dict[str, Any]:
         "torch": _torch(),
         "driver": {"gpus": _driver_gpus(), "cuda": _driver_cuda(), "slices": _mig_slices()},
         "visible": os.environ.get("CUDA_VISIBLE_DEVICES"),
-        "tools": {name: _tool(name, places) for name, places in _TOOLS.items()}
+        "tools": {name: _tool(name) for name in _TOOLS}
         | {"c compiler": shutil.which(compiler) or ""},
     }
 
@@ -146,10 +146,14 @@ def _driver_cuda() -> str:
     return "" if code else f"{version.value // 1000}.{version.value % 1000 // 10}"
 
 
-def _tool(name: str, places: tuple[str, ...]) -> str:
+def find_tool(name: str) -> str | None:
+    """The path of one of NVIDIA's tools on this host."""
+    return shutil.which(name) or shutil.which(name, path=os.pathsep.join(_TOOLS[name]))
+
+
+def _tool(name: str) -> str:
     """Where a tool is and what it calls itself."""
-    path = shutil.which(name) or shutil.which(name, path=os.pathsep.join(places))
-    if path is None:
+    if (path := find_tool(name)) is None:
         return ""
     version = re.search(r"(?:release|Version) (\d[\d.]*)", _output([path, "--version"]))
     return f"{path}, {version[1].rstrip('.')}" if version else path

@@ -6,8 +6,10 @@ import shutil
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from evolve.core.errors import EvaluatorUnavailable, UsageError
@@ -108,12 +110,8 @@ class Launcher:
 
     def _try_out(self) -> bool:
         """Start a runner, note its sandbox, and see whether its memory can be read."""
-        try:
-            started = self._start(Language.CPP, self._confinement)
-        except (ConnectionError, InfraFault):  # by a zygote that was started ahead, it may be
-            self._replace(Language.CPP)
-            started = self._start(Language.CPP, self._confinement)
-        with started as runner:
+        start = partial(self._start, Language.CPP, self._confinement)
+        with self._tried_twice(Language.CPP, start) as runner:
             self.mechanisms, self.reasons = runner.mechanisms, runner.reasons
             try:
                 self._device.prepare(runner)
@@ -150,13 +148,18 @@ class Launcher:
             readable=self._confinement.readable + readable,
             observed=observed,
         )
+        start = partial(self._connected, language, confinement, tensors, all_queues)
+        return self._tried_twice(language, start)
+
+    def _tried_twice(self, language: Language, start: Callable[[], RunnerProcess]) -> RunnerProcess:
+        """The runner of the first zygote, or else of a fresh one; InfraFault where that fails."""
         try:
-            return self._connected(language, confinement, tensors, all_queues)
+            return start()
         except (ConnectionError, InfraFault) as error:
             if not _is_the_devices(error):
                 self._replace(language)
         try:
-            return self._connected(language, confinement, tensors, all_queues)
+            return start()
         except ConnectionError as error:
             raise InfraFault(str(error)) from error
 

@@ -6,7 +6,6 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -20,11 +19,10 @@ from evolve.core.errors import UsageError
 from evolve.core.evaluation import CaseResult, Evaluation, Fidelity, Label, Stage, Status
 from evolve.core.protocols import BASELINES
 from evolve.core.task import Task
-from evolve.worker import compiler
+from evolve.worker import compiler, observing
 from evolve.worker.audit import Finding, audit
 from evolve.worker.baselines import require_baseline
 from evolve.worker.buildcache import BuildCache
-from evolve.worker.counters import count
 from evolve.worker.descriptors import describe
 from evolve.worker.device import Device
 from evolve.worker.environment import environment, evaluator_version
@@ -41,7 +39,6 @@ from evolve.worker.praise import praise
 from evolve.worker.process import Needs, RunnerProcess
 from evolve.worker.progress import Progress
 from evolve.worker.room import Room
-from evolve.worker.sanitizer import TOOLS, find_tool, sanitise_call
 from evolve.worker.scratch import scratch_bytes
 from evolve.worker.seats import Seats
 from evolve.worker.stages import check, probe_custom, prove_kernels, smoke
@@ -61,7 +58,6 @@ _VIOLENT = (
 # A screen crowns nobody, and a check only asks whether the outcome is right.
 _PROFILED = (Fidelity.REWARD, Fidelity.SEARCH, Fidelity.VERIFY)
 _CHECKING = 2  # processes of an evaluation at once, before it is timed
-_ALL_TOOLS = len(TOOLS) + 1
 _WEIGHED = (Fidelity.SEARCH, Fidelity.VERIFY)  # what archives and finals look at
 
 
@@ -254,8 +250,7 @@ class Referee:
         def judged(warm: WarmTask) -> Evaluation:
             return self._judged(warm, asked)
 
-        is_observed = fidelity is Fidelity.VERIFY and find_tool() is not None
-        room = self._room_to_observe if is_observed else self._room_to_check
+        room = self._room_to_verify if fidelity is Fidelity.VERIFY else self._room_to_check
         verdict = self._within(task, fidelity, room, judged)
         if verdict.status is not Status.INFRA:
             return verdict
@@ -313,8 +308,9 @@ class Referee:
     def _room_to_check(self, warm: WarmTask) -> int:
         return room_for(warm.cases, self.device, _CHECKING)
 
-    def _room_to_observe(self, warm: WarmTask) -> int:
-        return room_for(warm.cases, self.device, 2 * self._at_once(warm))
+    def _room_to_verify(self, warm: WarmTask) -> int:
+        processes = max(_CHECKING, observing.processes(warm, self.device))
+        return room_for(warm.cases, self.device, processes)
 
     def _alone(self, task: Task, fidelity: Fidelity, work: Callable[[WarmTask], Made]) -> Made:
         """The same with all of the room, so beside nothing else that needs any."""
@@ -366,7 +362,9 @@ class Referee:
         progress.stage = Stage.SMOKE
         self._check(candidate, task, fidelity, progress)
         if self.device.has_profiler and fidelity is Fidelity.VERIFY:
-            self._observe(candidate, task, progress)
+            with self._stage("tools", progress):
+                own = {fact.name for fact in progress.facts if fact.is_own}
+                progress.labels += observing.observe(self.workshop, candidate, task, own)
         if fidelity is Fidelity.CHECK:
             return Status.CORRECT, "correct; at this fidelity no time is taken"
         if not self.device.can_time(candidate.language):
@@ -407,25 +405,6 @@ class Referee:
             if self.device.has_profiler and progress.custom and fidelity in _PROFILED:
                 with progress.timed("profile"):
                     self._profile(runner, candidate, task, progress)
-
-    def _observe(self, candidate: Candidate, task: WarmTask, progress: Progress) -> None:
-        """What NVIDIA's tools say of it: side by side where they can, as each starts for seconds.
-
-        Kernels of different processes take turns on the device, so counters are those of one.
-        """
-        own = {fact.name for fact in progress.facts if fact.is_own}
-        about = self.workshop, candidate, task
-        looks = [partial(sanitise_call, *about, kind) for kind in TOOLS]
-        looks.append(partial(count, *about, own))
-        with self._stage("tools", progress), ThreadPoolExecutor(self._at_once(task)) as pool:
-            for found in pool.map(lambda look: look(), looks):
-                progress.labels += found
-
-    def _at_once(self, task: WarmTask) -> int:
-        """How many tools: each starts a process beside the one that starts it."""
-        room = room_for(task.cases, self.device, 2 * _ALL_TOOLS)
-        may_all = room <= self.device.room and self.device.cores >= 2 * _ALL_TOOLS
-        return _ALL_TOOLS if may_all else 1
 
     @contextmanager
     def _stage(self, name: str, progress: Progress) -> Iterator[None]:

@@ -7,7 +7,6 @@ against the candidate, and no error is no proof.
 """
 
 import re
-import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,16 +14,17 @@ from evolve.core.evaluation import Label, Status
 from evolve.worker import apart
 from evolve.worker.faults import CandidateFault
 from evolve.worker.feedback import plain
+from evolve.worker.host import find_tool
 
 if TYPE_CHECKING:
     from evolve.worker.warm import WarmCase, WarmTask
     from evolve.worker.workshop import Candidate, Workshop
 
+NAME = "compute-sanitizer"
 TOOLS = {
     "memcheck": ("--padding", "65536"),  # bytes behind an allocation; else the next lies there
     "racecheck": (),
 }
-_PLACES = "/usr/local/cuda/bin"
 _SUMMARY = {
     "memcheck": re.compile(r"ERROR SUMMARY: (\d+) error"),
     "racecheck": re.compile(r"RACECHECK SUMMARY: \d+ hazards? displayed \((\d+) error"),
@@ -40,12 +40,6 @@ class Finding:
 
     errors: int
     first: str = ""
-
-
-def find_tool() -> str | None:
-    """The path of compute-sanitizer on this host."""
-    name = "compute-sanitizer"
-    return shutil.which(name) or shutil.which(name, path=_PLACES)
 
 
 def read(text: str, kind: str) -> Finding | None:
@@ -74,7 +68,7 @@ def sanitise_call(
     Raises:
         CandidateFault: memcheck has found an error.
     """
-    tool = find_tool()
+    tool = find_tool(NAME)
     return [_said_of(workshop, candidate, task.smallest, tool, kind)] if tool else []
 
 

@@ -8,7 +8,7 @@ from weakref import WeakSet
 
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import CUT_SHORT, Fidelity, Label, Status
-from evolve.core.measurement import Ratio
+from evolve.core.measurement import CLEARLY_SLOWER, FAR_WIDTHS, Ratio, missed_bar
 from evolve.worker import events
 from evolve.worker.budget import worst
 from evolve.worker.clock import (
@@ -63,10 +63,8 @@ _TRIAL_SHARE = 0.25  # of a block
 _SHORT_BLOCK_S = 5e-3  # a GPU's window costs some 0.5 ms, give or take 0.1 (an H200)
 _UNSTEADY = 0.05  # of a block's time
 _CLOSE = 0.2  # log ratio: what is farther apart is told apart anyway
-_FAR_WIDTHS = 1.5  # of what is wanted elsewhere: who clearly wins need not be known as closely
 _LONGEST_BLOCK_S = 0.5  # where a side is much slower than the reference
 _HOPELESS_S, _HOPELESS_FACTOR = 3.0, 50.0
-_CLEARLY_SLOWER = 0.9
 _REWARD_HALF_WIDTH = 0.05
 _MOST_CROWDED = 2  # turns that neighbours may spoil; then it is judged without any
 _MOST_DISTURBED = 3  # turns that a stranger may spoil
@@ -140,8 +138,9 @@ class Timekeeper:
                     for ratio in timing.ratios.values()
                 ):
                     break
-                if short := _falls_short(timing.ratios, bars):
-                    timing.labels.append(Label(CUT_SHORT, short))
+                if (side := missed_bar(timing.ratios, bars)) is not None:
+                    text = f"not timed on: less than {bars[side]:.4g} times as fast as {side}"
+                    timing.labels.append(Label(CUT_SHORT, text))
                     break
         by = partial(ratio_interval, look_index=index, fidelity=fidelity)
         fill(timing, pairs, cases, list(sides), by, rule)
@@ -172,11 +171,11 @@ class Timekeeper:
         """
         if fidelity is Fidelity.REWARD:  # enough for a reward: a decision, or a rough figure
             return not ratio.low <= 1.0 <= ratio.high or enough(ratio, _REWARD_HALF_WIDTH)
-        if may_lose and ratio.high < _CLEARLY_SLOWER:
+        if may_lose and ratio.high < CLEARLY_SLOWER:
             return True
         wanted = self._workshop.device.half_width
         if fidelity is Fidelity.VERIFY and abs(ratio.log().value) >= _CLOSE:
-            return look_index > 0 or enough(ratio, _FAR_WIDTHS * wanted)
+            return look_index > 0 or enough(ratio, FAR_WIDTHS * wanted)
         return enough(ratio, wanted)
 
     def _sit(
@@ -456,14 +455,6 @@ class Timekeeper:
             raise CandidateFault(verdict.status, f"case {name}: {verdict.feedback}")
         opponent.layouts[name] = outcome.places
         opponent.seconds[name] = outcome.seconds
-
-
-def _falls_short(ratios: Mapping[str, Ratio], bars: Mapping[str, float]) -> str:
-    """Which bar is not reached, in words; empty where none is missed."""
-    for side, bar in bars.items():
-        if side in ratios and ratios[side].high < bar:
-            return f"not timed on: less than {bar:.4g} times as fast as {side}"
-    return ""
 
 
 def _all(tables: list[dict[str, RunnerProcess]]) -> set[RunnerProcess]:
