@@ -44,11 +44,13 @@ class Device(Protocol):
         limit_address_space: Whether a limit on address space can hold a runner.
         nodes: Paths below /dev that runners need.
         readable: Further paths that they have to see.
-        warm_bytes: For inputs and expectations that stay from candidate to candidate.
+        warm_bytes: For inputs and expectations that stay from candidate to candidate, and as much
+            for references that do.
         block_bytes: For the inputs of a block, and for its outputs.
         reward_blocks, reward_bytes: The same for a reward, which may be less exact.
         pool_bytes: For the tensors of a runner, unless it asks for more.
         process_bytes: That a process takes beside its tensors.
+        expecting_bytes: For what is worked out of an expectation, one at a time.
         room: Bytes that evaluations under way may take together (`footprint.room_for`), beside what
             stays warm; 0 where nothing limits them.
         variables: Set in every process that runs candidates.
@@ -80,6 +82,7 @@ class Device(Protocol):
     reward_bytes: int
     pool_bytes: int
     process_bytes: int
+    expecting_bytes: int
     room: int
     variables: dict[str, str]
     capability: int

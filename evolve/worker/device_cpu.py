@@ -56,6 +56,7 @@ class CpuDevice:
     reward_bytes = block_bytes
     pool_bytes = memory
     process_bytes = 0
+    expecting_bytes = 0
     room = 0
     variables = _MALLOC
     capability = 0

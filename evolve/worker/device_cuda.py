@@ -33,7 +33,8 @@ _BLOCK_SHARE = 42
 _REWARD_SHARE = 80
 _WARM_SHARE = 8
 _REFEREE_SHARE = 0.72  # at most: what it does not use the runners may have
-_ROOM_SHARE = 0.55  # the rest: what stays warm, and a context for every process
+_EXPECTING_SHARE = 14
+_ROOM_SHARE = 0.6  # the rest: that, what stays warm, and references that are kept
 _QUIET_TRIES = 5
 _QUIET_FACTOR = 4.0  # an idle device answers within so many times its usual time
 _CONNECT_S = 60.0
@@ -95,6 +96,7 @@ class CudaDevice:
         self.warm_bytes = facts.total_memory // _WARM_SHARE
         self.block_bytes = facts.total_memory // _BLOCK_SHARE
         self.reward_bytes = facts.total_memory // _REWARD_SHARE
+        self.expecting_bytes = facts.total_memory // _EXPECTING_SHARE
         self.room = int(_ROOM_SHARE * facts.total_memory)
         # Or what torch keeps for later would leave too little for the runners.
         torch.cuda.set_per_process_memory_fraction(_REFEREE_SHARE)

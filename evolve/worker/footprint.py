@@ -8,11 +8,13 @@ from evolve.worker.warm import WarmCase, WarmTask
 
 _WORKING_SETS = 4  # of inputs or outputs: two outcomes are alive at once, and there are temporaries
 _PEAKS = 2  # of what the reference has alive at once: workspaces, and other ways to get there
-_EXPECTING_SETS = 8  # of inputs or outputs in the referee, at most: the fp64 truth, and what moved
+_JUDGING_SETS = 5  # in the referee: inputs, the outcome, the fp64 truth, and what is judged by it
+_EXPECTING_SETS = 3  # more while it is worked out: what moved
 _PEAKS_EXPECTING = 2  # in fp64
 _COPIES_OF_WEIGHTS = 2  # while a model is made
-_SHARERS = 2
+_SHARE_TO_SIT = 2 / 3  # of the room: others check meanwhile
 _CORES_OF_WRITER = 4
+_BRIEF_HALF_WIDTH = 0.05  # what is to be known no better does with short blocks
 LAUNCH_BOUND_S = 100e-6  # a reference that takes longer is not launch-bound, and is not recorded
 
 
@@ -23,6 +25,17 @@ def working_bytes(cases: Sequence[WarmCase]) -> int:
 
 def _working_bytes(cases: Sequence[WarmCase], largest: int) -> int:
     return max(_WORKING_SETS * largest, _PEAKS * _peak(cases)) + weights_bytes(cases)
+
+
+def require_more(cases: Sequence[WarmCase], device: Device) -> None:
+    """Twice as much from now on: a process of ours ran out of what `working_bytes` gave it.
+
+    Nobody knows before what a vendor's library takes to work in, nor what falls between the blocks
+    that torch keeps.
+    """
+    peak = max(working_bytes(cases), device.pool_bytes)
+    for case in cases:
+        case.peak_bytes = max(case.peak_bytes, peak)
 
 
 def _peak(cases: Sequence[WarmCase]) -> int:
@@ -66,8 +79,20 @@ def room_for(
     largest = max(case.known_bytes for case in cases)
     tensors = max(device.pool_bytes, _working_bytes(cases, largest) + outputs)
     sent = max(block, sum(case.input_bytes for case in cases))
-    ours = _EXPECTING_SETS * largest + _PEAKS_EXPECTING * _peak(cases) if judges else 0
+    ours = _judging_bytes(cases, device, largest) if judges else 0
     return processes * (tensors + sent + device.process_bytes) + ours
+
+
+def _judging_bytes(cases: Sequence[WarmCase], device: Device, largest: int) -> int:
+    """What is worked out one at a time has memory of its own, and takes more only where it must."""
+    expecting = _EXPECTING_SETS * largest + _PEAKS_EXPECTING * _peak(cases)
+    return _JUDGING_SETS * largest + max(0, expecting - device.expecting_bytes)
+
+
+def is_brief(device: Device, fidelity: Fidelity) -> bool:
+    """Whether fewer and shorter blocks will do: for a reward, or a search of wide intervals."""
+    is_wide = device.half_width >= _BRIEF_HALF_WIDTH
+    return fidelity is Fidelity.REWARD or (is_wide and fidelity is not Fidelity.VERIFY)
 
 
 def largest_block(task: WarmTask, device: Device, fidelity: Fidelity) -> int:
@@ -77,7 +102,7 @@ def largest_block(task: WarmTask, device: Device, fidelity: Fidelity) -> int:
 
 def _block_bytes(task: WarmTask, case: WarmCase, device: Device, fidelity: Fidelity) -> int:
     """The same of one case; for as many calls as its blocks have, where that is known."""
-    affordable = device.reward_bytes if fidelity is Fidelity.REWARD else device.block_bytes
+    affordable = device.reward_bytes if is_brief(device, fidelity) else device.block_bytes
     size = case.known_bytes
     return min(max(affordable, size), task.calls.get(case.index, device.calls[1]) * size)
 
@@ -112,11 +137,11 @@ def may_record(case: WarmCase, device: Device, reference_s: float, calls: int) -
 def sittings_at_once(task: WarmTask, device: Device, sides: int, fidelity: Fidelity) -> int:
     """How many of an evaluation's sittings are made ready together: as many as the device wants.
 
-    Fewer where their processes would take more than half of its room, which others want too.
+    Fewer where their processes would take so much of its room that nobody could check beside them.
     """
     for sittings in range(device.sittings, 1, -1):
         room = _room_to_sit(task, device, sittings * sides, fidelity)
-        if not device.room or _SHARERS * room <= device.room:
+        if not device.room or room <= _SHARE_TO_SIT * device.room:
             return sittings
     return 1
 

@@ -79,6 +79,11 @@ class Launcher:
         self._unreadable = ""
 
     @property
+    def closed(self) -> bool:
+        """Whether it starts no more."""
+        return self._closed
+
+    @property
     def tier(self) -> str:
         return sandbox.tier(self.mechanisms)
 

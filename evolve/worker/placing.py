@@ -1,5 +1,6 @@
 """Making tensors on the device under test by code that was written without it in mind."""
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -32,5 +33,7 @@ def made_on(place: torch.device, make: Callable[[], Any], seed: int) -> Any:
 def moved(place: torch.device, made: Any) -> Any:
     """A module or a tree of tensors, on `place`."""
     if isinstance(made, nn.Module):
-        return made.to(place)
+        parts = itertools.chain(made.parameters(), made.buffers())
+        # `Module.to` cannot take parameters without values (`extent`), wherever they are.
+        return made if all(part.device == place for part in parts) else made.to(place)
     return map_tensors(lambda tensor: tensor.to(place), made)

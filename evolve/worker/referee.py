@@ -252,7 +252,7 @@ class Referee:
 
         room = self._room_to_verify if fidelity is Fidelity.VERIFY else self._room_to_check
         verdict = self._within(task, fidelity, room, judged)
-        if verdict.status is not Status.INFRA:
+        if verdict.status is not Status.INFRA or self.launcher.closed:
             return verdict
         # Whatever it was, it will not be a neighbour's doing. Who runs the judge should know of it.
         why = plain(verdict.feedback, 300)

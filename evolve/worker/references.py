@@ -7,7 +7,7 @@ twice, whose sittings would have something in common, and each goes after a numb
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -26,6 +26,7 @@ class _Idle:
     needs: Needs
     process: RunnerProcess
     sittings: int
+    size: int
 
 
 class References:
@@ -34,15 +35,15 @@ class References:
     Args:
         start: Gives a fresh one of a task, with what it needs to be timed.
         most: How many to keep; with none all are fresh.
-        usual_bytes: For the tensors of one; tasks that need more keep none.
+        most_bytes: For the tensors of all of them.
     """
 
     def __init__(
-        self, start: Callable[[WarmTask, Needs], RunnerProcess], most: int, usual_bytes: int
+        self, start: Callable[[WarmTask, Needs], RunnerProcess], most: int, most_bytes: int
     ) -> None:
         self._start = start
         self._most = most
-        self._usual_bytes = usual_bytes
+        self._most_bytes = most_bytes
         self._idle: deque[_Idle] = deque()  # those that were given back first go first
         self._sittings: WeakKeyDictionary[RunnerProcess, int] = WeakKeyDictionary()  # in use
         self._lock = threading.Lock()
@@ -66,11 +67,11 @@ class References:
         """Those that are to be closed now, maybe this one."""
         with self._lock:
             sittings = self._sittings.pop(process)
-            if sittings >= _SITTINGS or not process.alive or self._is_large(task, needs):
+            if sittings >= _SITTINGS or not process.alive:
                 return [process]
-            self._idle.append(_Idle(task.token, needs, process, sittings))
-            surplus = len(self._idle) - self._most
-            return [self._idle.popleft().process for _ in range(surplus)]
+            size = working_bytes(task.timed) + needs.block
+            self._idle.append(_Idle(task.token, needs, process, sittings, size))
+            return list(self._surplus())
 
     def idle(self) -> list[RunnerProcess]:
         """All that are kept at present."""
@@ -84,5 +85,7 @@ class References:
             self._idle.clear()
         return processes
 
-    def _is_large(self, task: WarmTask, needs: Needs) -> bool:
-        return working_bytes(task.timed) + needs.block > self._usual_bytes
+    def _surplus(self) -> Iterator[RunnerProcess]:
+        """No longer kept: those that were given back first."""
+        while len(self._idle) > self._most or sum(i.size for i in self._idle) > self._most_bytes:
+            yield self._idle.popleft().process

@@ -32,8 +32,9 @@ from evolve.worker.faults import (
 )
 from evolve.worker.footprint import (
     block_outputs,
+    is_brief,
     may_record,
-    most_outputs,
+    require_more,
     room_to_time,
     sittings_at_once,
     working_bytes,
@@ -81,8 +82,8 @@ class Timekeeper:
         self._room = room
         self._lock = seats.lock
         device = workshop.device
-        usual = device.pool_bytes + most_outputs(device)
-        self._references = References(workshop.reference, device.references, usual)
+        kept, size = device.references, device.warm_bytes
+        self._references = References(workshop.reference, kept, size)
 
     def release(self) -> None:
         """Let go of processes that were kept for other comparisons."""
@@ -213,7 +214,7 @@ class Timekeeper:
                 raise
             return []
         except (CandidateFault, SideFault) as error:
-            self._after_fault(error, sides, timing)
+            self._after_fault(error, task, sides, timing)
             return []
         return [] if self._disturbed(strangers, timing) else sat
 
@@ -280,6 +281,7 @@ class Timekeeper:
     def _after_fault(
         self,
         error: CandidateFault | SideFault,
+        task: WarmTask,
         sides: dict[str, Candidate | None],
         timing: Timing,
     ) -> None:
@@ -298,6 +300,8 @@ class Timekeeper:
                 "a new tensor, .clone() for one, and leave its inputs as they are"
             ) from error
         else:  # all of it is ours
+            if fault.status is Status.OOM:
+                require_more(task.timed, self._workshop.device)
             raise InfraFault(str(error)) from error
 
     def _disturbed(self, strangers: frozenset[int], timing: Timing) -> bool:
@@ -346,7 +350,7 @@ class Timekeeper:
         with self._lock.shared():
             cases = []
             candidate = sides[CANDIDATE]
-            is_brief, brief = fidelity is Fidelity.REWARD, device.reward_bytes
+            short, brief = is_brief(device, fidelity), device.reward_bytes
             by_graph = task.loaded.timing == "graph"
             is_wanted = by_graph or (candidate is not None and fidelity in _RECORDED)
             for case in task.timed:
@@ -358,7 +362,7 @@ class Timekeeper:
                 slowest = max((who.seconds[name] for who in sides.values() if who), default=1e-6)
                 longest = usual_number(max(1, int(_LONGEST_BLOCK_S / slowest)))
                 wanted = task.calls[case.index]
-                if is_brief:
+                if short:
                     size = sum(map(size_in_bytes, own[name]))
                     wanted = min(wanted, usual_number(case.most_calls(size, brief, brief)))
                 calls = min(wanted, longest)
@@ -369,7 +373,7 @@ class Timekeeper:
                         warm=case,
                         calls=calls,
                         layouts=layouts,
-                        blocks=device.reward_blocks if is_brief else device.blocks,
+                        blocks=device.reward_blocks if short else device.blocks,
                         recorded=recorded,
                         unshortened_s=reference_s * wanted,
                     )
@@ -390,7 +394,7 @@ class Timekeeper:
         is_close = any(abs(pair.log_ratio(name, side)) < _CLOSE for side in others)
         is_unsteady = variation(sides[EAGER]) > _UNSTEADY
         needs_more = (is_short and device.reveals_late) or (is_close and is_unsteady)
-        if not needs_more or case.recorded or fidelity is Fidelity.REWARD:
+        if not needs_more or case.recorded or is_brief(device, fidelity):
             return case  # recorded calls need blocks that plain ones have not used
         return replace(case, blocks=device.block_pool)
 
@@ -402,7 +406,7 @@ class Timekeeper:
         with task.measuring:
             if not task.layouts:
                 device = self._workshop.device
-                block = block_outputs(task, device, Fidelity.SEARCH)
+                block = block_outputs(task, device, Fidelity.VERIFY)  # long blocks
                 start = partial(self._workshop.reference, task, Needs(block))
                 with _ours(), self._seats.only(start) as runner:
                     task.layouts = {

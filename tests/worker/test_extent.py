@@ -31,10 +31,11 @@ def table(size):
 """
 
 
-def extent(outcome: str, inputs: str, precision: str = "task", **more: str):
-    source = task_source(outcome, inputs, **more)
-    (case,) = load_task(Task(name="probe", source=source, precision=precision)).cases
+def extent(outcome: str, inputs: str, precision: str = "task", place: str = "cpu", **more: str):
+    task = Task(name="probe", source=task_source(outcome, inputs, **more), precision=precision)
+    (case,) = load_task(task).cases
     packed = Packed([case.inputs(0)])
+    (case,) = load_task(task, torch.device(place)).cases
     return extent_of(case, Outline(packed.trees[0], packed.size))
 
 
@@ -70,6 +71,18 @@ def test_outputs_are_those_of_a_call(outcome, inputs, setup):
     assert type(found.outputs) is type(found.peak) is int
     assert found.peak >= found.outputs
     assert (case.output_bytes, case.peak_bytes) == (found.outputs, found.peak)
+
+
+@pytest.mark.parametrize("precision", ["task", "fp16"])
+@pytest.mark.parametrize(
+    "setup", ["self.layer = nn.Linear(256, 32)", "self.layer = nn.GRU(256, 32)"]
+)
+def test_a_model_that_is_made_on_a_device_is_measured_as_one_here_is(precision, setup):
+    """`meta` stands for a GPU: it is another place than the CPU, so that models are moved there."""
+    outcome = "self.layer(x)[0]"
+    there = extent(outcome, ROWS, precision, place="meta", setup=setup)
+    assert there.outputs == extent(outcome, ROWS, precision, setup=setup).outputs
+    assert there.peak >= there.outputs
 
 
 def test_a_task_in_half_precision_takes_half():
