@@ -111,7 +111,7 @@ class Referee:
         self._tasks = WarmTasks(device, tasks=max(4, 2 * device.slots))
         self._lock = HostLock(device.name)
         self._seats = Seats(device, self._lock)
-        self._room = Room(device.room)
+        self._room = Room(device.room, device.seats)
         self.workshop = Workshop(device, self.launcher, builds, self._seats, call_s)
         self._timekeeper = Timekeeper(self.workshop, self._seats, self._room)
         self._baselines: dict[tuple[str, str], dict[str, Any]] = {}

@@ -1,10 +1,9 @@
 """Room for what is under way at once: whoever needs more than is left waits for it."""
 
-import math
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 PATIENCE_S = 30.0
@@ -12,22 +11,26 @@ PATIENCE_S = 30.0
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Waiting:
-    """Somebody in the queue, and since when."""
+    """Somebody in the queue, since when, and whether for a turn."""
 
     amount: int
     since: float
+    is_turn: bool
 
 
 class Room:
-    """So many bytes; 0 stands for no limit.
+    """So many bytes (0 stands for no limit), and places for those who take turns.
 
     Who needs much may be passed by those who need less, for `patience_s`: to have the device empty
     for each of them costs more than to let them follow one another. Then nobody passes any more.
+    Whose turn it is is passed by nobody but those: else newcomers would take what the last turn
+    leaves, and no turn could begin before they are done.
     """
 
-    def __init__(self, size: int, patience_s: float = PATIENCE_S) -> None:
+    def __init__(self, size: int, places: int = 1, patience_s: float = PATIENCE_S) -> None:
         self._size = size
         self._free = size
+        self._places = places
         self._patience_s = patience_s
         self._queue: list[_Waiting] = []
         self._changed = threading.Condition()
@@ -41,55 +44,59 @@ class Room:
             self._take(amount)
             yield
         finally:
-            self._give_back()
+            self._keep(0)
             self._of_thread.has = outer
 
-    def change(self, amount: int) -> None:
-        """Have so much instead of what this thread has taken, and nothing while it waits for that.
-
-        Nobody passes it. Who has all of it keeps it: that is to be alone.
-        """
-        if self._of_thread.has < self._size:
-            self._give_back()
-            self._take(amount, since=-math.inf)
-
     @contextmanager
-    def turn(self, places: AbstractContextManager[object], amount: int) -> Iterator[None]:
-        """One of some places to the end of the context, and there `amount` instead of what one has.
+    def turn(self, amount: int) -> Iterator[None]:
+        """One of the places to the end of the context, and there `amount` instead of what one has.
 
-        Who waits for a place has nothing meanwhile. Who has all of it does not wait: it is alone,
-        and whoever has the place may be waiting for what it has.
+        Who waits has nothing meanwhile, and keeps no more than it had afterwards. Who has all of it
+        does not wait: it is alone, and whoever has the place may be waiting for what it has.
         """
-        if 0 < self._size == self._of_thread.has:
+        before = self._of_thread.has
+        if 0 < self._size == before:
             yield
             return
-        self._give_back()
-        with places:
-            self.change(amount)
+        self._keep(0)
+        self._take(amount, is_turn=True)
+        try:
             yield
+        finally:
+            self._keep(before, places=1)
 
-    def _take(self, amount: int, since: float | None = None) -> None:
-        me = _Waiting(min(amount, self._size), time.monotonic() if since is None else since)
+    def _take(self, amount: int, is_turn: bool = False) -> None:
+        me = _Waiting(min(amount, self._size), time.monotonic(), is_turn)
         self._of_thread.has = 0
         with self._changed:
             self._queue.append(me)
             try:
                 self._changed.wait_for(lambda: self._may_go(me))
                 self._free -= me.amount
+                self._places -= is_turn
             finally:  # or whoever comes later would wait for somebody who has gone
                 self._queue.remove(me)
                 self._changed.notify_all()
         self._of_thread.has = me.amount
 
     def _may_go(self, me: _Waiting) -> bool:
-        ahead = self._queue[: self._queue.index(me)]
+        next_turn = next((one for one in self._queue if one.is_turn and self._places), None)
+        if me.amount > self._free or (me.is_turn and me is not next_turn):
+            return False
         tired = time.monotonic() - self._patience_s
-        return me.amount <= self._free and not any(
-            other.amount <= self._free or other.since < tired for other in ahead
-        )
+        ahead = [one for one in self._queue[: self._queue.index(me)] if not one.is_turn]
+        if any(one.since < tired for one in ahead):
+            return False
+        if me is next_turn:
+            return True
+        is_passed = next_turn is not None and not (me.since < tired and me.since < next_turn.since)
+        return not is_passed and not any(one.amount <= self._free for one in ahead)
 
-    def _give_back(self) -> None:
+    def _keep(self, amount: int, places: int = 0) -> None:
+        """Give back what this thread has beyond that, and a place."""
+        kept = min(amount, self._of_thread.has)
         with self._changed:
-            self._free += self._of_thread.has
-            self._of_thread.has = 0
+            self._free += self._of_thread.has - kept
+            self._places += places
+            self._of_thread.has = kept
             self._changed.notify_all()

@@ -54,13 +54,8 @@ class Seats:
     def __init__(self, device: Device, lock: HostLock) -> None:
         self.lock = lock
         self._device = device
-        self._places = threading.Semaphore(device.seats)
         self._seated: set[RunnerProcess] = set()  # changes under the shared lock, of many threads
         self._changing = threading.Lock()
-
-    def place(self) -> contextlib.AbstractContextManager[object]:
-        """One of as many as there are for those who take turns; whoever comes later waits."""
-        return self._places
 
     def add(self, processes: Collection[RunnerProcess]) -> None:
         """From now on they are stopped when somebody else has his turn; under the shared lock."""

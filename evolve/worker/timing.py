@@ -116,7 +116,7 @@ class Timekeeper:
         needs = self._needs(task, sides, fidelity)
         room = room_to_time(task, self._workshop.device, len(sides), fidelity)
         # A place to the end, so that answers come one by one, and not all together.
-        with self._room.turn(self._seats.place(), room):
+        with self._room.turn(room):
             for index, count in enumerate(looks(fidelity)):
                 while len(pairs) < count:
                     for sitting, recorded in self._sit(

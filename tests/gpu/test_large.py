@@ -3,14 +3,19 @@
 Invariants:
 - they are judged like small ones: right is correct and timed, wrong is wrong and said to be so;
 - several at once wait for room, and none fails for want of it, nor does an audit beside them;
-- an eager reference with many temporaries is timed, however little room its outputs leave.
+- an eager reference with many temporaries is timed, however little room its outputs leave;
+- what a model takes that is made on the GPU is known before it is called.
 """
 
 from dataclasses import replace
 
 import pytest
+import torch
 
 from evolve.core.evaluation import Evaluation, Status
+from evolve.worker.extent import extent_of
+from evolve.worker.slab import Outline, Packed
+from evolve.worker.taskfile import load_task
 from tests.gpu.programs import RIGHT, TASK, triton_program
 
 LARGE = replace(TASK, name="relu2-large", source=TASK.source.replace("4096, 4096", "4096, 393216"))
@@ -102,3 +107,15 @@ def test_an_audit_and_evaluations_of_other_tasks_find_room_beside_each_other(wor
     print(audit.result(300), [v.durations_s for v in verdicts], large.durations_s)
     assert {verdict.status for verdict in (*verdicts, large)} == {Status.CORRECT}
     assert audit.result(300)["result"] == []
+
+
+def test_what_a_model_on_the_gpu_takes_is_known_before_it_is_called():
+    made = "self.layer = torch.nn.Linear(4096, 1024)"
+    source = TASK.source.replace("torch.relu(x) * 2 + x", "self.layer(x)").replace(
+        "    def forward",
+        f"    def __init__(self):\n        super().__init__()\n        {made}\n\n    def forward",
+        1,
+    )
+    (case,) = load_task(replace(TASK, source=source), torch.device("cuda", 0)).cases
+    packed = Packed([case.inputs(0)])
+    assert extent_of(case, Outline(packed.trees[0], packed.size)).outputs == 4096 * 1024 * 4

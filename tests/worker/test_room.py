@@ -5,8 +5,9 @@ Invariants:
 - what needs more than there is has all of it;
 - who needs more than is left may be passed by those who need less, for some time, then by nobody;
 - who stops waiting keeps nobody else from his turn;
-- who wants more for what comes next has nothing while it waits, so that nobody waits for ever, and
-  is passed by nobody.
+- who waits for a turn has nothing meanwhile, so that nobody waits for ever, and once there is a
+  place is passed by nobody who came later, nor by who has not waited long;
+- after its turn it has no more than before.
 """
 
 import threading
@@ -50,7 +51,9 @@ def test_what_needs_more_than_there_is_has_all_of_it_and_keeps_it(then):
             waiting = threads.submit(entered, room, 1, order, "small", leave)
             time.sleep(0.05)
             assert not order
-            room.change(then)
+            with room.turn(then):
+                time.sleep(0.05)
+                assert not order
             time.sleep(0.05)
             assert not order
         leave.set()
@@ -66,7 +69,7 @@ def test_what_needs_more_than_there_is_has_all_of_it_and_keeps_it(then):
 def test_who_needs_much_is_passed_by_who_needs_little_until_it_has_waited_long(
     patience_s, goes_in, order
 ):
-    room, came, leave = Room(10, patience_s), [], threading.Event()
+    room, came, leave = Room(10, patience_s=patience_s), [], threading.Event()
     leave.set()
     with ThreadPoolExecutor(2) as threads:
         with room.taken(5):
@@ -94,67 +97,123 @@ def test_of_two_that_fit_the_first_to_come_goes_first():
     assert order == list("abcd")
 
 
-def test_nobody_passes_who_wants_more_for_what_comes_next():
+def test_nobody_passes_whose_turn_it_is():
     room, order, leave, holds = Room(10, patience_s=60), [], threading.Event(), threading.Event()
 
-    def grow():
+    def timed():
         with room.taken(1):
             holds.set()
-            room.change(8)
-            order.append("grown")
+            with room.turn(8):
+                order.append("timed")
 
     with ThreadPoolExecutor(2) as threads:
         with room.taken(5):
-            grown = threads.submit(grow)
+            turn = threads.submit(timed)
             assert holds.wait(5)
             time.sleep(0.05)
             small = threads.submit(entered, room, 2, order, "small", leave)
             time.sleep(0.05)
             assert not order
         leave.set()
-        grown.result(5)
+        turn.result(5)
         small.result(5)
-    assert order[0] == "grown"
+    assert order[0] == "timed"
+
+
+def test_what_a_turn_leaves_is_the_next_ones_and_not_who_came_meanwhile():
+    room, order, leave, ends = Room(10, patience_s=60), [], threading.Event(), threading.Event()
+
+    def timed(name):
+        with room.taken(1), room.turn(8):
+            order.append(name)
+            ends.wait(10)
+
+    with ThreadPoolExecutor(3) as threads:
+        first = threads.submit(timed, "first")
+        while not order:
+            time.sleep(0.01)
+        check = threads.submit(entered, room, 6, order, "check", leave)
+        time.sleep(0.05)
+        second = threads.submit(timed, "second")
+        time.sleep(0.05)
+        assert order == ["first"]
+        ends.set()
+        leave.set()
+        for one in (first, second, check):
+            one.result(5)
+    assert order == ["first", "second", "check"]
+
+
+def test_who_waits_for_a_place_lets_others_have_the_room():
+    room, order, leave, ends = Room(10, patience_s=60), [], threading.Event(), threading.Event()
+
+    def timed():
+        with room.taken(3), room.turn(3):
+            order.append("timed")
+            ends.wait(10)
+
+    leave.set()
+    with ThreadPoolExecutor(3) as threads:
+        turns = [threads.submit(timed) for _ in range(2)]
+        while not order:
+            time.sleep(0.01)
+        threads.submit(entered, room, 7, order, "check", leave).result(5)
+        assert order == ["timed", "check"]
+        ends.set()
+        for turn in turns:
+            turn.result(5)
+    assert order == ["timed", "check", "timed"]
+
+
+def test_who_has_waited_long_goes_before_a_turn_that_came_later():
+    room, order, leave = Room(10, patience_s=0.01), [], threading.Event()
+
+    def timed():
+        with room.taken(1), room.turn(8):
+            order.append("timed")
+
+    leave.set()
+    with ThreadPoolExecutor(2) as threads:
+        with room.taken(5):
+            large = threads.submit(entered, room, 9, order, "large", leave)
+            time.sleep(0.05)
+            turn = threads.submit(timed)
+            time.sleep(0.05)
+            assert not order
+        large.result(5)
+        turn.result(5)
+    assert order == ["large", "timed"]
 
 
 @pytest.mark.timeout(30)
-def test_who_is_alone_does_not_wait_for_a_place_of_somebody_who_waits_for_room():
-    room, place, done = Room(10), threading.Semaphore(0), []
+def test_who_is_alone_does_not_wait_for_a_place():
+    room, done, ends = Room(10), [], threading.Event()
 
     def timed():
-        with room.taken(2), room.turn(place, 8):
+        with room.taken(2), room.turn(0):
             done.append("timed")
+            ends.wait(10)
 
     with ThreadPoolExecutor(1) as threads:
-        waiting = threads.submit(timed)
-        with room.taken(10):  # there is that much once the other waits for a place
-            place.release()
-            time.sleep(0.05)  # it has the place, and waits for room
-            with room.turn(place, 8):
-                done.append("alone")
-        waiting.result(5)
-    assert done == ["alone", "timed"]
+        holds = threads.submit(timed)
+        while not done:
+            time.sleep(0.01)
+        with room.taken(10), room.turn(8):
+            done.append("alone")
+        ends.set()
+        holds.result(5)
+    assert done == ["timed", "alone"]
 
 
-def test_who_waits_for_a_place_takes_no_room():
-    room, place, free = Room(10), threading.Semaphore(0), threading.Event()
-
-    def waits():
-        with room.taken(10), room.turn(place, 10):
+@pytest.mark.parametrize("of_turn", [2, 8])
+def test_after_its_turn_it_has_no_more_than_before(of_turn):
+    room, order, leave = Room(10), [], threading.Event()
+    leave.set()
+    with ThreadPoolExecutor(1) as threads, room.taken(4):
+        with room.turn(of_turn):
             pass
-
-    def waits_with_less():
-        with room.taken(9), room.turn(place, 10):
-            free.set()
-
-    with ThreadPoolExecutor(2) as threads:
-        threads.submit(waits).result(5)  # has all, so needs no place
-        waiting = threads.submit(waits_with_less)
-        time.sleep(0.05)
-        with room.taken(10):
-            assert not free.is_set()
-        place.release()
-        waiting.result(5)
+        threads.submit(entered, room, 6, order, "beside", leave).result(5)
+    assert order == ["beside"]
 
 
 def test_without_a_limit_nobody_waits():
@@ -177,18 +236,20 @@ def test_who_stops_waiting_keeps_nobody_from_his_turn(monkeypatch):
         pass
 
 
-def test_all_who_want_more_for_what_comes_next_get_it_in_the_end():
+def test_all_who_want_a_turn_get_it_in_the_end():
     room, done, together = Room(10), [], threading.Barrier(3)
 
     def work(name):
         with room.taken(3):
             together.wait(10)
-            room.change(8)
-            done.append(name)
-            time.sleep(0.01)
+            with room.turn(8):
+                done.append(name)
+                time.sleep(0.01)
 
     with ThreadPoolExecutor(3) as threads:
         list(threads.map(work, "abc"))
     assert sorted(done) == ["a", "b", "c"]
-    with room.taken(10):  # all of it is there again
+    with room.taken(10), room.turn(10):  # all of it is there again
+        pass
+    with room.taken(1), room.turn(10):  # and the place
         pass
