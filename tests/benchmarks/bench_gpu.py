@@ -47,7 +47,7 @@ def main() -> None:
     parser.add_argument("--parts", type=int, default=1, help="and of how many")
     parser.add_argument("--fidelity", default="search", help="of kernelbench")
     parser.add_argument("--our-seconds", type=float, default=500, help="of kernelbench: for all")
-    parser.add_argument("--kernelbench-seconds", type=float, default=900, help="no start after")
+    parser.add_argument("--kernelbench-seconds", type=float, default=900, help="for all")
     parser.add_argument("--log", type=Path, default=Path(tempfile.gettempdir(), "kernelbench.log"),
                         help="what KernelBench prints")  # fmt: skip
     options = parser.parse_args()

@@ -15,6 +15,7 @@ import json
 import statistics
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
@@ -31,6 +32,7 @@ from tests.worker.serving import ROOT, Worker
 TRIALS, TIMINGS = 5, 100  # the defaults of KernelBench's batch script
 CLASSES = ("right", "wrong", "not compiling")
 _EVENTS_S = 60.0  # to wait for the reference's times by events
+_LEAST_S = 20.0  # of KernelBench, to begin with a problem
 _SHORT_MS = 10.0  # problems that take longer have no goal for a candidate's seconds
 _ON_DEVICE = ("smoke", "correctness", "labels", "profile", "speed_of_light")
 _TAKEN = {"right": (0,), "wrong": (0,), "not compiling": (0, 1)}  # by KernelBench
@@ -113,19 +115,22 @@ def _take(problem: Problem, name: str, future: "Future[dict[str, Any]]", seconds
 
 
 @contextlib.contextmanager
-def _kernelbench(log: Path) -> Iterator[tuple[subprocess.Popen[str], float]]:
-    """Its evaluator's process and the seconds until it was ready."""
+def _kernelbench(log: Path, limit_s: float) -> Iterator[tuple[subprocess.Popen[str], float]]:
+    """Its evaluator's process, which ends after so long, and the seconds until it was ready."""
     start = time.monotonic()
     with log.open("a") as errors:
         process = subprocess.Popen(
             [sys.executable, "-m", "tests.benchmarks.kernelbench_child"],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True, cwd=ROOT,
         )  # fmt: skip
+    clock = threading.Timer(limit_s, process.kill)
+    clock.start()
     try:
         ready = process.stdout.readline()
         assert ready, f"KernelBench's evaluator does not start: see {log}"
         yield process, time.monotonic() - start
     finally:
+        clock.cancel()
         process.kill()
         process.wait()
 
@@ -134,26 +139,26 @@ def _evaluate_all(chosen: Sequence[Problem], limit_s: float, log: Path) -> float
     """KernelBench's answers, as far as the seconds go; the median seconds of a start."""
     until, starts = time.monotonic() + limit_s, []
     for problem in chosen:
-        if time.monotonic() > until:
+        if time.monotonic() > until - _LEAST_S:
             problem.trouble = "KernelBench had no time left for it"
             continue
-        with _kernelbench(log) as (process, seconds):
+        with _kernelbench(log, until - time.monotonic()) as (process, seconds):
             starts.append(seconds)
-            for name, taken in _TAKEN.items():
-                for at in taken:
-                    asked = {
-                        "reference": problem.task.source,
-                        "candidate": problem.sources[name][at],
-                        "trials": TRIALS,
-                        "timings": TIMINGS,
-                    }
-                    process.stdin.write(json.dumps(asked) + "\n")
-                    process.stdin.flush()
-                    line = process.stdout.readline()
-                    if not line:
-                        problem.trouble = f"KernelBench's process ended under one {name}"
-                        break
-                    problem.theirs.setdefault(name, []).append(json.loads(line))
+            for name, at in [(name, at) for name, taken in _TAKEN.items() for at in taken]:
+                asked = {
+                    "reference": problem.task.source,
+                    "candidate": problem.sources[name][at],
+                    "trials": TRIALS,
+                    "timings": TIMINGS,
+                }
+                process.stdin.write(json.dumps(asked) + "\n")
+                process.stdin.flush()
+                line = process.stdout.readline()
+                if not line:
+                    why = "had no time left for" if time.monotonic() > until else "died of"
+                    problem.trouble = f"KernelBench {why} one {name}"
+                    break
+                problem.theirs.setdefault(name, []).append(json.loads(line))
         print(f"KernelBench {problem.name}: {_seconds_of(problem):.1f} s for ten", flush=True)
     return _median(starts)
 
