@@ -256,7 +256,7 @@ class Referee:
             return verdict
         # Whatever it was, it will not be a neighbour's doing. Who runs the judge should know of it.
         why = plain(verdict.feedback, 300)
-        print(f"evolve: judged again, alone: {why}", file=sys.stderr, flush=True)
+        print(f"evolve: {task.name} judged again, alone: {why}", file=sys.stderr, flush=True)
         again = self._alone(task, fidelity, judged)
         return replace(again, labels=(*again.labels, Label("judged_again", verdict.feedback)))
 

@@ -27,7 +27,13 @@ from evolve.worker.clock import PairTimes, Sitting, judge_samples
 from evolve.worker.device_cpu import CpuDevice
 from evolve.worker.expected import PERTURBATIONS
 from evolve.worker.faults import SideFault
-from evolve.worker.footprint import block_outputs, room_for, working_bytes
+from evolve.worker.footprint import (
+    block_outputs,
+    largest_block,
+    require_more,
+    room_for,
+    working_bytes,
+)
 from evolve.worker.referee import Referee
 from evolve.worker.taskfile import LoadedCase
 from evolve.worker.warm import Store, WarmTasks
@@ -335,6 +341,37 @@ def test_an_evaluation_takes_more_room_the_more_processes_and_the_larger_its_out
     assert room_for([case], device, 3) > seen
     device.pool_bytes = 1 << 40
     assert room_for([case], device, 2) > 2 << 40
+
+
+@pytest.mark.parametrize("usual", [0, 1 << 30])
+def test_where_a_reference_ran_out_of_memory_its_processes_get_twice_as_much(usual):
+    device = CpuDevice()
+    device.pool_bytes = usual
+    cases = WarmTasks(device).get(RELU_TASK, Fidelity.SEARCH).cases
+    before = max(usual, working_bytes(cases))
+    require_more(cases, device)
+    assert working_bytes(cases) >= 2 * before
+
+
+def test_what_is_worked_out_one_at_a_time_is_not_counted_for_each():
+    device = CpuDevice()
+    cases = WarmTasks(device).get(RELU_TASK, Fidelity.SEARCH).cases
+    of_its_own = room_for(cases, device, 1)
+    device.expecting_bytes = 1 << 40
+    assert room_for(cases, device, 1) < of_its_own
+    assert room_for(cases, device, 1) > room_for(cases, device, 1, judges=False)
+
+
+def test_blocks_are_short_where_intervals_may_be_wide():
+    device = CpuDevice()
+    device.half_width, device.reward_bytes = 0.1, 1 << 10
+    task = WarmTasks(device).get(RELU_TASK, Fidelity.SEARCH)
+    (case,) = task.timed
+    task.calls[case.index], task.reference_s[case.index] = 64, 1.0
+    assert largest_block(task, device, Fidelity.SEARCH) == case.known_bytes
+    assert largest_block(task, device, Fidelity.VERIFY) > case.known_bytes
+    device.half_width = 0.01
+    assert largest_block(task, device, Fidelity.SEARCH) > case.known_bytes
 
 
 def test_a_process_has_memory_for_the_outputs_of_its_blocks_and_of_their_recording():
