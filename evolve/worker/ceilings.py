@@ -2,8 +2,8 @@
 
 Each rate is measured once in a session, when it is first asked for, as the best of a few runs: what
 disturbs a run makes it longer, and a ceiling that is too low would refute honest times. What torch
-reaches stands for what can be reached; a kernel may do better (streaming stores, three products in
-tf32 for one in fp32), so only the rate of writing, with a margin, refutes a time.
+reaches stands for what can be reached; a kernel may do better (streaming stores), so only the rate
+of writing, with a margin, refutes a time.
 """
 
 import threading
@@ -26,6 +26,8 @@ _LARGEST = {"cpu": 28, "cuda": 30}
 _WRITE_MARGIN = {"cpu": 2.0, "cuda": 1.25}
 # What arithmetic a task allows may make of its operands.
 _FASTER = {("fp32", "tf32"): "tf32", ("fp32", "half"): "fp16"}
+# Where there are tensor cores: products of parts of the operands that add up to one in fp32.
+_IN_PARTS = {"tf32x3": ("tf32", 3), "bf16x3": ("bf16", 3)}
 _DTYPES = {"fp64": torch.float64, "fp32": torch.float32, "tf32": torch.float32,
            "fp16": torch.float16, "bf16": torch.bfloat16, "fp8": torch.float8_e4m3fn}  # fmt: skip
 
@@ -79,9 +81,16 @@ class Ceilings:
 
     def _fastest(self, kind: str, accumulation: str) -> tuple[float | None, str]:
         """The best rate that the task allows, and the kind of arithmetic that has it."""
-        kinds = sorted({kind, _FASTER.get((kind, accumulation), kind)})
-        rates = zip(self._all([(_PRODUCT, each) for each in kinds]), kinds, strict=True)
-        return max(((rate, each) for rate, each in rates if rate), default=(None, kind))
+        ways = {each: (each, 1) for each in (kind, _FASTER.get((kind, accumulation), kind))}
+        if kind == "fp32" and self._all([(_PRODUCT, "tf32")]) != [None]:
+            ways |= _IN_PARTS
+        rates = self._all([(_PRODUCT, of) for of, _ in ways.values()])
+        found = [
+            (rate / parts, way)
+            for rate, (way, (_, parts)) in zip(rates, ways.items(), strict=True)
+            if rate
+        ]
+        return max(found, default=(None, kind))
 
     def floor(self, cost: Cost, accumulation: str, calls: int) -> Floor:
         """The time of one call of `cost`, where `calls` with inputs of their own follow another."""

@@ -36,7 +36,7 @@ _PICKING = ("embedding", "index", "index_select", "gather", "take", "masked_sele
 class Cost:
     """Of one call: bytes moved, bytes of the outputs among them, operations by kind of operand.
 
-    Kinds are the values of `KINDS`.
+    Kinds are the values of `KINDS`, and `tf32` where torch lets a GPU read fp32 that way.
     """
 
     moved_bytes: int
@@ -92,7 +92,7 @@ class _Counter(TorchDispatchMode):
         self._read(func.overloadpacket.__name__, operands, outcome)
         done = _operations(func, args, kwargs, outcome)
         if done:
-            kind = KINDS.get(operands[0].dtype, str(operands[0].dtype))
+            kind = _kind(func.overloadpacket.__name__, operands[0])
             self.flops[kind] = self.flops.get(kind, 0) + done
         return outcome
 
@@ -104,6 +104,16 @@ class _Counter(TorchDispatchMode):
             storage = _storage(tensor)
             self.touched[storage] = max(self.touched.get(storage, 0), size)
         self._alive += [tensor.untyped_storage() for tensor in operands]
+
+
+def _kind(name: str, operand: Tensor) -> str:
+    """Of a product: by torch's settings, which let a GPU's convolutions cut fp32 to tf32."""
+    if operand.dtype == torch.float32 and operand.is_cuda:
+        of_convolutions = torch.backends.cudnn.conv  # type: ignore[attr-defined]
+        settings = of_convolutions if "conv" in name else torch.backends.cuda.matmul
+        if settings.fp32_precision == "tf32":
+            return "tf32"
+    return KINDS.get(operand.dtype, str(operand.dtype))
 
 
 def _operations(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], outcome: Any) -> int:

@@ -7,9 +7,11 @@ Invariants:
 """
 
 import pytest
+import torch
 
 from evolve.core.evaluation import Status
 from evolve.core.task import Task
+from evolve.worker.cost import count_cost
 from tests.gpu.programs import RIGHT, TASK, torch_program
 
 N = 2048
@@ -168,6 +170,16 @@ def test_a_vendors_library_called_by_its_address_is_not_custom(worker):
     assert verdict.status is Status.CORRECT, verdict.feedback
     assert {"library_call", "foreign_library"} & labels(verdict).keys()
     assert verdict.custom is False
+
+
+@pytest.mark.parametrize(
+    ("layer", "shape", "kind"),
+    [(torch.nn.Conv2d(3, 8, 3), (2, 3, 16, 16), "tf32"), (torch.nn.Linear(64, 8), (2, 64), "fp32")],
+    ids=["convolution", "product"],
+)
+def test_operations_count_as_torch_lets_the_gpu_read_them(layer, shape, kind):
+    cost = count_cost("probe", layer.cuda(), [torch.randn(shape, device="cuda")])
+    assert cost.flops.keys() == {kind}
 
 
 def test_plain_torch_is_at_the_rate_of_what_torch_reaches(worker):

@@ -49,6 +49,34 @@ def test_the_floor_is_the_longer_of_moving_and_computing(ceilings):
     assert ceilings.floor(neither, "ieee", calls=1).flops_per_s is None
 
 
+RATES = {"fp32": 50e12, "tf32": 400e12, "bf16": 800e12, "fp16": 790e12}
+
+
+@pytest.mark.parametrize(
+    ("rates", "accumulation", "rate", "basis"),
+    [
+        (RATES, "ieee", 800e12 / 3, "bf16x3 arithmetic"),
+        (RATES | {"bf16": None}, "ieee", 400e12 / 3, "tf32x3 arithmetic"),
+        (RATES, "tf32", 400e12, "tf32 arithmetic"),
+        (RATES, "half", 790e12, "fp16 arithmetic"),
+        (RATES | {"tf32": None}, "ieee", 50e12, "fp32 arithmetic"),
+    ],
+    ids=["in three parts", "by what there is", "allowed tf32", "allowed half", "no tensor cores"],
+)
+def test_products_in_fp32_are_as_fast_as_tensor_cores_can_make_them(
+    monkeypatch, rates, accumulation, rate, basis
+):
+    monkeypatch.setattr(
+        Ceilings,
+        "_measured",
+        lambda _, what, which: rates.get(which) if what == "product" else 1e12,
+    )
+    ceilings = Ceilings(torch.device("cpu"))
+    assert ceilings.flop_rate("fp32", accumulation) == pytest.approx(rate)
+    cost = Cost(moved_bytes=8, output_bytes=8, flops={"fp32": 10**12})
+    assert ceilings.floor(cost, accumulation, calls=1).basis == basis
+
+
 def test_operations_without_a_known_rate_do_not_count(ceilings):
     cost = Cost(moved_bytes=8, output_bytes=8, flops={"fp8": 10**15})
     assert ceilings.floor(cost, "ieee", calls=1).basis == "memory"
