@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from evolve.core.errors import UsageError
+from evolve.worker.parameters import cast_module
 from evolve.worker.seeding import seeded
 from evolve.worker.slab import Outline
 from evolve.worker.taskfile import LoadedCase
@@ -51,7 +52,9 @@ def extent_of(case: LoadedCase, inputs: Outline) -> Extent | None:
     try:
         model = case.constructed(0, mode)
         with task_code(case.task, "Model.forward"), mode, torch.no_grad(), seeded(0):
-            given = [*tensors_of(tree), *_cast(model, case.dtype)]
+            if case.dtype is not None:
+                cast_module(model, case.dtype)
+            given = [*tensors_of(tree), *model.parameters(), *model.buffers()]
             with _Alive(given) as alive:
                 outputs = flatten(model(*tree))[0]
             return Extent(sum(output.nbytes for output in outputs), alive.most)
@@ -59,24 +62,6 @@ def extent_of(case: LoadedCase, inputs: Outline) -> Extent | None:
         UsageError
     ):  # it was not written for this; what is wrong with it shows where it is called
         return None
-
-
-def _cast(model: nn.Module, dtype: torch.dtype | None) -> list[Tensor]:
-    """Parameters and buffers of the model, from now on of this type where they are floating.
-
-    Not by `Module.to`, which does not swap parameters without values.
-    """
-    found: list[Tensor] = []
-    for module in model.modules():
-        holders: tuple[dict[str, Any], ...] = (module._parameters, module._buffers)
-        for holder in holders:
-            for name, value in holder.items():
-                if value is None:
-                    continue
-                if dtype is not None and value.is_floating_point():
-                    holder[name] = value.to(dtype)
-                found.append(holder[name])
-    return found
 
 
 class _Alive(TorchDispatchMode):

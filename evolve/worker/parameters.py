@@ -1,7 +1,10 @@
 """Weights of a reference: randomised so that no special value can be assumed, and cast."""
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensor
 
 from evolve.worker.seeding import generator
 
@@ -40,9 +43,22 @@ def _perturb(values: Tensor, seed: int, name: str) -> None:
 
 def cast_module(model: nn.Module, dtype: torch.dtype) -> nn.Module:
     """Casts floating parameters, buffers and plain tensor attributes in place."""
-    model.to(dtype)
+    if any(isinstance(value, FakeTensor) for value in (*model.parameters(), *model.buffers())):
+        _cast_without_values(model, dtype)
+    else:
+        model.to(dtype)
     for module in model.modules():
         for name, value in list(vars(module).items()):
             if isinstance(value, Tensor) and value.is_floating_point():
                 setattr(module, name, value.to(dtype))
     return model
+
+
+def _cast_without_values(model: nn.Module, dtype: torch.dtype) -> None:
+    """By hand: `Module.to` exchanges what parameters hold, and these hold nothing."""
+    for module in model.modules():
+        holders: tuple[dict[str, Any], ...] = (module._parameters, module._buffers)
+        for holder in holders:
+            for name, value in holder.items():
+                if value is not None and value.is_floating_point():
+                    holder[name] = value.to(dtype)

@@ -19,10 +19,12 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from evolve.core.errors import UsageError
 from evolve.core.task import Case, Task
 from evolve.report.export.check import Checks, run_tests
+from evolve.report.export.examine import examine
 from evolve.report.export.torch_op import Facts, export_torch_op
 from tests.report.kernels import (
     BATCH_NORM,
@@ -213,6 +215,12 @@ def test_a_huge_task_is_examined_without_its_memory(tmp_path: Path):
     huge = elementwise("return x @ x", inputs="torch.rand(1 << 20, 1 << 20)")
     folder = exported(tmp_path / "huge", example(huge), as_kernel(huge), ELSEWHERE)
     assert "(1048576, 1048576)" in (folder / "op.py").read_text()
+
+
+def test_a_huge_model_is_examined_without_its_memory_in_any_precision():
+    huge = LINEAR.replace("16, 16", "1 << 20, 1 << 20").replace("8, 16", "8, 1 << 20")
+    (case,) = examine(example(huge, precision="bf16")).cases
+    assert [output.dtype for output in case.outputs] == [torch.bfloat16]
 
 
 def test_a_reference_that_looks_at_values_is_examined_for_real(tmp_path: Path):
