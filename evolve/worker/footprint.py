@@ -4,11 +4,13 @@ from collections.abc import Sequence
 
 from evolve.core.evaluation import Fidelity
 from evolve.worker.device import Device
-from evolve.worker.warm import WarmCase, WarmTask
+from evolve.worker.warm import WarmCase, WarmTask, usual_number
 
 _WORKING_SETS = 4  # of inputs or outputs: two outcomes are alive at once, and there are temporaries
 _PEAKS = 2  # of what the reference has alive at once: workspaces, and other ways to get there
-_JUDGING_SETS = 5  # in the referee: inputs, the outcome, the fp64 truth, and what is judged by it
+# In the referee: inputs, the outcome, what is judged by it, the fp64 truth (four where outputs are
+# in half precision), and temporaries.
+_JUDGING_SETS = 8
 _EXPECTING_SETS = 3  # more while it is worked out: what moved
 _PEAKS_EXPECTING = 2  # in fp64
 _COPIES_OF_WEIGHTS = 2  # while a model is made
@@ -31,9 +33,11 @@ def require_more(cases: Sequence[WarmCase], device: Device) -> None:
     """Twice as much from now on: a process of ours ran out of what `working_bytes` gave it.
 
     Nobody knows before what a vendor's library takes to work in, nor what falls between the blocks
-    that torch keeps.
+    that torch keeps. No more than a quarter of the room: what does not fit then never will.
     """
     peak = max(working_bytes(cases), device.pool_bytes)
+    if device.room and _PEAKS * peak > device.room // 4:
+        return
     for case in cases:
         case.peak_bytes = max(case.peak_bytes, peak)
 
@@ -104,7 +108,17 @@ def _block_bytes(task: WarmTask, case: WarmCase, device: Device, fidelity: Fidel
     """The same of one case; for as many calls as its blocks have, where that is known."""
     affordable = device.reward_bytes if is_brief(device, fidelity) else device.block_bytes
     size = case.known_bytes
-    return min(max(affordable, size), task.calls.get(case.index, device.calls[1]) * size)
+    calls = block_calls(task, case, device, fidelity) or device.calls[1]
+    return min(max(affordable, size), calls * size)
+
+
+def block_calls(task: WarmTask, case: WarmCase, device: Device, fidelity: Fidelity) -> int:
+    """Calls of the reference that a timed block may have; 0 as long as none was measured."""
+    calls = task.calls.get(case.index, 0)
+    if not calls or not is_brief(device, fidelity):
+        return calls
+    most = case.most_calls(case.output_bytes, device.reward_bytes, device.reward_bytes)
+    return min(calls, usual_number(most))
 
 
 def block_outputs(task: WarmTask, device: Device, fidelity: Fidelity) -> int:
@@ -116,7 +130,8 @@ def block_outputs(task: WarmTask, device: Device, fidelity: Fidelity) -> int:
     """
     total = 0
     for case in task.timed:
-        block, calls = _block_bytes(task, case, device, fidelity), task.calls.get(case.index, 0)
+        block = _block_bytes(task, case, device, fidelity)
+        calls = block_calls(task, case, device, fidelity)
         total += block - case.known_bytes
         if calls and may_record(case, device, task.reference_s[case.index], calls):
             total += 2 * block

@@ -39,6 +39,9 @@ class Launcher:
         read: Further paths that candidates may read.
         allowed: Mask of sandbox mechanisms to use (tests of the weaker tiers).
         ahead: A zygote that imports already, and is told the device's variables afterwards.
+
+    Attributes:
+        closed: whether it starts no more.
     """
 
     def __init__(
@@ -64,7 +67,7 @@ class Launcher:
         fcntl.flock(self._claim, fcntl.LOCK_EX)
         self._running: set[RunnerProcess] = set()
         self._spares: Spares | None = None
-        self._closed = False
+        self.closed = False
         self._confinement = Confinement(
             work="",
             readable=sandbox.readable_paths((*read, *device.readable)),
@@ -77,11 +80,6 @@ class Launcher:
         self.mechanisms = 0
         self.reasons = ""
         self._unreadable = ""
-
-    @property
-    def closed(self) -> bool:
-        """Whether it starts no more."""
-        return self._closed
 
     @property
     def tier(self) -> str:
@@ -210,7 +208,7 @@ class Launcher:
 
     def _start(self, language: Language, confinement: Confinement) -> RunnerProcess:
         with self._lock:
-            if self._closed:
+            if self.closed:
                 raise InfraFault("the evaluator is shutting down")
             runner = RunnerProcess(self._zygote(language), confinement, self._base)
             self._running = {other for other in self._running if other.alive} | {runner}
@@ -240,7 +238,7 @@ class Launcher:
         if self._spares is not None:
             self._spares.close()
         with self._lock:
-            self._closed = True
+            self.closed = True
             if self._ahead is not None:
                 self._ahead.close()
             close_all(self._running)

@@ -112,7 +112,7 @@ class RunnerProcess:
     ) -> None:
         """Execute a source: `kind` is `candidate` or `reference` (then `text` is the task)."""
         command = ("load", kind, text, build, may_build, stub)
-        self._ask(command, Reply.ACK, seconds)
+        self._ask(command, Reply.ACK, seconds, may_freeze=True)
 
     def open_gpu(self, seconds: float, all_queues: bool) -> None:
         """Have a fresh process get ready to use the GPU, with all of its queues or one."""
@@ -205,7 +205,7 @@ class RunnerProcess:
     def freeze(self) -> None:
         """Stop it and all that it has started, and wait until they stand.
 
-        Until `thaw`, no deadline comes nearer but that of a timed run, of which none is under way.
+        Until `thaw`, the deadline of `load` comes no nearer; nothing else is under way meanwhile.
         """
         self._frozen_at = time.monotonic()
         deadline = self._frozen_at + _STANDS_S
@@ -259,6 +259,7 @@ class RunnerProcess:
         seconds: float,
         fd: int = -1,
         spin: bool = False,
+        may_freeze: bool = False,
     ) -> bytes:
         self._channel.settimeout(seconds)
         try:
@@ -267,7 +268,7 @@ class RunnerProcess:
             raise self._ended() from error
         except DeadlineExceeded as error:
             raise faults.timeout(command[0], seconds) from error
-        if not spin and not self._answers(seconds):
+        if may_freeze and not self._answers(seconds):
             raise faults.timeout(command[0], seconds)
         return self._expect(answer, seconds, command[0], spin)
 

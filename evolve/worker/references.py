@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary, WeakSet
 
+from evolve.worker.device import Device
 from evolve.worker.footprint import working_bytes
 from evolve.worker.process import Needs, RunnerProcess
 from evolve.worker.warm import WarmTask
@@ -34,16 +35,12 @@ class References:
 
     Args:
         start: Gives a fresh one of a task, with what it needs to be timed.
-        most: How many to keep; with none all are fresh.
-        most_bytes: For the tensors of all of them.
+        device: Where they run, and which says how many to keep and how much they may take.
     """
 
-    def __init__(
-        self, start: Callable[[WarmTask, Needs], RunnerProcess], most: int, most_bytes: int
-    ) -> None:
+    def __init__(self, start: Callable[[WarmTask, Needs], RunnerProcess], device: Device) -> None:
         self._start = start
-        self._most = most
-        self._most_bytes = most_bytes
+        self._device = device
         self._idle: deque[_Idle] = deque()  # those that were given back first go first
         self._sittings: WeakKeyDictionary[RunnerProcess, int] = WeakKeyDictionary()  # in use
         self._lock = threading.Lock()
@@ -67,9 +64,10 @@ class References:
         """Those that are to be closed now, maybe this one."""
         with self._lock:
             sittings = self._sittings.pop(process)
-            if sittings >= _SITTINGS or not process.alive:
+            size = self._size(task, needs)
+            is_large = size > self._device.warm_bytes
+            if sittings >= _SITTINGS or not process.alive or is_large:
                 return [process]
-            size = working_bytes(task.timed) + needs.block
             self._idle.append(_Idle(task.token, needs, process, sittings, size))
             return list(self._surplus())
 
@@ -87,5 +85,11 @@ class References:
 
     def _surplus(self) -> Iterator[RunnerProcess]:
         """No longer kept: those that were given back first."""
-        while len(self._idle) > self._most or sum(i.size for i in self._idle) > self._most_bytes:
+        most, most_bytes = self._device.references, self._device.warm_bytes
+        while len(self._idle) > most or sum(idle.size for idle in self._idle) > most_bytes:
             yield self._idle.popleft().process
+
+    def _size(self, task: WarmTask, needs: Needs) -> int:
+        """Bytes of the device that one takes."""
+        tensors = working_bytes(task.timed) + needs.block
+        return max(self._device.pool_bytes, tensors) + self._device.process_bytes

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 PATIENCE_S = 30.0
+_LOOK_S = 0.5  # how often the patient look whether they still are
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -22,9 +23,9 @@ class Room:
     """So many bytes (0 stands for no limit), and places for those who take turns.
 
     Who needs much may be passed by those who need less, for `patience_s`: to have the device empty
-    for each of them costs more than to let them follow one another. Then nobody passes any more.
-    Whose turn it is is passed by nobody but those: else newcomers would take what the last turn
-    leaves, and no turn could begin before they are done.
+    for each of them costs more than to let them follow one another. After that it goes first. Next
+    goes the first who waits for a turn, if there is a place: else newcomers would take what the
+    last turn leaves, and no turn could begin before they are done.
     """
 
     def __init__(self, size: int, places: int = 1, patience_s: float = PATIENCE_S) -> None:
@@ -66,12 +67,14 @@ class Room:
             self._keep(before, places=1)
 
     def _take(self, amount: int, is_turn: bool = False) -> None:
-        me = _Waiting(min(amount, self._size), time.monotonic(), is_turn)
         self._of_thread.has = 0
         with self._changed:
+            me = _Waiting(min(amount, self._size), time.monotonic(), is_turn)
             self._queue.append(me)
             try:
-                self._changed.wait_for(lambda: self._may_go(me))
+                # Patience ends without anybody's word.
+                while not self._changed.wait_for(lambda: self._may_go(me), _LOOK_S):
+                    pass
                 self._free -= me.amount
                 self._places -= is_turn
             finally:  # or whoever comes later would wait for somebody who has gone
@@ -80,17 +83,14 @@ class Room:
         self._of_thread.has = me.amount
 
     def _may_go(self, me: _Waiting) -> bool:
-        next_turn = next((one for one in self._queue if one.is_turn and self._places), None)
-        if me.amount > self._free or (me.is_turn and me is not next_turn):
-            return False
-        tired = time.monotonic() - self._patience_s
-        ahead = [one for one in self._queue[: self._queue.index(me)] if not one.is_turn]
-        if any(one.since < tired for one in ahead):
-            return False
-        if me is next_turn:
-            return True
-        is_passed = next_turn is not None and not (me.since < tired and me.since < next_turn.since)
-        return not is_passed and not any(one.amount <= self._free for one in ahead)
+        """Whether it fits, and is the first of those who go before all others, or of the others."""
+        others = [one for one in self._queue if not one.is_turn]
+        impatient = time.monotonic() - self._patience_s
+        before_all = [one for one in others if one.since < impatient]
+        if self._places:
+            before_all += [one for one in self._queue if one.is_turn]
+        fitting = before_all or [one for one in others if one.amount <= self._free]
+        return fitting[:1] == [me] and me.amount <= self._free
 
     def _keep(self, amount: int, places: int = 0) -> None:
         """Give back what this thread has beyond that, and a place."""

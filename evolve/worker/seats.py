@@ -17,7 +17,7 @@ from evolve.worker.faults import (
 from evolve.worker.locks import HostLock, Stopwatch
 from evolve.worker.process import RunnerProcess, close_all
 
-_QUIET_S = 3.0  # for what was on its way to the device when its process was stopped
+_QUIET_S = 0.5  # for what was on its way to the device when its process was stopped
 _QUIET_POLL_S = 0.01
 
 

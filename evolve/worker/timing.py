@@ -31,6 +31,7 @@ from evolve.worker.faults import (
     candidate_fault_of,
 )
 from evolve.worker.footprint import (
+    block_calls,
     block_outputs,
     is_brief,
     may_record,
@@ -82,8 +83,7 @@ class Timekeeper:
         self._room = room
         self._lock = seats.lock
         device = workshop.device
-        kept, size = device.references, device.warm_bytes
-        self._references = References(workshop.reference, kept, size)
+        self._references = References(workshop.reference, device)
 
     def release(self) -> None:
         """Let go of processes that were kept for other comparisons."""
@@ -300,9 +300,13 @@ class Timekeeper:
                 "a new tensor, .clone() for one, and leave its inputs as they are"
             ) from error
         else:  # all of it is ours
-            if fault.status is Status.OOM:
-                require_more(task.timed, self._workshop.device)
+            self._note_shortage(fault, task)
             raise InfraFault(str(error)) from error
+
+    def _note_shortage(self, fault: CandidateFault, task: WarmTask) -> None:
+        """More memory for its processes where the reference has run out of the GPU's."""
+        if fault.status is Status.OOM and "CUDA" in fault.feedback:
+            require_more(task.timed, self._workshop.device)
 
     def _disturbed(self, strangers: frozenset[int], timing: Timing) -> bool:
         """Whether a process of somebody else appeared on the device; given up after some tries."""
@@ -350,7 +354,7 @@ class Timekeeper:
         with self._lock.shared():
             cases = []
             candidate = sides[CANDIDATE]
-            short, brief = is_brief(device, fidelity), device.reward_bytes
+            blocks = device.reward_blocks if is_brief(device, fidelity) else device.blocks
             by_graph = task.loaded.timing == "graph"
             is_wanted = by_graph or (candidate is not None and fidelity in _RECORDED)
             for case in task.timed:
@@ -361,10 +365,7 @@ class Timekeeper:
                 _require_worth(candidate, case.case.name, task.reference_s[case.index])
                 slowest = max((who.seconds[name] for who in sides.values() if who), default=1e-6)
                 longest = usual_number(max(1, int(_LONGEST_BLOCK_S / slowest)))
-                wanted = task.calls[case.index]
-                if short:
-                    size = sum(map(size_in_bytes, own[name]))
-                    wanted = min(wanted, usual_number(case.most_calls(size, brief, brief)))
+                wanted = block_calls(task, case, device, fidelity)
                 calls = min(wanted, longest)
                 reference_s = task.reference_s[case.index]
                 recorded = is_wanted and may_record(case, device, reference_s, calls)
@@ -373,7 +374,7 @@ class Timekeeper:
                         warm=case,
                         calls=calls,
                         layouts=layouts,
-                        blocks=device.reward_blocks if short else device.blocks,
+                        blocks=blocks,
                         recorded=recorded,
                         unshortened_s=reference_s * wanted,
                     )
@@ -408,10 +409,15 @@ class Timekeeper:
                 device = self._workshop.device
                 block = block_outputs(task, device, Fidelity.VERIFY)  # long blocks
                 start = partial(self._workshop.reference, task, Needs(block))
-                with _ours(), self._seats.only(start) as runner:
-                    task.layouts = {
-                        case.case.name: self._measure(runner, task, case) for case in task.timed
-                    }
+                try:
+                    with self._seats.only(start) as runner:
+                        task.layouts = {
+                            case.case.name: self._measure(runner, task, case) for case in task.timed
+                        }
+                except CandidateFault as fault:  # nothing but the reference has run
+                    self._note_shortage(fault, task)
+                    why = f"the reference failed in its process: {fault.feedback}"
+                    raise InfraFault(why) from fault
         return task.layouts
 
     def _measure(self, runner: RunnerProcess, task: WarmTask, case: WarmCase) -> Layout:
@@ -474,12 +480,3 @@ def _require_worth(candidate: Candidate | None, case: str, reference_s: float) -
             f"case {case}: correct, but one call takes {seconds:.1f} s, "
             f"{seconds / reference_s:.0f} times as long as the reference's; it was not timed",
         )
-
-
-@contextlib.contextmanager
-def _ours() -> Iterator[None]:
-    """Nothing but the reference runs inside: what fails is not the candidate's fault."""
-    try:
-        yield
-    except CandidateFault as fault:
-        raise InfraFault(f"the reference failed in its process: {fault.feedback}") from fault

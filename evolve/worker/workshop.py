@@ -26,11 +26,8 @@ from evolve.worker.footprint import weights_bytes, working_bytes, writers
 from evolve.worker.launcher import Launcher
 from evolve.worker.process import UNTIMED, Needs, RunnerProcess
 from evolve.worker.seats import Seats
-from evolve.worker.slab import Shared, Slab
 from evolve.worker.warm import Check, WarmCase, WarmTask
 from evolve.worker.wire import TensorAt
-
-Lend = Callable[[Callable[[], Slab]], contextlib.AbstractContextManager[Shared]]
 
 BUILD_S = 120.0
 SETUP_S = 30.0
@@ -104,8 +101,7 @@ class Workshop:
         """A process that has executed and compiled the candidate; what it built is kept at the end.
 
         It sees none of the inputs that decide anything. Takes the lock by itself, and leaves it
-        while the process works, which is mostly compiling, where that disturbs no timing: it is
-        stopped whenever somebody has the device alone.
+        while the source is executed, which is when C++ is compiled, where that disturbs no timing.
         """
         key = framed_digest(candidate.key, self.device.device_class)
         candidate.build = self.builds.finished(key)
@@ -116,8 +112,9 @@ class Workshop:
             with self._unless_aside(), self._seats.beside(start) as runner:
                 runner.load(candidate.kind, candidate.source, BUILD_S, fresh or candidate.build,
                             may_build=fresh is not None)  # fmt: skip
-                self._construct(runner, task.smallest, self._lent)
-                self._exercise(runner, candidate, task)
+                with self.on_device():
+                    self._construct(runner, task.smallest)
+                    self._exercise(runner, candidate, task)
                 yield runner
             if fresh:
                 candidate.build = self.builds.commit(key, fresh)
@@ -135,10 +132,8 @@ class Workshop:
         """The lock, where work on the CPU's cores disturbs timing."""
         return contextlib.nullcontext() if self.device.compiles_aside else self.on_device()
 
-    def _construct(
-        self, runner: RunnerProcess, case: WarmCase, lend: Lend, seconds: float = SETUP_S
-    ) -> None:
-        with lend(lambda: case.arguments) as arguments:
+    def _construct(self, runner: RunnerProcess, case: WarmCase, seconds: float = SETUP_S) -> None:
+        with self.device.share(case.arguments) as arguments:
             runner.construct(case.index, case.model_seed, arguments, seconds)
 
     def _exercise(self, runner: RunnerProcess, candidate: Candidate, task: WarmTask) -> None:
@@ -147,28 +142,12 @@ class Workshop:
             return
         for case in task.timed if candidate.is_ours else task.cases:
             if case is not task.smallest:
-                self._construct(runner, case, self._lent)
-            self._call_once(runner, case, self._lent)
+                self._construct(runner, case)
+            self._call_once(runner, case)
 
-    def _call_once(self, runner: RunnerProcess, case: WarmCase, lend: Lend) -> None:
-        with lend(lambda: case.block(-1, 1)) as inputs:
+    def _call_once(self, runner: RunnerProcess, case: WarmCase) -> None:
+        with self.device.share(case.block(-1, 1)) as inputs:
             runner.call(case.index, inputs, BUILD_S)
-
-    def _shared(self, make: Callable[[], Slab]) -> contextlib.AbstractContextManager[Shared]:
-        """A slab for a runner, by somebody who sees to the lock."""
-        return self.device.share(make())
-
-    @contextlib.contextmanager
-    def _lent(self, make: Callable[[], Slab]) -> Iterator[Shared]:
-        """The same, made and taken back under the lock, which is not held in between."""
-        with contextlib.ExitStack() as held:
-            with self.on_device():
-                shared = held.enter_context(self.device.share(make()))
-            try:
-                yield shared
-            finally:
-                with self.on_device():
-                    held.close()
 
     def launched(
         self,
@@ -213,9 +192,9 @@ class Workshop:
         """Load the candidate's finished build into a process, and construct its models."""
         runner.load(candidate.kind, candidate.source, seconds, candidate.build, stub=stub)
         for case in cases:
-            self._construct(runner, case, self._shared, seconds)
+            self._construct(runner, case, seconds)
             if candidate.is_ours:  # the first call compiles, which takes its time
-                self._call_once(runner, case, self._shared)
+                self._call_once(runner, case)
 
     def reference(self, task: WarmTask, needs: Needs) -> RunnerProcess:
         """The same for the reference; its process alone gets the task's source."""

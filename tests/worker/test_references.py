@@ -18,7 +18,7 @@ from evolve.worker.references import References
 from evolve.worker.warm import WarmTasks
 from tests.worker.serving import RELU_TASK
 
-USUAL = 1 << 30
+MOST = 1 << 30
 SMALL = Needs()
 
 
@@ -30,7 +30,9 @@ def references(launcher):
         started.append(launcher.start(Language.TORCH))
         return started[-1]
 
-    kept = References(start, 2, USUAL)
+    device = CpuDevice()
+    device.references, device.warm_bytes, device.pool_bytes = 2, MOST, 0
+    kept = References(start, device)
     yield kept, started
     close_all(started)
 
@@ -86,10 +88,21 @@ def test_those_that_were_used_last_are_kept_and_all_can_be_let_go(references, ta
     assert kept.leave() == []
 
 
-def test_one_that_takes_more_memory_than_is_usual_is_not_kept(references, task):
+def test_one_that_takes_more_memory_than_all_may_is_not_kept_and_costs_no_other(references, task):
     kept, _ = references
-    process = kept.take(task, Needs(2 * USUAL), WeakSet())
-    assert kept.give_back(task, Needs(2 * USUAL), process) == [process]
+    small, large = kept.take(task, SMALL, WeakSet()), kept.take(task, Needs(2 * MOST), WeakSet())
+    assert kept.give_back(task, SMALL, small) == []
+    assert kept.give_back(task, Needs(2 * MOST), large) == [large]
+    assert kept.leave() == [small]
+
+
+def test_those_that_are_kept_do_not_take_more_memory_together(references, task):
+    kept, _ = references
+    half = Needs(MOST // 2 + 1)
+    first, second = kept.take(task, half, WeakSet()), kept.take(task, half, WeakSet())
+    assert kept.give_back(task, half, first) == []
+    assert kept.give_back(task, half, second) == [first]
+    assert kept.leave() == [second]
 
 
 def test_none_serves_one_comparison_twice(references, task):

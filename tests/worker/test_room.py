@@ -168,21 +168,67 @@ def test_who_waits_for_a_place_lets_others_have_the_room():
 def test_who_has_waited_long_goes_before_a_turn_that_came_later():
     room, order, leave = Room(10, patience_s=0.01), [], threading.Event()
 
+    holds, goes_on = threading.Event(), threading.Event()
+
     def timed():
-        with room.taken(1), room.turn(8):
-            order.append("timed")
+        with room.taken(1):
+            holds.set()
+            goes_on.wait(10)
+            with room.turn(8):
+                order.append("timed")
 
     leave.set()
     with ThreadPoolExecutor(2) as threads:
         with room.taken(5):
+            turn = threads.submit(timed)
+            assert holds.wait(5)
             large = threads.submit(entered, room, 9, order, "large", leave)
             time.sleep(0.05)
-            turn = threads.submit(timed)
+            goes_on.set()
             time.sleep(0.05)
             assert not order
         large.result(5)
         turn.result(5)
     assert order == ["large", "timed"]
+
+
+@pytest.mark.timeout(30)
+def test_who_becomes_impatient_goes_without_anybodys_word():
+    room, order, leave, ends = Room(10, patience_s=0.3), [], threading.Event(), threading.Event()
+
+    def timed(amount):
+        with room.taken(1), room.turn(amount):
+            order.append(amount)
+            ends.wait(10)
+
+    with ThreadPoolExecutor(3) as threads:
+        first = threads.submit(entered, room, 5, order, "first", ends)
+        while not order:
+            time.sleep(0.01)
+        turn = threads.submit(timed, 8)
+        time.sleep(0.05)
+        check = threads.submit(entered, room, 4, order, "check", leave)
+        leave.set()
+        check.result(5)  # while nobody gives anything back
+        assert order == ["first", "check"]
+        ends.set()
+        first.result(5)
+        turn.result(5)
+
+
+@pytest.mark.timeout(60)
+def test_nobody_waits_for_ever_however_short_patience_is():
+    room = Room(10, places=2, patience_s=0.005)
+
+    def work(number):
+        for step in range(40):
+            with room.taken(1 + (number + step) % 10), room.turn(1 + (number * step) % 11):
+                time.sleep(0.001)
+
+    with ThreadPoolExecutor(12) as threads:
+        list(threads.map(work, range(12)))
+    with room.taken(10):
+        pass
 
 
 @pytest.mark.timeout(30)
@@ -192,7 +238,7 @@ def test_who_is_alone_does_not_wait_for_a_place():
     def timed():
         with room.taken(2), room.turn(0):
             done.append("timed")
-            ends.wait(10)
+            ends.wait(60)
 
     with ThreadPoolExecutor(1) as threads:
         holds = threads.submit(timed)
@@ -200,20 +246,23 @@ def test_who_is_alone_does_not_wait_for_a_place():
             time.sleep(0.01)
         with room.taken(10), room.turn(8):
             done.append("alone")
+            assert not holds.done()
         ends.set()
         holds.result(5)
     assert done == ["timed", "alone"]
 
 
-@pytest.mark.parametrize("of_turn", [2, 8])
-def test_after_its_turn_it_has_no_more_than_before(of_turn):
+@pytest.mark.parametrize(("of_turn", "left"), [(2, 8), (8, 6)])
+def test_after_its_turn_it_has_no_more_than_it_had_before_or_in_it(of_turn, left):
     room, order, leave = Room(10), [], threading.Event()
     leave.set()
-    with ThreadPoolExecutor(1) as threads, room.taken(4):
+    with ThreadPoolExecutor(2) as threads, room.taken(4):
         with room.turn(of_turn):
             pass
-        threads.submit(entered, room, 6, order, "beside", leave).result(5)
-    assert order == ["beside"]
+        more = threads.submit(entered, room, left + 1, order, "more", leave)
+        threads.submit(entered, room, left, order, "beside", leave).result(5)
+        assert order == ["beside"]
+    more.result(5)
 
 
 def test_without_a_limit_nobody_waits():
@@ -225,7 +274,7 @@ def test_without_a_limit_nobody_waits():
 def test_who_stops_waiting_keeps_nobody_from_his_turn(monkeypatch):
     room = Room(10)
 
-    def interrupted(_predicate):
+    def interrupted(_predicate, _timeout):
         raise KeyboardInterrupt
 
     with room.taken(10), monkeypatch.context() as patch:
