@@ -33,11 +33,11 @@ def require_more(cases: Sequence[WarmCase], device: Device) -> None:
     """Twice as much from now on: a process of ours ran out of what `working_bytes` gave it.
 
     Nobody knows before what a vendor's library takes to work in, nor what falls between the blocks
-    that torch keeps. No more than a quarter of the room: what does not fit then never will.
+    that torch keeps. A quarter of the room at most: more would leave none for the other side.
     """
     peak = max(working_bytes(cases), device.pool_bytes)
-    if device.room and _PEAKS * peak > device.room // 4:
-        return
+    if device.room:
+        peak = min(peak, device.room // (4 * _PEAKS))
     for case in cases:
         case.peak_bytes = max(case.peak_bytes, peak)
 

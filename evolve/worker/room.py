@@ -23,9 +23,9 @@ class Room:
     """So many bytes (0 stands for no limit), and places for those who take turns.
 
     Who needs much may be passed by those who need less, for `patience_s`: to have the device empty
-    for each of them costs more than to let them follow one another. After that it goes first. Next
-    goes the first who waits for a turn, if there is a place: else newcomers would take what the
-    last turn leaves, and no turn could begin before they are done.
+    for each of them costs more than to let them follow one another. Then it is passed no more, nor
+    is who waits for a turn once there is a place: else newcomers would take what the last turn
+    leaves, and no turn could begin before they are done. Among these the first goes first.
     """
 
     def __init__(self, size: int, places: int = 1, patience_s: float = PATIENCE_S) -> None:
@@ -55,7 +55,7 @@ class Room:
         Who waits has nothing meanwhile, and keeps no more than it had afterwards. Who has all of it
         does not wait: it is alone, and whoever has the place may be waiting for what it has.
         """
-        before = self._of_thread.has
+        before = getattr(self._of_thread, "has", 0)
         if 0 < self._size == before:
             yield
             return
@@ -83,14 +83,12 @@ class Room:
         self._of_thread.has = me.amount
 
     def _may_go(self, me: _Waiting) -> bool:
-        """Whether it fits, and is the first of those who go before all others, or of the others."""
-        others = [one for one in self._queue if not one.is_turn]
+        """Whether it fits, and is the first that is not passed, or else the first that fits."""
         impatient = time.monotonic() - self._patience_s
-        before_all = [one for one in others if one.since < impatient]
-        if self._places:
-            before_all += [one for one in self._queue if one.is_turn]
-        fitting = before_all or [one for one in others if one.amount <= self._free]
-        return fitting[:1] == [me] and me.amount <= self._free
+        next_ones = [
+            one for one in self._queue if (self._places if one.is_turn else one.since < impatient)
+        ] or [one for one in self._queue if not one.is_turn and one.amount <= self._free]
+        return next_ones[:1] == [me] and me.amount <= self._free
 
     def _keep(self, amount: int, places: int = 0) -> None:
         """Give back what this thread has beyond that, and a place."""

@@ -114,13 +114,16 @@ class Timekeeper:
         served: WeakSet[RunnerProcess] = WeakSet()
         mismatches: list[str] = []
         needs = self._needs(task, sides, fidelity)
-        room = room_to_time(task, self._workshop.device, len(sides), fidelity)
+        device = self._workshop.device
+        at_once = sittings_at_once(task, device, len(sides), fidelity)
+        room = room_to_time(task, device, len(sides), fidelity)
         # A place to the end, so that answers come one by one, and not all together.
         with self._room.turn(room):
             for index, count in enumerate(looks(fidelity)):
                 while len(pairs) < count:
+                    wanted = min(count - len(pairs), at_once)
                     for sitting, recorded in self._sit(
-                        task, sides, cases, needs, timing, fidelity, count - len(pairs), served
+                        task, sides, cases, needs, timing, wanted, served
                     ):
                         pairs.append(Measured(sitting.pair, recorded))
                         mismatches += sitting.mismatches
@@ -186,14 +189,11 @@ class Timekeeper:
         cases: list[TimedCase],
         needs: Needs,
         timing: Timing,
-        fidelity: Fidelity,
         wanted: int,
         served: "WeakSet[RunnerProcess]",
     ) -> list[tuple[Sitting, Recorded]]:
         """Some more sittings; none where they do not count, or an opponent has left the field."""
         sat: list[tuple[Sitting, Recorded]] = []
-        device = self._workshop.device
-        wanted = min(wanted, sittings_at_once(task, device, len(sides), fidelity))
         try:
             with (
                 self._tables(task, sides, cases, needs, wanted, served) as tables,
@@ -368,7 +368,7 @@ class Timekeeper:
                 wanted = block_calls(task, case, device, fidelity)
                 calls = min(wanted, longest)
                 reference_s = task.reference_s[case.index]
-                recorded = is_wanted and may_record(case, device, reference_s, calls)
+                recorded = is_wanted and may_record(case, device, reference_s, wanted)
                 cases.append(
                     TimedCase(
                         warm=case,

@@ -6,7 +6,7 @@ Invariants:
 - who needs more than is left may be passed by those who need less, for some time, then by nobody;
 - who stops waiting keeps nobody else from his turn;
 - who waits for a turn has nothing meanwhile, so that nobody waits for ever, and once there is a
-  place is passed by nobody who came later, nor by who has not waited long;
+  place is passed by nobody but who came before and has waited long;
 - after its turn it has no more than before.
 """
 
@@ -194,22 +194,28 @@ def test_who_has_waited_long_goes_before_a_turn_that_came_later():
 
 @pytest.mark.timeout(30)
 def test_who_becomes_impatient_goes_without_anybodys_word():
-    room, order, leave, ends = Room(10, patience_s=0.3), [], threading.Event(), threading.Event()
+    room, order, leave, ends = Room(10, patience_s=0.5), [], threading.Event(), threading.Event()
+    holds = threading.Event()
 
-    def timed(amount):
-        with room.taken(1), room.turn(amount):
-            order.append(amount)
-            ends.wait(10)
+    def timed():
+        with room.taken(1):
+            holds.set()
+            with room.turn(8):
+                order.append("timed")
 
+    leave.set()
     with ThreadPoolExecutor(3) as threads:
-        first = threads.submit(entered, room, 5, order, "first", ends)
-        while not order:
-            time.sleep(0.01)
-        turn = threads.submit(timed, 8)
-        time.sleep(0.05)
-        check = threads.submit(entered, room, 4, order, "check", leave)
-        leave.set()
-        check.result(5)  # while nobody gives anything back
+        with room.taken(2):
+            first = threads.submit(entered, room, 3, order, "first", ends)
+            while not order:
+                time.sleep(0.01)
+            check = threads.submit(entered, room, 6, order, "check", leave)
+            time.sleep(0.05)
+            turn = threads.submit(timed)
+            assert holds.wait(5)
+            time.sleep(0.05)
+        assert order == ["first"]  # the turn is next, and does not fit; the check would
+        check.result(5)
         assert order == ["first", "check"]
         ends.set()
         first.result(5)
