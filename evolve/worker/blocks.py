@@ -5,6 +5,7 @@ fp64 truth, relative to the block's own root mean square, so that a wrong tail t
 a global ratio, nor a wrong small row behind a large one.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,6 +26,7 @@ _CUT = 2.0**-9 / OPERAND_ROUNDINGS  # of an operand that is cut to TF32, not rou
 # all of it here.
 _SLAB = 1 << 20
 _SLAB_OF_GPU = 1 << 24
+_COMPARED_AT_ONCE = 1 << 27  # elements
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +65,18 @@ def computable(tensor: Tensor) -> Tensor:
     """The tensor, in half precision if its floating type has 8 bits, for which torch has little."""
     is_small = tensor.is_floating_point() and tensor.dtype.itemsize == 1
     return tensor.half() if is_small else tensor
+
+
+def parts(tensor: Tensor) -> Sequence[Tensor]:
+    """The tensor in pieces along its first dimension: comparing takes many times its memory."""
+    if not tensor.dim() or tensor.numel() <= _COMPARED_AT_ONCE:
+        return (tensor,)
+    return tensor.split(max(1, _COMPARED_AT_ONCE * tensor.shape[0] // tensor.numel()))
+
+
+def _is_finite(tensor: Tensor) -> bool:
+    """Everywhere."""
+    return all(bool(computable(part).isfinite().all()) for part in parts(tensor))
 
 
 def block_length(shape: torch.Size) -> int:
@@ -123,9 +137,8 @@ def motion_blocks(moved: Tensor, truth: Tensor, dtype: torch.dtype) -> Tensor:
         return no_motion(truth)
     if moved.shape != truth.shape:  # how many elements there are depends on the values
         moved = truth
-    held = _is_held(truth, dtype)
-    if not bool(held.all()):
-        moved = torch.where(held, moved, truth)
+    if not all(bool(_is_held(part, dtype).all()) for part in parts(truth)):
+        moved = torch.where(_is_held(truth, dtype), moved, truth)
     return error_blocks(moved, truth, block_length(truth.shape))[0]
 
 
@@ -148,7 +161,7 @@ def output_budget(reference: Tensor, truth: Tensor, arithmetic: Arithmetic) -> O
     if truth.numel() == 0:
         return None
     block = block_length(truth.shape)
-    is_finite = bool(computable(reference).isfinite().all()) and bool(truth.isfinite().all())
+    is_finite = _is_finite(reference) and _is_finite(truth)
     held = truth if is_finite else torch.where(_is_held(truth, reference.dtype), truth, 0.0)
     scale = _scales(held, block)
     own_rms, own_peak = (error / scale for error in error_blocks(reference, truth, block))

@@ -10,12 +10,10 @@ import torch
 from torch import Tensor
 
 from evolve.core.evaluation import Status
-from evolve.worker.blocks import OutputBudget, computable, error_blocks, real
+from evolve.worker.blocks import OutputBudget, computable, error_blocks, parts, real
 from evolve.worker.expected import Expected
 from evolve.worker.mismatch import describe_mismatch
 from evolve.worker.trees import map_tensors, unflatten
-
-_COMPARED_AT_ONCE = 1 << 27  # elements
 
 
 class Checked(Protocol):
@@ -175,7 +173,7 @@ def suite_verdict(outputs: Sequence[Tensor], expected: Expected) -> bool:
         if output.shape != own.shape:
             return False
         tolerance = _suite_tolerance(own)
-        for some, wanted in zip(_parts(output), _parts(own), strict=True):
+        for some, wanted in zip(parts(output), parts(own), strict=True):
             pair = computable(some.to(own.dtype)), computable(wanted)
             if not torch.allclose(*pair, atol=tolerance, rtol=tolerance):
                 return False
@@ -186,10 +184,3 @@ def _suite_tolerance(own: Tensor) -> float:
     if not own.is_floating_point() or own.dtype.itemsize > 2:
         return 1e-4
     return {2: 1e-2, 1: 1e-1}[own.dtype.itemsize]
-
-
-def _parts(tensor: Tensor) -> Sequence[Tensor]:
-    """The tensor in pieces along its first dimension: comparing takes many times its memory."""
-    if not tensor.dim() or tensor.numel() <= _COMPARED_AT_ONCE:
-        return (tensor,)
-    return tensor.split(max(1, _COMPARED_AT_ONCE * tensor.shape[0] // tensor.numel()))

@@ -27,6 +27,7 @@ from evolve.worker.process import RunnerProcess
 from evolve.worker.slab import Packed, Shared, Slab
 from evolve.worker.window import Window
 from evolve.worker.window_cuda import CudaWindow
+from evolve.worker.wiping import Wiping
 
 _POOL_SHARE = 60  # a runner's tensors get one in so many bytes of the device
 _BLOCK_SHARE = 42
@@ -111,6 +112,7 @@ class CudaDevice:
             finally:  # says best what a missing compiler means
                 self._library = library.result()
         self._pools: dict[RunnerProcess, _Pool] = {}
+        self.wiping = Wiping()
         self._probe = torch.arange(1 << 20, device=self.place)
         self._answer = int(self._probe.sum())
         self._usual_answer_s = min(self._answer_s() for _ in range(9))
@@ -185,6 +187,7 @@ class CudaDevice:
         finally:
             os.close(fd)
             mapping.close()
+            self.wiping.note(mapping.size)
 
     def prepare(self, process: RunnerProcess, all_queues: bool = False) -> None:
         os.sched_setaffinity(process.pid, self.clock_cores.of_runners())
@@ -210,7 +213,13 @@ class CudaDevice:
                 os.close(fd)
             on_failure.pop_all()
         self._pools[process] = _Pool(mapping, memory, base)
-        process.on_close(lambda: self._pools.pop(process).mapping.close())
+        process.on_close(lambda: self._take_pool(process))
+
+    def _take_pool(self, process: RunnerProcess) -> None:
+        """Back from a process that has ended."""
+        mapping = self._pools.pop(process).mapping
+        mapping.close()
+        self.wiping.note(mapping.size + self.process_bytes)
 
     def pool_base(self, process: RunnerProcess) -> int:
         """An address that can be read."""

@@ -29,12 +29,13 @@ class Progress:
 
     @contextmanager
     def timed(self, name: str) -> Iterator[None]:
-        """Note how long what is inside takes, as the duration of a stage."""
+        """Add how long what is inside takes to the duration of a stage."""
         start = time.monotonic()
         try:
             yield
         finally:
-            self.durations_s[name] = round(time.monotonic() - start, 4)
+            before = self.durations_s.get(name, 0.0)
+            self.durations_s[name] = round(before + time.monotonic() - start, 4)
 
     def descriptors(self, correct: bool) -> dict[str, float | str]:
         """Those that the text alone does not show; what is not known is left out."""

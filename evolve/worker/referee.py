@@ -36,12 +36,13 @@ from evolve.worker.launcher import Launcher
 from evolve.worker.lightspeed import SpeedOfLight
 from evolve.worker.locks import HostLock
 from evolve.worker.praise import praise
-from evolve.worker.process import Needs, RunnerProcess
+from evolve.worker.process import Needs
 from evolve.worker.progress import Progress
+from evolve.worker.proof import Proof
 from evolve.worker.room import Room
 from evolve.worker.scratch import scratch_bytes
 from evolve.worker.seats import Seats
-from evolve.worker.stages import check, probe_custom, prove_kernels, smoke
+from evolve.worker.stages import check, probe_custom, prove_kernels, smoke, trap
 from evolve.worker.tally import Timing
 from evolve.worker.timing import Timekeeper
 from evolve.worker.warm import Made, WarmTask, WarmTasks, is_short_of_memory
@@ -57,7 +58,7 @@ _VIOLENT = (
 )
 # A screen crowns nobody, and a check only asks whether the outcome is right.
 _PROFILED = (Fidelity.REWARD, Fidelity.SEARCH, Fidelity.VERIFY)
-_CHECKING = 2  # processes of an evaluation at once, before it is timed
+_CHECKING = 1  # processes of an evaluation at once, before it is timed
 _WEIGHED = (Fidelity.SEARCH, Fidelity.VERIFY)  # what archives and finals look at
 
 
@@ -296,7 +297,10 @@ class Referee:
             if not warm.is_measured:
                 with self._room.taken(room_for(warm.cases, self.device, 0)):
                     self._measure(warm)
-            with self._room.taken(room(warm)), torch.no_grad():
+            amount = room(warm)
+            with self._room.taken(amount), torch.no_grad():
+                if 0 < self.device.room < amount:
+                    self._let_go()
                 return work(warm)
         except (torch.OutOfMemoryError, InfraFault, OSError):
             pass
@@ -316,7 +320,7 @@ class Referee:
         """The same with all of the room, so beside nothing else that needs any."""
         try:
             with self._room.taken(self.device.room), torch.no_grad():
-                self._timekeeper.release()
+                self._let_go()
                 warm = self.warm(task, fidelity)
                 self._measure(warm)
                 return work(warm)
@@ -328,6 +332,12 @@ class Referee:
                 f"{self.device.device_class}: take a smaller size (SIZES in the file, "
                 "task_config.size=cpu or tiny), or free what others hold there"
             ) from error
+
+    def _let_go(self) -> None:
+        """Of what is kept for others to be quicker: who has all of the room may need its memory."""
+        self._timekeeper.release()
+        with self._lock.shared():
+            self._tasks.let_go()
 
     def warm(self, task: Task, fidelity: Fidelity = Fidelity.SEARCH) -> WarmTask:
         """The task with its hidden inputs, as evaluations of this fidelity use it."""
@@ -391,20 +401,28 @@ class Referee:
     def _check(
         self, candidate: Candidate, task: WarmTask, fidelity: Fidelity, progress: Progress
     ) -> None:
-        """Whether it is right, and what makes it so, in one process."""
+        """Whether it is right, and what makes it so.
+
+        Of what may take gigabytes there is one process at a time.
+        """
+        proof = None
         with contextlib.ExitStack() as ends:
             with progress.timed("correctness"):
                 runner = ends.enter_context(self.workshop.seated(candidate, task.cases))
                 progress.suite = check(self.workshop, runner, candidate, task, fidelity)
             progress.stage = Stage.CORRECTNESS
             with progress.timed("labels"):
-                progress.custom, labels = probe_custom(
-                    self.workshop, runner, candidate, task, progress.labels
-                )
-                progress.labels += labels
-            if self.device.has_profiler and progress.custom and fidelity in _PROFILED:
+                trapped = trap(self.workshop, runner, task)
+            if self.device.has_profiler and trapped.all_right and fidelity in _PROFILED:
                 with progress.timed("profile"):
-                    self._profile(runner, candidate, task, progress)
+                    proof = prove_kernels(self.workshop, runner, candidate, task)
+        with progress.timed("labels"):
+            progress.custom, labels = probe_custom(
+                self.workshop, candidate, trapped, progress.labels
+            )
+            progress.labels += labels
+        if progress.custom and proof is not None:
+            self._believe(proof, progress)
 
     @contextmanager
     def _stage(self, name: str, progress: Progress) -> Iterator[None]:
@@ -419,13 +437,8 @@ class Referee:
         require_baseline(name, self.device.place)
         return Candidate(json.dumps(task.task.to_json()), kind=name)
 
-    def _profile(
-        self, runner: RunnerProcess, candidate: Candidate, task: WarmTask, progress: Progress
-    ) -> None:
+    def _believe(self, proof: Proof, progress: Progress) -> None:
         """Evidence that speaks against a candidate counts, although it comes from its process."""
-        proof = prove_kernels(self.workshop, runner, candidate, task)
-        if proof is None:
-            return
         progress.labels += proof.labels
         progress.facts = proof.facts
         progress.measured |= {"coverage": round(proof.coverage, 4), **proof.compiled}

@@ -127,27 +127,55 @@ def _require_repeatable(case: str, first: tuple[TensorAt, ...], again: Outcome) 
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """A run with something taken away: was it right (None: out of time), what was missed first."""
+
+    right: bool | None
+    operation: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Trapped:
+    """Runs of some cases without ATen compute, up to one that is not right."""
+
+    cases: Sequence[WarmCase]
+    probes: Sequence[Probe]
+
+    @property
+    def all_right(self) -> bool:
+        return all(probe.right for probe in self.probes)
+
+
+def trap(workshop: Workshop, runner: RunnerProcess, task: WarmTask) -> Trapped:
+    """The smallest case and one of those that are timed, at the end of the checks' process.
+
+    On inputs that nobody has seen, or what was kept from an earlier call could pass for work done.
+    After one that is not right no other says anything.
+    """
+    timed = [case for case in task.timed if case is not task.smallest]
+    cases = [task.smallest, *random.sample(timed, min(1, len(timed)))]
+    probes: list[Probe] = []
+    for case in cases:
+        probes.append(_probed(workshop, runner, case, TRAPPED, trap=True))
+        if not probes[-1].right:
+            break
+    return Trapped(cases, probes)
+
+
 def probe_custom(
-    workshop: Workshop,
-    runner: RunnerProcess,
-    candidate: Candidate,
-    task: WarmTask,
-    known: Sequence[Label],
+    workshop: Workshop, candidate: Candidate, trapped: Trapped, known: Sequence[Label]
 ) -> tuple[bool | None, tuple[Label, ...]]:
     """Whether custom kernels make the outcome, and what was found that speaks for or against it.
 
-    Two cases are run without ATen compute, at the end of the checks' process, and without the
-    kernels, in a process of their own: the smallest, and one of those that are timed. None where a
+    The same cases are run without the candidate's kernels, in a process of their own. None where a
     run did not end in time. `known` are labels found so far.
     """
     labels = dict.fromkeys(library_labels(candidate.build, workshop.device.has_profiler))
     customs: list[bool | None] = [not labels and not disowned(known)]
-    timed = [case for case in task.timed if case is not task.smallest]
-    cases = [task.smallest, *random.sample(timed, min(1, len(timed)))]
-    # Inputs that nobody has seen, or what was kept from an earlier call could pass for work done.
-    trapped = _trapped(workshop, runner, cases)
-    for at, case in enumerate(cases):
-        taken, left = trapped[min(at, len(trapped) - 1)], _stubbed(workshop, candidate, case)
+    for at, case in enumerate(trapped.cases):
+        taken = trapped.probes[min(at, len(trapped.probes) - 1)]
+        left = _stubbed(workshop, candidate, case)
         if taken.right is None or left.right is None:
             customs.append(None)
             continue
@@ -175,25 +203,7 @@ def prove_kernels(
     return prove(read_kernels(text), OwnCode(candidate.build))
 
 
-@dataclass(frozen=True, slots=True)
-class _Probe:
-    """A run with something taken away: was it right (None: out of time), what was missed first."""
-
-    right: bool | None
-    operation: str | None = None
-
-
-def _trapped(workshop: Workshop, runner: RunnerProcess, cases: Sequence[WarmCase]) -> list[_Probe]:
-    """Each case without ATen compute, up to one that is not right: what follows says nothing."""
-    probes: list[_Probe] = []
-    for case in cases:
-        probes.append(_probed(workshop, runner, case, TRAPPED, trap=True))
-        if not probes[-1].right:
-            break
-    return probes
-
-
-def _stubbed(workshop: Workshop, candidate: Candidate, case: WarmCase) -> _Probe:
+def _stubbed(workshop: Workshop, candidate: Candidate, case: WarmCase) -> Probe:
     """A case without the candidate's kernels."""
     with contextlib.ExitStack() as ends:
         try:
@@ -205,18 +215,18 @@ def _stubbed(workshop: Workshop, candidate: Candidate, case: WarmCase) -> _Probe
 
 def _probed(
     workshop: Workshop, runner: RunnerProcess, case: WarmCase, number: int, trap: bool = False
-) -> _Probe:
+) -> Probe:
     try:
         hidden = workshop.hidden(partial(case.check, "task", number))
-        outcome = workshop.outcome(runner, case, hidden, trap)
+        outcome = workshop.outcome(runner, case, hidden, trap, explain=False)
     except CandidateFault as fault:
         return _failed(fault)
-    return _Probe(outcome.verdict.status is Status.CORRECT)
+    return Probe(outcome.verdict.status is Status.CORRECT)
 
 
-def _failed(fault: CandidateFault) -> _Probe:
+def _failed(fault: CandidateFault) -> Probe:
     right = None if fault.status is Status.TIMEOUT else False
-    return _Probe(right, _operation(fault.feedback))
+    return Probe(right, _operation(fault.feedback))
 
 
 def _operation(text: str) -> str | None:

@@ -136,12 +136,16 @@ class Store:
             except (torch.OutOfMemoryError, UsageError) as error:
                 if not is_short_of_memory(error) or not (self._held or self._passing):
                     raise
-            with self._lock:
-                self._held.clear()
-                self._bytes = 0
-                self._passing = None
-            torch.cuda.empty_cache()
+            self.let_go()
             return make()
+
+    def let_go(self) -> None:
+        """Hold nothing any more."""
+        with task_lock, self._lock:
+            self._held.clear()
+            self._bytes = 0
+            self._passing = None
+        torch.cuda.empty_cache()
 
 
 class WarmCase:
@@ -443,6 +447,10 @@ class WarmTasks:
     def made(self, make: Callable[[], Made]) -> Made:
         """What `make` gives, at the cost of what is warm where memory is short for it."""
         return self._store.made(make)
+
+    def let_go(self) -> None:
+        """Of all inputs and outcomes; the tasks stay."""
+        self._store.let_go()
 
     def _known(self, key: tuple[str, str]) -> WarmTask | None:
         with self._lock:

@@ -152,6 +152,7 @@ class CudaWindow:
         with device.share(case.warm.block(number, case.calls)) as inputs:
             if recorded:
                 self._record(process, case, inputs)
+            device.wiping.wait()
             cuda_driver.reset_persisting_l2()
             self._flush.fill_(1)
             torch.cuda.synchronize()

@@ -38,6 +38,7 @@ from evolve.worker.referee import Referee
 from evolve.worker.taskfile import LoadedCase
 from evolve.worker.warm import Store, WarmTasks
 from evolve.worker.window import Block, TimedCase
+from evolve.worker.workshop import Workshop
 from tests.worker.judging import task_source
 from tests.worker.serving import HONEST_CPP, RELU_TASK
 
@@ -254,6 +255,33 @@ def test_memory_that_is_short_for_how_far_an_outcome_moves_is_made_and_no_fault_
     assert verdict.status is known.status is Status.WRONG_VALUE
     assert "judged again" not in capfd.readouterr().err
     assert torch.calls_of_reference == 2 * (moving + PERTURBATIONS) - 1
+
+
+def test_who_takes_all_of_the_room_finds_nothing_kept_for_others(referee):
+    kept = weakref.ref(referee.warm(RELU_TASK).timed[0].check("task", 0).expected)
+    assert kept() is not None
+    verdict = referee.evaluate(short_of_memory(0, 0), HONEST_CPP, Fidelity.CHECK, {})
+    assert verdict.status is Status.CORRECT, verdict.feedback
+    assert kept() is None
+
+
+def test_of_a_candidate_that_is_checked_there_is_one_process_at_a_time(referee, monkeypatch):
+    seated, alive, most = Workshop.seated, [], []
+
+    @contextlib.contextmanager
+    def counted(*arguments, **options):
+        alive.append(arguments)
+        most.append(len(alive))
+        try:
+            with seated(*arguments, **options) as runner:
+                yield runner
+        finally:
+            alive.pop()
+
+    monkeypatch.setattr(Workshop, "seated", counted)
+    verdict = referee.evaluate(RELU_TASK, HONEST_CPP, Fidelity.CHECK, {})
+    assert verdict.custom, verdict.labels
+    assert most == [1, 1]  # for its checks, and without its kernels
 
 
 @pytest.mark.slow

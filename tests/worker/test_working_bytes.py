@@ -12,7 +12,7 @@ import torch
 
 from evolve.core.evaluation import Fidelity
 from evolve.core.task import Task
-from evolve.worker import budget, expected
+from evolve.worker import blocks, budget, expected
 from evolve.worker.device_cpu import CpuDevice
 from evolve.worker.footprint import working_bytes
 from evolve.worker.seeding import generator
@@ -47,7 +47,7 @@ def test_outputs_of_a_block_have_room_beside_what_one_call_needs(spare, most):
 
 
 def test_comparing_in_pieces_finds_a_difference_in_the_last_one(monkeypatch):
-    monkeypatch.setattr(budget, "_COMPARED_AT_ONCE", 64)
+    monkeypatch.setattr(blocks, "_COMPARED_AT_ONCE", 64)
     task = warm(task_source("x * 2", "[torch.rand(100, 7)]"))
     wanted = task.cases[0].check("task", 0).expected
     right = wanted.reference[0].clone()
