@@ -6,7 +6,10 @@ from evolve.core.evaluation import Fidelity
 from evolve.worker.device import Device
 from evolve.worker.warm import WarmCase, WarmTask, usual_number
 
-_WORKING_SETS = 4  # of inputs or outputs: two outcomes are alive at once, and there are temporaries
+_WORKING_SETS = 4  # of outputs: two outcomes are alive at once, and there are temporaries
+_COPIED_SETS = (
+    2  # of inputs, where it is known what else the reference has alive at once; else as many
+)
 _PEAKS = 2  # of what the reference has alive at once: workspaces, and other ways to get there
 # In the referee: inputs, the outcome, what is judged by it, the fp64 truth (four where outputs are
 # in half precision), and temporaries.
@@ -22,11 +25,20 @@ LAUNCH_BOUND_S = 100e-6  # a reference that takes longer is not launch-bound, an
 
 def working_bytes(cases: Sequence[WarmCase]) -> int:
     """What the tensors of a process with the models of these cases may need, inputs not counted."""
-    return _working_bytes(cases, max(max(case.input_bytes, case.output_bytes) for case in cases))
+    for case in cases:
+        case.measure()
+    return _working_bytes(cases)
 
 
-def _working_bytes(cases: Sequence[WarmCase], largest: int) -> int:
-    return max(_WORKING_SETS * largest, _PEAKS * _peak(cases)) + weights_bytes(cases)
+def _working_bytes(cases: Sequence[WarmCase]) -> int:
+    """The same as far as is known."""
+    return max(_sets_bytes(case) for case in cases) + weights_bytes(cases)
+
+
+def _sets_bytes(case: WarmCase) -> int:
+    copied = _COPIED_SETS if case.peak_bytes else _WORKING_SETS
+    outputs = case.output_bytes if case.is_measured else 0
+    return max(_WORKING_SETS * outputs, copied * case.input_bytes, _PEAKS * case.peak_bytes)
 
 
 def require_more(cases: Sequence[WarmCase], device: Device) -> None:
@@ -81,7 +93,7 @@ def room_for(
         judges: Whether it may have to find out what is expected.
     """
     largest = max(case.known_bytes for case in cases)
-    tensors = max(device.pool_bytes, _working_bytes(cases, largest) + outputs)
+    tensors = max(device.pool_bytes, _working_bytes(cases) + outputs)
     sent = max(block, sum(case.input_bytes for case in cases))
     ours = _judging_bytes(cases, device, largest) if judges else 0
     return processes * (tensors + sent + device.process_bytes) + ours

@@ -117,9 +117,12 @@ class Timekeeper:
         device = self._workshop.device
         at_once = sittings_at_once(task, device, len(sides), fidelity)
         room = room_to_time(task, device, len(sides), fidelity)
+        # A search that is content with wide intervals looks as a reward does.
+        is_wide = fidelity is Fidelity.SEARCH and is_brief(device, fidelity)
+        plan = Fidelity.REWARD if is_wide else fidelity
         # A place to the end, so that answers come one by one, and not all together.
         with self._room.turn(room):
-            for index, count in enumerate(looks(fidelity)):
+            for index, count in enumerate(looks(plan)):
                 while len(pairs) < count:
                     wanted = min(count - len(pairs), at_once)
                     for sitting, recorded in self._sit(
@@ -133,10 +136,10 @@ class Timekeeper:
                 wrong = drop_wrong(pairs)
                 others = [side for side in sides if side != CANDIDATE]
                 timing.ratios = {
-                    side: ratio_interval(weighted(pairs, cases, side, rule), index, fidelity)
+                    side: ratio_interval(weighted(pairs, cases, side, rule), index, plan)
                     for side in others
                 }
-                may_lose, is_last = candidate is not None, count == looks(fidelity)[-1]
+                may_lose, is_last = candidate is not None, count == looks(plan)[-1]
                 if is_last or all(
                     self._settled(ratio, fidelity, index, may_lose)
                     for ratio in timing.ratios.values()
@@ -146,7 +149,7 @@ class Timekeeper:
                     text = f"not timed on: less than {bars[side]:.4g} times as fast as {side}"
                     timing.labels.append(Label(CUT_SHORT, text))
                     break
-        by = partial(ratio_interval, look_index=index, fidelity=fidelity)
+        by = partial(ratio_interval, look_index=index, fidelity=plan)
         fill(timing, pairs, cases, list(sides), by, rule)
         numbers = [order for one in pairs for order in one.pair.numbers.values()]
         label_mismatches(timing, mismatches, sum(map(len, numbers)))
@@ -354,7 +357,6 @@ class Timekeeper:
         with self._lock.shared():
             cases = []
             candidate = sides[CANDIDATE]
-            blocks = device.reward_blocks if is_brief(device, fidelity) else device.blocks
             by_graph = task.loaded.timing == "graph"
             is_wanted = by_graph or (candidate is not None and fidelity in _RECORDED)
             for case in task.timed:
@@ -369,12 +371,14 @@ class Timekeeper:
                 calls = min(wanted, longest)
                 reference_s = task.reference_s[case.index]
                 recorded = is_wanted and may_record(case, device, reference_s, wanted)
+                is_long = reference_s * wanted >= _SHORT_BLOCK_S
+                is_enough = is_long and is_brief(device, fidelity)
                 cases.append(
                     TimedCase(
                         warm=case,
                         calls=calls,
                         layouts=layouts,
-                        blocks=blocks,
+                        blocks=device.reward_blocks if is_enough else device.blocks,
                         recorded=recorded,
                         unshortened_s=reference_s * wanted,
                     )
