@@ -15,6 +15,8 @@ from evolve.worker.expected import Expected
 from evolve.worker.mismatch import describe_mismatch
 from evolve.worker.trees import map_tensors, unflatten
 
+_HOPELESS = 0.5  # error of a block, relative to its size
+
 
 class Checked(Protocol):
     """What `judge` needs of a case: its own checker, if it has one."""
@@ -121,9 +123,12 @@ def _judge_values(index: int, output: Tensor, expected: Expected, explain: bool)
         margin = math.inf if bool(wrong.any()) else 0.0
     else:
         output, own, truth = real(output), real(own), real(truth)
-        margin = _margin(output, own, truth, budget)
-        if margin > 1.0 and (wide := expected.wide_budgets[index]) is not None:
-            budget, margin = wide, max(1.0, _margin(output, own, truth, wide))
+        margin, is_hopeless = _margin(output, own, truth, budget)
+        # Nothing excuses what is not finite; then it is only to be told from what is excused.
+        if margin > 1.0 and not is_hopeless and (explain or margin < math.inf):
+            wide = expected.wide_budgets[index]
+            assert wide is not None
+            budget, margin = wide, max(1.0, _margin(output, own, truth, wide)[0])
     if margin <= 1.0:
         return Judgement(Status.CORRECT, margin=margin)
     text = f"output {index} {tuple(own.shape)} {str(own.dtype).removeprefix('torch.')}"
@@ -135,12 +140,20 @@ def _judge_values(index: int, output: Tensor, expected: Expected, explain: bool)
     return Judgement(Status.WRONG_VALUE, text, margin)
 
 
-def _margin(output: Tensor, own: Tensor, truth: Tensor, budget: OutputBudget) -> float:
+def _margin(output: Tensor, own: Tensor, truth: Tensor, budget: OutputBudget) -> tuple[float, bool]:
+    """The largest error over what is allowed, and whether no conditioning could excuse it.
+
+    What is off by half of its own size in most of its blocks is wrong, however far the outcome
+    moves with its operands: finding that out takes four runs of the reference in fp64.
+    """
     if not budget.finite and bool(_unexpected_nonfinite(output, own, truth).any()):
-        return math.inf
+        return math.inf, False
     rms, peak = error_blocks(output, truth, budget.block, finite_only=not budget.finite)
     worst = float((torch.maximum(rms / budget.rms, peak / budget.peak) / budget.scale).max())
-    return math.inf if math.isnan(worst) else worst
+    if math.isnan(worst):
+        return math.inf, False
+    is_hopeless = bool((rms / budget.scale).median() > _HOPELESS) and worst > 1.0
+    return worst, is_hopeless
 
 
 def _unexpected_nonfinite(output: Tensor, own: Tensor, truth: Tensor) -> Tensor:

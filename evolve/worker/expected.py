@@ -7,7 +7,7 @@ would take most of a judge's time.
 
 import copy
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -24,6 +24,7 @@ from evolve.worker.blocks import (
     output_budget,
     widened,
 )
+from evolve.worker.convolution import ByProducts
 from evolve.worker.parameters import cast_module
 from evolve.worker.reduction import ReductionTrace
 from evolve.worker.seeding import generator, seeded
@@ -258,7 +259,8 @@ def _in(dtype: torch.dtype, tensor: Tensor) -> Tensor:
 
 
 def _forward(model: nn.Module, inputs: list[Any]) -> list[Tensor]:
-    with seeded(0):
+    is_on_gpu = any(tensor.is_cuda for tensor in tensors_of(inputs))
+    with seeded(0), ByProducts() if is_on_gpu else nullcontext():
         return [output.detach() for output in flatten(model(*inputs))[0]]
 
 

@@ -4,18 +4,25 @@ Invariants:
 - they are judged like small ones: right is correct and timed, wrong is wrong and said to be so;
 - several at once wait for room, and none fails for want of it, nor does an audit beside them;
 - an eager reference with many temporaries is timed, however little room its outputs leave;
-- what a model takes that is made on the GPU is known before it is called.
+- what a model takes that is made on the GPU is known before it is called;
+- what is expected does not depend on where it is worked out;
+- memory that was given back disturbs nothing that is timed.
 """
 
+import os
 from dataclasses import replace
+from statistics import median
 
 import pytest
 import torch
 
 from evolve.core.evaluation import Evaluation, Status
+from evolve.worker import cuda_driver
+from evolve.worker.expected import evaluate_truth
 from evolve.worker.extent import extent_of
 from evolve.worker.slab import Outline, Packed
 from evolve.worker.taskfile import load_task
+from evolve.worker.wiping import Wiping
 from tests.gpu.programs import RIGHT, TASK, triton_program
 
 LARGE = replace(TASK, name="relu2-large", source=TASK.source.replace("4096, 4096", "4096, 393216"))
@@ -119,3 +126,43 @@ def test_what_a_model_on_the_gpu_takes_is_known_before_it_is_called():
     (case,) = load_task(replace(TASK, source=source), torch.device("cuda", 0)).cases
     packed = Packed([case.inputs(0)])
     assert extent_of(case, Outline(packed.trees[0], packed.size)).outputs == 4096 * 1024 * 4
+
+
+def test_a_convolution_in_fp64_is_expected_of_a_gpu_as_of_a_cpu():
+    torch.manual_seed(0)
+    for layer, shape in (
+        (torch.nn.Conv2d(12, 18, 3, stride=2, padding=1, groups=3), (4, 12, 33, 31)),
+        (torch.nn.ConvTranspose3d(8, 6, 3, stride=2, output_padding=1), (2, 8, 9, 10, 11)),
+    ):
+        x = torch.randn(shape)
+        (wanted,) = evaluate_truth(layer, [x], [layer(x).detach()]).outputs
+        layer, x = layer.cuda(), x.cuda()
+        (made,) = evaluate_truth(layer, [x], [layer(x).detach()]).outputs
+        torch.testing.assert_close(made.cpu(), wanted, rtol=1e-12, atol=1e-12)
+
+
+def test_memory_given_back_does_not_slow_what_is_timed_next():
+    """The driver wipes it, which costs a tenth of the bandwidth for some 10 ms."""
+    size, wiping = 6 << 30, Wiping()
+    x = torch.empty(size // 4, device="cuda")
+
+    def seconds(wait: bool) -> float:
+        mapping, fd = cuda_driver.allocate(size)
+        os.close(fd)
+        mapping.close()
+        wiping.note(size)
+        if wait:
+            wiping.wait()
+        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        start.record()
+        x.add_(1)
+        end.record()
+        torch.cuda.synchronize()
+        wiping.wait()
+        return start.elapsed_time(end)
+
+    seconds(True)
+    at_once, later = (median(seconds(wait) for _ in range(9)) for wait in (False, True))
+    calm = median(seconds(True) for _ in range(9))
+    print(f"at once {at_once:.2f} ms, later {later:.2f}, and again {calm:.2f}")
+    assert later < 1.03 * calm

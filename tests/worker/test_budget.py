@@ -284,6 +284,25 @@ def test_what_is_right_only_because_it_is_ill_conditioned_has_all_of_its_budget_
     assert (near.status, near.margin) == (Status.CORRECT, 1.0)
 
 
+@pytest.mark.parametrize(
+    "outcome",
+    [torch.zeros_like, torch.neg, lambda x: x + torch.randn_like(x)],
+    ids=["nothing", "negative", "noise"],
+)
+def test_what_is_off_by_its_own_size_costs_no_further_run_of_the_reference(outcome, monkeypatch):
+    """What a kernel leaves that does nothing, for one: each run takes seconds where it is large."""
+    monkeypatch.setattr("evolve.worker.expected._perturbed_truth", None)
+    case = loaded_case(task_source("torch.sin(x * 1e4)", "[torch.rand(64, 256)]"))
+    verdict = judged(case, lambda model, x: outcome(torch.sin(x * 1e4)))
+    assert verdict.status is Status.WRONG_VALUE
+
+
+def test_chaos_excuses_what_is_off_by_its_own_size():
+    """The reference's own outcome is no better."""
+    case = loaded_case(task_source("torch.sin(x * 1e9)", "[torch.rand(64, 256)]"))
+    assert judged(case, lambda model, x: torch.sin(x * (1e9 + 64))).status is Status.CORRECT
+
+
 @settings(max_examples=60, deadline=None)
 @given(
     shape=st.sampled_from([(12, 320), (320, 12), (0,), (), (12, 320, 1), (12, 0)]),
