@@ -54,16 +54,26 @@ class TemplateSeed:
         return found or Declined("every compiled reference that calls a library has been proposed")
 
     def _programs(self, task: Task, device: Mapping[str, str]) -> Iterator[Proposal | Failed]:
-        """All of them, those with tails first; equal ones once."""
+        """All of them, those with tails first; equal ones once.
+
+        Eager's convolutions round float32 to tf32 where torch lets them. Ours do too then, since
+        the judge measures errors by the reference's own, and once they do not.
+        """
         seen: set[str] = set()
-        allowed = precisions(task.accumulation, device.get("arch", ""))
+        arch = device.get("arch", "")
+        exact = precisions(task.accumulation, arch)
+        is_rounded = device.get("eager_convolutions") == "tf32"
+        rounded = precisions("tf32", arch) if is_rounded else exact
+        first, *others = _KINDS
+        kinds = [(first, rounded), (first, exact), *((kind, rounded) for kind in others)]
         count = Limits.of(device).multiprocessors
         for compiled in task.compiled:
             if compiled.variant not in self.variants or not has_products(compiled):
                 continue
-            for kind in _KINDS:
+            for kind, convolutions in kinds:
                 note = f"variant {compiled.variant}, own kernels{kind}"
-                source = _converted(task.source, task.name, compiled, kind, allowed, count)
+                about = kind, exact, convolutions, count
+                source = _converted(task.source, task.name, compiled, *about)
                 if isinstance(source, NotConvertible):
                     yield Failed(f"variant {compiled.variant}: {source}")
                     break
@@ -79,9 +89,12 @@ def _converted(
     compiled: Compiled,
     kind: str,
     allowed: tuple[str, ...],
+    convolutions: tuple[str, ...],
     multiprocessors: int,
 ) -> str | NotConvertible:
-    products = Products(allowed, **_KINDS[kind], multiprocessors=multiprocessors)
+    products = Products(
+        allowed, convolutions=convolutions, multiprocessors=multiprocessors, **_KINDS[kind]
+    )
     try:
         return convert(source, name, compiled, products, allowed)
     except NotConvertible as error:

@@ -36,6 +36,7 @@ _WARM_SHARE = 8
 _REFEREE_SHARE = 0.72  # at most: what it does not use the runners may have
 _EXPECTING_SHARE = 14
 _ROOM_SHARE = 0.6  # beside that, what stays warm twice (inputs, references), and spares' contexts
+_HAS_TF32 = 80  # capability
 _QUIET_TRIES = 5
 _QUIET_FACTOR = 4.0  # an idle device answers within so many times its usual time
 _CONNECT_S = 60.0
@@ -164,10 +165,17 @@ class CudaDevice:
             "shared_memory_bytes": str(shared),
             "warp_size": str(facts.warp_size),
             "memory_bytes": str(facts.total_memory),
+            "eager_convolutions": self._eager_convolutions,
             "cuda": torch.version.cuda or "",
             "driver": nvml.driver_version(),
             "cores": str(self.cores),
         }
+
+    @property
+    def _eager_convolutions(self) -> str:
+        """What torch makes of float32 there, as long as no task sets anything else."""
+        allowed = torch.backends.cudnn.conv.fp32_precision  # type: ignore[attr-defined]
+        return "tf32" if allowed == "tf32" and self.capability >= _HAS_TF32 else "ieee"
 
     def make_slab(self, trees: list[Any]) -> Slab:
         packed = Packed(trees)

@@ -3,7 +3,9 @@
 The choices are ours; Inductor's own heuristics pick one of about as many at run time.
 """
 
-from collections.abc import Mapping, Sequence
+import ast
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from operators.inductor.reading import RawKernel
@@ -11,6 +13,11 @@ from operators.inductor.reading import RawKernel
 WARPS = "num_warps"
 _MOST_ELEMENTS = 16384  # of a block; more would spill
 _ELEMENTS_PER_WARP = 512
+_OUTER_ELEMENTS = 512  # of a block of a loop over rows: its columns lie side by side
+_OUTER_WHOLE = 4096  # the same where a block holds all rows
+_COLUMNS_AT_ONCE = 4096  # a device has so many blocks under way
+_OF_REDUCTION = re.compile(r"r(index|\d*_?(index|\d+))$")
+_OF_THE_REST = re.compile(r"[xyz](index|\d+)$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +63,16 @@ def _wanted(
     raw: RawKernel, sizes: Mapping[str, int], blocked: Sequence[str]
 ) -> dict[str, tuple[tuple[int, ...], int]]:
     if raw.heuristic == "persistent_reduction":
-        most = max(1, _MOST_ELEMENTS // _persistent_elements(raw, sizes))
-        return {block: (_powers(1, min(most, 128)), max(1, most // 8)) for block in blocked}
+        elements = _persistent_elements(raw, sizes)
+        most = max(1, _MOST_ELEMENTS // elements)
+        usual = _OUTER_WHOLE // elements if _direction(raw) == "OUTER" else most // 8
+        return {block: (_powers(1, min(most, 128)), max(1, usual)) for block in blocked}
     if raw.heuristic == "reduction":
-        hint = str(raw.settings.get("reduction_hint", ""))
-        if hint.endswith(("OUTER", "OUTER_TINY")):
-            rows, columns = (_powers(8, 128), 32), (_powers(8, 128), 32)
-        elif hint.endswith("INNER"):
+        direction = _direction(raw)
+        if direction == "OUTER":
+            first = _columns_of(sizes.get("xnumel", 1))
+            rows, columns = (_powers(2, 256), first), (_powers(2, 128), _OUTER_ELEMENTS // first)
+        elif direction == "INNER":
             rows, columns = (_powers(1, 8), 1), (_powers(256, 4096), 2048)
         else:
             rows, columns = (_powers(1, 64), 8), (_powers(16, 1024), 256)
@@ -70,6 +80,53 @@ def _wanted(
     if len(blocked) == 1:
         return {blocked[0]: (_powers(128, 4096), 1024)}
     return {block: (_powers(4, 256), 32) for block in blocked}
+
+
+def _columns_of(size: int) -> int:
+    """Columns of a block that reduces over rows, as Inductor's heuristic (2.13) has them.
+
+    Few where there are few, so that all multiprocessors have some; 64 and more where loads of that
+    many neighbours leave enough blocks.
+    """
+    if size <= 1024:
+        return max(2, min(8, _power_above(size // 128)))
+    return 16 if size < 8 * _COLUMNS_AT_ONCE else max(64, min(256, _power_above(size // 4096)))
+
+
+def _direction(raw: RawKernel) -> str:
+    """`INNER` where what is reduced lies side by side in memory, `OUTER` where the rest does.
+
+    Inductor's own word, and where it has none what those loads show that have dimensions of both;
+    empty where they differ.
+    """
+    hint = str(raw.settings.get("reduction_hint", ""))
+    for name in ("INNER", "OUTER"):
+        if hint.endswith((name, f"{name}_TINY")):
+            return name
+    found = {
+        "INNER" if 1 in steps else "OUTER"
+        for node in ast.walk(raw.function)
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "tl.load"
+        if (steps := list(_steps(node.args[0]))) and _has_other(node.args[0])
+    }
+    return found.pop() if len(found) == 1 else ""
+
+
+def _has_other(pointer: ast.expr) -> bool:
+    names = (node.id for node in ast.walk(pointer) if isinstance(node, ast.Name))
+    return any(map(_OF_THE_REST.match, names))
+
+
+def _steps(pointer: ast.expr) -> Iterator[int]:
+    """What the dimensions that are reduced are multiplied by in an address."""
+    match pointer:
+        case ast.BinOp(left=left, op=ast.Add(), right=right):
+            yield from _steps(left)
+            yield from _steps(right)
+        case ast.BinOp(left=ast.Constant(value=int() as factor), op=ast.Mult(), right=of):
+            yield from (factor * step for step in _steps(of))
+        case ast.Name(id=name) if _OF_REDUCTION.match(name):
+            yield 1
 
 
 def _persistent_elements(raw: RawKernel, sizes: Mapping[str, int]) -> int:

@@ -41,6 +41,7 @@ class Calls:
         statements: of the code.
         tensors: of the code.
         precisions: what `tl.dot` may make of float32, the first to begin with.
+        convolutions: the same for convolutions.
         multiprocessors: of the device.
         losses: numbers of the texts of losses, to which new ones are added.
         even: whether the work of products is cut evenly among programs.
@@ -51,6 +52,7 @@ class Calls:
         statements: Sequence[Statement],
         tensors: Tensors,
         precisions: Sequence[str],
+        convolutions: Sequence[str],
         multiprocessors: int,
         losses: dict[str, int],
         *,
@@ -61,6 +63,7 @@ class Calls:
         self._even = even
         self._tensors = tensors
         self._precisions = precisions
+        self._convolutions = convolutions
         self._firsts = {
             name: out
             for statement in statements
@@ -103,9 +106,12 @@ class Calls:
 
     def _arithmetic(self, *tensors: Tensor) -> Sequence[str]:
         """What `tl.dot` may make of these; nothing where kernels that sum in float32 do not do."""
+        return self._known(tensors, self._precisions)
+
+    def _known(self, tensors: Sequence[Tensor], precisions: Sequence[str]) -> Sequence[str]:
         dtypes = {tensor.dtype for tensor in tensors if tensor.dtype} or {self._tensors.dtype}
         if dtypes == {FLOAT32}:
-            return self._precisions
+            return precisions
         return HALF if len(dtypes) == 1 and dtypes <= _HALVES else ()
 
     def _several(self, out: str, call: ast.Call) -> Replacement | None:
@@ -136,7 +142,8 @@ class Calls:
         out = self._result(name)
         if x is None or weight is None or out is None or (has_bias and bias is None):
             return None
-        if not (precisions := self._arithmetic(x, weight)) or not weight.fits_32_bits():
+        precisions = self._known((x, weight), self._convolutions)
+        if not precisions or not weight.fits_32_bits():
             return None
         if not (x.fits_32_bits(1) and out.fits_32_bits(1)):
             return None

@@ -32,6 +32,7 @@ class Products:
 
     Args:
         precisions: for float32, of those that `tl.dot` takes, the first to begin with.
+        convolutions: the same for convolutions, where it is something else.
         fused: whether pointwise kernels go into the tails of ours where they can.
         even: whether the work of products is cut evenly among programs (stream-K).
         multiprocessors: of the device.
@@ -41,12 +42,14 @@ class Products:
         self,
         precisions: Sequence[str] = PRECISIONS,
         *,
+        convolutions: Sequence[str] = (),
         fused: bool = False,
         even: bool = False,
         multiprocessors: int = 132,
     ) -> None:
         self._multiprocessors = multiprocessors
         self._precisions = tuple(precisions)
+        self._convolutions = tuple(convolutions) or self._precisions
         self._fused = fused
         self._even = even
         self._names: dict[str, str] = {}
@@ -57,7 +60,7 @@ class Products:
     ) -> tuple[OutputCode, dict[str, Kernel]]:
         """The code without the calls that a template can do, and the kernels."""
         tensors = Tensors(case.arguments, code.statements)
-        about = self._precisions, self._multiprocessors, self._losses
+        about = self._precisions, self._convolutions, self._multiprocessors, self._losses
         calls = Calls(code.statements, tensors, *about, even=self._even)
         found = [(each, calls.replacement(each.node)) for each in code.statements]
         if self._fused:

@@ -164,6 +164,35 @@ def test_a_kernel_without_a_mask_is_only_offered_blocks_that_divide_its_size():
 
 
 @pytest.mark.parametrize(
+    ("columns", "wanted"), [(700, (8, 64)), (20_000, (16, 32)), (524_160, (128, 4))]
+)
+def test_where_columns_lie_side_by_side_a_block_has_many_of_them(columns, wanted):
+    """Also where Inductor does not know, and would try it out."""
+    task, compiled = read(FOLDER / "layernorm_looped.json")
+    inner = tunables.parse(convert(task, "t", compiled))
+    code = compiled.cases[0].code.replace("ReductionHint.INNER", "ReductionHint.DEFAULT")
+    assert tunables.parse(convert(task, "t", with_code(compiled, code))) == inner
+    code = re.sub(r"xnumel = \d+\n", f"xnumel = {columns}\n", code)
+    outer = code.replace("(r0_1 + 320*x0)", f"(x0 + {columns}*r0_1)")
+    assert outer != code
+    found = tunables.parse(convert(task, "t", with_code(compiled, outer))).defaults
+    assert (found["XBLOCK"], found["R0_BLOCK"]) == wanted
+
+
+def test_where_all_rows_are_held_there_are_more_columns_where_they_lie_side_by_side():
+    task, compiled = read(FOLDER / "layernorm.json")
+    code = compiled.cases[0].code.replace("ReductionHint.INNER", "ReductionHint.DEFAULT")
+    code = re.sub(r"xnumel = \d+\n", "xnumel = 700\n", code)
+    outer = code.replace("(r0_1 + 320*x0)", "(x0 + 700*r0_1)")
+    assert outer != code
+    begun = [
+        tunables.parse(convert(task, "t", with_code(compiled, one))).defaults["XBLOCK"]
+        for one in (code, outer)
+    ]
+    assert begun == [4, 8]  # 8 times 512 are 4096
+
+
+@pytest.mark.parametrize(
     ("change", "reason"),
     [
         (("async_compile.triton(", "async_compile.halide("), "halide"),

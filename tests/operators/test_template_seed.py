@@ -2,13 +2,15 @@
 
 Invariants: each compiled reference of the wanted variants that calls a library for a GPU is
 proposed once; those that call none are not proposed at all; one that cannot be converted is a
-recorded failure; what a task allows decides on the precisions that are offered.
+recorded failure; what a task allows decides on the precisions that are offered, and for
+convolutions what eager makes of them.
 """
 
 import random
 from dataclasses import replace
 
 import pytest
+import torch
 
 from evolve.core import tunables
 from evolve.core.compiled import Compiled
@@ -105,6 +107,43 @@ def test_a_failure_to_convert_is_recorded_and_holds_up_nothing():
 def test_rounded_operands_are_offered_where_the_task_allows_them(accumulation, offered):
     source = propose(GPU, accumulation=accumulation).program.source
     assert ("tf32" in tunables.parse(source)["MATMUL_INPUT_PRECISION"].choices) == offered
+
+
+IMAGE, FILTERS = torch.empty(2, 20, 5, 6), torch.empty(8, 20, 3, 3)
+SETTINGS = (
+    "stride=(1, 1), padding=(1, 1), dilation=(1, 1), transposed=False, output_padding=(0, 0), "
+    "groups=1, bias=None"
+)
+CONVOLUTION = compiled(
+    {"a": IMAGE, "b": FILTERS},
+    [
+        "with torch.cuda._DeviceGuard(0):",
+        f"    buf0 = extern_kernels.convolution(a, b, {SETTINGS})",
+        "    assert_size_stride(buf0, (2, 8, 5, 6), (240, 30, 6, 1), 'aten.convolution')",
+    ],
+    "buf0",
+)
+
+
+def begun_with(proposal: Proposal) -> list[object]:
+    """The precision that each product of it begins with."""
+    begun = tunables.parse(proposal.program.source).defaults
+    return [value for name, value in begun.items() if name.endswith("INPUT_PRECISION")]
+
+
+def test_convolutions_round_as_eagers_do_and_once_they_do_not():
+    first, second = (
+        propose(CONVOLUTION, count=count, eager_convolutions="tf32") for count in (0, 1)
+    )
+    assert begun_with(first) == ["tf32"]
+    assert begun_with(second) == ["bf16x6"]
+    assert isinstance(propose(CONVOLUTION, count=2, eager_convolutions="tf32"), Declined)
+
+
+def test_where_eagers_convolutions_are_exact_so_are_ours_and_products_always():
+    for found, eager in ((CONVOLUTION, "ieee"), (GPU, "tf32")):
+        assert begun_with(propose(found, eager_convolutions=eager)) == ["bf16x6"]
+        assert isinstance(propose(found, count=1, eager_convolutions=eager), Declined)
 
 
 def test_long_sums_are_cut_where_a_device_has_more_multiprocessors_than_there_are_tiles():
