@@ -11,7 +11,7 @@ import torch
 from evolve.worker import cuda_driver, queues
 from evolve.worker.cuda_driver import Mapping
 
-_HELD = 2  # inputs of so many calls stay mapped
+HELD = 2  # inputs of so many calls stay mapped
 
 
 class CudaAccess:
@@ -59,7 +59,7 @@ class CudaAccess:
             self._routing.enter_context(torch.cuda.use_mem_pool(self._pool))
 
     def open(self, fd: int, size: int) -> torch.Tensor:
-        while len(self._inputs) >= _HELD:
+        while len(self._inputs) >= HELD:
             self._inputs.popleft().close()
         self._inputs.append(cuda_driver.attach(fd, size))
         return self._inputs[-1].tensor()

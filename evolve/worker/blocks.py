@@ -68,10 +68,11 @@ def computable(tensor: Tensor) -> Tensor:
 
 
 def parts(tensor: Tensor) -> Sequence[Tensor]:
-    """The tensor in pieces along its first dimension: comparing takes many times its memory."""
-    if not tensor.dim() or tensor.numel() <= _COMPARED_AT_ONCE:
+    """The tensor in pieces along its longest dimension: comparing takes many times its memory."""
+    if tensor.numel() <= _COMPARED_AT_ONCE:
         return (tensor,)
-    return tensor.split(max(1, _COMPARED_AT_ONCE * tensor.shape[0] // tensor.numel()))
+    size, dim = max((size, dim) for dim, size in enumerate(tensor.shape))
+    return tensor.split(max(1, _COMPARED_AT_ONCE * size // tensor.numel()), dim)
 
 
 def _is_finite(tensor: Tensor) -> bool:

@@ -15,7 +15,7 @@ from evolve.worker.expected import Expected
 from evolve.worker.mismatch import describe_mismatch
 from evolve.worker.trees import map_tensors, unflatten
 
-_HOPELESS = 0.5  # error of a block, relative to its size
+_NOT_THERE = 0.5  # error of a block, relative to its size
 
 
 class Checked(Protocol):
@@ -52,6 +52,7 @@ def judge(
     inputs: list[Any],
     *,
     explain: bool = True,
+    excuse: bool = True,
 ) -> Judgement:
     """Whether outputs (flattened, with the text of their nesting) are right for these inputs.
 
@@ -61,6 +62,10 @@ def judge(
     every block has to stay in its budget (`evolve.worker.blocks`).
     Finding out what a wrong outcome looks like takes longer than judging it; `explain=False` leaves
     it out of the feedback.
+
+    An ill-conditioned task may excuse what is off by more than its own size, which takes four runs
+    of the reference in fp64. `excuse=False` is for who asks whether an outcome is there at all: one
+    is wrong then that is off by half of its own size in most of its blocks.
     """
     structure = _judge_structure(outputs, spec, expected)
     if structure is not None:
@@ -69,7 +74,7 @@ def judge(
         return _judge_by_hook(case.check, outputs, expected, inputs)
     margin = 0.0
     for index, output in enumerate(outputs):
-        verdict = _judge_values(index, output, expected, explain)
+        verdict = _judge_values(index, output, expected, explain, excuse)
         if verdict.status is not Status.CORRECT:
             return verdict
         margin = max(margin, verdict.margin or 0.0)
@@ -116,16 +121,19 @@ def _judge_by_hook(
     return Judgement(Status.WRONG_VALUE, f"check() refused the outcome: {reason[:300]}")
 
 
-def _judge_values(index: int, output: Tensor, expected: Expected, explain: bool) -> Judgement:
+def _judge_values(
+    index: int, output: Tensor, expected: Expected, explain: bool, excuse: bool
+) -> Judgement:
     own, truth, budget = expected.reference[index], expected.truth[index], expected.budgets[index]
     if budget is None:
         wrong = (output != own) & (output != truth)
         margin = math.inf if bool(wrong.any()) else 0.0
     else:
         output, own, truth = real(output), real(own), real(truth)
-        margin, is_hopeless = _margin(output, own, truth, budget)
-        # Nothing excuses what is not finite; then it is only to be told from what is excused.
-        if margin > 1.0 and not is_hopeless and (explain or margin < math.inf):
+        margin, off = _margin(output, own, truth, budget)
+        # What is not finite stays wrong: there the excuse only says which of the others are right.
+        may_help = explain or margin < math.inf
+        if margin > 1.0 and may_help and (excuse or off < _NOT_THERE):
             wide = expected.wide_budgets[index]
             assert wide is not None
             budget, margin = wide, max(1.0, _margin(output, own, truth, wide)[0])
@@ -140,20 +148,16 @@ def _judge_values(index: int, output: Tensor, expected: Expected, explain: bool)
     return Judgement(Status.WRONG_VALUE, text, margin)
 
 
-def _margin(output: Tensor, own: Tensor, truth: Tensor, budget: OutputBudget) -> tuple[float, bool]:
-    """The largest error over what is allowed, and whether no conditioning could excuse it.
-
-    What is off by half of its own size in most of its blocks is wrong, however far the outcome
-    moves with its operands: finding that out takes four runs of the reference in fp64.
-    """
+def _margin(
+    output: Tensor, own: Tensor, truth: Tensor, budget: OutputBudget
+) -> tuple[float, float]:
+    """The largest error over what is allowed, and that of most blocks over their own size."""
     if not budget.finite and bool(_unexpected_nonfinite(output, own, truth).any()):
-        return math.inf, False
+        return math.inf, math.inf
     rms, peak = error_blocks(output, truth, budget.block, finite_only=not budget.finite)
     worst = float((torch.maximum(rms / budget.rms, peak / budget.peak) / budget.scale).max())
-    if math.isnan(worst):
-        return math.inf, False
-    is_hopeless = bool((rms / budget.scale).median() > _HOPELESS) and worst > 1.0
-    return worst, is_hopeless
+    off = float((rms / budget.scale).median())
+    return (math.inf, math.inf) if math.isnan(worst) else (worst, off)
 
 
 def _unexpected_nonfinite(output: Tensor, own: Tensor, truth: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ in fp64 run on tensor cores.
 """
 
 import itertools
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -15,10 +16,15 @@ from torch.nn.functional import pad
 from torch.utils._python_dispatch import TorchDispatchMode
 
 _CONVOLUTION = torch.ops.aten.convolution.default
+_MOST_PLACES = 1024  # of a kernel, each a few launches
 
 
 class ByProducts(TorchDispatchMode):
     """In it, convolutions of fp64 tensors on a GPU are made by `convolution`."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # else the first operation imports torch._dynamo, which takes 1.4 s
 
     def __torch_dispatch__(
         self,
@@ -28,8 +34,9 @@ class ByProducts(TorchDispatchMode):
         options: Mapping[str, Any] | None = None,
     ) -> Any:
         if operation is _CONVOLUTION:
-            operand = arguments[0]
-            if operand.is_cuda and operand.dtype is torch.float64 and operand.dim() > 2:
+            x, weight = arguments[:2]
+            places = math.prod(weight.shape[2:])
+            if x.is_cuda and x.dtype is torch.float64 and x.numel() and places <= _MOST_PLACES:
                 return convolution(*arguments)
         return operation(*arguments, **(options or {}))
 
@@ -148,8 +155,8 @@ def _add_products(into: Tensor, factors: Tensor, x: Tensor, groups: int) -> None
     if channels == 1:  # of products that thin there would be one for each channel
         ours.addcmul_(factors, theirs)
         return
-    for one, part in zip(ours, theirs, strict=True):
-        one.baddbmm_(factors, part)
+    of_all = factors.expand(batch, *factors.shape).flatten(0, 1)
+    ours.flatten(0, 1).baddbmm_(of_all, theirs.flatten(0, 1))
 
 
 def _for_each(values: Sequence[int], dims: int) -> list[int]:

@@ -14,6 +14,8 @@ from typing import Any
 
 import torch
 
+from evolve.worker.wiping import WIPING, empty_cache
+
 _PINNED = 1  # CU_MEM_ALLOCATION_TYPE_PINNED
 _POSIX_FD = 1  # CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
 _ON_DEVICE = 1  # CU_MEM_LOCATION_TYPE_DEVICE
@@ -97,6 +99,7 @@ class Mapping:
         _call("cuMemUnmap", pointer, size)
         _call("cuMemAddressFree", pointer, size)
         _call("cuMemRelease", ctypes.c_uint64(self.handle))
+        WIPING.note(self.size)
 
 
 def allocate(size: int) -> tuple[Mapping, int]:
@@ -110,7 +113,7 @@ def allocate(size: int) -> tuple[Mapping, int]:
     try:
         handle = _create(size)
     except CudaError:
-        torch.cuda.empty_cache()  # torch keeps what it no longer needs
+        empty_cache()  # torch keeps what it no longer needs
         handle = _create(size)
     fd = ctypes.c_int(-1)
     with contextlib.ExitStack() as on_failure:

@@ -47,7 +47,8 @@ class Device(Protocol):
         warm_bytes: For inputs and expectations that stay from candidate to candidate, and as much
             for references that do.
         block_bytes: For the inputs of a block, and for its outputs.
-        reward_blocks, reward_bytes: The same for a reward, which may be less exact.
+        reward_blocks, reward_bytes: The same for a reward, which may be less exact; of short blocks
+            there are as many as usual.
         pool_bytes: For the tensors of a runner, unless it asks for more.
         process_bytes: That a process takes beside its tensors.
         expecting_bytes: For what is worked out of an expectation, one at a time.

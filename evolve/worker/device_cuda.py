@@ -18,6 +18,7 @@ import torch
 from evolve.core.errors import EvaluatorUnavailable, UsageError
 from evolve.core.program import Language
 from evolve.worker import cuda_driver, nvml
+from evolve.worker.access_cuda import HELD
 from evolve.worker.cores import ClockCores
 from evolve.worker.faults import InfraFault
 from evolve.worker.guard import descendants
@@ -27,7 +28,7 @@ from evolve.worker.process import RunnerProcess
 from evolve.worker.slab import Packed, Shared, Slab
 from evolve.worker.window import Window
 from evolve.worker.window_cuda import CudaWindow
-from evolve.worker.wiping import Wiping
+from evolve.worker.wiping import WIPING
 
 _POOL_SHARE = 60  # a runner's tensors get one in so many bytes of the device
 _BLOCK_SHARE = 42
@@ -113,7 +114,6 @@ class CudaDevice:
             finally:  # says best what a missing compiler means
                 self._library = library.result()
         self._pools: dict[RunnerProcess, _Pool] = {}
-        self.wiping = Wiping()
         self._probe = torch.arange(1 << 20, device=self.place)
         self._answer = int(self._probe.sum())
         self._usual_answer_s = min(self._answer_s() for _ in range(9))
@@ -186,7 +186,7 @@ class CudaDevice:
     @contextmanager
     def share(self, slab: Slab) -> Iterator[Shared]:
         """A copy in memory of its own, which no process has ever mapped."""
-        mapping, fd = _allocated(slab.size)
+        mapping, fd = cuda_driver.allocate(slab.size)
         try:
             copy = mapping.tensor()
             copy.copy_(slab.memory)
@@ -195,7 +195,6 @@ class CudaDevice:
         finally:
             os.close(fd)
             mapping.close()
-            self.wiping.note(mapping.size)
 
     def prepare(self, process: RunnerProcess, all_queues: bool = False) -> None:
         os.sched_setaffinity(process.pid, self.clock_cores.of_runners())
@@ -209,7 +208,7 @@ class CudaDevice:
 
     def _give_pool(self, process: RunnerProcess, size: int) -> None:
         """What lies in it looks like values, and is none."""
-        mapping, fd = _allocated(size)
+        mapping, fd = cuda_driver.allocate(size)
         with contextlib.ExitStack() as on_failure:
             on_failure.callback(mapping.close)
             try:
@@ -225,9 +224,8 @@ class CudaDevice:
 
     def _take_pool(self, process: RunnerProcess) -> None:
         """Back from a process that has ended."""
-        mapping = self._pools.pop(process).mapping
-        mapping.close()
-        self.wiping.note(mapping.size + self.process_bytes)
+        self._pools.pop(process).mapping.close()
+        WIPING.note(self.process_bytes + HELD * process.largest_sent)
 
     def pool_base(self, process: RunnerProcess) -> int:
         """An address that can be read."""
@@ -298,15 +296,6 @@ class CudaDevice:
         ours = {os.getpid(), *descendants(os.getpid())}
         known = nvml.processes(str(self._facts.uuid))
         return frozenset(pid for pid in known - ours if Path(f"/proc/{pid}").exists())
-
-
-def _allocated(size: int) -> tuple[cuda_driver.Mapping, int]:
-    """Memory of the device; where it is short, of what our torch keeps for later too."""
-    try:
-        return cuda_driver.allocate(size)
-    except cuda_driver.CudaError:
-        torch.cuda.empty_cache()
-        return cuda_driver.allocate(size)
 
 
 def _whole(size: int) -> int:

@@ -7,14 +7,12 @@ from evolve.worker.device import Device
 from evolve.worker.warm import WarmCase, WarmTask, usual_number
 
 _WORKING_SETS = 4  # of outputs: two outcomes are alive at once, and there are temporaries
-_COPIED_SETS = (
-    2  # of inputs, where it is known what else the reference has alive at once; else as many
-)
+_COPIED_SETS = 2  # of inputs; as many as of outputs where the reference's peak is not known
 _PEAKS = 2  # of what the reference has alive at once: workspaces, and other ways to get there
 # In the referee: inputs, the outcome, what is judged by it, the fp64 truth (four where outputs are
 # in half precision), and temporaries.
 _JUDGING_SETS = 8
-_EXPECTING_SETS = 3  # more while it is worked out: what moved
+_EXPECTING_SETS = 6  # more while it is worked out: what moved, parts of convolutions
 _PEAKS_EXPECTING = 2  # in fp64
 _COPIES_OF_WEIGHTS = 2  # while a model is made
 _SHARE_TO_SIT = 2 / 3  # of the room: others check meanwhile
@@ -106,7 +104,7 @@ def _judging_bytes(cases: Sequence[WarmCase], device: Device, largest: int) -> i
 
 
 def is_brief(device: Device, fidelity: Fidelity) -> bool:
-    """Whether fewer and shorter blocks will do: for a reward, or a search of wide intervals."""
+    """Whether shorter blocks will do, or fewer long ones: for a reward, or for wide intervals."""
     is_wide = device.half_width >= _BRIEF_HALF_WIDTH
     return fidelity is Fidelity.REWARD or (is_wide and fidelity is not Fidelity.VERIFY)
 

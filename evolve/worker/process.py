@@ -23,6 +23,7 @@ from evolve.worker.faults import CandidateFault, InfraFault
 from evolve.worker.guard import Fate, descendants, receive_fate
 from evolve.worker.sandbox import Confinement
 from evolve.worker.slab import Outline, Shared
+from evolve.worker.wiping import WIPING
 from evolve.worker.wire import ChannelClosed, ChannelFault, DeadlineExceeded, Done, Output, Reply
 from evolve.worker.zygote import Zygote
 
@@ -66,6 +67,7 @@ class RunnerProcess:
         self._ending: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext
         self._frozen_s = 0.0
         self._frozen_at: float | None = None
+        self.largest_sent = 0  # bytes of inputs of one call, of which it may hold some to its end
         self._channel, self._control = zygote.fork(replace(confinement, work=self._work))
         try:
             self.pid = self._peer()
@@ -131,6 +133,7 @@ class RunnerProcess:
 
     def call(self, case: int, inputs: Shared, seconds: float, trap: bool = False) -> Output:
         """One forward on the first inputs of a slab."""
+        self.largest_sent = max(self.largest_sent, inputs.size)
         command = ("call", case, inputs.size, inputs.trees[0], trap)
         return self._parse(wire.parse_output, self._ask(command, Reply.OUTPUT, seconds, inputs.fd))
 
@@ -145,6 +148,7 @@ class RunnerProcess:
 
     def events(self, case: int, inputs: Shared, trials: int, seconds: float) -> str:
         """How long its forwards take, by the process's own account (`events.read`)."""
+        WIPING.wait()
         command = ("events", case, inputs.size, inputs.trees[0], trials)
         return str(self._parse(wire.parse_text, self._ask(command, Reply.TEXT, seconds, inputs.fd)))
 

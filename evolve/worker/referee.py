@@ -30,7 +30,14 @@ from evolve.worker.events import KERNELBENCH_TRIALS
 from evolve.worker.events import read as read_events
 from evolve.worker.faults import CandidateFault, InfraFault
 from evolve.worker.feedback import compile_error, plain
-from evolve.worker.footprint import room_for, room_to_compile, working_bytes, writers
+from evolve.worker.footprint import (
+    block_outputs,
+    largest_block,
+    room_for,
+    room_to_compile,
+    working_bytes,
+    writers,
+)
 from evolve.worker.labels import static_labels
 from evolve.worker.launcher import Launcher
 from evolve.worker.lightspeed import SpeedOfLight
@@ -310,7 +317,12 @@ class Referee:
         return self._alone(task, fidelity, work)
 
     def _room_to_check(self, warm: WarmTask) -> int:
-        return room_for(warm.cases, self.device, _CHECKING)
+        """Also for the process that a new task is measured with, on long blocks (`layouts`)."""
+        if warm.layouts:
+            return room_for(warm.cases, self.device, _CHECKING)
+        block = largest_block(warm, self.device, Fidelity.VERIFY)
+        outputs = block_outputs(warm, self.device, Fidelity.VERIFY)
+        return room_for(warm.cases, self.device, _CHECKING, block, outputs)
 
     def _room_to_verify(self, warm: WarmTask) -> int:
         processes = max(_CHECKING, observing.processes(warm, self.device))

@@ -19,6 +19,12 @@ class _Waiting:
     is_turn: bool
 
 
+class _OfThread(threading.local):
+    """What each thread has of a room."""
+
+    has = 0
+
+
 class Room:
     """So many bytes (0 stands for no limit), and places for those who take turns.
 
@@ -35,12 +41,12 @@ class Room:
         self._patience_s = patience_s
         self._queue: list[_Waiting] = []
         self._changed = threading.Condition()
-        self._of_thread = threading.local()
+        self._of_thread = _OfThread()
 
     @contextmanager
     def taken(self, amount: int) -> Iterator[None]:
         """Have `amount` of it, all of it where that is less."""
-        outer = getattr(self._of_thread, "has", 0)
+        outer = self._of_thread.has
         try:
             self._take(amount)
             yield
@@ -55,7 +61,7 @@ class Room:
         Who waits has nothing meanwhile, and keeps no more than it had afterwards. Who has all of it
         does not wait: it is alone, and whoever has the place may be waiting for what it has.
         """
-        before = getattr(self._of_thread, "has", 0)
+        before = self._of_thread.has
         if 0 < self._size == before:
             yield
             return

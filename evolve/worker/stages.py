@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from evolve.core.evaluation import Fidelity, Label, Status
-from evolve.worker.budget import Judgement, suite_verdict, worst
+from evolve.worker.budget import Judgement, judge, suite_verdict, worst
 from evolve.worker.faults import CandidateFault
 from evolve.worker.labels import disowned
 from evolve.worker.probes import custom_label
@@ -210,15 +210,21 @@ def _stubbed(workshop: Workshop, candidate: Candidate, case: WarmCase) -> Probe:
             runner = ends.enter_context(workshop.seated(candidate, [case], stub=True))
         except CandidateFault as fault:
             return _failed(fault)
-        return _probed(workshop, runner, case, STUBBED)
+        return _probed(workshop, runner, case, STUBBED, excuse=False)
 
 
 def _probed(
-    workshop: Workshop, runner: RunnerProcess, case: WarmCase, number: int, trap: bool = False
+    workshop: Workshop,
+    runner: RunnerProcess,
+    case: WarmCase,
+    number: int,
+    trap: bool = False,
+    excuse: bool = True,
 ) -> Probe:
     try:
         hidden = workshop.hidden(partial(case.check, "task", number))
-        outcome = workshop.outcome(runner, case, hidden, trap, explain=False)
+        by = partial(judge, explain=False, excuse=excuse)
+        outcome = workshop.outcome(runner, case, hidden, trap, by=by)
     except CandidateFault as fault:
         return _failed(fault)
     return Probe(outcome.verdict.status is Status.CORRECT)

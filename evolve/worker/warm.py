@@ -29,6 +29,7 @@ from evolve.worker.taskfile import LoadedCase, LoadedTask, load_task
 from evolve.worker.taskmodule import task_lock
 from evolve.worker.trees import tensors_of
 from evolve.worker.window import Layout
+from evolve.worker.wiping import empty_cache
 
 Made = TypeVar("Made")
 
@@ -145,7 +146,7 @@ class Store:
             self._held.clear()
             self._bytes = 0
             self._passing = None
-        torch.cuda.empty_cache()
+        empty_cache()
 
 
 class WarmCase:

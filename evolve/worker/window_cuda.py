@@ -41,6 +41,7 @@ from evolve.worker.window import (
     require_distinct,
     size_in_bytes,
 )
+from evolve.worker.wiping import WIPING
 
 if TYPE_CHECKING:
     from evolve.worker.device_cuda import CudaDevice
@@ -152,7 +153,8 @@ class CudaWindow:
         with device.share(case.warm.block(number, case.calls)) as inputs:
             if recorded:
                 self._record(process, case, inputs)
-            device.wiping.wait()
+            if idle or number >= 0:  # not to warm up
+                WIPING.wait()
             cuda_driver.reset_persisting_l2()
             self._flush.fill_(1)
             torch.cuda.synchronize()

@@ -325,11 +325,11 @@ class Workshop:
         hidden: Check,
         trap: bool = False,
         limit_s: float | None = None,
-        explain: bool = True,
+        by: Callable[..., Judgement] = judge,
     ) -> Outcome:
         """One call on hidden inputs, its output taken into custody and judged; takes the lock."""
         with self.on_device():
-            return self._outcome(runner, case, hidden, trap, limit_s or self.call_s, explain)
+            return self._outcome(runner, case, hidden, trap, limit_s or self.call_s, by)
 
     def _outcome(
         self,
@@ -338,7 +338,7 @@ class Workshop:
         hidden: Check,
         trap: bool,
         limit_s: float,
-        explain: bool,
+        by: Callable[..., Judgement],
     ) -> Outcome:
         with self.device.share(hidden.inputs) as inputs:
             start = time.perf_counter()
@@ -351,7 +351,7 @@ class Workshop:
             if self.device.inputs_changed(runner, inputs, output.inputs_at):
                 raise CandidateFault(Status.MUTATED_INPUT, "forward wrote to its inputs")
         spec = custody.spec_of(output)
-        verdict = judge(case.case, tensors, spec, hidden.expected, hidden.tree(), explain=explain)
+        verdict = by(case.case, tensors, spec, hidden.expected, hidden.tree())
         return Outcome(verdict, output.tensors, tensors, seconds)
 
 

@@ -53,6 +53,7 @@ def test_all_gpus_give_verdicts_from_one_queue(tmp_path):
     assert len({verdict.device_class for verdict in verdicts}) == 1
 
 
+@pytest.mark.timeout(400)
 @pytest.mark.skipif("torch.cuda.device_count() < 2", reason="needs two GPUs")
 def test_two_gpus_time_side_by_side_and_agree(tmp_path):
     requests = [asked(RIGHT, n, Fidelity.SEARCH) for n in range(8)]

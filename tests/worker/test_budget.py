@@ -13,7 +13,13 @@ from hypothesis import strategies as st
 from evolve.core.evaluation import Status
 from evolve.worker.budget import judge, suite_verdict
 from evolve.worker.expected import PERTURBATIONS
-from tests.worker.judging import judged, loaded_case, task_source
+from tests.worker.judging import (
+    judged,
+    loaded_case,
+    prepared,
+    sequential_sum,
+    task_source,
+)
 
 ROWS = loaded_case(task_source("torch.softmax(x, -1)", "[torch.randn(12, 320)]"))
 EXPECTED = ROWS.expected(ROWS.model(1), ROWS.inputs(1))
@@ -289,18 +295,28 @@ def test_what_is_right_only_because_it_is_ill_conditioned_has_all_of_its_budget_
     [torch.zeros_like, torch.neg, lambda x: x + torch.randn_like(x)],
     ids=["nothing", "negative", "noise"],
 )
-def test_what_is_off_by_its_own_size_costs_no_further_run_of_the_reference(outcome, monkeypatch):
-    """What a kernel leaves that does nothing, for one: each run takes seconds where it is large."""
-    monkeypatch.setattr("evolve.worker.expected._perturbed_truth", None)
+def test_who_asks_whether_an_outcome_is_there_at_all_need_not_wait_for_excuses(
+    outcome, monkeypatch
+):
+    """What a kernel leaves that does nothing, for one: each excuse takes runs of the reference."""
     case = loaded_case(task_source("torch.sin(x * 1e4)", "[torch.rand(64, 256)]"))
-    verdict = judged(case, lambda model, x: outcome(torch.sin(x * 1e4)))
+    _, inputs, expected = prepared(case, "task")
+    asked = [outcome(expected.reference[0])], expected.spec, expected, inputs
+    monkeypatch.setattr("evolve.worker.expected._perturbed_truth", None)
+    verdict = judge(case, *asked, explain=False, excuse=False)
     assert verdict.status is Status.WRONG_VALUE
+    with pytest.raises(TypeError):
+        judge(case, *asked, explain=False)
 
 
-def test_chaos_excuses_what_is_off_by_its_own_size():
-    """The reference's own outcome is no better."""
-    case = loaded_case(task_source("torch.sin(x * 1e9)", "[torch.rand(64, 256)]"))
-    assert judged(case, lambda model, x: torch.sin(x * (1e9 + 64))).status is Status.CORRECT
+def test_a_sum_that_cancels_may_be_off_by_its_own_size():
+    """A sequential sum is honest, whatever is left when what is nearly equal is taken away."""
+    inputs = "[(a := torch.rand(64, 16384) + 1), a.double().sum(-1).float()]"
+    case = loaded_case(
+        task_source("x.sum(-1) - y", inputs).replace("forward(self, x)", "forward(self, x, y)")
+    )
+    verdict = judged(case, lambda model, x, y: sequential_sum(x) - y)
+    assert verdict.status is Status.CORRECT, verdict.feedback
 
 
 @settings(max_examples=60, deadline=None)

@@ -308,3 +308,11 @@ def test_all_who_want_a_turn_get_it_in_the_end():
         pass
     with room.taken(1), room.turn(10):  # and the place
         pass
+
+
+def test_who_has_nothing_may_have_a_turn():
+    room = Room(10)
+    with room.turn(8):
+        pass
+    with room.taken(10):
+        pass
