@@ -28,6 +28,16 @@ def working_bytes(cases: Sequence[WarmCase]) -> int:
     return _working_bytes(cases)
 
 
+def reference_bytes(cases: Sequence[WarmCase]) -> int:
+    """The same for the reference, of which it is known how many copies of its inputs it makes."""
+    if not all(case.peak_bytes for case in cases):
+        return working_bytes(cases)
+    largest = max(
+        max(_WORKING_SETS * case.output_bytes, _PEAKS * case.peak_bytes) for case in cases
+    )
+    return largest + weights_bytes(cases)
+
+
 def _working_bytes(cases: Sequence[WarmCase]) -> int:
     """The same as far as is known."""
     return max(_sets_bytes(case) for case in cases) + weights_bytes(cases)

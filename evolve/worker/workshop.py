@@ -22,7 +22,7 @@ from evolve.worker.buildcache import BuildCache
 from evolve.worker.device import Device
 from evolve.worker.environment import versions
 from evolve.worker.faults import CandidateFault
-from evolve.worker.footprint import weights_bytes, working_bytes, writers
+from evolve.worker.footprint import reference_bytes, weights_bytes, working_bytes, writers
 from evolve.worker.launcher import Launcher
 from evolve.worker.process import UNTIMED, Needs, RunnerProcess
 from evolve.worker.seats import Seats
@@ -198,7 +198,7 @@ class Workshop:
 
     def reference(self, task: WarmTask, needs: Needs) -> RunnerProcess:
         """The same for the reference; its process alone gets the task's source."""
-        tensors = working_bytes(task.timed) + needs.block
+        tensors = reference_bytes(task.timed) + needs.block
         runner = self.launcher.start(Language.TORCH, tensors=tensors, all_queues=needs.all_queues)
         with contextlib.ExitStack() as on_failure:
             on_failure.enter_context(runner)

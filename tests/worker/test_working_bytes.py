@@ -14,7 +14,7 @@ from evolve.core.evaluation import Fidelity
 from evolve.core.task import Task
 from evolve.worker import blocks, budget, expected
 from evolve.worker.device_cpu import CpuDevice
-from evolve.worker.footprint import working_bytes
+from evolve.worker.footprint import reference_bytes, working_bytes
 from evolve.worker.seeding import generator
 from evolve.worker.warm import WarmTasks
 from tests.worker.judging import task_source
@@ -27,6 +27,15 @@ def warm(source):
 def test_a_large_output_of_small_inputs_counts():
     task = warm(task_source("x[:, None] * x", "[torch.rand(256)]"))
     assert working_bytes(task.cases) >= 4 * 256 * 256 * 4
+
+
+def test_a_candidate_may_copy_its_inputs_of_the_reference_it_is_known_whether_it_does():
+    inputs, size = "[torch.rand(256, 1024)]", 256 * 1024 * 4
+    for body, copies in (("x.sum(-1)", 0), ("torch.sort(x.exp(), -1)[0].sum(-1)", 2)):
+        cases = warm(task_source(body, inputs)).cases
+        assert working_bytes(cases) >= 2 * size
+        assert copies * size <= reference_bytes(cases) <= working_bytes(cases)
+        assert copies or reference_bytes(cases) < size
 
 
 def test_weights_count():
