@@ -13,32 +13,23 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
-from torch.utils._python_dispatch import TorchDispatchMode
+
+from evolve.worker.dispatch import DispatchMode
 
 _CONVOLUTION = torch.ops.aten.convolution.default
 _MOST_PLACES = 1024  # of a kernel, each a few launches
 
 
-class ByProducts(TorchDispatchMode):
+class ByProducts(DispatchMode):
     """In it, convolutions of fp64 tensors on a GPU are made by `convolution`."""
 
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False  # else the first operation imports torch._dynamo, which takes 1.4 s
-
-    def __torch_dispatch__(
-        self,
-        operation: Any,
-        types: Any,
-        arguments: tuple[Any, ...] = (),
-        options: Mapping[str, Any] | None = None,
-    ) -> Any:
+    def run(self, operation: Any, arguments: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
         if operation is _CONVOLUTION:
             x, weight = arguments[:2]
             places = math.prod(weight.shape[2:])
             if x.is_cuda and x.dtype is torch.float64 and x.numel() and places <= _MOST_PLACES:
                 return convolution(*arguments)
-        return operation(*arguments, **(options or {}))
+        return operation(*arguments, **options)
 
 
 def convolution(

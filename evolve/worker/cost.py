@@ -8,14 +8,14 @@ causal mask halves the operations of attention, a sparse or triangular operand n
 operands found in a cache cost less than what memory gives.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
 
+from evolve.worker.dispatch import DispatchMode
 from evolve.worker.seeding import seeded
 from evolve.worker.taskmodule import task_code
 from evolve.worker.trees import map_tensors, tensors_of
@@ -64,7 +64,7 @@ def count_cost(task: str, model: nn.Module, inputs: list[Any]) -> Cost:
     return Cost(moved_bytes=read + written, output_bytes=written, flops=dict(counter.flops))
 
 
-class _Counter(TorchDispatchMode):
+class _Counter(DispatchMode):
     """While active: operations by kind, and the most bytes that one operation read of a storage."""
 
     def __init__(self) -> None:
@@ -73,26 +73,16 @@ class _Counter(TorchDispatchMode):
         self.touched: dict[int, int] = {}
         self._alive: list[Any] = []  # or an address could be given out twice
 
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False  # else the first operation imports torch._dynamo, which takes 1.4 s
-
-    def __torch_dispatch__(
-        self,
-        func: Any,
-        types: Sequence[type],
-        args: tuple[Any, ...] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:
-        kwargs = kwargs or {}
-        outcome = func(*args, **kwargs)
-        if func.is_view:
+    def run(self, operation: Any, arguments: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
+        outcome = operation(*arguments, **options)
+        if operation.is_view:
             return outcome
-        operands = tensors_of([*args, *kwargs.values()])
-        self._read(func.overloadpacket.__name__, operands, outcome)
-        done = _operations(func, args, kwargs, outcome)
+        name = operation.overloadpacket.__name__
+        operands = tensors_of([*arguments, *options.values()])
+        self._read(name, operands, outcome)
+        done = _operations(operation, arguments, options, outcome)
         if done:
-            kind = _kind(func.overloadpacket.__name__, operands[0])
+            kind = _kind(name, operands[0])
             self.flops[kind] = self.flops.get(kind, 0) + done
         return outcome
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from evolve.core.errors import UsageError
+from evolve.worker.dispatch import DispatchMode
 from evolve.worker.parameters import cast_module
 from evolve.worker.seeding import seeded
 from evolve.worker.slab import Outline
@@ -64,7 +64,7 @@ def extent_of(case: LoadedCase, inputs: Outline) -> Extent | None:
         return None
 
 
-class _Alive(TorchDispatchMode):
+class _Alive(DispatchMode):
     """Adds up what operations make, as long as somebody has it. `most` is the most so far.
 
     Not what is `given`, nor views of that.
@@ -78,17 +78,11 @@ class _Alive(TorchDispatchMode):
         # Tensors of each piece of memory.
         self._holders = Counter(tensor.untyped_storage()._cdata for tensor in given)
 
-    def __torch_dispatch__(
-        self,
-        operation: Any,
-        types: Any,
-        arguments: tuple[Any, ...] = (),
-        options: Mapping[str, Any] | None = None,
-    ) -> Any:
+    def run(self, operation: Any, arguments: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
         self._operations += 1
         if self._operations > _MOST_OPERATIONS:
             raise RuntimeError("too long to go through all of it")
-        made = operation(*arguments, **(options or {}))
+        made = operation(*arguments, **options)
         for tensor in tensors_of(made if isinstance(made, tuple | list) else [made]):
             self._count(tensor)
         return made

@@ -32,10 +32,8 @@ def reference_bytes(cases: Sequence[WarmCase]) -> int:
     """The same for the reference, of which it is known how many copies of its inputs it makes."""
     if not all(case.peak_bytes for case in cases):
         return working_bytes(cases)
-    largest = max(
-        max(_WORKING_SETS * case.output_bytes, _PEAKS * case.peak_bytes) for case in cases
-    )
-    return largest + weights_bytes(cases)
+    outputs = max(case.output_bytes for case in cases)
+    return max(_WORKING_SETS * outputs, _PEAKS * _peak(cases)) + weights_bytes(cases)
 
 
 def _working_bytes(cases: Sequence[WarmCase]) -> int:
@@ -105,6 +103,19 @@ def room_for(
     sent = max(block, sum(case.input_bytes for case in cases))
     ours = _judging_bytes(cases, device, largest) if judges else 0
     return processes * (tensors + sent + device.process_bytes) + ours
+
+
+def room_to_check(task: WarmTask, device: Device, processes: int = 1) -> int:
+    """Bytes of the device that an evaluation takes before it is timed, with so many processes.
+
+    Also for the one process that a new task is measured with, on long blocks.
+    """
+    room = room_for(task.cases, device, processes)
+    if task.layouts:
+        return room
+    block = largest_block(task, device, Fidelity.VERIFY)
+    outputs = block_outputs(task, device, Fidelity.VERIFY)
+    return max(room, room_for(task.cases, device, 1, block, outputs))
 
 
 def _judging_bytes(cases: Sequence[WarmCase], device: Device, largest: int) -> int:

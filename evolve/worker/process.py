@@ -147,7 +147,10 @@ class RunnerProcess:
         return str(self._parse(wire.parse_text, self._ask(command, Reply.TEXT, seconds, inputs.fd)))
 
     def events(self, case: int, inputs: Shared, trials: int, seconds: float) -> str:
-        """How long its forwards take, by the process's own account (`events.read`)."""
+        """How long its forwards take, by the process's own account (`events.read`).
+
+        Asked once memory that was given back is wiped.
+        """
         WIPING.wait()
         command = ("events", case, inputs.size, inputs.trees[0], trials)
         return str(self._parse(wire.parse_text, self._ask(command, Reply.TEXT, seconds, inputs.fd)))

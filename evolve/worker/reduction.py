@@ -1,10 +1,9 @@
 """How long a reference's longest reduction is, seen from the shapes of the operations it runs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from torch.utils._python_dispatch import TorchDispatchMode
-
+from evolve.worker.dispatch import DispatchMode
 from evolve.worker.trees import tensors_of
 
 # Operations whose outputs keep the input's size although each element depends on a whole row.
@@ -13,7 +12,7 @@ _CONTRACTIONS = ("mm", "bmm", "addmm", "baddbmm", "mv", "addmv", "dot", "linear"
 _NOT_REDUCING = ("index", "gather", "select", "slice", "embedding", "narrow", "topk", "split")
 
 
-class ReductionTrace(TorchDispatchMode):
+class ReductionTrace(DispatchMode):
     """While active, `length` grows to the most terms that one output element adds up.
 
     Contractions count their inner dimension, convolutions the weights of one output channel,
@@ -24,19 +23,9 @@ class ReductionTrace(TorchDispatchMode):
         super().__init__()
         self.length = 1
 
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False  # else the first operation imports torch._dynamo, which takes 1.4 s
-
-    def __torch_dispatch__(
-        self,
-        func: Any,
-        types: Sequence[type],
-        args: tuple[Any, ...] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:
-        outcome = func(*args, **(kwargs or {}))
-        self.length = max(self.length, _terms(func, args, outcome))
+    def run(self, operation: Any, arguments: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
+        outcome = operation(*arguments, **options)
+        self.length = max(self.length, _terms(operation, arguments, outcome))
         return outcome
 
 

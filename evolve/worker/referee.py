@@ -5,7 +5,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -20,6 +20,7 @@ from evolve.core.evaluation import CaseResult, Evaluation, Fidelity, Label, Stag
 from evolve.core.protocols import BASELINES
 from evolve.core.task import Task
 from evolve.worker import compiler, observing
+from evolve.worker.admission import Admission
 from evolve.worker.audit import Finding, audit
 from evolve.worker.baselines import require_baseline
 from evolve.worker.buildcache import BuildCache
@@ -30,14 +31,7 @@ from evolve.worker.events import KERNELBENCH_TRIALS
 from evolve.worker.events import read as read_events
 from evolve.worker.faults import CandidateFault, InfraFault
 from evolve.worker.feedback import compile_error, plain
-from evolve.worker.footprint import (
-    block_outputs,
-    largest_block,
-    room_for,
-    room_to_compile,
-    working_bytes,
-    writers,
-)
+from evolve.worker.footprint import room_for, room_to_check, room_to_compile, writers
 from evolve.worker.labels import static_labels
 from evolve.worker.launcher import Launcher
 from evolve.worker.lightspeed import SpeedOfLight
@@ -52,7 +46,7 @@ from evolve.worker.seats import Seats
 from evolve.worker.stages import check, probe_custom, prove_kernels, smoke, trap
 from evolve.worker.tally import Timing
 from evolve.worker.timing import Timekeeper
-from evolve.worker.warm import Made, WarmTask, WarmTasks, is_short_of_memory
+from evolve.worker.warm import WarmTask, is_short_of_memory
 from evolve.worker.workshop import Candidate, Workshop
 from evolve.worker.zygote_start import Started
 
@@ -65,7 +59,6 @@ _VIOLENT = (
 )
 # A screen crowns nobody, and a check only asks whether the outcome is right.
 _PROFILED = (Fidelity.REWARD, Fidelity.SEARCH, Fidelity.VERIFY)
-_CHECKING = 1  # processes of an evaluation at once, before it is timed
 _WEIGHED = (Fidelity.SEARCH, Fidelity.VERIFY)  # what archives and finals look at
 
 
@@ -116,12 +109,12 @@ class Referee:
             on_failure.callback(self.launcher.close)
             self.launcher.probe()
             on_failure.pop_all()
-        self._tasks = WarmTasks(device, tasks=max(4, 2 * device.slots))
         self._lock = HostLock(device.name)
         self._seats = Seats(device, self._lock)
-        self._room = Room(device.room, device.seats)
         self.workshop = Workshop(device, self.launcher, builds, self._seats, call_s)
-        self._timekeeper = Timekeeper(self.workshop, self._seats, self._room)
+        room = Room(device.room, device.seats)
+        self._timekeeper = Timekeeper(self.workshop, self._seats, room)
+        self._admission = Admission(device, self._lock, room, self._timekeeper.release)
         self._baselines: dict[tuple[str, str], dict[str, Any]] = {}
         self._speed_of_light = SpeedOfLight(device, self._seats)
         self.launcher.keep_spares(self._lock)
@@ -134,10 +127,9 @@ class Referee:
         """Null candidates that the task cannot tell from a kernel; UsageError for a bad file."""
 
         def audited(warm: WarmTask) -> tuple[Finding, ...]:
-            with self._lock.shared():
-                return self._tasks.made(lambda: audit(warm.loaded))
+            return self._admission.made(lambda: audit(warm.loaded))
 
-        found = self._within(task, Fidelity.SEARCH, self._room_to_check, audited)
+        found = self._admission.within(task, Fidelity.SEARCH, self._room_to_check, audited)
         return [{"name": f.name, "passed_by": f.passed_by, "detail": f.detail} for f in found]
 
     def noise(self, task: Task, fidelity: Fidelity = Fidelity.SEARCH) -> dict[str, Any]:
@@ -149,7 +141,7 @@ class Referee:
             self._timekeeper.time(warm, None, {}, fidelity, timing, {})
             return timing
 
-        timing = self._within(task, fidelity, self._room_to_check, timed)
+        timing = self._admission.within(task, fidelity, self._room_to_check, timed)
         rows = timing.cases.values()
         total = [sum(row.times_ms["eager"].to_json()[i] for row in rows) for i in range(3)]
         return {
@@ -172,7 +164,7 @@ class Referee:
         def room(warm: WarmTask) -> int:
             return room_for(warm.cases, self.device, 1, judges=False)
 
-        return self._within(task, Fidelity.SEARCH, room, self._events)
+        return self._admission.within(task, Fidelity.SEARCH, room, self._events)
 
     def _events(self, warm: WarmTask) -> dict[str, dict[str, float]]:
         found, call_s = {}, self.workshop.call_s
@@ -217,7 +209,7 @@ class Referee:
         def written(warm: WarmTask) -> dict[str, Compiled | str]:
             return self.workshop.written(warm, variants)
 
-        answers = self._within(task, Fidelity.SEARCH, room, written)
+        answers = self._admission.within(task, Fidelity.SEARCH, room, written)
         return {
             name: {"reason": made} if isinstance(made, str) else {"compiled": made.to_json()}
             for name, made in answers.items()
@@ -232,7 +224,7 @@ class Referee:
                 self._timekeeper.time(warm, None, {name: side}, Fidelity.SEARCH, timing, {})
                 return timing
 
-            timing = self._within(task, Fidelity.SEARCH, self._room_to_check, timed)
+            timing = self._admission.within(task, Fidelity.SEARCH, self._room_to_check, timed)
             ratio = timing.ratios.get(name)  # of eager, which stands for the candidate
             self._baselines[key] = {
                 "ratio": ratio and [1 / ratio.value, 1 / ratio.high, 1 / ratio.low],
@@ -259,13 +251,13 @@ class Referee:
             return self._judged(warm, asked)
 
         room = self._room_to_verify if fidelity is Fidelity.VERIFY else self._room_to_check
-        verdict = self._within(task, fidelity, room, judged)
+        verdict = self._admission.within(task, fidelity, room, judged)
         if verdict.status is not Status.INFRA or self.launcher.closed:
             return verdict
         # Whatever it was, it will not be a neighbour's doing. Who runs the judge should know of it.
         why = plain(verdict.feedback, 300)
         print(f"evolve: {task.name} judged again, alone: {why}", file=sys.stderr, flush=True)
-        again = self._alone(task, fidelity, judged)
+        again = self._admission.alone(task, fidelity, judged)
         return replace(again, labels=(*again.labels, Label("judged_again", verdict.feedback)))
 
     def _judged(self, warm: WarmTask, asked: _Asked) -> Evaluation:
@@ -284,82 +276,15 @@ class Referee:
             status, feedback = Status.INFRA, f"the evaluator failed: {error}"
         return self._evaluation(warm, asked, status, feedback, progress)
 
-    def _within(
-        self,
-        task: Task,
-        fidelity: Fidelity,
-        room: Callable[[WarmTask], int],
-        work: Callable[[WarmTask], Made],
-    ) -> Made:
-        """What `work` gives with the warm task, and so much room for it.
-
-        Room is taken before any lock is. What fails for want of memory, or by a fault of ours, is
-        done again alone.
-
-        Raises:
-            UsageError: the task cannot be used, or does not fit even so.
-        """
-        try:
-            warm = self.warm(task, fidelity)
-            if not warm.is_measured:
-                with self._room.taken(room_for(warm.cases, self.device, 0)):
-                    self._measure(warm)
-            amount = room(warm)
-            with self._room.taken(amount), torch.no_grad():
-                if 0 < self.device.room < amount:
-                    self._let_go()
-                return work(warm)
-        except (torch.OutOfMemoryError, InfraFault, OSError):
-            pass
-        except UsageError as error:
-            if not is_short_of_memory(error):
-                raise
-        return self._alone(task, fidelity, work)
-
-    def _room_to_check(self, warm: WarmTask) -> int:
-        """Also for the process that a new task is measured with, on long blocks (`layouts`)."""
-        if warm.layouts:
-            return room_for(warm.cases, self.device, _CHECKING)
-        block = largest_block(warm, self.device, Fidelity.VERIFY)
-        outputs = block_outputs(warm, self.device, Fidelity.VERIFY)
-        return room_for(warm.cases, self.device, _CHECKING, block, outputs)
-
-    def _room_to_verify(self, warm: WarmTask) -> int:
-        processes = max(_CHECKING, observing.processes(warm, self.device))
-        return room_for(warm.cases, self.device, processes)
-
-    def _alone(self, task: Task, fidelity: Fidelity, work: Callable[[WarmTask], Made]) -> Made:
-        """The same with all of the room, so beside nothing else that needs any."""
-        try:
-            with self._room.taken(self.device.room), torch.no_grad():
-                self._let_go()
-                warm = self.warm(task, fidelity)
-                self._measure(warm)
-                return work(warm)
-        except (torch.OutOfMemoryError, UsageError) as error:
-            if not is_short_of_memory(error):
-                raise
-            raise UsageError(
-                f"task {task.name}, size {task.size}, does not fit into the memory of "
-                f"{self.device.device_class}: take a smaller size (SIZES in the file, "
-                "task_config.size=cpu or tiny), or free what others hold there"
-            ) from error
-
-    def _let_go(self) -> None:
-        """Of what is kept for others to be quicker: who has all of the room may need its memory."""
-        self._timekeeper.release()
-        with self._lock.shared():
-            self._tasks.let_go()
-
     def warm(self, task: Task, fidelity: Fidelity = Fidelity.SEARCH) -> WarmTask:
         """The task with its hidden inputs, as evaluations of this fidelity use it."""
-        with self._lock.shared(), torch.no_grad():
-            return self._tasks.get(task, fidelity)
+        return self._admission.warm(task, fidelity)
 
-    def _measure(self, warm: WarmTask) -> None:
-        """Find out what its outputs take, at the price of what is expected of them."""
-        with self._lock.shared(), torch.no_grad():
-            working_bytes(warm.cases)
+    def _room_to_check(self, warm: WarmTask) -> int:
+        return room_to_check(warm, self.device)
+
+    def _room_to_verify(self, warm: WarmTask) -> int:
+        return room_to_check(warm, self.device, max(1, observing.processes(warm, self.device)))
 
     def _climb(
         self,

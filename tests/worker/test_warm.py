@@ -32,6 +32,7 @@ from evolve.worker.footprint import (
     largest_block,
     require_more,
     room_for,
+    room_to_check,
     working_bytes,
 )
 from evolve.worker.referee import Referee
@@ -354,6 +355,21 @@ def test_of_one_call_what_is_expected_is_worked_out_once_for_all_sittings_and_si
     with pytest.raises(SideFault) as caught:
         judge_samples([sitting(), sitting(torch.neg)], contextlib.nullcontext)
     assert caught.value.side == "best"
+
+
+@pytest.mark.parametrize("processes", [1, 400])
+def test_a_new_task_has_room_for_being_measured_until_it_is(processes):
+    device = CpuDevice()
+    device.pool_bytes = device.process_bytes = 0
+    task = WarmTasks(device).get(RELU_TASK, Fidelity.VERIFY)
+    new = room_to_check(task, device, processes)
+    task.layouts = {"default": ()}
+    known = room_to_check(task, device, processes)
+    assert known == room_for(task.cases, device, processes)
+    block, outputs = (of(task, device, Fidelity.VERIFY) for of in (largest_block, block_outputs))
+    needed = block + outputs + room_for(task.cases, device, 1) - task.cases[0].input_bytes
+    assert new == max(known, needed)
+    assert (new > known) == (processes == 1)
 
 
 def test_an_evaluation_takes_more_room_the_more_processes_and_the_larger_its_outputs():
