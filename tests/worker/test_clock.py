@@ -341,14 +341,11 @@ def test_how_far_a_program_is_below_the_bar_is_not_looked_at(tmp_path, monkeypat
     assert pairs == {1000.0: 3, 0.001: 14}
 
 
-def test_a_wider_interval_is_had_for_fewer_pairs_and_is_another_judges_word(worker, tmp_path):
+def test_who_judges_with_wider_intervals_is_another_judge(worker, tmp_path):
     content = Worker(tmp_path / "content", "--half-width", "0.5")
     try:
-        tie = forward("return right(x)")
-        verdict = content.evaluate(tie, fidelity="search")
-        assert len(verdict.samples["default"]["ms"]["eager"]) == 3
         usual = worker.ask("hello")["evaluator_version"]
-        assert verdict.evaluator_version == usual + "-w0.5"
+        assert content.ask("hello")["evaluator_version"] == usual + "-w0.5"
     finally:
         content.close()
 
@@ -424,3 +421,15 @@ def test_where_blocks_are_unsteady_those_of_close_sides_are_more(
         referee.close()
     assert verdict.status is Status.CORRECT, verdict.feedback
     assert [len(times) for times in verdict.samples["default"]["ms"]["eager"]] == blocks
+
+
+@pytest.mark.parametrize(("half_width", "pairs"), [(0.03, 7), (0.05, 3)])
+def test_a_wider_interval_is_had_for_fewer_pairs(tmp_path, half_width, pairs):
+    device = ScriptedDevice(unsteady=0.0, faster=False)
+    device.half_width = half_width
+    referee = Referee(device, tmp_path)
+    try:
+        verdict = referee.evaluate(RELU_TASK, HONEST_CPP, Fidelity.SEARCH, {})
+    finally:
+        referee.close()
+    assert len(verdict.samples["default"]["ms"]["eager"]) == pairs
