@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import islice
+from typing import Any
 
 from evolve.core.compiled import VARIANTS, WHOLE, Compiled
 from evolve.core.errors import UsageError
@@ -13,10 +14,11 @@ from operators.inductor import NotConvertible, convert, precisions
 from operators.templates import Products, has_products
 from operators.tuning import Limits
 
-_KINDS = {
+_KINDS: Mapping[str, Mapping[str, Any]] = {
     " with tails": {"fused": True},
     "": {},
-    ", work cut evenly": {"fused": True, "even": True},
+    ", work cut evenly": {"fused": True, "how": "even"},
+    ", operands cut beforehand": {"fused": True, "how": "packed"},
 }
 """Of programs of one compiled reference, with the options of `Products`."""
 

@@ -5,16 +5,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from operators.inductor.reading import Statement
-from operators.templates import attention, convolution, matmul, pooling, whole
+from operators.templates import attention, conv_packed, convolution, matmul, pooling, whole
 from operators.templates.launch import Launch
-from operators.templates.tensors import FLOAT32, Tensor, Tensors, keywords
+from operators.templates.tensors import FLOAT32, HALF, Tensor, Tensors, keywords
 
 _LIBRARY = "extern_kernels"
 _MATRICES = {"mm": 3, "addmm": 4, "bmm": 3, "baddbmm": 4}  # tensors: operands and the result
 _POOLS = ("avg_pool1d", "avg_pool2d", "avg_pool3d")
 _MAXIMA = ("max_pool2d_with_indices", "max_pool3d_with_indices")
 
-HALF = ("ieee",)  # float16 and bfloat16 are multiplied as they are
 _HALVES = {"torch.float16", "torch.bfloat16"}
 
 CALLS = (
@@ -44,7 +43,7 @@ class Calls:
         convolutions: the same for convolutions.
         multiprocessors: of the device.
         losses: numbers of the texts of losses, to which new ones are added.
-        even: whether the work of products is cut evenly among programs.
+        how: products are computed.
     """
 
     def __init__(
@@ -56,11 +55,11 @@ class Calls:
         multiprocessors: int,
         losses: dict[str, int],
         *,
-        even: bool = False,
+        how: matmul.How = "",
     ) -> None:
         self._multiprocessors = multiprocessors
         self._losses = losses
-        self._even = even
+        self._how: matmul.How = how
         self._tensors = tensors
         self._precisions = precisions
         self._convolutions = convolutions
@@ -132,7 +131,7 @@ class Calls:
             return None
         added = bias[0] if bias else None
         about = precisions, self._multiprocessors
-        return Replacement(matmul.launches(a, b, added, out, *about, even=self._even))
+        return Replacement(matmul.launches(a, b, added, out, *about, how=self._how))
 
     def _convolution(self, name: str, call: ast.Call) -> Replacement | None:
         biases = [*call.args[2:], *(k.value for k in call.keywords if k.arg == "bias")]
@@ -148,8 +147,10 @@ class Calls:
         if not (x.fits_32_bits(1) and out.fits_32_bits(1)):
             return None
         settings = convolution.Settings.read(keywords(call))
-        launch = convolution.launch(x, weight, bias, out, settings, precisions)
-        return Replacement((launch,), tuple(_room(name, out, x)))
+        about = x, weight, bias, out, settings, precisions
+        cut = conv_packed.launches(*about) if self._how == "packed" else None
+        launches = cut or (convolution.launch(*about),)
+        return Replacement(launches, tuple(_room(name, out, x)))
 
     def _pool(self, name: str, call: ast.Call) -> Replacement | None:
         x, out = self._tensors[call.args[0]], self._result(name)

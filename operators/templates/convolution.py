@@ -4,6 +4,7 @@ import ast
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from operators.inductor.blocks import Blocks
 from operators.templates.launch import Launch, one_of, powers
@@ -57,9 +58,27 @@ def launch(
         precisions: what `tl.dot` may make of its arguments, the first to begin with.
     """
     groups = settings.groups
-    channels, filters = x.shape[1] // groups, out.shape[1] // groups
     pointers = (x.pointer, weight.pointer, bias.pointer if bias else NOTHING, out.pointer)
-    space = {
+    sizes = sizes_of(x, weight, out, settings)
+    channels, filters = sizes["CHANNELS"], sizes["FILTERS"]
+    if settings.transposed:
+        return _transposed(pointers, sizes, settings, precisions)
+    if groups > 1 and filters < _FEW_FILTERS:
+        return _direct(pointers, sizes, groups)
+    rows = x.shape[0] * math.prod(out.shape[2:])
+    return Launch(
+        kernel="conv_kernel",
+        grid=f"({tiles(rows, filters)}, {groups})",
+        pointers=pointers,
+        constants=sizes | {"FLAT": channels < _FEW_CHANNELS},
+        tunables=_tunables(rows, filters, channels, math.prod(weight.shape[2:]), precisions),
+    )
+
+
+def sizes_of(x: Tensor, weight: Tensor, out: Tensor, settings: Settings) -> dict[str, Any]:
+    """Constants of kernels: sizes, settings and strides."""
+    channels, filters = x.shape[1] // settings.groups, out.shape[1] // settings.groups
+    return {
         "BATCH": x.shape[0],
         "CHANNELS": channels,
         "FILTERS": filters,
@@ -69,72 +88,60 @@ def launch(
         "STRIDE": settings.stride,
         "PADDING": settings.padding,
         "DILATION": settings.dilation,
-    }
-    strides = {
         "X_STRIDE": _strides(x, channels),
         "WEIGHT_STRIDE": _weight_strides(weight, channels, filters, settings),
         "OUT_STRIDE": _strides(out, filters),
     }
-    if settings.transposed:
-        return _transposed(pointers, space, strides, settings, precisions)
-    if groups > 1 and filters < _FEW_FILTERS:
-        return _direct(pointers, space, strides, groups)
-    rows = x.shape[0] * math.prod(out.shape[2:])
-    return Launch(
-        kernel="conv_kernel",
-        grid=f"({_tiles(rows, filters)}, {groups})",
-        pointers=pointers,
-        constants=space | strides | {"FLAT": channels < _FEW_CHANNELS},
-        tunables=_tunables(rows, filters, channels, math.prod(weight.shape[2:]), precisions),
-    )
+
+
+def phases_of(sizes: Mapping[str, Any]) -> dict[str, Sizes]:
+    """Constants of a transposed convolution: its phases, and what they meet."""
+    stride, dilation = sizes["STRIDE"], sizes["DILATION"]
+    common = tuple(map(math.gcd, stride, dilation))
+    spread = tuple(s // c for s, c in zip(stride, common, strict=True))
+    step = tuple(d // c for d, c in zip(dilation, common, strict=True))
+    return {
+        "COMMON": common,
+        "INVERSE": tuple(pow(d, -1, s) if s > 1 else 0 for d, s in zip(step, spread, strict=True)),
+        "PLACES": _quotients(sizes["OUTPUT"], stride),
+        "TAPS": _quotients(sizes["KERNEL"], spread),
+        "SPREAD": spread,
+        "STEP": tuple(-d for d in step),
+    }
 
 
 def _transposed(
     pointers: tuple[ast.expr, ...],
-    space: dict[str, object],
-    strides: dict[str, Sizes],
+    sizes: dict[str, Any],
     settings: Settings,
     precisions: Sequence[str],
 ) -> Launch:
-    stride, dilation = settings.stride, settings.dilation
-    common = tuple(map(math.gcd, stride, dilation))
-    spread = tuple(s // c for s, c in zip(stride, common, strict=True))
-    step = tuple(d // c for d, c in zip(dilation, common, strict=True))
-    places = _quotients(space["OUTPUT"], stride)
-    taps = _quotients(space["KERNEL"], spread)
-    phases = {
-        "COMMON": common,
-        "INVERSE": tuple(pow(d, -1, s) if s > 1 else 0 for d, s in zip(step, spread, strict=True)),
-        "PLACES": places,
-        "TAPS": taps,
-        "SPREAD": spread,
-        "STEP": tuple(-d for d in step),
-    }
-    batch, channels, filters = (int(str(space[n])) for n in ("BATCH", "CHANNELS", "FILTERS"))
-    rows = batch * math.prod(places)
+    phases = phases_of(sizes)
+    batch, channels, filters = (sizes[name] for name in ("BATCH", "CHANNELS", "FILTERS"))
+    rows = batch * math.prod(phases["PLACES"])
+    taps = math.prod(phases["TAPS"])
     return Launch(
         kernel="conv_transpose_kernel",
-        grid=f"({_tiles(rows, filters)}, {settings.groups}, {math.prod(stride)})",
+        grid=f"({math.prod(settings.stride)} * {tiles(rows, filters)}, {settings.groups})",
         pointers=pointers,
-        constants=space | phases | strides | {"FLAT": channels < _FEW_CHANNELS},
-        tunables=_tunables(rows, filters, channels, math.prod(taps), precisions),
+        constants=sizes | phases | {"FLAT": channels < _FEW_CHANNELS},
+        tunables=_tunables(rows, filters, channels, taps, precisions),
     )
 
 
 def _direct(
     pointers: tuple[ast.expr, ...],
-    space: dict[str, object],
-    strides: dict[str, Sizes],
+    sizes: dict[str, Any],
     groups: int,
 ) -> Launch:
-    batch, filters = int(str(space["BATCH"])), groups * int(str(space["FILTERS"]))
-    rows = batch * math.prod(in_space(space["OUTPUT"], 1))
-    beside = strides["X_STRIDE"][1] == 1  # channels lie side by side
+    filters = groups * sizes["FILTERS"]
+    rows = sizes["BATCH"] * math.prod(sizes["OUTPUT"])
+    beside = sizes["X_STRIDE"][1] == 1  # channels lie side by side
     return Launch(
         kernel="conv_direct_kernel",
-        grid=f"({_tiles(rows, filters)},)",
+        grid=f"({tiles(rows, filters)},)",
         pointers=pointers,
-        constants={"GROUPS": groups} | space | strides,
+        constants={"GROUPS": groups} | sizes,
         tunables={
             "BLOCK_M": powers(4, 1024, rows, 16 if beside else 512),
             "BLOCK_N": powers(1, 128, filters, 64 if beside else 1),
@@ -158,7 +165,8 @@ def _tunables(
     }
 
 
-def _tiles(rows: int, columns: int) -> str:
+def tiles(rows: int, columns: int) -> str:
+    """Their number, an expression over the sides of a tile."""
     return f"triton.cdiv({rows}, BLOCK_M) * triton.cdiv({columns}, BLOCK_N)"
 
 

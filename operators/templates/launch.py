@@ -21,7 +21,7 @@ class Launch:
         constants: compile-time constants that do not change, by name.
         tunables: the others, by name.
         before: statements, e.g. that make room for parts of the result.
-        shared: tunables of the launch before, with the same prefix.
+        shared: tunables of another launch in the place of the same call.
         definitions: the kernel's own text; empty for one of the library.
     """
 
@@ -73,8 +73,12 @@ class Launch:
         )
 
     def _with_constants(self, text: str, prefix: str) -> str:
-        pattern = r"\b(" + "|".join((*self.tunables, *self.shared)) + r")\b"
-        return re.sub(pattern, lambda match: f"{prefix}{match[0].upper()}", text)
+        own = {*self.tunables, *self.shared}
+
+        def renamed(word: re.Match[str]) -> str:
+            return f"{prefix}{word[0].upper()}" if word[0] in own else word[0]
+
+        return re.sub(r"\w+", renamed, text)
 
 
 def powers(low: int, high: int, size: int, first: int) -> Blocks:

@@ -7,15 +7,15 @@ from functools import lru_cache
 
 def definitions(name: str) -> dict[str, str]:
     """A kernel and the functions that it calls, each with its text, the kernel last."""
-    known = _known()
+    own = known()
     wanted: dict[str, str] = {}
 
     def add(function: str) -> None:
-        if function in known and function not in wanted:
-            for called in names(known[function]):
+        if function in own and function not in wanted:
+            for called in names(own[function]):
                 if called != function:
                     add(called)
-            wanted[function] = known[function]
+            wanted[function] = own[function]
 
     add(name)
     return wanted
@@ -28,7 +28,8 @@ def names(text: str) -> list[str]:
 
 
 @lru_cache(maxsize=1)
-def _known() -> dict[str, str]:
+def known() -> dict[str, str]:
+    """All functions by their names, each with its text."""
     found = {}
     folder = importlib.resources.files("operators.templates") / "kernels"
     for file in sorted(folder.iterdir(), key=lambda file: file.name):

@@ -2,16 +2,21 @@
 
 import ast
 from collections.abc import Sequence
+from typing import Literal
 
 from operators.inductor.blocks import Blocks
+from operators.templates import packed
 from operators.templates.launch import Launch, one_of, powers
-from operators.templates.tensors import Tensor, merged
+from operators.templates.tensors import HALF, Tensor, merged
 
 NOTHING = ast.Constant(None)
 _TILES_EACH = 2  # for each multiprocessor; with fewer, long sums are cut
 _LONG_SUM = 2048
 _EVEN_SUM = 256
 _TILE = 64
+
+How = Literal["", "even", "packed"]
+"""How a product is computed, if it is large enough for that."""
 
 
 def launches(
@@ -22,7 +27,7 @@ def launches(
     precisions: Sequence[str],
     multiprocessors: int,
     *,
-    even: bool = False,
+    how: How = "",
 ) -> tuple[Launch, ...]:
     """For out = a @ b + bias, of matrices or batches of them; bias is broadcast.
 
@@ -33,7 +38,8 @@ def launches(
         out: rows x columns.
         precisions: what `tl.dot` may make of its arguments, the first to begin with.
         multiprocessors: of the device.
-        even: whether work is cut evenly among as many programs as a device takes at once.
+        how: `even` cuts the work evenly among as many programs as a device takes at once,
+            `packed` the operands into parts beforehand; each where there is enough to do.
     """
     (batch, rows, depth), a_stride = merged(a, 3)
     (_, _, columns), b_stride = merged(b, 3)
@@ -50,8 +56,12 @@ def launches(
         return (_vector(pointers, constants, batch),)
     if rows == 1:  # out' = b' @ a'
         return (_vector(_swapped(pointers), _transposed(constants), batch),)
-    if even and depth >= _EVEN_SUM:
+    if how == "even" and depth >= _EVEN_SUM:
         return _stream(pointers, constants, batch, precisions, multiprocessors)
+    is_half = tuple(precisions) == HALF
+    if how == "packed" and not is_half and packed.pays(rows, columns, depth):
+        grid = _count(batch, rows, columns)
+        return packed.launches(pointers, constants, batch, grid, precisions)
     tiles = batch * -(-rows // _TILE) * -(-columns // _TILE)
     if tiles < _TILES_EACH * multiprocessors and depth >= _LONG_SUM:
         return _split(pointers, constants, batch, precisions)

@@ -15,6 +15,7 @@ from operators.inductor.reading import OutputCode, Statement
 from operators.templates.calls import CALLS, Calls
 from operators.templates.fusion import fuse
 from operators.templates.launch import Launch
+from operators.templates.matmul import How
 from operators.templates.tensors import Tensors
 
 _GPU = "torch.cuda._DeviceGuard("  # in code for the CPU nothing is guarded
@@ -34,7 +35,8 @@ class Products:
         precisions: for float32, of those that `tl.dot` takes, the first to begin with.
         convolutions: the same for convolutions, where it is something else.
         fused: whether pointwise kernels go into the tails of ours where they can.
-        even: whether the work of products is cut evenly among programs (stream-K).
+        how: products are computed, where they are large enough: `even`, work cut evenly among
+            programs (stream-K), or `packed`, operands cut into narrower parts beforehand.
         multiprocessors: of the device.
     """
 
@@ -44,14 +46,14 @@ class Products:
         *,
         convolutions: Sequence[str] = (),
         fused: bool = False,
-        even: bool = False,
+        how: How = "",
         multiprocessors: int = 132,
     ) -> None:
         self._multiprocessors = multiprocessors
         self._precisions = tuple(precisions)
         self._convolutions = tuple(convolutions) or self._precisions
         self._fused = fused
-        self._even = even
+        self._how: How = how
         self._names: dict[str, str] = {}
         self._losses: dict[str, int] = {}
 
@@ -61,7 +63,7 @@ class Products:
         """The code without the calls that a template can do, and the kernels."""
         tensors = Tensors(case.arguments, code.statements)
         about = self._precisions, self._convolutions, self._multiprocessors, self._losses
-        calls = Calls(code.statements, tensors, *about, even=self._even)
+        calls = Calls(code.statements, tensors, *about, how=self._how)
         found = [(each, calls.replacement(each.node)) for each in code.statements]
         if self._fused:
             found = fuse(found, code.kernels, tensors, self._names)
@@ -105,7 +107,8 @@ class _Prefixes:
     def __getitem__(self, launches: Sequence[Launch]) -> str:
         key = tuple(one.family if self._are_many else one.signature for one in launches)
         if key not in self._known:
-            base = launches[0].kernel.removesuffix("_kernel")
+            tuned = next((one for one in launches if one.tunables), launches[0])
+            base = tuned.kernel.removesuffix("_kernel")
             number, name = 1, base
             while name in self._taken:
                 number += 1

@@ -8,6 +8,8 @@ from evolve.core.compiled import Argument
 from operators.inductor.reading import Statement
 
 FLOAT32 = "torch.float32"
+HALF = ("ieee",)
+"""What `tl.dot` may make of float16 and bfloat16, which it multiplies as they are."""
 
 
 @dataclass(frozen=True, slots=True)

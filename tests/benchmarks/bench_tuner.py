@@ -46,6 +46,7 @@ from evolve.worker.compiler import compile_model, settings
 from evolve.worker.taskmodule import execute
 from operators.inductor import convert
 from operators.templates import Products
+from operators.templates.matmul import How
 from operators.tune import Tune
 from tests.benchmarks.conditions import print_conditions
 from tests.benchmarks.tuner_replay import Run, Table
@@ -85,13 +86,13 @@ class Problem:
         task: its source, or the name of a shipped task at size gpu.
         variant: of the compiler.
         only: choices of some tunables, by the end of their names; the others keep all of theirs.
-        even: whether the work of its products is cut evenly.
+        how: its products are computed (`Products`).
     """
 
     task: str
     variant: str
     only: Mapping[str, tuple[TunableValue, ...]] = field(default_factory=dict)
-    even: bool = False
+    how: How = ""
 
 
 _ROOM_OF_ONE = 6 << 30  # of the device, for a process with the inputs and outputs of a problem
@@ -140,7 +141,13 @@ PROBLEMS = {
         {"PARTS": (256, 1024, 4096)},
     ),
     "even": Problem(
-        module("a @ b", (2048, 2048), (2048, 2048)), "default", FIXED | SIDES, even=True
+        module("a @ b", (2048, 2048), (2048, 2048)), "default", FIXED | SIDES, how="even"
+    ),
+    "packed": Problem(
+        module("a @ b", (2048, 2048), (2048, 2048)),
+        "default",
+        {"GROUP_M": (8,)} | SIDES,
+        how="packed",
     ),
 }
 """Spaces are kept small enough for a few minutes; those without a third argument are whole."""
@@ -195,7 +202,7 @@ def program(problem: Problem) -> str:
     model, inputs = made(module)
     case = compile_model(model, inputs, settings(problem.variant))
     version = torch.__version__.partition("+")[0]
-    products = Products(fused=True, even=problem.even)
+    products = Products(fused=True, how=problem.how)
     return convert(task.source, task.name, Compiled(problem.variant, version, (case,)), products)
 
 

@@ -13,6 +13,7 @@ for name in ("yaml", "jinja2"):
 
 from operators.inductor import PRECISIONS  # noqa: E402
 from tests.operators.even_cases import EVEN_CASES  # noqa: E402
+from tests.operators.packed_cases import PACKED_CASES  # noqa: E402
 from tests.operators.templates_cases import CASES, instance, tolerance  # noqa: E402
 from tests.operators.templates_running import answers  # noqa: E402
 from tests.operators.whole_cases import WHOLE_CASES  # noqa: E402
@@ -22,7 +23,7 @@ PROCESSES = 8
 
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_programs_with_our_kernels_compute_what_torch_does(precision):
-    known = [*CASES, *EVEN_CASES]
+    known = [*CASES, *EVEN_CASES, *PACKED_CASES]
     if precision == PRECISIONS[0]:
         known += WHOLE_CASES  # they multiply no matrices
     cases = [

@@ -41,7 +41,7 @@ def program(
     lines: Sequence[str],
     out: str = "buf0",
     kernels: str = "",
-    **options: int,
+    **options: int | str,
 ) -> str:
     """Options are those of `Products`."""
     task = TASK.format(names=", ".join(arguments))
@@ -56,6 +56,9 @@ def instance(source: str, seed: object, precisions: Sequence[str] = PRECISIONS) 
     for tunable in tunables.parse(source):
         if set(tunable.choices) <= set(PRECISIONS):
             chosen[tunable.name] = rng.choice(precisions)
+        elif isinstance(tunable.choices[0], str):
+            known = [c for c in tunable.choices if c in precisions]
+            chosen[tunable.name] = rng.choice(known or tunable.choices[:1])
         else:
             small = [c for c in tunable.choices if int(c) <= 64] or tunable.choices[:1]
             chosen[tunable.name] = rng.choice(small[-2:])
@@ -74,7 +77,7 @@ def case(
     reference: str,
     out: str = "buf0",
     kernels: str = "",
-    **options: int,
+    **options: int | str,
 ):
     source = program(arguments, lines, out, kernels, **options)
     assert "_kernel[" in source
@@ -107,7 +110,7 @@ def matrix(*shape: int, turned: bool = False) -> torch.Tensor:
 
 
 def product(
-    name: str, a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | None = None, **how: int
+    name: str, a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | None = None, **how: int | str
 ):
     called = (
         ("baddbmm" if a.dim() == 3 else "addmm")
@@ -148,7 +151,15 @@ def matrix_cases():
 # --- convolutions ---------------------------------------------------------------------------------
 
 
-def convolution(name: str, x: torch.Tensor, weight: torch.Tensor, *, bias: bool = False, **options):
+def convolution(
+    name: str,
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    *,
+    bias: bool = False,
+    how: str = "",
+    **options,
+):
     """Options as in `torch.convolution`; what is left out is that of a plain one."""
     space = x.dim() - 2
     settings = {
@@ -164,6 +175,8 @@ def convolution(name: str, x: torch.Tensor, weight: torch.Tensor, *, bias: bool 
     if bias:
         arguments["bias"] = torch.empty(filters, device="meta", dtype=x.dtype)
     out = torch.convolution(*arguments.values(), *([] if bias else [None]), *settings.values())
+    if x.dim() == 4 and not x.is_contiguous():  # on a GPU outputs lie as inputs do
+        out = out.to(memory_format=torch.channels_last)
     words = ", ".join(f"{key}={value}" for key, value in settings.items())
     given = ", ".join(arguments) if bias else f"{', '.join(arguments)}"
     ending = "" if bias else ", bias=None"
@@ -172,7 +185,7 @@ def convolution(name: str, x: torch.Tensor, weight: torch.Tensor, *, bias: bool 
         f"assert_size_stride(buf0, {tuple(out.shape)}, {out.stride()}, 'aten.convolution')",
     ]
     call = ", ".join([*arguments, *([] if bias else ["None"]), *map(str, settings.values())])
-    return case(name, arguments, lines, f"torch.convolution({call})")
+    return case(name, arguments, lines, f"torch.convolution({call})", how=how)
 
 
 def image(*shape: int, last: bool = False) -> torch.Tensor:

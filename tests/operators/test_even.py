@@ -38,11 +38,11 @@ def test_what_follows_an_even_product_keeps_its_own_kernel():
         "triton_poi_fused_relu_0.run(buf1, 1073, stream=s)",
     ]
     tensors = {"a": matrix(37, 400), "b": matrix(400, 29)}
-    source = program(tensors, lines, "buf1", relu(1073), even=True)
+    source = program(tensors, lines, "buf1", relu(1073), how="even")
     assert "matmul_stream_kernel[" in source
     assert "relu_kernel[" in source
 
 
 def test_a_short_product_is_not_cut():
-    short = product("short", matrix(64, 200), matrix(200, 64), even=True)
+    short = product("short", matrix(64, 200), matrix(200, 64), how="even")
     assert "matmul_kernel[" in short["source"]

@@ -156,7 +156,7 @@ def templates():
     yield "depthwise", convolution("d", x, weight, groups=6)
     yield "average", pool("a", "avg_pool2d", x, [3, 3])
     yield "heads", attention("h", "flash_attention", heads, heads, heads, ", 0.0, True")
-    yield "even product", product("e", matrix(37, 300), matrix(300, 29), even=True)
+    yield "even product", product("e", matrix(37, 300), matrix(300, 29), how="even")
     wanted = ("looped groups", "sums with a tail", "cosine")
     yield from ((case["name"], case) for case in WHOLE_CASES if case["name"] in wanted)
 

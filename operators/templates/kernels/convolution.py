@@ -251,14 +251,18 @@ def conv_transpose_kernel(
     FLAT: tl.constexpr,
     INPUT_PRECISION: tl.constexpr,
 ):
-    """A tile of a phase of the output; PLACES are positions of a phase, TAPS are those it meets."""
+    """A tile of a phase of the output; PLACES are positions of a phase, TAPS are those it meets.
+
+    Phases of a tile come one after the other: they read the same, and store side by side.
+    """
+    COUNT: tl.constexpr = STRIDE[0] * STRIDE[1] * STRIDE[2]
     POSITIONS: tl.constexpr = BATCH * PLACES[0] * PLACES[1] * PLACES[2]
     ROWS: tl.constexpr = (POSITIONS + BLOCK_M - 1) // BLOCK_M
     COLUMNS: tl.constexpr = (FILTERS + BLOCK_N - 1) // BLOCK_N
-    tile_row, tile_column = grouped(tl.program_id(0), ROWS, COLUMNS, GROUP_M)
+    tile_row, tile_column = grouped(tl.program_id(0) // COUNT, ROWS, COLUMNS, GROUP_M)
     group = tl.program_id(1).to(tl.int64)
     phase_d, phase_h, phase_w, tap_d, tap_h, tap_w, place_d, place_h, place_w = conv_phases(
-        tl.program_id(2), KERNEL, STRIDE, PADDING, DILATION, COMMON, INVERSE
+        tl.program_id(0) % COUNT, KERNEL, STRIDE, PADDING, DILATION, COMMON, INVERSE
     )
     rows = tile_row * BLOCK_M + tl.arange(0, BLOCK_M)
     columns = tile_column * BLOCK_N + tl.arange(0, BLOCK_N)

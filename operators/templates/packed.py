@@ -1,0 +1,168 @@
+"""Launches for products of float32 matrices, of operands that are cut into parts beforehand."""
+
+import ast
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from operators.inductor.blocks import Blocks
+from operators.templates.launch import Launch, one_of, powers
+
+EXACT = ("fp16x3", "bf16x6")
+"""Parts of a float32, and how many products of parts stand for one."""
+_ROUNDED = "fp16"  # to 11 bits, as tf32
+
+_LINES, _DEPTH = 256, 64  # the largest block: parts have room for whole ones
+_LEAST_DEPTH = 256
+_LEAST_REUSE = 256
+
+
+def pays(rows: int, columns: int, depth: int) -> bool:
+    """Whether the product takes about as long as cutting its operands, or longer.
+
+    At 550 TFLOP/s of float16 and 4 TB/s, which an H200 is near to, both take equally long where
+    rows * columns is 275 * (rows + columns).
+    """
+    return depth >= _LEAST_DEPTH and rows * columns >= _LEAST_REUSE * (rows + columns)
+
+
+def launches(
+    pointers: tuple[ast.expr, ...],
+    constants: Mapping[str, tuple[int, ...]],
+    batch: int,
+    grid: str,
+    precisions: Sequence[str],
+) -> tuple[Launch, ...]:
+    """For out = a @ b + bias.
+
+    Args:
+        pointers: of a, b, bias and out.
+        constants: shape and strides, as `matmul_kernel` has them.
+        batch: number of matrices of the result.
+        grid: number of its tiles.
+        precisions: what `tl.dot` might make of operands as they are.
+    """
+    a, b, bias, out = pointers
+    rows, columns, depth = constants["SHAPE"]
+    matrix, down, right = constants["B_STRIDE"]
+    left = _Operand(a, f"{ast.unparse(out)}_a", (rows, depth), constants["A_STRIDE"], batch)
+    other = _Operand(b, f"{ast.unparse(out)}_b", (columns, depth), (matrix, right, down), batch)
+    product = Launch(
+        kernel="matmul_packed_kernel",
+        grid=f"({grid},)",
+        pointers=(left.parts, other.parts, left.inverses, other.inverses, bias, out),
+        constants={
+            "SHAPE": (rows, columns, left.room[1]),
+            "A_STRIDE": left.part_stride,
+            "B_STRIDE": other.part_stride,
+            "BIAS_STRIDE": constants["BIAS_STRIDE"],
+            "OUT_STRIDE": constants["OUT_STRIDE"],
+        },
+        tunables=_tunables(rows, columns, known(precisions)),
+    )
+    return left.launch(), other.launch(), product
+
+
+def known(precisions: Sequence[str]) -> tuple[str, ...]:
+    """How products of parts may be made where `tl.dot` may be so precise, the first to begin with.
+
+    What begins with tf32 may begin with one part; who has it as a choice has that.
+    """
+    if "tf32" not in precisions:
+        return EXACT
+    return (_ROUNDED, *EXACT) if precisions[0] == "tf32" else (*EXACT, _ROUNDED)
+
+
+def room_for_parts(name: str, size: int, like: ast.expr) -> str:
+    """A statement that makes room for parts of so many elements."""
+    count = '{"fp16": 1, "fp16x3": 2, "bf16x6": 3}[INPUT_PRECISION]'
+    dtype = 'torch.bfloat16 if INPUT_PRECISION == "bf16x6" else torch.float16'
+    place = f"device={ast.unparse(like)}.device"
+    return f"{name} = torch.empty({count} * {size}, {place}, dtype={dtype})"
+
+
+def _tunables(rows: int, columns: int, precisions: Sequence[str]) -> dict[str, Blocks]:
+    return {
+        "BLOCK_M": powers(64, _LINES, rows, 128),
+        "BLOCK_N": powers(64, _LINES, columns, 128),
+        "BLOCK_K": powers(32, _DEPTH, _DEPTH, 64),
+        "GROUP_M": one_of(1, 4, 8, first=8),
+        "INPUT_PRECISION": one_of(*precisions, first=precisions[0]),
+        "num_warps": one_of(4, 8, first=8),
+        "num_stages": one_of(2, 3, 4, first=3),
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class _Operand:
+    """One side of a product: `a`, or `b` turned.
+
+    Attributes:
+        pointer: of its first element.
+        name: for its parts.
+        shape: lines (rows of `a`, columns of `b`) and depth.
+        stride: in elements, of a matrix, a line and of the depth; the first is 0 where there is
+            one matrix for the whole batch.
+        batch: number of matrices of the result.
+    """
+
+    pointer: ast.expr
+    name: str
+    shape: tuple[int, int]
+    stride: tuple[int, ...]
+    batch: int
+
+    @property
+    def room(self) -> tuple[int, int]:
+        """Lines and depth of the parts."""
+        lines, depth = self.shape
+        return -(-lines // _LINES) * _LINES, -(-depth // _DEPTH) * _DEPTH
+
+    @property
+    def matrices(self) -> int:
+        """How many are cut into parts."""
+        return self.batch if self.stride[0] else 1
+
+    @property
+    def part_stride(self) -> tuple[int, int, int, int]:
+        """Of a part, a matrix, a line and of the depth; what lies side by side still does."""
+        lines, depth = self.room
+        inside = (depth, 1) if self._by_depth else (1, lines)
+        size = lines * depth
+        return self.matrices * size, size if self.stride[0] else 0, *inside
+
+    @property
+    def parts(self) -> ast.expr:
+        return ast.Name(f"{self.name}_parts", ast.Load())
+
+    @property
+    def inverses(self) -> ast.expr:
+        return ast.Name(f"{self.name}_inverses", ast.Load())
+
+    def launch(self) -> Launch:
+        """Of the kernel that cuts it; lines or the depth are read 128 bytes at a time or more."""
+        depth = min(1024, 1 << (self.room[1] - 1).bit_length())
+        block = {"LINES": 4, "DEPTH": depth} if self._by_depth else {"LINES": 32, "DEPTH": 128}
+        place = f"device={ast.unparse(self.pointer)}.device, dtype=torch.float32"
+        inverses = self.matrices * self.shape[0]
+        return Launch(
+            kernel="pack_kernel",
+            grid=f"(triton.cdiv({self.shape[0]}, {block['LINES']}), {self.matrices})",
+            pointers=(self.pointer, self.parts, self.inverses),
+            constants={
+                "SHAPE": (*self.shape, self.room[1]),
+                "STRIDE": self.stride,
+                "PART_STRIDE": self.part_stride,
+                **block,
+                "num_warps": 8,
+            },
+            tunables={},
+            before=(
+                room_for_parts(f"{self.name}_parts", self.part_stride[0], self.pointer),
+                f"{self.name}_inverses = torch.empty({inverses}, {place})",
+            ),
+            shared=("INPUT_PRECISION",),
+        )
+
+    @property
+    def _by_depth(self) -> bool:
+        return self.stride[2] <= self.stride[1]

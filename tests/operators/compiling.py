@@ -1,0 +1,70 @@
+"""Launches of programs, compiled for a GPU that need not be there."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+from triton.compiler import compile as triton_compile
+from triton.runtime.jit import JITFunction
+
+from tests.operators.inductor_running import imported
+
+HOPPER = GPUTarget("cuda", 90, 32)
+_TYPES = {
+    torch.float32: "*fp32",
+    torch.float16: "*fp16",
+    torch.bfloat16: "*bf16",
+    torch.int64: "*i64",
+    torch.bool: "*i1",
+}
+Launch = tuple[JITFunction, Mapping[str, Any]]
+
+
+def launches(source: str, inputs: Sequence[torch.Tensor]) -> list[Launch]:
+    """Kernels that a program launches, with what they are given by name; inputs are on `meta`."""
+    found: list[Launch] = []
+
+    def noted(kernel: JITFunction, _grid: object) -> Any:
+        def launch(*given: object, **named: object) -> None:
+            names = [parameter.name for parameter in kernel.params]
+            found.append((kernel, dict(zip(names, given, strict=False)) | named))
+
+        return launch
+
+    usual = JITFunction.__getitem__
+    JITFunction.__getitem__ = noted
+    try:
+        with torch.device("meta"):
+            imported(source).ModelNew()(*inputs)
+    finally:
+        JITFunction.__getitem__ = usual
+    return found
+
+
+def compiled(launch: Launch) -> Mapping[str, Any]:
+    """What Triton makes of a launch, by stage of its compiler: `ttgir`, `ptx` and others."""
+    kernel, given = launch
+    options = {name: given[name] for name in ("num_warps", "num_stages") if name in given}
+    signature, constants, attributes = {}, {}, {}
+    for at, parameter in enumerate(kernel.params):
+        value = given[parameter.name]
+        if parameter.is_constexpr or value is None:
+            signature[parameter.name], constants[(at,)] = "constexpr", value
+        elif isinstance(value, torch.Tensor):
+            signature[parameter.name] = _TYPES[value.dtype]
+            attributes[(at,)] = [["tt.divisibility", 16]]
+        else:
+            signature[parameter.name] = "i32" if isinstance(value, int) else "fp32"
+    source = ASTSource(kernel, signature, constants, attributes)
+    return triton_compile(source, target=HOPPER, options=options).asm
+
+
+def stores(ttgir: str) -> Iterator[tuple[int, ...]]:
+    """Of each store of a block: its axes, the one first along which neighbouring threads store."""
+    layouts = dict(re.findall(r"^(#\w+) = #ttg\.blocked<.*order = \[([\d, ]+)\]", ttgir, re.M))
+    for layout in re.findall(r"tt\.store .*?tensor<[^>]*>, (#\w+)>", ttgir):
+        if layout in layouts:
+            yield tuple(map(int, layouts[layout].split(",")))

@@ -1,0 +1,113 @@
+"""Products and convolutions whose operands are cut into parts beforehand, of sizes that pay."""
+
+import itertools
+
+from tests.operators.templates_cases import convolution, image, matrix, product, program, relu, room
+
+ROWS, COLUMNS, DEPTH = 530, 515, 301  # of which no block is a divisor
+
+
+def product_cases():
+    for turned_a, turned_b in itertools.product((False, True), repeat=2):
+        a, b = matrix(ROWS, DEPTH, turned=turned_a), matrix(DEPTH, COLUMNS, turned=turned_b)
+        yield product(f"product {turned_a} {turned_b}", a, b, how="packed")
+    whole = matrix(512, 256), matrix(256, 512)
+    yield product("of whole blocks, with bias", *whole, matrix(512), how="packed")
+    batch = matrix(2, 512, 256), matrix(2, 256, 512, turned=True)
+    yield product("of a batch", *batch, matrix(2, 1, 512), how="packed")
+    one = matrix(2, 512, 256), matrix(1, 256, 512).expand(2, -1, -1)
+    yield product("one matrix for a batch", *one, how="packed")
+    yield product("with a tail", *whole, how="packed") | {
+        "source": with_tail(),
+        "reference": "torch.relu(a @ b)",
+    }
+
+
+def with_tail() -> str:
+    lines = [
+        room("buf0", matrix(512, 512)),
+        "extern_kernels.mm(a, b, out=buf0)",
+        "buf1 = buf0",
+        "del buf0",
+        f"triton_poi_fused_relu_0.run(buf1, {512 * 512}, stream=s)",
+    ]
+    tensors = {"a": matrix(512, 256), "b": matrix(256, 512)}
+    return program(tensors, lines, "buf1", relu(512 * 512), how="packed")
+
+
+def convolution_cases():
+    def cut(name: str, x, weight, **options):
+        return convolution(name, x, weight, how="packed", **options)
+
+    back = {"transposed": True}
+    yield cut("plain", image(2, 5, 9, 11), image(32, 5, 3, 3), bias=True, padding=(1, 1))
+    x, weight = image(2, 18, 9, 12), image(120, 18, 3, 5)
+    yield cut("strided", x, weight, stride=(2, 3), padding=(1, 2))
+    yield cut("dilated", image(1, 3, 12, 13), image(48, 3, 3, 2), dilation=(2, 3))
+    yield cut("groups", image(2, 6, 7, 8), image(96, 3, 3, 3), groups=2, bias=True)
+    yield cut("a line", image(2, 17, 30), image(64, 17, 5), padding=(2,))
+    yield cut("a volume", image(1, 4, 5, 6, 7), image(32, 4, 2, 3, 3), padding=(1, 0, 1))
+    last = image(2, 20, 6, 7, last=True), image(32, 20, 3, 3, last=True)
+    yield cut("channels last", *last, padding=(1, 1))
+    yield cut("back", image(2, 7, 5, 6), image(7, 32, 3, 3), bias=True, **back)
+    x, weight = image(2, 5, 4, 5), image(5, 30, 3, 4)
+    strided = {"stride": (2, 3), "padding": (1, 1), "output_padding": (1, 0)}
+    yield cut("back, strided", x, weight, bias=True, **strided, **back)
+    x, weight = image(1, 4, 5, 4), image(4, 32, 3, 3)
+    yield cut("back, dilated", x, weight, stride=(2, 3), dilation=(3, 2), **back)
+    x, weight = image(1, 4, 5, 4), image(4, 50, 3, 2)
+    strided = {"stride": (4, 2), "padding": (1, 1), "dilation": (2, 4)}
+    yield cut("back, no tap for some", x, weight, bias=True, **strided, **back)
+    x, weight = image(1, 8, 5, 4), image(8, 40, 3, 3)
+    yield cut("back, groups", x, weight, groups=2, stride=(2, 2), **back)
+    yield cut("back, a line", image(2, 3, 9), image(3, 64, 5), stride=(2,), **back)
+    x, weight = image(1, 3, 3, 4, 2), image(3, 32, 2, 3, 2)
+    yield cut("back, a volume", x, weight, stride=(2, 1, 2), **back)
+
+
+WIDE = """
+import torch
+
+class Model(torch.nn.Module):
+    def forward(self, {names}):
+        return ({function}).float()
+
+def get_inputs():
+    {names} = {inputs}
+    {change}
+    return [{names}]
+
+def get_init_inputs():
+    return []
+"""
+CHANGES = {
+    "numbers near the largest float32": "a, b = a * 1e30, b * 1e3",
+    "numbers near the smallest float32": "a, b = a * 1e-34, b * 1e4",
+    "large elements beside small ones": "a[:, ::2] *= 3e3; b[::2] /= 3e3; b[1::2] *= 3",
+    "a line of zeros": "a[3] = 0; b[:, 5] = 0",
+    "positive numbers": "a, b = a.abs(), b.abs()",
+}
+
+
+def wide_cases():
+    """Beside references in float64."""
+    a, b = matrix(512, 320), matrix(320, 512)
+    own = product("", a, b, how="packed")["source"]
+    for name, change in CHANGES.items():
+        yield wide(name, own, {"a": a, "b": b}, change, "a.double() @ b.double()")
+    x, weight = image(2, 20, 7, 8), image(40, 20, 3, 3)
+    own = convolution("", x, weight, how="packed")["source"]
+    change = "x, weight = x * 1e-34, weight * 1e4"
+    function = "torch.nn.functional.conv2d(x.double(), weight.double())"
+    yield wide("images of small numbers", own, {"x": x, "weight": weight}, change, function)
+
+
+def wide(name: str, source: str, tensors, change: str, function: str):
+    inputs = ", ".join(f"torch.randn{tuple(tensor.shape)}" for tensor in tensors.values())
+    names = ", ".join(tensors)
+    task = WIDE.format(names=names, inputs=inputs, change=change, function=function)
+    return {"name": name, "source": source, "task": task}
+
+
+PACKED_CASES = [*product_cases(), *convolution_cases()]
+WIDE_CASES = list(wide_cases())

@@ -1,0 +1,85 @@
+"""Products and convolutions of operands that are cut into parts beforehand.
+
+Invariants: whatever layouts and sizes, the result is as near to that in float64 as one in float32
+is, also of elements that float16 has not the range for; what is too small for it to pay, and what
+has 16 bits already, is multiplied as ever.
+
+Under Triton's interpreter, with parts in float16: it multiplies the bits of bfloat16. The other
+precisions are tested on a GPU.
+"""
+
+import random
+
+import pytest
+import torch
+
+from evolve.core import tunables
+from tests.operators.packed_cases import PACKED_CASES, WIDE_CASES
+from tests.operators.templates_cases import convolution, image, matrix, product
+from tests.operators.templates_running import answers
+
+CASES = [*PACKED_CASES, *WIDE_CASES]
+
+
+@pytest.fixture(scope="module")
+def differences() -> dict[str, float]:
+    return answers([drawn(case) for case in CASES], "cpu", TRITON_INTERPRET="1")
+
+
+def drawn(case):
+    """With blocks of any size, of which the interpreter is quicker with large ones."""
+    rng = random.Random(case["name"])
+    space = tunables.parse(case["source"])
+    chosen = {t.name: rng.choice(t.choices) for t in space if "PRECISION" not in t.name}
+    return case | {"source": tunables.render(case["source"], chosen)}
+
+
+@pytest.mark.parametrize("name", [each["name"] for each in CASES])
+def test_parts_make_up_float32(differences, name):
+    assert differences[name] < 1e-6
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+def test_operands_are_cut_before_they_are_multiplied(case):
+    forward = case["source"][case["source"].index("class ModelNew") :]
+    cuts = ("pack_kernel[", "conv_filters_kernel[")
+    assert sum(forward.count(f" {cut}") for cut in (*cuts, "conv_pack_kernel[")) == 2
+    assert max(forward.rfind(cut) for cut in cuts) < forward.index("_packed_")
+    (precision,) = (t for t in tunables.parse(case["source"]) if "PRECISION" in t.name)
+    assert precision.choices == ("fp16x3", "bf16x6")
+
+
+def begun_with(source: str) -> list[object]:
+    begun = tunables.parse(source).defaults
+    return [value for name, value in begun.items() if name.endswith("INPUT_PRECISION")]
+
+
+@pytest.mark.parametrize(
+    ("precisions", "first"),
+    [(("tf32", "bf16x6"), "fp16"), (("bf16x6", "tf32"), "fp16x3"), (("bf16x6",), "fp16x3")],
+)
+def test_one_part_stands_for_tf32(precisions, first):
+    side = matrix(512, 512)
+    case = product("rounded", side, side, how="packed", precisions=precisions)
+    assert begun_with(case["source"]) == [first]
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "depth"), [(4096, 200, 4096), (300, 300, 4096), (4096, 4096, 128)]
+)
+def test_where_operands_are_read_once_or_twice_they_are_not_cut(rows, columns, depth):
+    case = product("small", matrix(rows, depth), matrix(depth, columns), how="packed")
+    assert "pack_kernel" not in case["source"]
+
+
+@pytest.mark.parametrize(("filters", "kernel"), [(128, 1), (16, 3), (12, 7)])
+def test_a_convolution_with_few_products_for_each_element_is_not_cut(filters, kernel):
+    x, weight = image(2, 20, 9, 9), image(filters, 20, kernel, kernel)
+    assert "conv_packed_kernel" not in convolution("small", x, weight, how="packed")["source"]
+
+
+def test_halves_are_not_cut():
+    half = matrix(1024, 1024).to(torch.float16)
+    assert "pack_kernel" not in product("half", half, half, how="packed")["source"]
+    x, weight = (image(*shape).to(torch.bfloat16) for shape in ((2, 20, 9, 9), (64, 20, 3, 3)))
+    assert "conv_packed_kernel" not in convolution("half", x, weight, how="packed")["source"]
