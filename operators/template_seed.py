@@ -14,11 +14,13 @@ from operators.inductor import NotConvertible, convert, precisions
 from operators.templates import Products, has_products
 from operators.tuning import Limits
 
+_CUT = ", operands cut beforehand"
+_SAME_LAYOUT = "same_layout"
 _KINDS: Mapping[str, Mapping[str, Any]] = {
     " with tails": {"fused": True},
     "": {},
     ", work cut evenly": {"fused": True, "how": "even"},
-    ", operands cut beforehand": {"fused": True, "how": "packed"},
+    _CUT: {"fused": True, "how": "packed"},
 }
 """Of programs of one compiled reference, with the options of `Products`."""
 
@@ -69,10 +71,13 @@ class TemplateSeed:
         first, *others = _KINDS
         kinds = [(first, rounded), (first, exact), *((kind, rounded) for kind in others)]
         count = Limits.of(device).multiprocessors
+        variants = {compiled.variant for compiled in task.compiled} & {*self.variants}
         for compiled in task.compiled:
             if compiled.variant not in self.variants or not has_products(compiled):
                 continue
             for kind, convolutions in kinds:
+                if kind == _CUT and compiled.variant == "default" and _SAME_LAYOUT in variants:
+                    continue  # which first copies images to a layout that parts have anyway
                 note = f"variant {compiled.variant}, own kernels{kind}"
                 about = kind, exact, convolutions, count
                 source = _converted(task.source, task.name, compiled, *about)

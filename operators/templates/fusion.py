@@ -11,7 +11,7 @@ from operators.templates.epilogue import fused, writes
 from operators.templates.tensors import Tensors, is_view
 
 Found = list[tuple[Statement, Replacement | None]]
-_HARMLESS = ("get_raw_stream", "empty_strided")
+_HARMLESS = ("get_raw_stream", "empty_strided", "copy_if_misaligned")
 _CHECKS = ("assert_size_stride", "assert_alignment")
 
 

@@ -368,6 +368,32 @@ def tail_cases():
             out="buf1",
             kernels=relu(1073, mask),
         )
+    yield case(
+        "after a copy of what is misaligned",  # as of torch 2.13
+        {"a": a, "b": b, "bias": bias},
+        [
+            made,
+            "extern_kernels.mm(a, b, out=buf0)",
+            "assert_size_stride(bias, (29, ), (1, ), 'input')",
+            "bias = copy_if_misaligned(bias)",
+            "buf1 = buf0; del buf0  # reuse",
+            "triton_poi_fused_add_0.run(buf1, bias, 1073, stream=s)",
+        ],
+        "torch.addmm(bias, a, b)",
+        out="buf1",
+        kernels=pointwise(
+            "add",
+            1073,
+            "in_out_ptr0, in_ptr0",
+            [
+                "x0 = xindex % 29",
+                "x2 = xindex",
+                "tmp0 = tl.load(in_out_ptr0 + (x2), xmask)",
+                "tmp1 = tl.load(in_ptr0 + (x0), xmask)",
+                "tl.store(in_out_ptr0 + (x2), tmp0 + tmp1, xmask)",
+            ],
+        ),
+    )
     a, b = matrix(19, 2100), matrix(2100, 23)
     yield case(
         "after parts of a sum",

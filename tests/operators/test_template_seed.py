@@ -166,3 +166,24 @@ def test_amd_is_not_offered_what_it_has_not():
 def test_an_unknown_variant_is_refused_with_those_there_are():
     with pytest.raises(UsageError, match=r"operators\.\*\.variants: 'fast'.*default"):
         TemplateSeed(["default", "fast"])
+
+
+def notes(*found: Compiled) -> list[str]:
+    proposals = (propose(*found, count=count) for count in range(20))
+    return [each.note for each in proposals if isinstance(each, Proposal)]
+
+
+def test_operands_are_cut_in_the_layout_of_the_reference_where_the_compiler_has_that():
+    image, filters = torch.empty(2, 20, 5, 6), torch.empty(64, 20, 3, 3)
+    settings = SETTINGS.replace("padding=(1, 1)", "padding=(0, 0)")
+    lines = [
+        "with torch.cuda._DeviceGuard(0):",
+        f"    buf0 = extern_kernels.convolution(a, b, {settings})",
+        "    assert_size_stride(buf0, (2, 64, 3, 4), (768, 12, 4, 1), 'aten.convolution')",
+    ]
+    default = compiled({"a": image, "b": filters}, lines, "buf0")
+    cut = "variant {}, own kernels, operands cut beforehand".format
+    assert cut("default") in notes(default)
+    both = notes(default, replace(default, variant="same_layout"))
+    assert cut("same_layout") in both
+    assert cut("default") not in both

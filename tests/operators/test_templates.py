@@ -244,6 +244,11 @@ def test_a_kernel_goes_into_the_tail_of_the_product_that_only_it_reads():
     assert launches([PRODUCT, WRITE], "buf2", COPY) == 1
 
 
+def test_what_else_the_kernel_reads_may_be_copied_before():
+    copied = ["assert_size_stride(a, (8, 7), (7, 1), 'input')", "a = copy_if_misaligned(a)"]
+    assert launches([PRODUCT, *copied, READ], "buf0", relu(72)) == 1
+
+
 RESHAPED = "buf3 = reinterpret_tensor(buf0, (9, 8), (8, 1), 0)"
 READ_BY_SHAPE = "triton_poi_fused_relu_0.run(buf3, 72, stream=s)"
 
