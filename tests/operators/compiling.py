@@ -62,9 +62,15 @@ def compiled(launch: Launch) -> Mapping[str, Any]:
     return triton_compile(source, target=HOPPER, options=options).asm
 
 
-def stores(ttgir: str) -> Iterator[tuple[int, ...]]:
-    """Of each store of a block: its axes, the one first along which neighbouring threads store."""
-    layouts = dict(re.findall(r"^(#\w+) = #ttg\.blocked<.*order = \[([\d, ]+)\]", ttgir, re.M))
-    for layout in re.findall(r"tt\.store .*?tensor<[^>]*>, (#\w+)>", ttgir):
-        if layout in layouts:
-            yield tuple(map(int, layouts[layout].split(",")))
+def accesses(ttgir: str, *operations: str) -> Iterator[int]:
+    """Of each access to a block of two axes: the one along which neighbouring threads have it."""
+    layouts = dict(re.findall(r"^(#\w+) = #ttg\.blocked<.*order = \[(\d), \d\]", ttgir, re.M))
+    for line in ttgir.splitlines():
+        if any(operation in line for operation in operations):
+            layout = re.search(r"tensor<\d+x\d+x!tt\.ptr<\w+>, (#\w+)>", line)
+            if layout and layout[1] in layouts:
+                yield int(layouts[layout[1]])
+
+
+STORES = ("tt.store",)
+LOADS = ("tt.load", "ttg.async_copy_global_to_local")

@@ -83,15 +83,16 @@ def conv_pack_kernel(
     depth, height, width = depth - BEFORE[0], height - BEFORE[1], width - BEFORE[2]
     inside = conv_inside(depth, height, width, INPUT) & (place < POSITIONS)
     x_ptr += image // GROUPS * X_STRIDE[0] + image % GROUPS * X_STRIDE[1]
-    x_ptrs = x_ptr + conv_offset(depth, height, width, X_STRIDE)[:, None]
+    x_ptrs = x_ptr + conv_offset(depth, height, width, X_STRIDE)[None, :]
     parts_ptr += image // GROUPS * PART_STRIDE[1] + image % GROUPS * PART_STRIDE[2]
     part_ptrs = parts_ptr + place[:, None] * PART_STRIDE[5]
     for start in tl.range(0, PART_STRIDE[5], WIDTH):
-        channel = start + tl.arange(0, WIDTH)[None, :]
-        mask = inside[:, None] & (channel < CHANNELS)
-        x = tl.load(x_ptrs + channel * X_STRIDE[2], mask=mask, other=0.0)
-        mask = (place < POSITIONS)[:, None] & (channel < PART_STRIDE[5])
-        store_parts(x * power, part_ptrs + channel, mask, PART_STRIDE[0], INPUT_PRECISION)
+        channel = start + tl.arange(0, WIDTH)
+        mask = inside[None, :] & (channel < CHANNELS)[:, None]
+        x = tl.load(x_ptrs + (channel * X_STRIDE[2])[:, None], mask=mask, other=0.0)
+        ptrs = part_ptrs + channel[None, :]
+        mask = (place < POSITIONS)[:, None] & (channel < PART_STRIDE[5])[None, :]
+        store_parts(tl.trans(x) * power, ptrs, mask, PART_STRIDE[0], INPUT_PRECISION)
     if tl.program_id(0) == 0:
         tl.store(inverses_ptr + image, 1.0 / power)
 
@@ -279,13 +280,13 @@ def conv_packed_kernel(
     height = height * PHASES[1] + phase_height
     width = width * PHASES[2] + phase_width
     mask = (rows < POSITIONS) & (depth < OUTPUT[0]) & (height < OUTPUT[1]) & (width < OUTPUT[2])
-    mask = mask[:, None] & (columns < FILTERS)[None, :]
+    mask = mask[None, :] & (columns < FILTERS)[:, None]
     x_inverse = tl.load(x_inverses_ptr + batch * tl.num_programs(1) + group)
     line = (group * COUNT + phase) * FILTERS + columns
     inverse = tl.load(weight_inverses_ptr + line, columns < FILTERS, other=0.0)
-    value *= x_inverse[:, None] * inverse[None, :]
-    value = with_bias(value, bias_ptr, (group * FILTERS + columns)[None, :], mask)
+    value = tl.trans(value) * (x_inverse[None, :] * inverse[:, None])  # so that positions come last
+    value = with_bias(value, bias_ptr, (group * FILTERS + columns)[:, None], mask)
     offsets = conv_offset(depth, height, width, OUT_STRIDE)
     offsets = offsets + batch * OUT_STRIDE[0] + group * OUT_STRIDE[1]
-    offsets = offsets[:, None] + (columns * OUT_STRIDE[2])[None, :]
+    offsets = offsets[None, :] + (columns * OUT_STRIDE[2])[:, None]
     tl.store(out_ptr + offsets, value, mask)

@@ -4,6 +4,9 @@ A convolution is a product of positions by (taps and channels), gathered from th
 tile, with (taps and channels) by filters: implicit GEMM (Chetlur et al., cuDNN, 2014). With few
 filters in a group there is nothing for tensor cores to do, and sums are made one by one.
 
+Threads that are neighbours get positions that are neighbours: Triton gives them the last axis of a
+block where it cannot tell along which one elements lie side by side, as with images of odd widths.
+
 A transposed convolution gathers as well. Outputs that are congruent modulo the stride are a phase:
 they meet the same taps and lie side by side in the input, so nothing is multiplied by the zeros
 that the stride would put between inputs.
@@ -67,11 +70,11 @@ def conv_tile(
     FLAT: tl.constexpr,
     INPUT_PRECISION: tl.constexpr,
 ):
-    """Sums over channels and taps: rows are positions, columns filters.
+    """Sums over channels and taps, a row for each filter and a column for each position.
 
-    Row i begins at (depth, height, width)[i] of the input and at tap (first_...) of the kernel; a
-    tap further is STEP inputs and SPREAD taps of the kernel further. A slice of the sum runs over
-    channels of one tap; with FLAT, which is for few channels, over taps as well.
+    Position i begins at (depth, height, width)[i] of the input and at tap (first_...) of the
+    kernel; a tap further is STEP inputs and SPREAD taps of the kernel further. A slice of the sum
+    runs over channels of one tap; with FLAT, which is for few channels, over taps as well.
     """
     PER_CHANNEL: tl.constexpr = TAPS[0] * TAPS[1] * TAPS[2]
     SLICES: tl.constexpr = (CHANNELS + BLOCK_K - 1) // BLOCK_K
@@ -87,24 +90,24 @@ def conv_tile(
             tap = tl.full([1], at // SLICES, tl.int32)
             channel = at % SLICES * BLOCK_K + tl.arange(0, BLOCK_K)
         _, tap_depth, tap_height, tap_width = conv_place(tap, TAPS)
-        d = depth[:, None] + (tap_depth * STEP[0])[None, :]
-        h = height[:, None] + (tap_height * STEP[1])[None, :]
-        w = width[:, None] + (tap_width * STEP[2])[None, :]
+        d = depth[None, :] + (tap_depth * STEP[0])[:, None]
+        h = height[None, :] + (tap_height * STEP[1])[:, None]
+        w = width[None, :] + (tap_width * STEP[2])[:, None]
         inside = conv_inside(d, h, w, INPUT)
         kernel_d = first_depth + tap_depth * SPREAD[0]
         kernel_h = first_height + tap_height * SPREAD[1]
         kernel_w = first_width + tap_width * SPREAD[2]
         met = (kernel_d < KERNEL[0]) & (kernel_h < KERNEL[1]) & (kernel_w < KERNEL[2])
         met = met & (channel < CHANNELS)
-        offsets = conv_offset(d, h, w, X_STRIDE) + (channel * X_STRIDE[2])[None, :]
-        mask = rows_in[:, None] & inside & met[None, :]
-        x = tl.load(x_ptrs[:, None] + offsets, mask=mask, other=0.0)
+        offsets = conv_offset(d, h, w, X_STRIDE) + (channel * X_STRIDE[2])[:, None]
+        mask = rows_in[None, :] & inside & met[:, None]
+        x = tl.load(x_ptrs[None, :] + offsets, mask=mask, other=0.0)
         offsets = conv_offset(kernel_d, kernel_h, kernel_w, WEIGHT_STRIDE)
         offsets = offsets + channel * WEIGHT_STRIDE[2]
         mask = met[:, None] & columns_in[None, :]
         weight = tl.load(weight_ptrs[None, :] + offsets[:, None], mask=mask, other=0.0)
-        sums = tl.dot(x, weight, sums, input_precision=INPUT_PRECISION)
-    return sums
+        sums = tl.dot(tl.trans(x), weight, sums, input_precision=INPUT_PRECISION)
+    return tl.trans(sums)
 
 
 @triton.jit
@@ -166,11 +169,11 @@ def conv_kernel(
         FLAT,
         INPUT_PRECISION,
     )
-    mask = (rows < POSITIONS)[:, None] & (columns < FILTERS)[None, :]
-    value = with_bias(value, bias_ptr, (group * FILTERS + columns)[None, :], mask)
+    mask = (rows < POSITIONS)[None, :] & (columns < FILTERS)[:, None]
+    value = with_bias(value, bias_ptr, (group * FILTERS + columns)[:, None], mask)
     offsets = conv_offset(depth, height, width, OUT_STRIDE)
     offsets = offsets + batch.to(tl.int64) * OUT_STRIDE[0] + group * OUT_STRIDE[1]
-    offsets = offsets[:, None] + (columns * OUT_STRIDE[2])[None, :]
+    offsets = offsets[None, :] + (columns * OUT_STRIDE[2])[:, None]
     tl.store(out_ptr + offsets, value, mask)
 
 
@@ -296,11 +299,11 @@ def conv_transpose_kernel(
     height = height * STRIDE[1] + phase_h
     width = width * STRIDE[2] + phase_w
     mask = (rows < POSITIONS) & (depth < OUTPUT[0]) & (height < OUTPUT[1]) & (width < OUTPUT[2])
-    mask = mask[:, None] & (columns < FILTERS)[None, :]
-    value = with_bias(value, bias_ptr, (group * FILTERS + columns)[None, :], mask)
+    mask = mask[None, :] & (columns < FILTERS)[:, None]
+    value = with_bias(value, bias_ptr, (group * FILTERS + columns)[:, None], mask)
     offsets = conv_offset(depth, height, width, OUT_STRIDE)
     offsets = offsets + batch.to(tl.int64) * OUT_STRIDE[0] + group * OUT_STRIDE[1]
-    offsets = offsets[:, None] + (columns * OUT_STRIDE[2])[None, :]
+    offsets = offsets[None, :] + (columns * OUT_STRIDE[2])[:, None]
     tl.store(out_ptr + offsets, value, mask)
 
 
@@ -339,7 +342,7 @@ def conv_direct_kernel(
     group, column, columns_in = columns // FILTERS, columns % FILTERS, columns < GROUPS * FILTERS
     x_rows = x_ptr + batch.to(tl.int64) * X_STRIDE[0]
     weight_columns = weight_ptr + group * WEIGHT_STRIDE[0] + column * WEIGHT_STRIDE[1]
-    value = tl.zeros([BLOCK_M, BLOCK_N], tl.float32)
+    value = tl.zeros([BLOCK_N, BLOCK_M], tl.float32)
     for at in tl.range(0, CHANNELS * PER_CHANNEL):
         channel, tap_d, tap_h, tap_w = conv_place(at, KERNEL)
         d = depth * STRIDE[0] - PADDING[0] + tap_d * DILATION[0]
@@ -347,14 +350,14 @@ def conv_direct_kernel(
         w = width * STRIDE[2] - PADDING[2] + tap_w * DILATION[2]
         inside = conv_inside(d, h, w, INPUT)
         x_ptrs = x_rows + conv_offset(d, h, w, X_STRIDE) + channel * X_STRIDE[2]
-        mask = (inside & (rows < POSITIONS))[:, None] & columns_in[None, :]
-        x = tl.load(x_ptrs[:, None] + (group * X_STRIDE[1])[None, :], mask=mask, other=0.0)
+        mask = (inside & (rows < POSITIONS))[None, :] & columns_in[:, None]
+        x = tl.load(x_ptrs[None, :] + (group * X_STRIDE[1])[:, None], mask=mask, other=0.0)
         offset = conv_offset(tap_d, tap_h, tap_w, WEIGHT_STRIDE) + channel * WEIGHT_STRIDE[2]
         weight = tl.load(weight_columns + offset, mask=columns_in, other=0.0)
-        value += x.to(tl.float32) * weight.to(tl.float32)[None, :]
-    mask = (rows < POSITIONS)[:, None] & columns_in[None, :]
-    value = with_bias(value, bias_ptr, columns[None, :], mask)
+        value += x.to(tl.float32) * weight.to(tl.float32)[:, None]
+    mask = (rows < POSITIONS)[None, :] & columns_in[:, None]
+    value = with_bias(value, bias_ptr, columns[:, None], mask)
     offsets = conv_offset(depth, height, width, OUT_STRIDE)
     offsets = offsets + batch.to(tl.int64) * OUT_STRIDE[0]
-    offsets = offsets[:, None] + (group * OUT_STRIDE[1] + column * OUT_STRIDE[2])[None, :]
+    offsets = offsets[None, :] + (group * OUT_STRIDE[1] + column * OUT_STRIDE[2])[:, None]
     tl.store(out_ptr + offsets, value, mask)
