@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from operators.inductor.blocks import Blocks, choose
 from operators.inductor.layout import body_text
+from operators.inductor.neighbours import side_by_side
 from operators.inductor.products import Product
 from operators.inductor.reading import NotConvertible, RawKernel
 from operators.inductor.tidy import tidy
@@ -115,7 +116,8 @@ def convert_kernel(raw: RawKernel, name: str, pointers: Mapping[int, str], prefi
     positions = tuple(at for at, p in enumerate(passed) if p not in sizes)
     _require_known(raw, passed, sizes)
     renamed = {passed[at]: pointers[at] for at in positions if at in pointers}
-    body = named(tidy(_Rewriter(renamed).rewritten(function.body)))
+    written = _Rewriter(renamed).rewritten(function.body)
+    body = named(tidy(side_by_side(written) if "reduction" in raw.heuristic else written))
     blocks = choose(raw, sizes, blocked, _always_true(function))
     arguments = [renamed.get(passed[at], passed[at]) for at in positions]
     signature = ", ".join([*arguments, *(f"{block}: tl.constexpr" for block in blocked)])

@@ -5,9 +5,14 @@ not); neighbouring threads store what lies side by side; products of parts are l
 that read shared memory. How fast a kernel is only a GPU can tell.
 """
 
+import json
+from pathlib import Path
+
 import pytest
 import torch
 
+from evolve.core.compiled import Compiled
+from operators.inductor import convert
 from operators.templates import library
 from tests.operators.compiling import LOADS, STORES, accesses, compiled, launches
 from tests.operators.even_cases import EVEN_CASES
@@ -71,3 +76,14 @@ def test_parts_go_through_shared_memory_to_tensor_cores(name):
     assert "wgmma.mma_async" in ptx
     assert "cp.async.cg.shared.global" in ptx  # 16 bytes at a time
     assert "mma.sync" not in ptx
+
+
+def test_neighbouring_threads_have_neighbouring_columns_of_rows_of_an_odd_number():
+    fixture = Path(__file__).parent / "inductor_fixtures" / "odd_columns.json"
+    data = json.loads(fixture.read_text())
+    source = convert(data["task"], "odd", Compiled.from_json(data["compiled"]))
+    found = {
+        launch[0].__name__: set(accesses(compiled(launch)["ttgir"], *LOADS))
+        for launch in launches(source, [torch.empty(4, 1100, 513, device="meta")])
+    }
+    assert set.union(*found.values()) == {0}, found
