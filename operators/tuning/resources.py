@@ -18,7 +18,7 @@ from operators.tuning.device import Limits
 
 _SPILLED = 4  # times as many values as registers, and the program runs from local memory
 _OPTIONS = ("num_warps", "num_stages")
-_PRECISION = "INPUT_PRECISION"
+_PRECISION, _ROUNDED = "INPUT_PRECISION", "fp16"
 
 Size = tuple[str, TunableValue]
 """A constant of the module by its name, empty for a number, and its value as written."""
@@ -45,7 +45,8 @@ class Need:
         registers = limits.registers * limits.warp * sizes.get("num_warps", 4)
         if self.multiplies:
             registers = max(registers, limits.sums)
-            width = 4 if _PRECISION in values else 2  # bytes; only float32 has a choice
+            # Bytes of an element: only float32 has a choice, and may be rounded beforehand.
+            width = 2 if values.get(_PRECISION, _ROUNDED) == _ROUNDED else 4
             if _tile_bytes(sizes, width) > limits.shared_memory:
                 return False
         elif math.prod(size for name, size in sizes.items() if _is_side(name)) > (

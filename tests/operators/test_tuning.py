@@ -85,7 +85,7 @@ PRODUCT = {
     "BLOCK_M": SIDES,
     "BLOCK_N": SIDES,
     "BLOCK_K": (16, 32, 64, 128),
-    "INPUT_PRECISION": ("tf32x3", "ieee"),
+    "INPUT_PRECISION": ("tf32x3", "ieee", "fp16"),
     "NUM_WARPS": (4, 8),
     "NUM_STAGES": (2, 3, 4),
 }
@@ -112,6 +112,7 @@ MI300 = Limits.of(
         ({"BLOCK_K": 128, "NUM_STAGES": 2}, RTX, False),  # 128 kB of tiles
         ({"BLOCK_K": 64, "NUM_STAGES": 3}, MI300, False),
         ({"BLOCK_K": 128, "NUM_STAGES": 4}, H200, False),  # 384 kB of tiles
+        ({"BLOCK_K": 128, "NUM_STAGES": 4, "INPUT_PRECISION": "fp16"}, H200, True),  # half of it
     ],
 )
 def test_tiles_that_cannot_fit_a_device_are_told_from_those_that_can(changed, limits, expected):
