@@ -81,9 +81,13 @@ class Ceilings:
 
     def _fastest(self, kind: str, accumulation: str) -> tuple[float | None, str]:
         """The best rate that the task allows, and the kind of arithmetic that has it."""
-        ways = {each: (each, 1) for each in (kind, _FASTER.get((kind, accumulation), kind))}
-        if kind == "fp32" and self._all([(_PRODUCT, "tf32")]) != [None]:
-            ways |= _IN_PARTS
+        allowed = (kind, _FASTER.get((kind, accumulation), kind))
+        ways = {each: (each, 1) for each in allowed}
+        if kind in ("fp32", "tf32") and self._all([(_PRODUCT, "tf32")]) != [None]:
+            if kind == "fp32":
+                ways |= _IN_PARTS
+            if "tf32" in allowed:  # float16 has as many bits, and a line's powers of two the range
+                ways["fp16"] = ("fp16", 1)
         rates = self._all([(_PRODUCT, of) for of, _ in ways.values()])
         found = [
             (rate / parts, way)

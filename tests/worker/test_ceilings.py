@@ -57,11 +57,15 @@ RATES = {"fp32": 50e12, "tf32": 400e12, "bf16": 800e12, "fp16": 790e12}
     [
         (RATES, "ieee", 800e12 / 3, "bf16x3 arithmetic"),
         (RATES | {"bf16": None}, "ieee", 400e12 / 3, "tf32x3 arithmetic"),
-        (RATES, "tf32", 400e12, "tf32 arithmetic"),
+        (RATES, "tf32", 790e12, "fp16 arithmetic"),  # which has as many bits
+        (RATES | {"fp16": None}, "tf32", 400e12, "tf32 arithmetic"),
         (RATES, "half", 790e12, "fp16 arithmetic"),
         (RATES | {"tf32": None}, "ieee", 50e12, "fp32 arithmetic"),
     ],
-    ids=["in three parts", "by what there is", "allowed tf32", "allowed half", "no tensor cores"],
+    ids=[
+        *("in three parts", "by what there is", "allowed tf32", "tf32 by what there is"),
+        *("allowed half", "no tensor cores"),
+    ],
 )
 def test_products_in_fp32_are_as_fast_as_tensor_cores_can_make_them(
     monkeypatch, rates, accumulation, rate, basis
@@ -75,6 +79,12 @@ def test_products_in_fp32_are_as_fast_as_tensor_cores_can_make_them(
     assert ceilings.flop_rate("fp32", accumulation) == pytest.approx(rate)
     cost = Cost(moved_bytes=8, output_bytes=8, flops={"fp32": 10**12})
     assert ceilings.floor(cost, accumulation, calls=1).basis == basis
+
+
+def test_what_torch_rounds_to_tf32_may_be_rounded_to_float16(monkeypatch):
+    rate = lambda _, what, which: RATES.get(which) if what == "product" else 1e12  # noqa: E731
+    monkeypatch.setattr(Ceilings, "_measured", rate)
+    assert Ceilings(torch.device("cpu")).flop_rate("tf32") == pytest.approx(790e12)
 
 
 def test_operations_without_a_known_rate_do_not_count(ceilings):
