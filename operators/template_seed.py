@@ -61,7 +61,8 @@ class TemplateSeed:
         """All of them, those with tails first; equal ones once.
 
         Eager's convolutions round float32 to tf32 where torch lets them. Ours do too then, since
-        the judge measures errors by the reference's own, and once they do not.
+        the judge measures errors by the reference's own, and once they do not. Operands are cut in
+        the layout that the reference has, if the compiler has code for that.
         """
         seen: set[str] = set()
         arch = device.get("arch", "")
@@ -71,13 +72,12 @@ class TemplateSeed:
         first, *others = _KINDS
         kinds = [(first, rounded), (first, exact), *((kind, rounded) for kind in others)]
         count = Limits.of(device).multiprocessors
-        variants = {compiled.variant for compiled in task.compiled} & {*self.variants}
-        for compiled in task.compiled:
-            if compiled.variant not in self.variants or not has_products(compiled):
-                continue
+        wanted = [c for c in task.compiled if c.variant in self.variants and has_products(c)]
+        variants = {compiled.variant for compiled in wanted}
+        for compiled in wanted:
             for kind, convolutions in kinds:
                 if kind == _CUT and compiled.variant == "default" and _SAME_LAYOUT in variants:
-                    continue  # which first copies images to a layout that parts have anyway
+                    continue  # which copies images to a layout that parts have anyway
                 note = f"variant {compiled.variant}, own kernels{kind}"
                 about = kind, exact, convolutions, count
                 source = _converted(task.source, task.name, compiled, *about)

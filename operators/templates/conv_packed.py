@@ -10,13 +10,14 @@ from operators.inductor.blocks import Blocks
 from operators.templates.convolution import Settings, Sizes, phases_of, sizes_of, tiles
 from operators.templates.launch import Launch, one_of, powers
 from operators.templates.matmul import NOTHING
-from operators.templates.packed import known, room_for_parts
+from operators.templates.packed import deletion, known, room, room_for_parts
 from operators.templates.tensors import HALF, Tensor
 
 _LEAST_REUSE = 256  # products for each element of an image, as for `packed.pays`
 _LEAST_FILTERS = 16
-_FILTERS = 256  # the largest block: parts have room for whole ones
-_CHUNK, _MOST_CHUNKS = 1024, 256  # of an image, positions whose largest element one program finds
+_MOST_OF_FILTERS = 2**27  # elements: many phases that meet few taps have all of them
+_BLOCK = 1024
+_MOST_CHUNKS = 256  # of an image, for each of which a program finds the largest element
 _BLOCK_COST = 16  # a block of the depth takes as long as so many elements more than it has
 
 
@@ -28,16 +29,28 @@ def launches(
     settings: Settings,
     precisions: Sequence[str],
 ) -> tuple[Launch, ...] | None:
-    """For what `convolution.launch` does; None where there is too little to do for this to pay."""
+    """For what `convolution.launch` does; None where that is to be preferred.
+
+    That is so for 16 bits, where there is too little to do for this to pay, and where parts would
+    be too many.
+    """
     sizes = sizes_of(x, weight, out, settings)
     walk = (1, 1, 1) if settings.transposed else settings.stride
     reuse = math.prod(sizes["KERNEL"]) * sizes["FILTERS"] // math.prod(walk)
     if sizes["FILTERS"] < _LEAST_FILTERS or reuse < _LEAST_REUSE or tuple(precisions) == HALF:
         return None
     layout = _Layout(sizes, _phases(sizes, settings), walk, settings.groups)
-    if math.prod(layout.room) * layout.tap >= 2**31:
+    if math.prod(layout.room) * layout.tap >= 2**31 or layout.filter_stride[0] > _MOST_OF_FILTERS:
         return None
-    return _launches(x, weight, bias, out, layout, known(precisions))
+    images, filters, image_exponents, filter_exponents = operands = [
+        ast.Name(f"{ast.unparse(out.pointer)}_{what}", ast.Load())
+        for what in ("parts", "filters", "exponents", "filter_exponents")
+    ]
+    return (
+        *_image_launches(x, layout, images, image_exponents),
+        _filter_launch(weight, layout, filters, filter_exponents),
+        _product_launch(operands, bias, out, layout, known(precisions)),
+    )
 
 
 def _phases(sizes: Mapping[str, Any], settings: Settings) -> dict[str, Sizes]:
@@ -71,6 +84,16 @@ class _Layout:
     phases: Mapping[str, Sizes]
     walk: Sizes
     groups: int
+
+    def only(self, *names: str) -> dict[str, Any]:
+        """Constants of these names."""
+        return {name: (self.phases if name in self.phases else self.sizes)[name] for name in names}
+
+    @property
+    def met(self) -> dict[str, Any]:
+        """Constants that say what a phase meets."""
+        own = self.only("KERNEL", "PHASES", "PADDING", "DILATION", "COMMON", "INVERSE")
+        return own | {"RUNS": self.runs, "RUN": self.run}
 
     @property
     def tap(self) -> int:
@@ -113,7 +136,7 @@ class _Layout:
         return depth, height, width - (taps - 1 if is_backward else 0)
 
     @property
-    def x_stride(self) -> Sizes:
+    def image_stride(self) -> Sizes:
         """Part, batch, group, depth, height, width."""
         depth, height, width = self.room
         row = width * self.tap
@@ -122,10 +145,10 @@ class _Layout:
         return self.sizes["BATCH"] * batch, batch, image, height * row, row, self.tap
 
     @property
-    def weight_stride(self) -> Sizes:
+    def filter_stride(self) -> Sizes:
         """Part, group, phase, filter."""
         size = math.prod(self.runs) * self.run[3]
-        phase = -(-self.sizes["FILTERS"] // _FILTERS) * _FILTERS * size
+        phase = self.sizes["FILTERS"] * size
         group = math.prod(self.phases["PHASES"]) * phase
         return self.groups * group, group, phase, size
 
@@ -148,92 +171,88 @@ class _Layout:
         return min(first) + min(last_tap, 0), max(first) + last_place + max(last_tap, 0)
 
 
-def _launches(
-    x: Tensor,
-    weight: Tensor,
+def _image_launches(
+    x: Tensor, layout: _Layout, parts: ast.expr, exponents: ast.expr
+) -> tuple[Launch, Launch]:
+    """What finds the largest elements of images, and what cuts images into parts."""
+    sizes = layout.sizes
+    images = sizes["BATCH"] * layout.groups
+    largest = ast.Name(ast.unparse(exponents).replace("exponents", "largest"), ast.Load())
+    chunks = min(_MOST_CHUNKS, -(-math.prod(sizes["INPUT"]) // _BLOCK))
+    kept = {"GROUPS": layout.groups, **layout.only("CHANNELS", "INPUT")}
+    find = Launch(
+        kernel="conv_largest_kernel",
+        grid=f"({chunks * images},)",
+        pointers=(x.pointer, largest),
+        constants={**kept, **layout.only("X_STRIDE"), "CHUNKS": chunks, "BLOCK": _BLOCK},
+        tunables={},
+        before=(room(largest, chunks * images, x.pointer, "float32"),),
+    )
+    width = min(64, 1 << (layout.tap - 1).bit_length())
+    lines = 4 * _BLOCK // width
+    place = {"ROOM": layout.room, "BEFORE": layout.before, **layout.only("X_STRIDE")}
+    pack = Launch(
+        kernel="conv_pack_kernel",
+        grid=f"({-(-math.prod(layout.room) // lines) * images},)",
+        pointers=(x.pointer, largest, parts, exponents),
+        constants={**kept, **place, "PART_STRIDE": layout.image_stride}
+        | {"CHUNKS": chunks, "LINES": lines, "WIDTH": width},
+        tunables={},
+        before=(
+            room_for_parts(parts, layout.image_stride[0], x.pointer),
+            room(exponents, images, x.pointer, "int32"),
+        ),
+        after=(deletion(largest),),
+        shared=("INPUT_PRECISION",),
+    )
+    return find, pack
+
+
+def _filter_launch(weight: Tensor, layout: _Layout, parts: ast.expr, exponents: ast.expr) -> Launch:
+    """What cuts filters into parts."""
+    filters, phases = layout.sizes["FILTERS"], math.prod(layout.phases["PHASES"])
+    return Launch(
+        kernel="conv_filters_kernel",
+        grid=f"({filters}, {layout.groups}, {phases})",
+        pointers=(weight.pointer, parts, exponents),
+        constants={**layout.only("CHANNELS"), **layout.met, **layout.only("SPREAD")}
+        | {**layout.only("WEIGHT_STRIDE"), "PART_STRIDE": layout.filter_stride, "BLOCK": _BLOCK},
+        tunables={},
+        before=(
+            room_for_parts(parts, layout.filter_stride[0], weight.pointer),
+            room(exponents, filters * layout.groups * phases, weight.pointer, "int32"),
+        ),
+        shared=("INPUT_PRECISION",),
+    )
+
+
+def _product_launch(
+    operands: Sequence[ast.expr],
     bias: Tensor | None,
     out: Tensor,
     layout: _Layout,
     precisions: Sequence[str],
-) -> tuple[Launch, ...]:
-    sizes, phases, groups = layout.sizes, layout.phases, layout.groups
-    images = sizes["BATCH"] * groups
-    phase_count = math.prod(phases["PHASES"])
-    name = ast.unparse(out.pointer)
-    place = f"device={ast.unparse(x.pointer)}.device, dtype=torch.float32"
-    image_parts, image_inverses, largest, filter_parts, filter_inverses = (
-        ast.Name(f"{name}_{what}", ast.Load())
-        for what in ("parts", "inverses", "largest", "filter_parts", "filter_inverses")
-    )
-
-    def only(*names: str) -> dict[str, Any]:
-        return {one: phases[one] if one in phases else sizes[one] for one in names}
-
-    positions = math.prod(sizes["INPUT"])
-    chunks = min(_MOST_CHUNKS, -(-positions // _CHUNK))
-    find = Launch(
-        kernel="conv_largest_kernel",
-        grid=f"({chunks}, {images})",
-        pointers=(x.pointer, largest),
-        constants={"GROUPS": groups, **only("CHANNELS", "INPUT", "X_STRIDE")}
-        | {"CHUNKS": chunks, "BLOCK": _CHUNK},
-        tunables={},
-        before=(f"{ast.unparse(largest)} = torch.empty({images * chunks}, {place})",),
-    )
-    width = min(64, 1 << (layout.tap - 1).bit_length())
-    lines = 4096 // width
-    pack = Launch(
-        kernel="conv_pack_kernel",
-        grid=f"({-(-math.prod(layout.room) // lines)}, {images})",
-        pointers=(x.pointer, largest, image_parts, image_inverses),
-        constants={"GROUPS": groups, **only("CHANNELS", "INPUT")}
-        | {"ROOM": layout.room, "BEFORE": layout.before, **only("X_STRIDE")}
-        | {"PART_STRIDE": layout.x_stride, "CHUNKS": chunks, "LINES": lines, "WIDTH": width},
-        tunables={},
-        before=(
-            room_for_parts(f"{name}_parts", layout.x_stride[0], x.pointer),
-            f"{ast.unparse(image_inverses)} = torch.empty({images}, {place})",
-        ),
-        shared=("INPUT_PRECISION",),
-    )
-    met = only("KERNEL", "PHASES", "PADDING", "DILATION", "COMMON", "INVERSE")
-    runs = {"RUNS": layout.runs, "RUN": layout.run}
-    inverses = groups * phase_count * sizes["FILTERS"]
-    cut = Launch(
-        kernel="conv_filters_kernel",
-        grid=f"({sizes['FILTERS']}, {groups}, {phase_count})",
-        pointers=(weight.pointer, filter_parts, filter_inverses),
-        constants={**only("CHANNELS"), **met, **runs, **only("SPREAD", "WEIGHT_STRIDE")}
-        | {"PART_STRIDE": layout.weight_stride, "BLOCK": 1024},
-        tunables={},
-        before=(
-            room_for_parts(f"{name}_filter_parts", layout.weight_stride[0], x.pointer),
-            f"{ast.unparse(filter_inverses)} = torch.empty({inverses}, {place})",
-        ),
-        shared=("INPUT_PRECISION",),
-    )
-    rows = sizes["BATCH"] * math.prod(phases["PLACES"])
-    multiply = Launch(
+) -> Launch:
+    filters, phases = layout.sizes["FILTERS"], math.prod(layout.phases["PHASES"])
+    rows = layout.sizes["BATCH"] * math.prod(layout.phases["PLACES"])
+    return Launch(
         kernel="conv_packed_kernel",
-        grid=f"({phase_count} * {tiles(rows, sizes['FILTERS'])}, {groups})",
-        pointers=(
-            *(image_parts, filter_parts, image_inverses, filter_inverses),
-            *(bias.pointer if bias else NOTHING, out.pointer),
-        ),
-        constants={**only("BATCH", "FILTERS", "OUTPUT"), **met, **only("PLACES")}
-        | {"WALK": layout.walk, "START": layout.start, **only("STEP"), **runs}
-        | {"X_STRIDE": layout.x_stride, "WEIGHT_STRIDE": layout.weight_stride}
-        | only("OUT_STRIDE"),
-        tunables=_tunables(rows, sizes["FILTERS"], layout.run[3], precisions),
+        grid=f"({phases} * {tiles(rows, filters)}, {layout.groups})",
+        pointers=(*operands, bias.pointer if bias else NOTHING, out.pointer),
+        constants={**layout.only("BATCH", "FILTERS", "OUTPUT"), **layout.met}
+        | {**layout.only("PLACES"), "WALK": layout.walk, "START": layout.start}
+        | {**layout.only("STEP"), "IMAGE_STRIDE": layout.image_stride}
+        | {"FILTER_STRIDE": layout.filter_stride, **layout.only("OUT_STRIDE")},
+        tunables=_tunables(rows, filters, layout.run[3], precisions),
+        after=(deletion(*operands),),
     )
-    return find, pack, cut, multiply
 
 
 def _tunables(rows: int, filters: int, room: int, precisions: Sequence[str]) -> dict[str, Blocks]:
     deepest = math.gcd(room, 64)
     return {
         "BLOCK_M": powers(64, 256, rows, 128),
-        "BLOCK_N": powers(16, _FILTERS, filters, 128),
+        "BLOCK_N": powers(16, 256, filters, 128),
         "BLOCK_K": powers(16, deepest, deepest, deepest),
         "GROUP_M": one_of(1, 8, first=8),
         "INPUT_PRECISION": one_of(*precisions, first=precisions[0]),

@@ -21,6 +21,7 @@ class Launch:
         constants: compile-time constants that do not change, by name.
         tunables: the others, by name.
         before: statements, e.g. that make room for parts of the result.
+        after: statements, e.g. that give back the room.
         shared: tunables of another launch in the place of the same call.
         definitions: the kernel's own text; empty for one of the library.
     """
@@ -31,6 +32,7 @@ class Launch:
     constants: Mapping[str, object]
     tunables: Mapping[str, Blocks]
     before: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
     shared: tuple[str, ...] = ()
     definitions: Mapping[str, str] = field(default_factory=dict)
 
@@ -43,11 +45,13 @@ class Launch:
     def family(self) -> tuple[object, ...]:
         """Where launches are many, those that agree in this share their tunables.
 
-        What blocks may be depends on how wide a row is that is held whole, and on whether the
-        elements of a row lie beside each other.
+        What blocks may be depends on how wide a row is that is held whole, on whether the elements
+        of a row lie beside each other, and on what a run of taps can be divided into.
         """
         view = self.constants.get("VIEW")
-        return self.kernel, self.constants.get("WIDTH"), isinstance(view, tuple) and view[2] == 1
+        lies_beside = isinstance(view, tuple) and view[2] == 1
+        divided = self.tunables.get("BLOCK_K") if "RUN" in self.constants else None
+        return self.kernel, self.constants.get("WIDTH"), lies_beside, divided
 
     def statements(self, prefix: str) -> Iterator[ast.stmt]:
         """With tunables as constants of the module, their names begun with the prefix."""
@@ -59,6 +63,7 @@ class Launch:
         grid = self._with_constants(self.grid, prefix)
         text = f"{self.kernel}[{grid}]({', '.join([*passed, *options])})"
         yield ast.parse(text).body[0]
+        yield from (ast.parse(text).body[0] for text in self.after)
 
     def described(self, prefix: str) -> Kernel:
         """As a program's list of kernels has it."""

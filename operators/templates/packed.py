@@ -12,6 +12,7 @@ EXACT = ("fp16x3", "bf16x6")
 _ROUNDED = "fp16"  # to 11 bits, as tf32
 
 _LINES, _DEPTH = 256, 64  # the largest block: parts have room for whole ones
+_BLOCK = 4096  # elements that are cut at once
 _LEAST_DEPTH = 256
 _LEAST_REUSE = 256
 
@@ -19,8 +20,8 @@ _LEAST_REUSE = 256
 def pays(rows: int, columns: int, depth: int) -> bool:
     """Whether the product takes about as long as cutting its operands, or longer.
 
-    At 550 TFLOP/s of float16 and 4 TB/s, which an H200 is near to, both take equally long where
-    rows * columns is 275 * (rows + columns).
+    At 550 TFLOP/s of float16 and 4 TB/s, which an H200 is near to, three products take as long as
+    cutting into two parts (12 bytes for each element) at 275 rows * columns / (rows + columns).
     """
     return depth >= _LEAST_DEPTH and rows * columns >= _LEAST_REUSE * (rows + columns)
 
@@ -49,7 +50,7 @@ def launches(
     product = Launch(
         kernel="matmul_packed_kernel",
         grid=f"({grid},)",
-        pointers=(left.parts, other.parts, left.inverses, other.inverses, bias, out),
+        pointers=(left.parts, other.parts, left.exponents, other.exponents, bias, out),
         constants={
             "SHAPE": (rows, columns, left.room[1]),
             "A_STRIDE": left.part_stride,
@@ -58,6 +59,7 @@ def launches(
             "OUT_STRIDE": constants["OUT_STRIDE"],
         },
         tunables=_tunables(rows, columns, known(precisions)),
+        after=(deletion(left.parts, other.parts, left.exponents, other.exponents),),
     )
     return left.launch(), other.launch(), product
 
@@ -72,12 +74,23 @@ def known(precisions: Sequence[str]) -> tuple[str, ...]:
     return (_ROUNDED, *EXACT) if precisions[0] == "tf32" else (*EXACT, _ROUNDED)
 
 
-def room_for_parts(name: str, size: int, like: ast.expr) -> str:
-    """A statement that makes room for parts of so many elements."""
+def room(name: ast.expr, size: int, like: ast.expr, dtype: str) -> str:
+    """A statement that makes room for so many numbers where another tensor is."""
+    place = f"device={ast.unparse(like)}.device, dtype=torch.{dtype}"
+    return f"{ast.unparse(name)} = torch.empty({size}, {place})"
+
+
+def room_for_parts(name: ast.expr, size: int, like: ast.expr) -> str:
+    """The same for parts of so many elements."""
     count = '{"fp16": 1, "fp16x3": 2, "bf16x6": 3}[INPUT_PRECISION]'
     dtype = 'torch.bfloat16 if INPUT_PRECISION == "bf16x6" else torch.float16'
     place = f"device={ast.unparse(like)}.device"
-    return f"{name} = torch.empty({count} * {size}, {place}, dtype={dtype})"
+    return f"{ast.unparse(name)} = torch.empty({count} * {size}, {place}, dtype={dtype})"
+
+
+def deletion(*names: ast.expr) -> str:
+    """A statement that gives rooms back."""
+    return f"del {', '.join(map(ast.unparse, names))}"
 
 
 def _tunables(rows: int, columns: int, precisions: Sequence[str]) -> dict[str, Blocks]:
@@ -135,19 +148,20 @@ class _Operand:
         return ast.Name(f"{self.name}_parts", ast.Load())
 
     @property
-    def inverses(self) -> ast.expr:
-        return ast.Name(f"{self.name}_inverses", ast.Load())
+    def exponents(self) -> ast.expr:
+        return ast.Name(f"{self.name}_exponents", ast.Load())
 
     def launch(self) -> Launch:
         """Of the kernel that cuts it; lines or the depth are read 128 bytes at a time or more."""
         depth = min(1024, 1 << (self.room[1] - 1).bit_length())
-        block = {"LINES": 4, "DEPTH": depth} if self._by_depth else {"LINES": 32, "DEPTH": 128}
-        place = f"device={ast.unparse(self.pointer)}.device, dtype=torch.float32"
-        inverses = self.matrices * self.shape[0]
+        block = {"LINES": _BLOCK // depth, "DEPTH": depth}
+        if not self._by_depth:
+            block = {"LINES": 32, "DEPTH": _BLOCK // 32}
+        exponents = self.matrices * self.shape[0]
         return Launch(
             kernel="pack_kernel",
             grid=f"(triton.cdiv({self.shape[0]}, {block['LINES']}), {self.matrices})",
-            pointers=(self.pointer, self.parts, self.inverses),
+            pointers=(self.pointer, self.parts, self.exponents),
             constants={
                 "SHAPE": (*self.shape, self.room[1]),
                 "STRIDE": self.stride,
@@ -157,8 +171,8 @@ class _Operand:
             },
             tunables={},
             before=(
-                room_for_parts(f"{self.name}_parts", self.part_stride[0], self.pointer),
-                f"{self.name}_inverses = torch.empty({inverses}, {place})",
+                room_for_parts(self.parts, self.part_stride[0], self.pointer),
+                room(self.exponents, exponents, self.pointer, "int32"),
             ),
             shared=("INPUT_PRECISION",),
         )

@@ -100,7 +100,7 @@ class _Prefixes:
     """
 
     def __init__(self, launches: Sequence[Launch], taken: set[str]) -> None:
-        self._are_many = len({one.signature for one in launches}) > _OWN_TUNABLES
+        self._are_many = len({one.signature for one in launches if one.tunables}) > _OWN_TUNABLES
         self._taken = taken
         self._known: dict[tuple[object, ...], str] = {}
 

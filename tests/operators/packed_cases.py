@@ -2,9 +2,18 @@
 
 import itertools
 
-from tests.operators.templates_cases import convolution, image, matrix, product, program, relu, room
+from tests.operators.templates_cases import (
+    case,
+    convolution,
+    image,
+    matrix,
+    product,
+    program,
+    relu,
+    room,
+)
 
-ROWS, COLUMNS, DEPTH = 530, 515, 301  # of which no block is a divisor
+ROWS, COLUMNS, DEPTH = 530, 515, 259  # of which no block is a divisor
 
 
 def product_cases():
@@ -41,27 +50,27 @@ def convolution_cases():
 
     back = {"transposed": True}
     yield cut("plain", image(2, 5, 9, 11), image(32, 5, 3, 3), bias=True, padding=(1, 1))
-    x, weight = image(2, 18, 9, 12), image(120, 18, 3, 5)
+    x, weight = image(2, 18, 9, 12), image(44, 18, 5, 7)
     yield cut("strided", x, weight, stride=(2, 3), padding=(1, 2))
-    yield cut("dilated", image(1, 3, 12, 13), image(48, 3, 3, 2), dilation=(2, 3))
-    yield cut("groups", image(2, 6, 7, 8), image(96, 3, 3, 3), groups=2, bias=True)
-    yield cut("a line", image(2, 17, 30), image(64, 17, 5), padding=(2,))
+    yield cut("dilated", image(1, 3, 12, 13), image(24, 3, 4, 3), dilation=(2, 3))
+    yield cut("groups", image(2, 6, 7, 8), image(32, 3, 4, 4), groups=2, bias=True)
+    yield cut("a line", image(2, 17, 30), image(32, 17, 9), padding=(2,))
     yield cut("a volume", image(1, 4, 5, 6, 7), image(32, 4, 2, 3, 3), padding=(1, 0, 1))
     last = image(2, 20, 6, 7, last=True), image(32, 20, 3, 3, last=True)
     yield cut("channels last", *last, padding=(1, 1))
     yield cut("back", image(2, 7, 5, 6), image(7, 32, 3, 3), bias=True, **back)
-    x, weight = image(2, 5, 4, 5), image(5, 30, 3, 4)
+    x, weight = image(2, 5, 4, 5), image(5, 16, 4, 5)
     strided = {"stride": (2, 3), "padding": (1, 1), "output_padding": (1, 0)}
     yield cut("back, strided", x, weight, bias=True, **strided, **back)
-    x, weight = image(1, 4, 5, 4), image(4, 32, 3, 3)
+    x, weight = image(1, 4, 5, 4), image(4, 16, 4, 4)
     yield cut("back, dilated", x, weight, stride=(2, 3), dilation=(3, 2), **back)
-    x, weight = image(1, 4, 5, 4), image(4, 50, 3, 2)
+    x, weight = image(1, 4, 5, 4), image(4, 16, 8, 2)
     strided = {"stride": (4, 2), "padding": (1, 1), "dilation": (2, 4)}
     yield cut("back, no tap for some", x, weight, bias=True, **strided, **back)
-    x, weight = image(1, 8, 5, 4), image(8, 40, 3, 3)
+    x, weight = image(1, 8, 5, 4), image(8, 16, 4, 4)
     yield cut("back, groups", x, weight, groups=2, stride=(2, 2), **back)
-    yield cut("back, a line", image(2, 3, 9), image(3, 64, 5), stride=(2,), **back)
-    x, weight = image(1, 3, 3, 4, 2), image(3, 32, 2, 3, 2)
+    yield cut("back, a line", image(2, 3, 9), image(3, 32, 8), stride=(2,), **back)
+    x, weight = image(1, 3, 3, 4, 2), image(3, 16, 2, 3, 3)
     yield cut("back, a volume", x, weight, stride=(2, 1, 2), **back)
 
 
@@ -83,6 +92,7 @@ def get_init_inputs():
 CHANGES = {
     "numbers near the largest float32": "a, b = a * 1e30, b * 1e3",
     "numbers near the smallest float32": "a, b = a * 1e-34, b * 1e4",
+    "both near the square root of the smallest": "a, b = a.abs() * 2**-62, b.abs() * 2**-62",
     "large elements beside small ones": "a[:, ::2] *= 3e3; b[::2] /= 3e3; b[1::2] *= 3",
     "a line of zeros": "a[3] = 0; b[:, 5] = 0",
     "positive numbers": "a, b = a.abs(), b.abs()",
@@ -100,6 +110,27 @@ def wide_cases():
     change = "x, weight = x * 1e-34, weight * 1e4"
     function = "torch.nn.functional.conv2d(x.double(), weight.double())"
     yield wide("images of small numbers", own, {"x": x, "weight": weight}, change, function)
+    change = "x[0, 0, 3, 3] = float('inf')"
+    yield wide("an infinite pixel", own, {"x": x, "weight": weight}, change, function)
+
+
+def several():
+    """Convolutions whose runs of taps are divided into different blocks, one after the other."""
+    kernels = image(32, 32, 3, 3), image(32, 32, 5, 5), image(16, 32, 7, 7)
+    settings = "stride=(1, 1), padding=(0, 0), dilation=(1, 1), transposed=False, groups=1"
+    lines, before, reference = [], "x", "x"
+    for number, (filters, side) in enumerate([(32, 13), (32, 9), (16, 3)]):
+        called = f"extern_kernels.convolution({before}, w{number}, {settings}, bias=None)"
+        stride = (filters * side**2, side**2, side, 1)
+        lines += [
+            f"buf{number} = {called}",
+            f"assert_size_stride(buf{number}, {(1, filters, side, side)}, {stride}, 'convolution')",
+        ]
+        before, reference = f"buf{number}", f"torch.conv2d({reference}, w{number})"
+    arguments = {"x": image(1, 32, 15, 15)} | {
+        f"w{number}": weight for number, weight in enumerate(kernels)
+    }
+    return case("one after the other", arguments, lines, reference, before, how="packed")
 
 
 def wide(name: str, source: str, tensors, change: str, function: str):
@@ -109,5 +140,5 @@ def wide(name: str, source: str, tensors, change: str, function: str):
     return {"name": name, "source": source, "task": task}
 
 
-PACKED_CASES = [*product_cases(), *convolution_cases()]
+PACKED_CASES = [*product_cases(), *convolution_cases(), several()]
 WIDE_CASES = list(wide_cases())

@@ -1,8 +1,9 @@
 """Products and convolutions of operands that are cut into parts beforehand.
 
 Invariants: whatever layouts and sizes, the result is as near to that in float64 as one in float32
-is, also of elements that float16 has not the range for; what is too small for it to pay, and what
-has 16 bits already, is multiplied as ever.
+is, relative to the largest of a line, also of elements that float16 has not the range for; what is
+infinite spoils its own line alone; what is too small for it to pay, and what has 16 bits already,
+is multiplied as ever.
 
 Under Triton's interpreter, with parts in float16: it multiplies the bits of bfloat16. The other
 precisions are tested on a GPU.
@@ -14,7 +15,7 @@ import pytest
 import torch
 
 from evolve.core import tunables
-from tests.operators.packed_cases import PACKED_CASES, WIDE_CASES
+from tests.operators.packed_cases import PACKED_CASES, WIDE_CASES, several
 from tests.operators.templates_cases import convolution, image, matrix, product
 from tests.operators.templates_running import answers
 
@@ -43,10 +44,11 @@ def test_parts_make_up_float32(differences, name):
 def test_operands_are_cut_before_they_are_multiplied(case):
     forward = case["source"][case["source"].index("class ModelNew") :]
     cuts = ("pack_kernel[", "conv_filters_kernel[")
-    assert sum(forward.count(f" {cut}") for cut in (*cuts, "conv_pack_kernel[")) == 2
-    assert max(forward.rfind(cut) for cut in cuts) < forward.index("_packed_")
-    (precision,) = (t for t in tunables.parse(case["source"]) if "PRECISION" in t.name)
-    assert precision.choices == ("fp16x3", "bf16x6")
+    products = forward.count("_packed_")
+    assert sum(forward.count(f" {cut}") for cut in (*cuts, "conv_pack_kernel[")) == 2 * products
+    assert max(forward.find(cut) for cut in cuts) < forward.index("_packed_")
+    precisions = (t for t in tunables.parse(case["source"]) if "PRECISION" in t.name)
+    assert {precision.choices for precision in precisions} == {("fp16x3", "bf16x6")}
 
 
 def begun_with(source: str) -> list[object]:
@@ -62,6 +64,12 @@ def test_one_part_stands_for_tf32(precisions, first):
     side = matrix(512, 512)
     case = product("rounded", side, side, how="packed", precisions=precisions)
     assert begun_with(case["source"]) == [first]
+
+
+def test_runs_that_are_divided_differently_share_no_tunables(monkeypatch):
+    monkeypatch.setattr("operators.templates.products._OWN_TUNABLES", 0)  # all of a family share
+    depths = [t.choices for t in tunables.parse(several()["source"]) if "BLOCK_K" in t.name]
+    assert sorted(map(max, depths)) == [32, 64]  # runs have room for 96, 192 and 256 elements
 
 
 @pytest.mark.parametrize(

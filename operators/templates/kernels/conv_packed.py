@@ -23,7 +23,14 @@ from operators.templates.kernels.convolution import (
     conv_place,
 )
 from operators.templates.kernels.matmul import grouped, with_bias
-from operators.templates.kernels.packed import add_product, power_for, store_parts
+from operators.templates.kernels.packed import (
+    add_product,
+    exponent_for,
+    finite,
+    power_of_two,
+    store_parts,
+    unscaled,
+)
 
 
 @triton.jit
@@ -40,19 +47,19 @@ def conv_largest_kernel(
     """The largest element of a chunk of an image. X_STRIDE is as in `conv_kernel`."""
     POSITIONS: tl.constexpr = INPUT[0] * INPUT[1] * INPUT[2]
     CHUNK: tl.constexpr = (POSITIONS + CHUNKS - 1) // CHUNKS
-    image = tl.program_id(1).to(tl.int64)
+    image, chunk = (tl.program_id(0) // CHUNKS).to(tl.int64), tl.program_id(0) % CHUNKS
     x_ptr += image // GROUPS * X_STRIDE[0] + image % GROUPS * X_STRIDE[1]
     largest = tl.zeros([BLOCK], tl.float32)
     for start in tl.range(0, CHUNK, BLOCK):
         inside = start + tl.arange(0, BLOCK)
-        place = tl.program_id(0) * CHUNK + inside
+        place = chunk * CHUNK + inside
         _, depth, height, width = conv_place(place, INPUT)
         ptrs = x_ptr + conv_offset(depth, height, width, X_STRIDE)
         mask = (inside < CHUNK) & (place < POSITIONS)
         for channel in tl.range(0, CHANNELS):
             x = tl.load(ptrs + channel * X_STRIDE[2], mask=mask, other=0.0)
-            largest = tl.maximum(largest, tl.abs(x))
-    tl.store(largest_ptr + image * CHUNKS + tl.program_id(0), tl.max(largest, 0))
+            largest = tl.maximum(largest, finite(x))
+    tl.store(largest_ptr + image * CHUNKS + chunk, tl.max(largest, 0))
 
 
 @triton.jit
@@ -60,7 +67,7 @@ def conv_pack_kernel(
     x_ptr,
     largest_ptr,
     parts_ptr,
-    inverses_ptr,
+    exponents_ptr,
     GROUPS: tl.constexpr,
     CHANNELS: tl.constexpr,
     INPUT: tl.constexpr,
@@ -75,10 +82,12 @@ def conv_pack_kernel(
 ):
     """Cuts LINES positions of the ROOM of an image into parts; INPUT lies BEFORE from its start."""
     POSITIONS: tl.constexpr = ROOM[0] * ROOM[1] * ROOM[2]
-    image, chunks = tl.program_id(1).to(tl.int64), tl.arange(0, triton.next_power_of_2(CHUNKS))
+    BLOCKS: tl.constexpr = (POSITIONS + LINES - 1) // LINES
+    image, block = (tl.program_id(0) // BLOCKS).to(tl.int64), tl.program_id(0) % BLOCKS
+    chunks = tl.arange(0, triton.next_power_of_2(CHUNKS))
     largest = tl.load(largest_ptr + image * CHUNKS + chunks, chunks < CHUNKS, other=0.0)
-    power = power_for(tl.max(largest, 0))
-    place = tl.program_id(0) * LINES + tl.arange(0, LINES)
+    exponent = exponent_for(tl.max(largest, 0))
+    place = block * LINES + tl.arange(0, LINES)
     _, depth, height, width = conv_place(place, ROOM)
     depth, height, width = depth - BEFORE[0], height - BEFORE[1], width - BEFORE[2]
     inside = conv_inside(depth, height, width, INPUT) & (place < POSITIONS)
@@ -92,9 +101,10 @@ def conv_pack_kernel(
         x = tl.load(x_ptrs + (channel * X_STRIDE[2])[:, None], mask=mask, other=0.0)
         ptrs = part_ptrs + channel[None, :]
         mask = (place < POSITIONS)[:, None] & (channel < PART_STRIDE[5])[None, :]
-        store_parts(tl.trans(x) * power, ptrs, mask, PART_STRIDE[0], INPUT_PRECISION)
-    if tl.program_id(0) == 0:
-        tl.store(inverses_ptr + image, 1.0 / power)
+        x = tl.trans(x) * power_of_two(exponent)
+        store_parts(x, ptrs, mask, PART_STRIDE[0], INPUT_PRECISION)
+    if block == 0:
+        tl.store(exponents_ptr + image, exponent)
 
 
 @triton.jit
@@ -130,7 +140,7 @@ def filter_block(
 def conv_filters_kernel(
     weight_ptr,
     parts_ptr,
-    inverses_ptr,
+    exponents_ptr,
     CHANNELS: tl.constexpr,
     KERNEL: tl.constexpr,
     PHASES: tl.constexpr,
@@ -172,10 +182,10 @@ def conv_filters_kernel(
             WEIGHT_STRIDE,
             BLOCK,
         )
-        largest = tl.maximum(largest, tl.abs(x))
-    power = power_for(tl.max(largest, 0))
+        largest = tl.maximum(largest, finite(x))
+    exponent = exponent_for(tl.max(largest, 0))
     line = (group * tl.num_programs(2) + phase) * tl.num_programs(0) + column
-    tl.store(inverses_ptr + line, 1.0 / power)
+    tl.store(exponents_ptr + line, exponent)
     place = group * PART_STRIDE[1] + phase * PART_STRIDE[2] + column * PART_STRIDE[3]
     for start in tl.range(0, SIZE, BLOCK):
         x = filter_block(
@@ -193,15 +203,16 @@ def conv_filters_kernel(
             BLOCK,
         )
         at = start + tl.arange(0, BLOCK)
-        store_parts(x * power, parts_ptr + place + at, at < SIZE, PART_STRIDE[0], INPUT_PRECISION)
+        x *= power_of_two(exponent)
+        store_parts(x, parts_ptr + place + at, at < SIZE, PART_STRIDE[0], INPUT_PRECISION)
 
 
 @triton.jit
 def conv_packed_kernel(
-    x_ptr,
-    weight_ptr,
-    x_inverses_ptr,
-    weight_inverses_ptr,
+    images_ptr,
+    filters_ptr,
+    image_exponents_ptr,
+    filter_exponents_ptr,
     bias_ptr,
     out_ptr,
     BATCH: tl.constexpr,
@@ -219,8 +230,8 @@ def conv_packed_kernel(
     STEP: tl.constexpr,
     RUNS: tl.constexpr,
     RUN: tl.constexpr,
-    X_STRIDE: tl.constexpr,
-    WEIGHT_STRIDE: tl.constexpr,
+    IMAGE_STRIDE: tl.constexpr,
+    FILTER_STRIDE: tl.constexpr,
     OUT_STRIDE: tl.constexpr,
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
@@ -238,6 +249,7 @@ def conv_packed_kernel(
     ROWS: tl.constexpr = (POSITIONS + BLOCK_M - 1) // BLOCK_M
     COLUMNS: tl.constexpr = (FILTERS + BLOCK_N - 1) // BLOCK_N
     SLICES: tl.constexpr = RUN[3] // BLOCK_K
+    tl.static_assert(RUN[3] % BLOCK_K == 0)
     tile_row, tile_column = grouped(tl.program_id(0) // COUNT, ROWS, COLUMNS, GROUP_M)
     group, phase = tl.program_id(1).to(tl.int64), tl.program_id(0) % COUNT
     phase_depth, phase_height, phase_width, _, _, _, place_depth, place_height, place_width = (
@@ -251,29 +263,30 @@ def conv_packed_kernel(
         depth * WALK[0] + place_depth + START[0],
         height * WALK[1] + place_height + START[1],
         width * WALK[2] + place_width + START[2],
-        X_STRIDE,
+        IMAGE_STRIDE,
     )
     inside_run = tl.arange(0, BLOCK_K)
-    x_ptrs = x_ptr + batch * X_STRIDE[1] + group * X_STRIDE[2] + first
-    x_ptrs = x_ptrs[:, None] + inside_run[None, :]
-    weight_ptrs = weight_ptr + group * WEIGHT_STRIDE[1] + phase * WEIGHT_STRIDE[2]
-    weight_ptrs = weight_ptrs + (columns * WEIGHT_STRIDE[3])[None, :] + inside_run[:, None]
+    image_ptrs = images_ptr + batch * IMAGE_STRIDE[1] + group * IMAGE_STRIDE[2] + first
+    image_ptrs = image_ptrs[:, None] + inside_run[None, :]
+    filter_ptrs = filters_ptr + group * FILTER_STRIDE[1] + phase * FILTER_STRIDE[2]
+    column_offsets = tl.minimum(columns, FILTERS - 1) * FILTER_STRIDE[3]  # as with places
+    filter_ptrs = filter_ptrs + column_offsets[None, :] + inside_run[:, None]
     value = tl.zeros([BLOCK_M, BLOCK_N], tl.float32)
     for at in tl.range(0, RUNS[0] * RUNS[1] * RUNS[2] * SLICES):
         _, tap_depth, tap_height, tap_width = conv_place(at // SLICES, RUNS)
         start = at % SLICES * BLOCK_K
-        further = tap_depth * (STEP[0] * X_STRIDE[3]) + tap_height * (STEP[1] * X_STRIDE[4])
-        further += tap_width * (STEP[2] * X_STRIDE[5]) + start
+        further = tap_depth * (STEP[0] * IMAGE_STRIDE[3]) + tap_height * (STEP[1] * IMAGE_STRIDE[4])
+        further += tap_width * (STEP[2] * IMAGE_STRIDE[5]) + start
         inside = (start + inside_run < RUN[0] * RUN[1])[None, :]
         if RUN[0] * RUN[1] == RUN[3]:
             inside = tl.full([1, BLOCK_K], True, tl.int1)
         value = add_product(
             value,
-            x_ptrs + further,
-            weight_ptrs + at * BLOCK_K,
+            image_ptrs + further,
+            filter_ptrs + at * BLOCK_K,
             inside,
-            X_STRIDE[0],
-            WEIGHT_STRIDE[0],
+            IMAGE_STRIDE[0],
+            FILTER_STRIDE[0],
             INPUT_PRECISION,
         )
     depth = depth * PHASES[0] + phase_depth
@@ -281,10 +294,11 @@ def conv_packed_kernel(
     width = width * PHASES[2] + phase_width
     mask = (rows < POSITIONS) & (depth < OUTPUT[0]) & (height < OUTPUT[1]) & (width < OUTPUT[2])
     mask = mask[None, :] & (columns < FILTERS)[:, None]
-    x_inverse = tl.load(x_inverses_ptr + batch * tl.num_programs(1) + group)
+    image_exponent = tl.load(image_exponents_ptr + batch * tl.num_programs(1) + group)
     line = (group * COUNT + phase) * FILTERS + columns
-    inverse = tl.load(weight_inverses_ptr + line, columns < FILTERS, other=0.0)
-    value = tl.trans(value) * (x_inverse[None, :] * inverse[:, None])  # so that positions come last
+    filter_exponent = tl.load(filter_exponents_ptr + line, columns < FILTERS, other=0)
+    exponent = image_exponent[None, :] + filter_exponent[:, None]
+    value = unscaled(tl.trans(value), exponent)  # positions come last
     value = with_bias(value, bias_ptr, (group * FILTERS + columns)[:, None], mask)
     offsets = conv_offset(depth, height, width, OUT_STRIDE)
     offsets = offsets + batch * OUT_STRIDE[0] + group * OUT_STRIDE[1]

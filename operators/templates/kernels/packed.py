@@ -2,12 +2,15 @@
 
 A float32 is nearly the sum of two float16 if it is not far below the largest of its line (a row of
 `a`, a column of `b`): of what is more than 2^-17 of that, 22 of 24 bits are kept, and what is less
-is off by 2^-40 of it at most. So every line is multiplied by the power of two that brings its
-largest near the largest float16, and sums by the inverses. `fp16x3` adds three products of such
-parts where `bf16x6`, whose parts have the range of float32, adds six. After Ootomo and Yokota,
-"Recovering single precision accuracy from Tensor Cores while surpassing the FP32 theoretical peak
-performance" (2022), who multiply the second parts where this multiplies lines. `fp16`, one part,
-rounds to 11 bits like tf32, at twice its rate.
+is off by 2^-39 of it at most. So every line is multiplied by the power of two that brings its
+largest near the largest float16, and sums by the inverses. Errors are relative to the largest of a
+line then: where one element is larger than others by 2^40, those count for nothing.
+
+`fp16x3` adds three products of such parts where `bf16x6`, whose parts have the range of float32,
+adds six. After Ootomo and Yokota, "Recovering single precision accuracy from Tensor Cores while
+surpassing the FP32 theoretical peak performance" (2022), who multiply the second parts where this
+multiplies lines. `fp16`, one part, rounds to 11 bits as tf32 does, at twice its rate, where tf32
+has the range of float32. What is infinite leaves others as they are, and makes NaN of its line.
 
 Parts lie side by side in whichever direction the operand does. They have room for whole blocks,
 with zeros in the direction of the depth: no load of the product is masked.
@@ -20,10 +23,28 @@ from operators.templates.kernels.matmul import block_offsets, grouped, with_bias
 
 
 @triton.jit
-def power_for(largest):
-    """The power of two that brings a line's largest to 2^14 or more and below 2^15."""
-    exponent = (largest.to(tl.int32, bitcast=True) >> 23) & 255
-    return (tl.minimum(268 - exponent, 253) << 23).to(tl.float32, bitcast=True)
+def finite(x):
+    """Magnitudes, with nothing for what is infinite or no number."""
+    return tl.where(tl.abs(x) < float("inf"), tl.abs(x), 0.0)
+
+
+@triton.jit
+def exponent_for(largest):
+    """Of two, to bring the largest of a line to 2^14 or more and below 2^15; at most 126."""
+    return tl.minimum(141 - ((largest.to(tl.int32, bitcast=True) >> 23) & 255), 126)
+
+
+@triton.jit
+def power_of_two(exponent):
+    """From 2^-126 to 2^127."""
+    return ((exponent + 127) << 23).to(tl.float32, bitcast=True)
+
+
+@triton.jit
+def unscaled(value, exponent):
+    """Divided by two to the exponent, in two steps: in range if value and result are."""
+    half = exponent >> 1
+    return value * power_of_two(-half) * power_of_two(half - exponent)
 
 
 @triton.jit
@@ -42,7 +63,7 @@ def store_parts(x, ptrs, mask, PART_STRIDE: tl.constexpr, INPUT_PRECISION: tl.co
 def pack_kernel(
     x_ptr,
     parts_ptr,
-    inverses_ptr,
+    exponents_ptr,
     SHAPE: tl.constexpr,
     STRIDE: tl.constexpr,
     PART_STRIDE: tl.constexpr,
@@ -50,7 +71,7 @@ def pack_kernel(
     LINES: tl.constexpr,
     DEPTH: tl.constexpr,
 ):
-    """Cuts lines of an operand into parts, and stores the inverses of what they were multiplied by.
+    """Cuts lines of an operand into parts, and stores the exponents of what multiplied them.
 
     SHAPE is (lines, depth, depth of the parts). STRIDE is in the order batch, line, depth, and
     PART_STRIDE in the order part, batch, line, depth.
@@ -63,14 +84,15 @@ def pack_kernel(
     for start in tl.range(0, SHAPE[1], DEPTH):
         places = (start + depth).to(tl.int64)
         x = tl.load(x_ptrs + places * STRIDE[2], mask=inside & (places < SHAPE[1]), other=0.0)
-        largest = tl.maximum(largest, tl.abs(x))
-    power = power_for(tl.max(largest, 1))
-    tl.store(inverses_ptr + batch * SHAPE[0] + lines, 1.0 / power, mask=lines < SHAPE[0])
+        largest = tl.maximum(largest, finite(x))
+    exponent = exponent_for(tl.max(largest, 1))
+    tl.store(exponents_ptr + batch * SHAPE[0] + lines, exponent, mask=lines < SHAPE[0])
     for start in tl.range(0, SHAPE[2], DEPTH):
         places = (start + depth).to(tl.int64)
         x = tl.load(x_ptrs + places * STRIDE[2], mask=inside & (places < SHAPE[1]), other=0.0)
+        x *= power_of_two(exponent)[:, None]
         ptrs = part_ptrs + places * PART_STRIDE[3]  # there is room for all LINES
-        store_parts(x * power[:, None], ptrs, places < SHAPE[2], PART_STRIDE[0], INPUT_PRECISION)
+        store_parts(x, ptrs, places < SHAPE[2], PART_STRIDE[0], INPUT_PRECISION)
 
 
 @triton.jit
@@ -109,8 +131,8 @@ def add_product(
 def matmul_packed_kernel(
     a_ptr,
     b_ptr,
-    a_inverses_ptr,
-    b_inverses_ptr,
+    a_exponents_ptr,
+    b_exponents_ptr,
     bias_ptr,
     out_ptr,
     SHAPE: tl.constexpr,
@@ -148,11 +170,11 @@ def matmul_packed_kernel(
     rows = (row + tl.arange(0, BLOCK_M))[:, None]
     columns = (column + tl.arange(0, BLOCK_N))[None, :]
     mask = (rows < SHAPE[0]) & (columns < SHAPE[1])
-    a_inverses_ptr += tl.where(A_STRIDE[1] > 0, batch, 0) * SHAPE[0]
-    b_inverses_ptr += tl.where(B_STRIDE[1] > 0, batch, 0) * SHAPE[1]
-    a_inverse = tl.load(a_inverses_ptr + rows, rows < SHAPE[0], other=0.0)
-    b_inverse = tl.load(b_inverses_ptr + columns, columns < SHAPE[1], other=0.0)
-    value *= a_inverse * b_inverse
+    a_exponents_ptr += tl.where(A_STRIDE[1] > 0, batch, 0) * SHAPE[0]
+    b_exponents_ptr += tl.where(B_STRIDE[1] > 0, batch, 0) * SHAPE[1]
+    a_exponent = tl.load(a_exponents_ptr + rows, rows < SHAPE[0], other=0)
+    b_exponent = tl.load(b_exponents_ptr + columns, columns < SHAPE[1], other=0)
+    value = unscaled(value, a_exponent + b_exponent)
     bias = batch * BIAS_STRIDE[0] + rows * BIAS_STRIDE[1] + columns * BIAS_STRIDE[2]
     value = with_bias(value, bias_ptr, bias, mask)
     offsets = batch * OUT_STRIDE[0] + rows * OUT_STRIDE[1] + columns * OUT_STRIDE[2]
