@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from operators.inductor.addresses import OF_REDUCTION, terms
 from operators.inductor.reading import RawKernel
 
 WARPS = "num_warps"
@@ -16,7 +17,6 @@ _ELEMENTS_PER_WARP = 512
 _OUTER_ELEMENTS = 512  # of a block of a loop over rows: its columns lie side by side
 _OUTER_WHOLE = 4096  # the same where a block holds all rows
 _COLUMNS_AT_ONCE = 4096  # a device has so many blocks under way
-_OF_REDUCTION = re.compile(r"r(index|\d*_?(index|\d+))$")
 _OF_THE_REST = re.compile(r"[xyz](index|\d+)$")
 
 
@@ -119,14 +119,12 @@ def _has_other(pointer: ast.expr) -> bool:
 
 def _steps(pointer: ast.expr) -> Iterator[int]:
     """What the dimensions that are reduced are multiplied by in an address."""
-    match pointer:
-        case ast.BinOp(left=left, op=ast.Add(), right=right):
-            yield from _steps(left)
-            yield from _steps(right)
-        case ast.BinOp(left=ast.Constant(value=int() as factor), op=ast.Mult(), right=of):
-            yield from (factor * step for step in _steps(of))
-        case ast.Name(id=name) if _OF_REDUCTION.match(name):
-            yield 1
+    for term in terms(pointer):
+        match term:
+            case ast.BinOp(left=ast.Constant(value=int() as factor), op=ast.Mult(), right=of):
+                yield from (factor * step for step in _steps(of))
+            case ast.Name(id=name) if OF_REDUCTION.match(name):
+                yield 1
 
 
 def _persistent_elements(raw: RawKernel, sizes: Mapping[str, int]) -> int:

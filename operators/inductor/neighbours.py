@@ -11,7 +11,9 @@ import ast
 import re
 from collections.abc import Iterator
 
-_COLUMN, _REDUCED = re.compile(r"x\d+$"), re.compile(r"r(index|\d*_?(index|\d+))$")
+from operators.inductor.addresses import OF_REDUCTION, terms
+
+_COLUMN = re.compile(r"x\d+$")
 
 
 def side_by_side(body: list[ast.stmt]) -> list[ast.stmt]:
@@ -55,17 +57,7 @@ class _Declared(ast.NodeTransformer):
 
     def _is_over_rows(self, offset: ast.expr) -> bool:
         """Whether it is columns of rows: the former as they are, and what is reduced by steps."""
-        terms = list(_terms(offset))
-        plain = {term.id for term in terms if isinstance(term, ast.Name)}
+        plain = {term.id for term in terms(offset) if isinstance(term, ast.Name)}
         used = {node.id for node in ast.walk(offset) if isinstance(node, ast.Name)}
-        reduced = {name for name in used if _REDUCED.match(name)}
+        reduced = {name for name in used if OF_REDUCTION.match(name)}
         return bool(plain & self._columns and reduced and not reduced & plain)
-
-
-def _terms(sum_: ast.expr) -> Iterator[ast.expr]:
-    match sum_:
-        case ast.BinOp(left=left, op=ast.Add(), right=right):
-            yield from _terms(left)
-            yield from _terms(right)
-        case _:
-            yield sum_

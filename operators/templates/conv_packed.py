@@ -16,6 +16,7 @@ from operators.templates.tensors import HALF, Tensor
 _LEAST_REUSE = 256  # products for each element of an image, as for `packed.pays`
 _LEAST_FILTERS = 16
 _MOST_OF_FILTERS = 2**27  # elements: many phases that meet few taps have all of them
+_LONGEST_FILTER = 2**14  # elements of one, which a program holds whole
 _BLOCK = 1024
 _MOST_CHUNKS = 256  # of an image, for each of which a program finds the largest element
 _BLOCK_COST = 16  # a block of the depth takes as long as so many elements more than it has
@@ -40,7 +41,10 @@ def launches(
     if sizes["FILTERS"] < _LEAST_FILTERS or reuse < _LEAST_REUSE or tuple(precisions) == HALF:
         return None
     layout = _Layout(sizes, _phases(sizes, settings), walk, settings.groups)
-    if math.prod(layout.room) * layout.tap >= 2**31 or layout.filter_stride[0] > _MOST_OF_FILTERS:
+    most, *_, longest = layout.filter_stride
+    if most > _MOST_OF_FILTERS or longest > _LONGEST_FILTER:
+        return None
+    if math.prod(layout.room) * layout.tap >= 2**31:
         return None
     images, filters, image_exponents, filter_exponents = operands = [
         ast.Name(f"{ast.unparse(out.pointer)}_{what}", ast.Load())
@@ -211,12 +215,14 @@ def _image_launches(
 def _filter_launch(weight: Tensor, layout: _Layout, parts: ast.expr, exponents: ast.expr) -> Launch:
     """What cuts filters into parts."""
     filters, phases = layout.sizes["FILTERS"], math.prod(layout.phases["PHASES"])
+    block = 1 << (layout.filter_stride[-1] - 1).bit_length()
     return Launch(
         kernel="conv_filters_kernel",
         grid=f"({filters}, {layout.groups}, {phases})",
         pointers=(weight.pointer, parts, exponents),
         constants={**layout.only("CHANNELS"), **layout.met, **layout.only("SPREAD")}
-        | {**layout.only("WEIGHT_STRIDE"), "PART_STRIDE": layout.filter_stride, "BLOCK": _BLOCK},
+        | {**layout.only("WEIGHT_STRIDE"), "PART_STRIDE": layout.filter_stride, "BLOCK": block}
+        | {"num_warps": 8},
         tunables={},
         before=(
             room_for_parts(parts, layout.filter_stride[0], weight.pointer),

@@ -18,8 +18,8 @@ from evolve.core.task import Task
 from evolve.store import Store
 from evolve.testing.synthetic import synthetic_task
 from tests.cli.recording import settings
-from tests.operators.templates_cases import TASK as REFERENCE
-from tests.operators.templates_cases import compiled, matrix, room
+from tests.operators.output_code import TASK as REFERENCE
+from tests.operators.output_code import compiled, matrix, room
 
 ROOT = Path(__file__).parents[2]
 TASK = """

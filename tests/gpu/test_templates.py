@@ -13,8 +13,9 @@ for name in ("yaml", "jinja2"):
 
 from operators.inductor import PRECISIONS  # noqa: E402
 from tests.operators.even_cases import EVEN_CASES  # noqa: E402
+from tests.operators.output_code import instance  # noqa: E402
 from tests.operators.packed_cases import PACKED_CASES  # noqa: E402
-from tests.operators.templates_cases import CASES, instance, tolerance  # noqa: E402
+from tests.operators.templates_cases import CASES, tolerance  # noqa: E402
 from tests.operators.templates_running import answers  # noqa: E402
 from tests.operators.whole_cases import WHOLE_CASES  # noqa: E402
 

@@ -4,7 +4,8 @@ import random
 
 import torch
 
-from tests.operators.templates_cases import matrix, product
+from tests.operators.output_code import matrix
+from tests.operators.templates_cases import product
 
 
 def even_cases(count: int):

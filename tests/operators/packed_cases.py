@@ -2,16 +2,8 @@
 
 import itertools
 
-from tests.operators.templates_cases import (
-    case,
-    convolution,
-    image,
-    matrix,
-    product,
-    program,
-    relu,
-    room,
-)
+from tests.operators.output_code import case, image, matrix, program, relu, room
+from tests.operators.templates_cases import convolution, product
 
 ROWS, COLUMNS, DEPTH = 530, 515, 259  # of which no block is a divisor
 

@@ -23,7 +23,7 @@ from tests.operators.inductor_running import (
     imported,
     interpret_libdevice,
 )
-from tests.operators.templates_cases import instance
+from tests.operators.output_code import instance
 
 ROOT = Path(__file__).parents[2]
 _LARGEST = 2**24

@@ -16,8 +16,9 @@ from operators.inductor import convert
 from operators.templates import library
 from tests.operators.compiling import LOADS, STORES, accesses, compiled, launches
 from tests.operators.even_cases import EVEN_CASES
+from tests.operators.output_code import image, matrix
 from tests.operators.packed_cases import PACKED_CASES
-from tests.operators.templates_cases import CASES, convolution, image, matrix, product
+from tests.operators.templates_cases import CASES, convolution, product
 from tests.operators.whole_cases import WHOLE_CASES
 
 KERNELS = [name for name in library.known() if name.endswith("_kernel")]

@@ -8,14 +8,8 @@ through; a product too short to be cut is done as ever.
 import pytest
 
 from tests.operators.even_cases import EVEN_CASES
-from tests.operators.templates_cases import (
-    matrix,
-    product,
-    program,
-    relu,
-    room,
-    tolerance,
-)
+from tests.operators.output_code import matrix, program, relu, room
+from tests.operators.templates_cases import product, tolerance
 from tests.operators.templates_running import answers, interpreted
 
 

@@ -15,8 +15,9 @@ import pytest
 import torch
 
 from evolve.core import tunables
+from tests.operators.output_code import image, matrix
 from tests.operators.packed_cases import PACKED_CASES, WIDE_CASES, several
-from tests.operators.templates_cases import convolution, image, matrix, product
+from tests.operators.templates_cases import convolution, product
 from tests.operators.templates_running import answers
 
 CASES = [*PACKED_CASES, *WIDE_CASES]

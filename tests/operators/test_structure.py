@@ -26,14 +26,8 @@ from operators.inductor import convert
 from operators.structure import REWRITES, NotApplicable, TritonProgram
 from tests.operators import row_sums
 from tests.operators.inductor_running import INTERPRETED
-from tests.operators.templates_cases import (
-    attention,
-    convolution,
-    instance,
-    matrix,
-    pool,
-    product,
-)
+from tests.operators.output_code import instance, matrix
+from tests.operators.templates_cases import attention, convolution, pool, product
 from tests.operators.whole_cases import WHOLE_CASES
 
 FOLDER = Path(__file__).parent / "inductor_fixtures"

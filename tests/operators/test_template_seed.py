@@ -18,7 +18,7 @@ from evolve.core.errors import UsageError
 from evolve.core.protocols import Context, Declined, Failed, Proposal
 from evolve.core.task import Task
 from operators.template_seed import TemplateSeed
-from tests.operators.templates_cases import TASK, compiled, matrix, relu, room
+from tests.operators.output_code import TASK, compiled, matrix, relu, room
 
 LINES = [
     "with torch.cuda._DeviceGuard(0):",

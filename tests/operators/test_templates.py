@@ -23,8 +23,7 @@ from evolve.core.compiled import Compiled
 from operators.inductor import NotConvertible, convert
 from operators.templates import Products
 from tests.operators.inductor_running import INTERPRETED
-from tests.operators.templates_cases import (
-    CASES,
+from tests.operators.output_code import (
     TASK,
     add,
     compiled,
@@ -34,8 +33,8 @@ from tests.operators.templates_cases import (
     program,
     relu,
     room,
-    tolerance,
 )
+from tests.operators.templates_cases import CASES, tolerance
 from tests.operators.templates_running import answers, interpreted
 
 INTERPRETED_CASES = [  # the interpreter multiplies the bits of bfloat16

@@ -23,7 +23,8 @@ from operators.tuning import Limits, fits, suggest
 from operators.tuning.groups import by_kernel
 from operators.tuning.surrogate import Places
 from tests.benchmarks.tuner_replay import Run, Table
-from tests.operators.templates_cases import attention, convolution, matrix, product
+from tests.operators.output_code import matrix
+from tests.operators.templates_cases import attention, convolution, product
 
 SOURCE = """
 {constants}

@@ -18,7 +18,8 @@ import torch
 
 from evolve.core import tunables
 from operators.inductor import NotConvertible, convert
-from tests.operators.templates_cases import TASK, compiled, matrix, program, tolerance
+from tests.operators.output_code import TASK, compiled, matrix, program
+from tests.operators.templates_cases import tolerance
 from tests.operators.templates_running import answers, interpreted
 from tests.operators.whole_cases import COSINE, HINGE, SQUARE, WHOLE_CASES
 

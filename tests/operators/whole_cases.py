@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import torch
 
-from tests.operators.templates_cases import case, matrix, relu
+from tests.operators.output_code import case, matrix, relu
 
 HELD, LOOPED = 132, 1  # multiprocessors: with many, few long rows are cut into parts
 COSINE = (

@@ -108,35 +108,6 @@ def conv_pack_kernel(
 
 
 @triton.jit
-def filter_block(
-    weight_ptr,
-    start,
-    first_depth,
-    first_height,
-    first_width,
-    CHANNELS: tl.constexpr,
-    KERNEL: tl.constexpr,
-    RUNS: tl.constexpr,
-    RUN: tl.constexpr,
-    SPREAD: tl.constexpr,
-    WEIGHT_STRIDE: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
-    """Elements of the runs of a filter from the start-th on, zeros where there is no tap."""
-    at = start + tl.arange(0, BLOCK)
-    _, depth, height, width = conv_place(at // RUN[3], RUNS)
-    along, channel = at % RUN[3] // RUN[1], at % RUN[3] % RUN[1]
-    is_tap = (at < RUNS[0] * RUNS[1] * RUNS[2] * RUN[3]) & (along < RUN[0]) & (channel < CHANNELS)
-    width = width + (RUN[0] - 1 - along if RUN[2] else along)
-    depth = first_depth + depth * SPREAD[0]
-    height = first_height + height * SPREAD[1]
-    width = first_width + width * SPREAD[2]
-    is_tap = is_tap & (depth < KERNEL[0]) & (height < KERNEL[1]) & (width < KERNEL[2])
-    offsets = conv_offset(depth, height, width, WEIGHT_STRIDE) + channel * WEIGHT_STRIDE[2]
-    return tl.load(weight_ptr + offsets, mask=is_tap, other=0.0)
-
-
-@triton.jit
 def conv_filters_kernel(
     weight_ptr,
     parts_ptr,
@@ -156,8 +127,9 @@ def conv_filters_kernel(
     BLOCK: tl.constexpr,
     INPUT_PRECISION: tl.constexpr,
 ):
-    """Cuts what a phase meets of a filter into parts. The grid is (filters, groups, phases).
+    """Cuts what a phase meets of a filter, BLOCK elements at most, into parts.
 
+    The grid is (filters, groups, phases); where there is no tap there are zeros.
     RUN is (taps, elements of a tap, whether the last tap comes first, elements with their room).
     """
     SIZE: tl.constexpr = RUNS[0] * RUNS[1] * RUNS[2] * RUN[3]
@@ -165,46 +137,24 @@ def conv_filters_kernel(
     _, _, _, first_depth, first_height, first_width, _, _, _ = conv_phases(
         phase, KERNEL, PHASES, PADDING, DILATION, COMMON, INVERSE
     )
+    at = tl.arange(0, BLOCK)
+    _, depth, height, width = conv_place(at // RUN[3], RUNS)
+    along, channel = at % RUN[3] // RUN[1], at % RUN[3] % RUN[1]
+    width = width + (RUN[0] - 1 - along if RUN[2] else along)
+    depth = first_depth + depth * SPREAD[0]
+    height = first_height + height * SPREAD[1]
+    width = first_width + width * SPREAD[2]
+    is_tap = (at < SIZE) & (along < RUN[0]) & (channel < CHANNELS)
+    is_tap = is_tap & (depth < KERNEL[0]) & (height < KERNEL[1]) & (width < KERNEL[2])
+    offsets = conv_offset(depth, height, width, WEIGHT_STRIDE) + channel * WEIGHT_STRIDE[2]
     weight_ptr += group * WEIGHT_STRIDE[0] + column * WEIGHT_STRIDE[1]
-    largest = tl.zeros([BLOCK], tl.float32)
-    for start in tl.range(0, SIZE, BLOCK):
-        x = filter_block(
-            weight_ptr,
-            start,
-            first_depth,
-            first_height,
-            first_width,
-            CHANNELS,
-            KERNEL,
-            RUNS,
-            RUN,
-            SPREAD,
-            WEIGHT_STRIDE,
-            BLOCK,
-        )
-        largest = tl.maximum(largest, finite(x))
-    exponent = exponent_for(tl.max(largest, 0))
+    x = tl.load(weight_ptr + offsets, mask=is_tap, other=0.0)
+    exponent = exponent_for(tl.max(finite(x), 0))
     line = (group * tl.num_programs(2) + phase) * tl.num_programs(0) + column
     tl.store(exponents_ptr + line, exponent)
-    place = group * PART_STRIDE[1] + phase * PART_STRIDE[2] + column * PART_STRIDE[3]
-    for start in tl.range(0, SIZE, BLOCK):
-        x = filter_block(
-            weight_ptr,
-            start,
-            first_depth,
-            first_height,
-            first_width,
-            CHANNELS,
-            KERNEL,
-            RUNS,
-            RUN,
-            SPREAD,
-            WEIGHT_STRIDE,
-            BLOCK,
-        )
-        at = start + tl.arange(0, BLOCK)
-        x *= power_of_two(exponent)
-        store_parts(x, parts_ptr + place + at, at < SIZE, PART_STRIDE[0], INPUT_PRECISION)
+    ptrs = parts_ptr + group * PART_STRIDE[1] + phase * PART_STRIDE[2] + column * PART_STRIDE[3]
+    x *= power_of_two(exponent)
+    store_parts(x, ptrs + at, at < SIZE, PART_STRIDE[0], INPUT_PRECISION)
 
 
 @triton.jit
