@@ -77,6 +77,18 @@ def minimum_with_index(a, a_index, b, b_index):
 
 
 @triton.jit
+def is_exceeded(a, b):
+    """Whether `b` is larger, or NaN where `a` is a number."""
+    return ((a < b) | (b != b)) & (a == a)
+
+
+@triton.jit
+def is_undercut(a, b):
+    """Whether `b` is smaller, or NaN where `a` is a number."""
+    return ((a > b) | (b != b)) & (a == a)
+
+
+@triton.jit
 def max_with_index(value, index, dim):
     """The largest along `dim`, and where."""
     return tl.reduce((value, index), dim, maximum_with_index)

@@ -11,6 +11,7 @@ from operators.inductor.layout import body_text
 from operators.inductor.neighbours import side_by_side
 from operators.inductor.products import Product
 from operators.inductor.reading import NotConvertible, RawKernel
+from operators.inductor.running import with_values_compared
 from operators.inductor.tidy import tidy
 from operators.inductor.values import is_copy, named
 
@@ -117,7 +118,9 @@ def convert_kernel(raw: RawKernel, name: str, pointers: Mapping[int, str], prefi
     _require_known(raw, passed, sizes)
     renamed = {passed[at]: pointers[at] for at in positions if at in pointers}
     written = _Rewriter(renamed).rewritten(function.body)
-    body = named(tidy(side_by_side(written) if "reduction" in raw.heuristic else written))
+    if "reduction" in raw.heuristic:
+        written = with_values_compared(side_by_side(written))
+    body = named(tidy(written))
     blocks = choose(raw, sizes, blocked, _always_true(function))
     arguments = [renamed.get(passed[at], passed[at]) for at in positions]
     signature = ", ".join([*arguments, *(f"{block}: tl.constexpr" for block in blocked)])

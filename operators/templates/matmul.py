@@ -59,7 +59,8 @@ def launches(
     if how == "even" and depth >= _EVEN_SUM:
         return _stream(pointers, constants, batch, precisions, multiprocessors)
     is_half = tuple(precisions) == HALF
-    if how == "packed" and not is_half and packed.pays(rows, columns, depth):
+    sizes = rows, columns, depth, batch
+    if how == "packed" and not is_half and packed.pays(*sizes, multiprocessors):
         grid = _count(batch, rows, columns)
         return packed.launches(pointers, constants, batch, grid, precisions)
     tiles = batch * -(-rows // _TILE) * -(-columns // _TILE)

@@ -13,17 +13,23 @@ _ROUNDED = "fp16"  # to 11 bits, as tf32
 
 _LINES, _DEPTH = 256, 64  # the largest block: parts have room for whole ones
 _BLOCK = 4096  # elements that are cut at once
-_LEAST_DEPTH = 256
+_LEAST_DEPTH = 64
 _LEAST_REUSE = 256
+_TILE = 128
+_FEW_STEPS = 2  # blocks of the depth: stores take longer than products, for which small blocks do
 
 
-def pays(rows: int, columns: int, depth: int) -> bool:
+def pays(rows: int, columns: int, depth: int, batch: int, multiprocessors: int) -> bool:
     """Whether the product takes about as long as cutting its operands, or longer.
 
-    At 550 TFLOP/s of float16 and 4 TB/s, which an H200 is near to, three products take as long as
-    cutting into two parts (12 bytes for each element) at 275 rows * columns / (rows + columns).
+    And whether it has tiles for half of the device, since sums are not split. At 550 TFLOP/s of
+    float16 and 4 TB/s, which an H200 is near to, three products take as long as cutting into two
+    parts (12 bytes for each element) at 275 rows * columns / (rows + columns).
     """
-    return depth >= _LEAST_DEPTH and rows * columns >= _LEAST_REUSE * (rows + columns)
+    tiles = batch * -(-rows // _TILE) * -(-columns // _TILE)
+    if depth < _LEAST_DEPTH or 2 * tiles < multiprocessors:
+        return False
+    return rows * columns >= _LEAST_REUSE * (rows + columns)
 
 
 def launches(
@@ -58,7 +64,7 @@ def launches(
             "BIAS_STRIDE": constants["BIAS_STRIDE"],
             "OUT_STRIDE": constants["OUT_STRIDE"],
         },
-        tunables=_tunables(rows, columns, known(precisions)),
+        tunables=_tunables(rows, columns, depth, known(precisions)),
         after=(deletion(left.parts, other.parts, left.exponents, other.exponents),),
     )
     return left.launch(), other.launch(), product
@@ -93,14 +99,15 @@ def deletion(*names: ast.expr) -> str:
     return f"del {', '.join(map(ast.unparse, names))}"
 
 
-def _tunables(rows: int, columns: int, precisions: Sequence[str]) -> dict[str, Blocks]:
+def _tunables(rows: int, columns: int, depth: int, precisions: Sequence[str]) -> dict[str, Blocks]:
+    is_short = depth <= _FEW_STEPS * _DEPTH
     return {
-        "BLOCK_M": powers(64, _LINES, rows, 128),
+        "BLOCK_M": powers(64, _LINES, rows, 64 if is_short else 128),
         "BLOCK_N": powers(64, _LINES, columns, 128),
         "BLOCK_K": powers(32, _DEPTH, _DEPTH, 64),
         "GROUP_M": one_of(1, 4, 8, first=8),
         "INPUT_PRECISION": one_of(*precisions, first=precisions[0]),
-        "num_warps": one_of(4, 8, first=8),
+        "num_warps": one_of(4, 8, first=4 if is_short else 8),
         "num_stages": one_of(2, 3, 4, first=3),
     }
 

@@ -5,20 +5,21 @@ import itertools
 from tests.operators.output_code import case, image, matrix, program, relu, room
 from tests.operators.templates_cases import convolution, product
 
+PACKED = {"how": "packed", "multiprocessors": 16}  # so that small products have tiles for half
 ROWS, COLUMNS, DEPTH = 530, 515, 259  # of which no block is a divisor
 
 
 def product_cases():
     for turned_a, turned_b in itertools.product((False, True), repeat=2):
         a, b = matrix(ROWS, DEPTH, turned=turned_a), matrix(DEPTH, COLUMNS, turned=turned_b)
-        yield product(f"product {turned_a} {turned_b}", a, b, how="packed")
+        yield product(f"product {turned_a} {turned_b}", a, b, **PACKED)
     whole = matrix(512, 256), matrix(256, 512)
-    yield product("of whole blocks, with bias", *whole, matrix(512), how="packed")
+    yield product("of whole blocks, with bias", *whole, matrix(512), **PACKED)
     batch = matrix(2, 512, 256), matrix(2, 256, 512, turned=True)
-    yield product("of a batch", *batch, matrix(2, 1, 512), how="packed")
+    yield product("of a batch", *batch, matrix(2, 1, 512), **PACKED)
     one = matrix(2, 512, 256), matrix(1, 256, 512).expand(2, -1, -1)
-    yield product("one matrix for a batch", *one, how="packed")
-    yield product("with a tail", *whole, how="packed") | {
+    yield product("one matrix for a batch", *one, **PACKED)
+    yield product("with a tail", *whole, **PACKED) | {
         "source": with_tail(),
         "reference": "torch.relu(a @ b)",
     }
@@ -33,7 +34,7 @@ def with_tail() -> str:
         f"triton_poi_fused_relu_0.run(buf1, {512 * 512}, stream=s)",
     ]
     tensors = {"a": matrix(512, 256), "b": matrix(256, 512)}
-    return program(tensors, lines, "buf1", relu(512 * 512), how="packed")
+    return program(tensors, lines, "buf1", relu(512 * 512), **PACKED)
 
 
 def convolution_cases():
@@ -94,7 +95,7 @@ CHANGES = {
 def wide_cases():
     """Beside references in float64."""
     a, b = matrix(512, 320), matrix(320, 512)
-    own = product("", a, b, how="packed")["source"]
+    own = product("", a, b, **PACKED)["source"]
     for name, change in CHANGES.items():
         yield wide(name, own, {"a": a, "b": b}, change, "a.double() @ b.double()")
     x, weight = image(2, 20, 7, 8), image(40, 20, 3, 3)
@@ -132,5 +133,8 @@ def wide(name: str, source: str, tensors, change: str, function: str):
     return {"name": name, "source": source, "task": task}
 
 
-PACKED_CASES = [*product_cases(), *convolution_cases(), several()]
+PACKED_CASES = [
+    known | {"name": f"packed, {known['name']}"}
+    for known in (*product_cases(), *convolution_cases(), several())
+]
 WIDE_CASES = list(wide_cases())

@@ -16,7 +16,7 @@ import torch
 
 from evolve.core import tunables
 from tests.operators.output_code import image, matrix
-from tests.operators.packed_cases import PACKED_CASES, WIDE_CASES, several
+from tests.operators.packed_cases import PACKED, PACKED_CASES, WIDE_CASES, several
 from tests.operators.templates_cases import convolution, product
 from tests.operators.templates_running import answers
 
@@ -63,7 +63,7 @@ def begun_with(source: str) -> list[object]:
 )
 def test_one_part_stands_for_tf32(precisions, first):
     side = matrix(512, 512)
-    case = product("rounded", side, side, how="packed", precisions=precisions)
+    case = product("rounded", side, side, **PACKED, precisions=precisions)
     assert begun_with(case["source"]) == [first]
 
 
@@ -74,14 +74,15 @@ def test_runs_that_are_divided_differently_share_no_tunables(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("rows", "columns", "depth"), [(4096, 200, 4096), (300, 300, 4096), (4096, 4096, 128)]
+    ("rows", "columns", "depth"),
+    [(4096, 200, 4096), (300, 300, 4096), (512, 512, 4096), (4096, 4096, 32)],
 )
 def test_where_operands_are_read_once_or_twice_they_are_not_cut(rows, columns, depth):
     case = product("small", matrix(rows, depth), matrix(depth, columns), how="packed")
     assert "pack_kernel" not in case["source"]
 
 
-@pytest.mark.parametrize(("filters", "kernel"), [(128, 1), (16, 3), (12, 7)])
+@pytest.mark.parametrize(("filters", "kernel"), [(16, 1), (3, 3), (3, 7)])
 def test_a_convolution_with_few_products_for_each_element_is_not_cut(filters, kernel):
     x, weight = image(2, 20, 9, 9), image(filters, 20, kernel, kernel)
     assert "conv_packed_kernel" not in convolution("small", x, weight, how="packed")["source"]

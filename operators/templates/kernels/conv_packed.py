@@ -92,7 +92,10 @@ def conv_pack_kernel(
     depth, height, width = depth - BEFORE[0], height - BEFORE[1], width - BEFORE[2]
     inside = conv_inside(depth, height, width, INPUT) & (place < POSITIONS)
     x_ptr += image // GROUPS * X_STRIDE[0] + image % GROUPS * X_STRIDE[1]
-    x_ptrs = x_ptr + conv_offset(depth, height, width, X_STRIDE)[None, :]
+    offsets = conv_offset(depth, height, width, X_STRIDE)[None, :]
+    if X_STRIDE[5] == 1 and ROOM[2] > 1:
+        offsets = tl.max_contiguous(offsets, [1, LINES])
+    x_ptrs = x_ptr + offsets
     parts_ptr += image // GROUPS * PART_STRIDE[1] + image % GROUPS * PART_STRIDE[2]
     part_ptrs = parts_ptr + place[:, None] * PART_STRIDE[5]
     for start in tl.range(0, PART_STRIDE[5], WIDTH):
@@ -249,8 +252,11 @@ def conv_packed_kernel(
     filter_exponent = tl.load(filter_exponents_ptr + line, columns < FILTERS, other=0)
     exponent = image_exponent[None, :] + filter_exponent[:, None]
     value = unscaled(tl.trans(value), exponent)  # positions come last
-    value = with_bias(value, bias_ptr, (group * FILTERS + columns)[:, None], mask)
+    channels = (group * FILTERS + columns)[:, None]
+    value = with_bias(value, bias_ptr, channels, (columns < FILTERS)[:, None])
     offsets = conv_offset(depth, height, width, OUT_STRIDE)
     offsets = offsets + batch * OUT_STRIDE[0] + group * OUT_STRIDE[1]
     offsets = offsets[None, :] + (columns * OUT_STRIDE[2])[:, None]
+    if OUT_STRIDE[5] == 1 and PLACES[2] > 1:  # as in `conv_kernel`
+        offsets = tl.max_contiguous(offsets, [1, BLOCK_M])
     tl.store(out_ptr + offsets, value, mask)

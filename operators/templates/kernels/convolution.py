@@ -4,8 +4,12 @@ A convolution is a product of positions by (taps and channels), gathered from th
 tile, with (taps and channels) by filters: implicit GEMM (Chetlur et al., cuDNN, 2014). With few
 filters in a group there is nothing for tensor cores to do, and sums are made one by one.
 
-Threads that are neighbours get positions that are neighbours: Triton gives them the last axis of a
-block where it cannot tell along which one elements lie side by side, as with images of odd widths.
+Threads that are neighbours get places that are neighbours. Triton sees to that along the axis of a
+block in which elements lie side by side; where it sees none, as with images of odd widths, it takes
+the last axis (3.7) or the first (3.6). So places of images are declared to lie side by side. It is
+not quite so where a row of them ends, and for phases of a transposed convolution. But then no
+offset is known to be a multiple of more than divides a row's length, or of anything: so nothing
+reads or stores two elements at once because of it.
 
 A transposed convolution gathers as well. Outputs that are congruent modulo the stride are a phase:
 they meet the same taps and lie side by side in the input, so nothing is multiplied by the zeros
@@ -62,6 +66,8 @@ def conv_tile(
     TAPS: tl.constexpr,
     SPREAD: tl.constexpr,
     STEP: tl.constexpr,
+    WALK: tl.constexpr,
+    PLACES: tl.constexpr,
     X_STRIDE: tl.constexpr,
     WEIGHT_STRIDE: tl.constexpr,
     BLOCK_M: tl.constexpr,
@@ -73,8 +79,9 @@ def conv_tile(
     """Sums over channels and taps, a row for each filter and a column for each position.
 
     Position i begins at (depth, height, width)[i] of the input and at tap (first_...) of the
-    kernel; a tap further is STEP inputs and SPREAD taps of the kernel further. A slice of the sum
-    runs over channels of one tap; with FLAT, which is for few channels, over taps as well.
+    kernel; a tap further is STEP inputs and SPREAD taps of the kernel further, and the next of
+    PLACES is WALK inputs further. A slice of the sum runs over channels of one tap; with FLAT,
+    which is for few channels, over taps as well.
     """
     PER_CHANNEL: tl.constexpr = TAPS[0] * TAPS[1] * TAPS[2]
     SLICES: tl.constexpr = (CHANNELS + BLOCK_K - 1) // BLOCK_K
@@ -100,6 +107,8 @@ def conv_tile(
         met = (kernel_d < KERNEL[0]) & (kernel_h < KERNEL[1]) & (kernel_w < KERNEL[2])
         met = met & (channel < CHANNELS)
         offsets = conv_offset(d, h, w, X_STRIDE) + (channel * X_STRIDE[2])[:, None]
+        if WALK[2] == 1 and X_STRIDE[5] == 1 and PLACES[2] > 1:
+            offsets = tl.max_contiguous(offsets, [1, BLOCK_M])
         mask = rows_in[None, :] & inside & met[:, None]
         x = tl.load(x_ptrs[None, :] + offsets, mask=mask, other=0.0)
         offsets = conv_offset(kernel_d, kernel_h, kernel_w, WEIGHT_STRIDE)
@@ -161,6 +170,8 @@ def conv_kernel(
         KERNEL,
         (1, 1, 1),
         DILATION,
+        STRIDE,
+        OUTPUT,
         X_STRIDE,
         WEIGHT_STRIDE,
         BLOCK_M,
@@ -170,10 +181,13 @@ def conv_kernel(
         INPUT_PRECISION,
     )
     mask = (rows < POSITIONS)[None, :] & (columns < FILTERS)[:, None]
-    value = with_bias(value, bias_ptr, (group * FILTERS + columns)[:, None], mask)
+    channels = (group * FILTERS + columns)[:, None]
+    value = with_bias(value, bias_ptr, channels, (columns < FILTERS)[:, None])
     offsets = conv_offset(depth, height, width, OUT_STRIDE)
     offsets = offsets + batch.to(tl.int64) * OUT_STRIDE[0] + group * OUT_STRIDE[1]
     offsets = offsets[None, :] + (columns * OUT_STRIDE[2])[:, None]
+    if OUT_STRIDE[5] == 1 and OUTPUT[2] > 1:
+        offsets = tl.max_contiguous(offsets, [1, BLOCK_M])
     tl.store(out_ptr + offsets, value, mask)
 
 
@@ -287,6 +301,8 @@ def conv_transpose_kernel(
         TAPS,
         SPREAD,
         STEP,
+        (1, 1, 1),
+        PLACES,
         X_STRIDE,
         WEIGHT_STRIDE,
         BLOCK_M,
@@ -300,10 +316,13 @@ def conv_transpose_kernel(
     width = width * STRIDE[2] + phase_w
     mask = (rows < POSITIONS) & (depth < OUTPUT[0]) & (height < OUTPUT[1]) & (width < OUTPUT[2])
     mask = mask[None, :] & (columns < FILTERS)[:, None]
-    value = with_bias(value, bias_ptr, (group * FILTERS + columns)[:, None], mask)
+    channels = (group * FILTERS + columns)[:, None]
+    value = with_bias(value, bias_ptr, channels, (columns < FILTERS)[:, None])
     offsets = conv_offset(depth, height, width, OUT_STRIDE)
     offsets = offsets + batch.to(tl.int64) * OUT_STRIDE[0] + group * OUT_STRIDE[1]
     offsets = offsets[None, :] + (columns * OUT_STRIDE[2])[:, None]
+    if OUT_STRIDE[5] == 1 and PLACES[2] > 1:
+        offsets = tl.max_contiguous(offsets, [1, BLOCK_M])
     tl.store(out_ptr + offsets, value, mask)
 
 
