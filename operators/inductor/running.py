@@ -7,7 +7,8 @@ NaN. KernelBench's 1/51 and 1/52 took 3.8 times as long as torch on an H200 befo
 """
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 _EXCEEDED = {
@@ -43,34 +44,60 @@ def _looped(body: Sequence[ast.stmt], known: set[str]) -> list[ast.stmt]:
 
 
 def _stepped(body: Sequence[ast.stmt], known: set[str]) -> Iterator[ast.stmt]:
+    """Where a comparison is not followed by what is known to follow it, it stays."""
     steps: dict[str, _Step] = {}
+    followed = Counter(new for _, new, _ in filter(None, map(_kept, body)))
     for node in body:
-        match node:
-            case ast.Assign(
-                targets=[ast.Tuple(elts=[ast.Name(id=next_value), ast.Name(id=next_place)])],
-                value=ast.Call(
-                    func=ast.Name(id=function),
-                    args=[ast.Name(id=value), ast.Name(), new, new_place],
-                ),
-            ) if function in _EXCEEDED:
-                given = ast.unparse(new)
-                is_later = f"{_EXCEEDED[function]}({value}, {given})"
-                step = _Step(value, given, ast.unparse(new_place), is_later)
-                steps |= {next_value: step, next_place: step}
-            case ast.Assign(
-                targets=[ast.Name(id=name)],
-                value=ast.Call(
-                    func=ast.Attribute(attr="where"),
-                    args=[mask, ast.Name(id=new), ast.Name(id=old)],
-                ),
-            ) if new in steps and old == name:
-                yield from _taken(name, ast.unparse(mask), steps[new], known)
-            case _:
-                yield node
+        step = _step(node)
+        kept = _kept(node)
+        if step and all(followed[name] == 1 for name in _targets(node)):
+            steps |= dict.fromkeys(_targets(node), step)
+        elif kept and kept[1] in steps:
+            yield from _taken(*kept, steps, known)
+        else:
+            yield node
 
 
-def _taken(name: str, mask: str, step: _Step, known: set[str]) -> list[ast.stmt]:
+def _targets(node: ast.stmt) -> list[str]:
+    assert isinstance(node, ast.Assign)
+    return [name.id for name in ast.walk(node.targets[0]) if isinstance(name, ast.Name)]
+
+
+def _step(node: ast.stmt) -> _Step | None:
+    """Of `next, next_place = maximum_with_index(value, place, new, new_place)`."""
+    match node:
+        case ast.Assign(
+            targets=[ast.Tuple(elts=[ast.Name(), ast.Name()])],
+            value=ast.Call(
+                func=ast.Name(id=function),
+                args=[ast.Name(id=value), ast.Name(), new, new_place],
+            ),
+        ) if function in _EXCEEDED:
+            given = ast.unparse(new)
+            is_later = f"{_EXCEEDED[function]}({value}, {given})"
+            return _Step(value, given, ast.unparse(new_place), is_later)
+    return None
+
+
+def _kept(node: ast.stmt) -> tuple[str, str, str] | None:
+    """The names and the mask of `name = tl.where(mask, next, name)`."""
+    match node:
+        case ast.Assign(
+            targets=[ast.Name(id=name)],
+            value=ast.Call(
+                func=ast.Attribute(attr="where"),
+                args=[mask, ast.Name(id=new), ast.Name(id=old)],
+            ),
+        ) if old == name:
+            return name, new, ast.unparse(mask)
+    return None
+
+
+def _taken(
+    name: str, new: str, mask: str, steps: Mapping[str, _Step], known: set[str]
+) -> list[ast.stmt]:
     """What replaces the masked assignment of a name; the value's comes before its place's."""
+    step = steps[new]
     later = f"{step.value}_is_later"
     if name == step.value:
         compared = f"{later} = {mask} & {step.is_later}"

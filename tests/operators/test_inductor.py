@@ -241,6 +241,21 @@ def test_a_constant_that_a_function_reads_too_keeps_its_name():
     assert "broadcast_to(0.5" not in text
 
 
+def test_a_loop_compares_values_and_keeps_places_along_with_them():
+    source = program(FOLDER / "argmax.json")
+    assert "is_exceeded(" in source
+    assert "imum_with_index(_tmp" not in source
+
+
+def test_a_comparison_that_is_not_followed_as_usual_stays():
+    task, compiled = read(FOLDER / "argmax.json")
+    (case,) = compiled.cases
+    changed = case.code.replace("mask, _tmp3_next, _tmp3)", "mask, _tmp3_next, _tmp2)")
+    assert changed != case.code
+    source = convert(task, "changed", with_code(compiled, changed))
+    assert source.count("= minimum_with_index(") == 1
+
+
 def test_casts_that_decide_on_a_type_stay_and_those_of_loops_go():
     code = (
         "#include <torch/csrc/inductor/cpp_prefix.h>\n"
