@@ -1,11 +1,13 @@
 """Templates as Triton compiles them for an NVIDIA H100, which need not be there.
 
 Invariants: every kernel of the library compiles (Triton's interpreter takes what its compiler does
-not); neighbouring threads store what lies side by side; products of parts are left to tensor cores
-that read shared memory. How fast a kernel is only a GPU can tell.
+not); neighbouring threads store what lies side by side, and no thread stores across the end of a
+row; products of parts are left to tensor cores that read shared memory. How fast a kernel is only a
+GPU can tell.
 """
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -68,6 +70,41 @@ def test_neighbouring_threads_have_what_lies_side_by_side(name):
     ttgir = made(case, kernel)["ttgir"]
     assert next(accesses(ttgir, *LOADS)) == loaded
     assert set(accesses(ttgir, *STORES)) == {stored}
+
+
+def widest(ptx: str, operation: str) -> int:
+    """Elements of float32 that a thread loads or stores at once, at most."""
+    found = re.findall(rf"{operation}\.global\S*?(?:\.v(\d))?\.b32", ptx)
+    return max(int(number or 1) for number in found)
+
+
+ROWS = {
+    "plain": ("conv_kernel", {}),
+    "packed": ("conv_packed_kernel", {"how": "packed"}),
+    "back": ("conv_transpose_kernel", TURNED),
+    "back, packed": ("conv_packed_kernel", {"how": "packed"} | TURNED),
+}
+
+
+@pytest.mark.parametrize("width", [2, 7, 30, 60])
+@pytest.mark.parametrize("name", ROWS)
+def test_no_thread_stores_across_the_end_of_a_row(name, width):
+    kernel, options = ROWS[name]
+    filters = (64, 32, 3, 3) if "stride" in options else (32, 64, 3, 3)
+    before = width if "stride" in options else width + 2
+    found = made(convolution("", image(4, 64, 24, before), image(*filters), **options), kernel)
+    wide = widest(found["ptx"], "st")
+    assert width % wide == 0
+    assert wide == 1 or "stride" not in options  # phases have every second place
+    assert wide == 4 or width != 60 or "stride" in options
+
+
+@pytest.mark.parametrize("width", [4, 7, 30, 60])
+def test_no_thread_reads_across_the_end_of_a_row(width):
+    case = convolution("", image(4, 64, 24, width), image(32, 64, 3, 3), how="packed")
+    wide = widest(made(case, "conv_pack_kernel")["ptx"], "ld")
+    assert width % wide == 0
+    assert wide == 4 or width != 60
 
 
 @pytest.mark.parametrize("name", ["rows, packed", "images, packed", "channels, packed"])

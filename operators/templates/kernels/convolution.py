@@ -107,10 +107,11 @@ def conv_tile(
         met = (kernel_d < KERNEL[0]) & (kernel_h < KERNEL[1]) & (kernel_w < KERNEL[2])
         met = met & (channel < CHANNELS)
         offsets = conv_offset(d, h, w, X_STRIDE) + (channel * X_STRIDE[2])[:, None]
+        ptrs = x_ptrs[None, :] + offsets
         if WALK[2] == 1 and X_STRIDE[5] == 1 and PLACES[2] > 1:
-            offsets = tl.max_contiguous(offsets, [1, BLOCK_M])
+            ptrs = tl.max_contiguous(ptrs, [1, BLOCK_M])
         mask = rows_in[None, :] & inside & met[:, None]
-        x = tl.load(x_ptrs[None, :] + offsets, mask=mask, other=0.0)
+        x = tl.load(ptrs, mask=mask, other=0.0)
         offsets = conv_offset(kernel_d, kernel_h, kernel_w, WEIGHT_STRIDE)
         offsets = offsets + channel * WEIGHT_STRIDE[2]
         mask = met[:, None] & columns_in[None, :]
@@ -370,7 +371,10 @@ def conv_direct_kernel(
         inside = conv_inside(d, h, w, INPUT)
         x_ptrs = x_rows + conv_offset(d, h, w, X_STRIDE) + channel * X_STRIDE[2]
         mask = (inside & (rows < POSITIONS))[None, :] & columns_in[:, None]
-        x = tl.load(x_ptrs[None, :] + (group * X_STRIDE[1])[:, None], mask=mask, other=0.0)
+        x_ptrs = x_ptrs[None, :] + (group * X_STRIDE[1])[:, None]
+        if STRIDE[2] == 1 and X_STRIDE[5] == 1 and OUTPUT[2] > 1:
+            x_ptrs = tl.max_contiguous(x_ptrs, [1, BLOCK_M])
+        x = tl.load(x_ptrs, mask=mask, other=0.0)
         offset = conv_offset(tap_d, tap_h, tap_w, WEIGHT_STRIDE) + channel * WEIGHT_STRIDE[2]
         weight = tl.load(weight_columns + offset, mask=columns_in, other=0.0)
         value += x.to(tl.float32) * weight.to(tl.float32)[:, None]
@@ -379,4 +383,6 @@ def conv_direct_kernel(
     offsets = conv_offset(depth, height, width, OUT_STRIDE)
     offsets = offsets + batch.to(tl.int64) * OUT_STRIDE[0]
     offsets = offsets[None, :] + (group * OUT_STRIDE[1] + column * OUT_STRIDE[2])[:, None]
+    if OUT_STRIDE[5] == 1 and OUTPUT[2] > 1:
+        offsets = tl.max_contiguous(offsets, [1, BLOCK_M])
     tl.store(out_ptr + offsets, value, mask)
