@@ -91,7 +91,7 @@ class TemplateSeed:
             if isinstance(source, NotConvertible):
                 failed.append(compiled)
                 yield Failed(f"variant {compiled.variant}: {source}")
-            elif source not in seen and ("_packed" in source or not kind.startswith(_CUT)):
+            elif source not in seen and ("pack_kernel" in source or not kind.startswith(_CUT)):
                 seen.add(source)
                 yield Proposal(program=Program(source), note=note)
 

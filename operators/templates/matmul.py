@@ -58,11 +58,10 @@ def launches(
         return (_vector(_swapped(pointers), _transposed(constants), batch),)
     if how == "even" and depth >= _EVEN_SUM:
         return _stream(pointers, constants, batch, precisions, multiprocessors)
-    is_half = tuple(precisions) == HALF
-    sizes = rows, columns, depth, batch
-    if how == "packed" and not is_half and packed.pays(*sizes, multiprocessors):
-        grid = _count(batch, rows, columns)
-        return packed.launches(pointers, constants, batch, grid, precisions)
+    if how == "packed" and tuple(precisions) != HALF:
+        found = _packed(pointers, constants, batch, precisions, multiprocessors)
+        if found:
+            return found
     tiles = batch * -(-rows // _TILE) * -(-columns // _TILE)
     if tiles < _TILES_EACH * multiprocessors and depth >= _LONG_SUM:
         return _split(pointers, constants, batch, precisions)
@@ -82,6 +81,26 @@ def tile_tunables(
         "num_warps": one_of(4, 8, first=8 if min(rows, columns) >= _TILE else 4),
         "num_stages": one_of(2, 3, 4, first=3),
     }
+
+
+def _packed(
+    pointers: tuple[ast.expr, ...],
+    constants: dict[str, tuple[int, ...]],
+    batch: int,
+    precisions: Sequence[str],
+    multiprocessors: int,
+) -> tuple[Launch, ...]:
+    """Of operands that are cut; nothing where that does not pay."""
+    rows, columns, depth = constants["SHAPE"]
+    if packed.pays(rows, columns, depth, batch, multiprocessors):
+        grid = _count(batch, rows, columns)
+        return packed.launches(pointers, constants, batch, grid, precisions)
+    if rows < columns:  # out' = b' @ a'
+        pointers, constants = _swapped(pointers), _transposed(constants)
+        rows, columns = columns, rows
+    if batch == 1 and packed.is_narrow(rows, columns, depth, multiprocessors):
+        return packed.narrow(pointers, constants, _count(1, rows, columns), precisions)
+    return ()
 
 
 def _tiled(

@@ -16,6 +16,8 @@ _BLOCK = 4096  # elements that are cut at once
 _LEAST_DEPTH = 64
 _LEAST_REUSE = 256
 _TILE = 128
+_MOST_NARROW = 256  # columns
+_LEAST_NARROW_DEPTH = 1024
 _FEW_STEPS = 2  # blocks of the depth: stores take longer than products, for which small blocks do
 
 
@@ -30,6 +32,47 @@ def pays(rows: int, columns: int, depth: int, batch: int, multiprocessors: int) 
     if depth < _LEAST_DEPTH or 2 * tiles < multiprocessors:
         return False
     return rows * columns >= _LEAST_REUSE * (rows + columns)
+
+
+def is_narrow(rows: int, columns: int, depth: int, multiprocessors: int) -> bool:
+    """Whether there are few columns, and rows for half of the device, each read once or twice."""
+    if columns > _MOST_NARROW or depth < _LEAST_NARROW_DEPTH:
+        return False
+    return 2 * -(-rows // _TILE) >= multiprocessors
+
+
+def narrow(
+    pointers: tuple[ast.expr, ...],
+    constants: Mapping[str, tuple[int, ...]],
+    grid: str,
+    precisions: Sequence[str],
+) -> tuple[Launch, ...]:
+    """As `launches`, of matrices that are narrow: `a` is cut as it is read."""
+    a, b, bias, out = pointers
+    rows, columns, depth = constants["SHAPE"]
+    matrix, down, right = constants["B_STRIDE"]
+    other = _Operand(b, f"{ast.unparse(out)}_b", (columns, depth), (matrix, right, down), 1)
+    offered = [precision for precision in known(precisions) if precision != "bf16x6"]
+    product = Launch(
+        kernel="matmul_narrow_kernel",
+        grid=f"({grid},)",
+        pointers=(a, other.parts, other.exponents, bias, out),
+        constants={
+            **{name: constants[name] for name in ("SHAPE", "A_STRIDE")},
+            "B_STRIDE": other.part_stride,
+            **{name: constants[name] for name in ("BIAS_STRIDE", "OUT_STRIDE")},
+        },
+        tunables={
+            "BLOCK_M": powers(64, _LINES, rows, 128),
+            "BLOCK_N": powers(16, _LINES, columns, 128),
+            "BLOCK_K": powers(32, _DEPTH, _DEPTH, 64),
+            "INPUT_PRECISION": one_of(*offered, first=offered[0]),
+            "num_warps": one_of(4, 8, first=8),
+            "num_stages": one_of(2, 3, 4, first=3),
+        },
+        after=(deletion(other.parts, other.exponents),),
+    )
+    return other.launch(), product
 
 
 def launches(

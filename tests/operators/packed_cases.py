@@ -19,6 +19,9 @@ def product_cases():
     yield product("of a batch", *batch, matrix(2, 1, 512), **PACKED)
     one = matrix(2, 512, 256), matrix(1, 256, 512).expand(2, -1, -1)
     yield product("one matrix for a batch", *one, **PACKED)
+    few = matrix(40, 1027), matrix(1027, 1100, turned=True)
+    yield product("few rows", *few, matrix(1100), **PACKED)
+    yield product("few columns", matrix(1100, 1024), matrix(1024, 33), **PACKED)
     yield product("with a tail", *whole, **PACKED) | {
         "source": with_tail(),
         "reference": "torch.relu(a @ b)",
@@ -94,6 +97,10 @@ CHANGES = {
 
 def wide_cases():
     """Beside references in float64."""
+    few = {"a": matrix(24, 1030), "b": matrix(1030, 1100)}
+    own = product("", *few.values(), **PACKED)["source"]
+    for name, change in CHANGES.items():
+        yield wide(f"few rows: {name}", own, few, change, "a.double() @ b.double()")
     a, b = matrix(512, 320), matrix(320, 512)
     own = product("", a, b, **PACKED)["source"]
     for name, change in CHANGES.items():

@@ -179,3 +179,56 @@ def matmul_packed_kernel(
     value = with_bias(value, bias_ptr, bias, mask)
     offsets = batch * OUT_STRIDE[0] + rows * OUT_STRIDE[1] + columns * OUT_STRIDE[2]
     tl.store(out_ptr + offsets, value, mask)
+
+
+@triton.jit
+def matmul_narrow_kernel(
+    a_ptr,
+    b_ptr,
+    b_exponents_ptr,
+    bias_ptr,
+    out_ptr,
+    SHAPE: tl.constexpr,
+    A_STRIDE: tl.constexpr,
+    B_STRIDE: tl.constexpr,
+    BIAS_STRIDE: tl.constexpr,
+    OUT_STRIDE: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+    INPUT_PRECISION: tl.constexpr,
+):
+    """Computes a @ b + bias, where `b` has few columns and is packed, and `a` is cut as it is read.
+
+    A block of a row of `a` has an exponent of its own. SHAPE is (rows, columns, depth); strides of
+    parts are as `pack_kernel` has them, others are (batch, row, column), of one matrix.
+    """
+    COLUMNS: tl.constexpr = (SHAPE[1] + BLOCK_N - 1) // BLOCK_N
+    row = (tl.program_id(0) // COLUMNS * BLOCK_M).to(tl.int64)
+    column = (tl.program_id(0) % COLUMNS * BLOCK_N).to(tl.int64)
+    rows, columns = row + tl.arange(0, BLOCK_M)[:, None], column + tl.arange(0, BLOCK_N)[None, :]
+    a_ptrs = a_ptr + row * A_STRIDE[1]
+    a_ptrs = a_ptrs + block_offsets(BLOCK_M, BLOCK_K, A_STRIDE[1], A_STRIDE[2])
+    b_ptrs = b_ptr + column * B_STRIDE[2]
+    b_ptrs = b_ptrs + block_offsets(BLOCK_K, BLOCK_N, B_STRIDE[3], B_STRIDE[2])
+    depth = tl.arange(0, BLOCK_K)[None, :]
+    value = tl.zeros([BLOCK_M, BLOCK_N], tl.float32)
+    for start in tl.range(0, SHAPE[2], BLOCK_K):
+        a = tl.load(a_ptrs, mask=(rows < SHAPE[0]) & (start + depth < SHAPE[2]), other=0.0)
+        exponent = tl.minimum(exponent_for(tl.max(finite(a), 1)), 112)[:, None]
+        a *= power_of_two(exponent)
+        first, b = a.to(tl.float16), tl.load(b_ptrs)
+        block = tl.zeros([BLOCK_M, BLOCK_N], tl.float32)
+        if INPUT_PRECISION != "fp16":
+            block = tl.dot((a - first.to(tl.float32)).to(tl.float16), b, block)
+            block = tl.dot(first, tl.load(b_ptrs + B_STRIDE[0]), block)
+        block = tl.dot(first, b, block)
+        value += block * power_of_two(-14 - exponent)  # in range where `a` is: `b` has 14 to spare
+        a_ptrs += BLOCK_K * A_STRIDE[2]
+        b_ptrs += BLOCK_K * B_STRIDE[3]
+    mask = (rows < SHAPE[0]) & (columns < SHAPE[1])
+    exponent = tl.load(b_exponents_ptr + columns, columns < SHAPE[1], other=0)
+    value = unscaled(value, exponent - 14)
+    value = with_bias(value, bias_ptr, rows * BIAS_STRIDE[1] + columns * BIAS_STRIDE[2], mask)
+    offsets = rows * OUT_STRIDE[1] + columns * OUT_STRIDE[2]
+    tl.store(out_ptr + offsets, value, mask)
