@@ -15,7 +15,7 @@ class CompilerSeed:
     The device's worker has the compiler; what it wrote is stored with the run (`Task.compiled`).
 
     Args:
-        variants: settings of the compiler to ask for, of `VARIANTS`, in the order of trying.
+        variants: settings of the compiler to ask for, of `VARIANTS`.
 
     Raises:
         UsageError: there is no such variant.
@@ -33,7 +33,8 @@ class CompilerSeed:
 
     def propose(self, context: Context) -> Proposal | Declined | Failed:
         """The next variant's program; a failure where it needs what only the compiler has."""
-        compiled = [each for each in context.task.compiled if each.variant != WHOLE]
+        wanted = set(self.variants) - {WHOLE}
+        compiled = [each for each in context.task.compiled if each.variant in wanted]
         number = context.facts.proposals(context.operator)
         if number >= len(compiled):
             return Declined("every compiled reference has been proposed")

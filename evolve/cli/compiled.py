@@ -20,6 +20,7 @@ from operators.inductor import NotConvertible, convert
 from operators.template_seed import TemplateSeed
 from operators.templates import has_products
 
+_KINDS = (CompilerSeed, TemplateSeed)
 _ON_CPU = ("default", "unfused")  # the others are settings of Triton's code
 
 
@@ -29,15 +30,21 @@ def variants(task: Task, config: Mapping[str, Any]) -> tuple[str, ...]:
     On the CPU, where one C++ program costs as much to judge as a search may last, only where there
     is nothing else to start from.
     """
-    wanted: dict[str, None] = {}
-    for where, node in _operators(config, CompilerSeed):
-        settings = {key: value for key, value in node.items() if key != "weight"}
-        with naming(where):
-            wanted |= dict.fromkeys(build(settings, where).variants)
+    wanted = tuple(dict.fromkeys(v for kind in _KINDS for v in _wanted(config, kind)))
     if not wanted or kind_of(config) == "cuda":
-        return tuple(wanted)
+        return wanted
     has_start = bool(task.seeds) or has_model(config)
     return () if has_start else tuple(name for name in wanted if name in _ON_CPU)
+
+
+def _wanted(config: Mapping[str, Any], kind: type) -> list[str]:
+    """Variants that operators of a class take."""
+    found = []
+    for where, node in _operators(config, kind):
+        settings = {key: value for key, value in node.items() if key != "weight"}
+        with naming(where):
+            found += build(settings, where).variants
+    return found
 
 
 def _operators(config: Mapping[str, Any], kind: type) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -80,20 +87,27 @@ def usable(
 ) -> tuple[tuple[Compiled, ...], list[str]]:
     """Variants that programs can be made of, and why there are none of the others.
 
-    Of variants that say the same, the first is kept.
+    Of variants that say the same and that the same operators take, the first is kept.
     """
-    found: dict[str, Compiled] = {}
+    found: dict[tuple[str, str], Compiled] = {}
     reasons: list[str] = []
+    taken = [_wanted(config, kind) for kind in _KINDS]
     templates = any(_operators(config, TemplateSeed))
     for variant, answer in answers.items():
         reason = answer if isinstance(answer, str) else ""
         if isinstance(answer, Compiled):
             identity, reason = _identified(task, answer, templates=templates)
-            if not reason:
-                found.setdefault(identity, answer)
+            users = "".join(str(number) for number, known in enumerate(taken) if variant in known)
+            if not reason and not any(_covers(other, (identity, users)) for other in found):
+                found[identity, users] = answer
         if reason:
             reasons.append(f"{variant}: {reason}")
     return tuple(found.values()), reasons
+
+
+def _covers(known: tuple[str, str], other: tuple[str, str]) -> bool:
+    """Whether a variant that is kept says the same to all who would take the other."""
+    return known[0] == other[0] and set(known[1]) >= set(other[1])
 
 
 def _identified(task: Task, compiled: Compiled, *, templates: bool) -> tuple[str, str]:

@@ -8,6 +8,7 @@ refused before it begins, with the reason and the remedies; an operator is known
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,15 @@ def get_inputs():
 def get_init_inputs():
     return [96]
 """
+GPU_PRODUCT = (
+    {"a": matrix(8, 7), "b": matrix(7, 9)},
+    [
+        "with torch.cuda._DeviceGuard(0):",
+        f"    {room('buf0', matrix(8, 9))}",
+        "    extern_kernels.mm(a, b, out=buf0)",
+    ],
+    "buf0",
+)
 PRODUCT = TASK.replace("torch.relu(x) * self.scale", "x @ x.T")
 
 
@@ -74,6 +84,35 @@ def test_the_compiler_is_asked_for_operators_of_its_class_whatever_they_are_call
     assert variants(synthetic_task(), named(inductor="tune.Tune", own="compiler_seed.CompilerSeed"))
 
 
+def test_templates_have_their_variants_compiled_whatever_other_operators_take():
+    config = named(mine="compiler_seed.CompilerSeed", own="template_seed.TemplateSeed")
+    config["operators"]["mine"]["variants"] = ["default"]
+    config["operators"]["own"]["variants"] = ["same_layout"]
+    assert variants(synthetic_task(), config) == ("default", "same_layout")
+    only = named(own="template_seed.TemplateSeed")
+    only["operators"]["own"]["variants"] = ["same_layout"]
+    assert variants(synthetic_task(), only) == ("same_layout",)
+
+
+@pytest.mark.parametrize(
+    ("mine", "own", "kept"),
+    [
+        (["default"], ["same_layout"], ["default", "same_layout"]),
+        (["default", "looped"], ["default", "same_layout"], ["default"]),
+        (["looped", "default"], ["default"], ["looped", "default"]),
+    ],
+)
+def test_of_equal_variants_each_operator_has_one_that_it_takes(mine, own, kept):
+    config = named(mine="compiler_seed.CompilerSeed", own="template_seed.TemplateSeed")
+    config["operators"]["mine"]["variants"] = mine
+    config["operators"]["own"]["variants"] = own
+    same = compiled(*GPU_PRODUCT)
+    task = Task(name="t", source=REFERENCE.format(names="a, b"))
+    asked = variants(task, config)
+    found, _ = usable(task, config, {name: replace(same, variant=name) for name in asked})
+    assert [each.variant for each in found] == kept
+
+
 def test_an_unknown_variant_is_refused_by_the_name_that_the_operator_has():
     config = named(mine="compiler_seed.CompilerSeed")
     config["operators"]["mine"]["variants"] = ["fast"]
@@ -82,12 +121,7 @@ def test_an_unknown_variant_is_refused_by_the_name_that_the_operator_has():
 
 
 def test_templates_are_counted_on_where_an_operator_of_theirs_is_whatever_it_is_called():
-    lines = [
-        "with torch.cuda._DeviceGuard(0):",
-        f"    {room('buf0', matrix(8, 9))}",
-        "    extern_kernels.mm(a, b, out=buf0)",
-    ]
-    answers = {"default": compiled({"a": matrix(8, 7), "b": matrix(7, 9)}, lines, "buf0")}
+    answers = {"default": compiled(*GPU_PRODUCT)}
     task = Task(name="t", source=REFERENCE.format(names="a, b"))
     without, _ = usable(task, named(template_seed="tune.Tune"), answers)
     found, reasons = usable(task, named(mine="template_seed.TemplateSeed"), answers)
