@@ -15,11 +15,13 @@ from operators.templates import Products, has_products
 from operators.tuning import Limits
 
 _CUT = ", operands cut beforehand"
+_CUT_BEFORE_TAILS = f"{_CUT}, no tails"
 _TAILS = " with tails"
 _SAME_LAYOUT = "same_layout"
+_CUTS = "pack_kernel"  # in the text of a program that cuts anything; others are of another kind
 _KINDS: Mapping[str, Mapping[str, Any]] = {
     _CUT: {"fused": True, "how": "packed"},
-    f"{_CUT}, no tails": {"how": "packed"},
+    _CUT_BEFORE_TAILS: {"how": "packed"},
     _TAILS: {"fused": True},
     "": {},
     ", work cut evenly": {"fused": True, "how": "even"},
@@ -75,8 +77,10 @@ class TemplateSeed:
         arch = device.get("arch", "")
         exact = precisions(task.accumulation, arch)
         is_rounded = device.get("eager_convolutions") == "tf32"
-        kinds = [(kind, precisions("tf32", arch) if is_rounded else exact) for kind in _KINDS]
-        kinds[3:3] = [(_CUT, exact), (_TAILS, exact)]
+        rounded = precisions("tf32", arch) if is_rounded else exact
+        likely = [(kind, rounded) for kind in (_CUT, _CUT_BEFORE_TAILS, _TAILS)]
+        others = [(kind, rounded) for kind in _KINDS]  # of which those have been proposed then
+        kinds = [*likely, (_CUT, exact), (_TAILS, exact), *others]
         count = Limits.of(device).multiprocessors
         wanted = [c for c in task.compiled if c.variant in self.variants and has_products(c)]
         variants = {compiled.variant for compiled in wanted}
@@ -91,7 +95,7 @@ class TemplateSeed:
             if isinstance(source, NotConvertible):
                 failed.append(compiled)
                 yield Failed(f"variant {compiled.variant}: {source}")
-            elif source not in seen and ("pack_kernel" in source or not kind.startswith(_CUT)):
+            elif source not in seen and (_CUTS in source or not kind.startswith(_CUT)):
                 seen.add(source)
                 yield Proposal(program=Program(source), note=note)
 

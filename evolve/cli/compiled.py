@@ -1,6 +1,6 @@
 """A new run's compiler seeds: asked of the judge, which has the compiler, and kept with the run."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -30,7 +30,8 @@ def variants(task: Task, config: Mapping[str, Any]) -> tuple[str, ...]:
     On the CPU, where one C++ program costs as much to judge as a search may last, only where there
     is nothing else to start from.
     """
-    wanted = tuple(dict.fromkeys(v for kind in _KINDS for v in _wanted(config, kind)))
+    kinds = _KINDS if kind_of(config) == "cuda" else (CompilerSeed,)
+    wanted = tuple(dict.fromkeys(name for kind in kinds for name in _wanted(config, kind)))
     if not wanted or kind_of(config) == "cuda":
         return wanted
     has_start = bool(task.seeds) or has_model(config)
@@ -89,34 +90,34 @@ def usable(
 
     Of variants that say the same and that the same operators take, the first is kept.
     """
-    found: dict[tuple[str, str], Compiled] = {}
+    found: list[tuple[str, frozenset[type], Compiled]] = []
     reasons: list[str] = []
-    taken = [_wanted(config, kind) for kind in _KINDS]
-    templates = any(_operators(config, TemplateSeed))
+    taken = {kind: _wanted(config, kind) for kind in _KINDS}
     for variant, answer in answers.items():
-        reason = answer if isinstance(answer, str) else ""
-        if isinstance(answer, Compiled):
-            identity, reason = _identified(task, answer, templates=templates)
-            users = "".join(str(number) for number, known in enumerate(taken) if variant in known)
-            if not reason and not any(_covers(other, (identity, users)) for other in found):
-                found[identity, users] = answer
+        users = frozenset(kind for kind, names in taken.items() if variant in names)
+        if isinstance(answer, str):
+            reasons.append(f"{variant}: {answer}")
+            continue
+        identity, reason = _identified(task, answer, users)
         if reason:
             reasons.append(f"{variant}: {reason}")
-    return tuple(found.values()), reasons
+        elif not any(known == identity and of >= users for known, of, _ in found):
+            found = [each for each in found if each[0] != identity or not each[1] <= users]
+            found.append((identity, users, answer))
+    return tuple(compiled for _, _, compiled in found), reasons
 
 
-def _covers(known: tuple[str, str], other: tuple[str, str]) -> bool:
-    """Whether a variant that is kept says the same to all who would take the other."""
-    return known[0] == other[0] and set(known[1]) >= set(other[1])
-
-
-def _identified(task: Task, compiled: Compiled, *, templates: bool) -> tuple[str, str]:
+def _identified(task: Task, compiled: Compiled, users: Collection[type]) -> tuple[str, str]:
     """What is equal for variants of which the same is made, and why nothing is made of this one."""
     try:
-        return normalised_digest(convert(task.source, task.name, compiled)), ""
+        identity, reason = normalised_digest(convert(task.source, task.name, compiled)), ""
     except NotConvertible as error:
-        code = canonical_json([case.code for case in compiled.cases])
-        return code, "" if templates and has_products(compiled) else str(error)
+        identity, reason = canonical_json([case.code for case in compiled.cases]), str(error)
+    if TemplateSeed in users and has_products(compiled):
+        return identity, ""
+    if not reason and CompilerSeed not in users:
+        reason = "it calls no library, so there is nothing to replace"
+    return identity, reason
 
 
 def require_start(task: Task, config: Mapping[str, Any], why: str = "") -> None:

@@ -13,10 +13,10 @@ from operators.templates.matmul import NOTHING
 from operators.templates.packed import deletion, known, room, room_for_parts
 from operators.templates.tensors import HALF, Tensor
 
-_LEAST_REUSE = 32  # products for each element of an image
-_LEAST_FILTERS = (
-    4  # of a group; an eighth of a tensor core's tile, and still 3 times as fast (1/72)
-)
+# Products for each element of an image. Kernels that gather from images as they lie are so much
+# slower on an H200 that cutting pays long before it does for matrices.
+_LEAST_REUSE = 32
+_LEAST_FILTERS = 4  # of a group
 _FEW_STEPS = 4  # blocks of the depth: stores take longer than products, for which small blocks do
 _MOST_OF_FILTERS = 2**27  # elements: many phases that meet few taps have all of them
 _LONGEST_FILTER = 2**14  # elements of one, which a program holds whole

@@ -15,7 +15,7 @@ _LINES, _DEPTH = 256, 64  # the largest block: parts have room for whole ones
 _BLOCK = 4096  # elements that are cut at once
 _LEAST_DEPTH = 64
 _LEAST_REUSE = 256
-_TILE = 128
+_TILE = 128  # that programs begin with
 _MOST_NARROW = 256  # columns
 _LEAST_NARROW_DEPTH = 1024
 _FEW_STEPS = 2  # blocks of the depth: stores take longer than products, for which small blocks do
@@ -35,7 +35,7 @@ def pays(rows: int, columns: int, depth: int, batch: int, multiprocessors: int) 
 
 
 def is_narrow(rows: int, columns: int, depth: int, multiprocessors: int) -> bool:
-    """Whether there are few columns, and rows for half of the device, each read once or twice."""
+    """Whether rows are read once or twice, for columns are few, and there are enough of them."""
     if columns > _MOST_NARROW or depth < _LEAST_NARROW_DEPTH:
         return False
     return 2 * -(-rows // _TILE) >= multiprocessors

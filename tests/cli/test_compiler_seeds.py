@@ -20,7 +20,7 @@ from evolve.store import Store
 from evolve.testing.synthetic import synthetic_task
 from tests.cli.recording import settings
 from tests.operators.output_code import TASK as REFERENCE
-from tests.operators.output_code import compiled, matrix, room
+from tests.operators.output_code import compiled, matrix, relu, room
 
 ROOT = Path(__file__).parents[2]
 TASK = """
@@ -94,19 +94,34 @@ def test_templates_have_their_variants_compiled_whatever_other_operators_take():
     assert variants(synthetic_task(), only) == ("same_layout",)
 
 
+def test_templates_alone_are_no_start_where_there_is_nothing_for_them():
+    config = named(own="template_seed.TemplateSeed")
+    config["operators"]["own"]["variants"] = ["default"]
+    pointwise = compiled({"a": matrix(8, 9)}, ["triton_poi_fused_relu_0.run(a, 72)"], "a", relu(72))
+    task = Task(name="t", source=REFERENCE.format(names="a"))
+    found, reasons = usable(task, config, {"default": pointwise})
+    assert found == ()
+    assert reasons == ["default: it calls no library, so there is nothing to replace"]
+    on_cpu = config | {"device": settings("device=cpu")["device"]}
+    assert variants(synthetic_task(), on_cpu) == ()
+
+
 @pytest.mark.parametrize(
     ("mine", "own", "kept"),
     [
         (["default"], ["same_layout"], ["default", "same_layout"]),
         (["default", "looped"], ["default", "same_layout"], ["default"]),
-        (["looped", "default"], ["default"], ["looped", "default"]),
+        (["looped", "default"], ["default"], ["default"]),
+        (["looped"], ["default"], ["looped", "default"]),
     ],
 )
 def test_of_equal_variants_each_operator_has_one_that_it_takes(mine, own, kept):
     config = named(mine="compiler_seed.CompilerSeed", own="template_seed.TemplateSeed")
     config["operators"]["mine"]["variants"] = mine
     config["operators"]["own"]["variants"] = own
-    same = compiled(*GPU_PRODUCT)
+    tensors, lines, out = GPU_PRODUCT
+    lines = [*lines, "    triton_poi_fused_relu_0.run(buf0, 72, stream=s)"]
+    same = compiled(tensors, lines, out, relu(72))
     task = Task(name="t", source=REFERENCE.format(names="a, b"))
     asked = variants(task, config)
     found, _ = usable(task, config, {name: replace(same, variant=name) for name in asked})

@@ -6,6 +6,7 @@ from tests.operators.output_code import case, image, matrix, program, relu, room
 from tests.operators.templates_cases import convolution, product
 
 PACKED = {"how": "packed", "multiprocessors": 16}  # so that small products have tiles for half
+NARROW = {"how": "packed", "multiprocessors": 4}
 ROWS, COLUMNS, DEPTH = 530, 515, 259  # of which no block is a divisor
 
 
@@ -19,9 +20,9 @@ def product_cases():
     yield product("of a batch", *batch, matrix(2, 1, 512), **PACKED)
     one = matrix(2, 512, 256), matrix(1, 256, 512).expand(2, -1, -1)
     yield product("one matrix for a batch", *one, **PACKED)
-    few = matrix(40, 1027), matrix(1027, 1100, turned=True)
-    yield product("few rows", *few, matrix(1100), **PACKED)
-    yield product("few columns", matrix(1100, 1024), matrix(1024, 33), **PACKED)
+    few = matrix(40, 1027), matrix(1027, 300, turned=True)
+    yield product("few rows", *few, matrix(300), **NARROW)
+    yield product("few columns", matrix(300, 1024), matrix(1024, 33), **NARROW)
     yield product("with a tail", *whole, **PACKED) | {
         "source": with_tail(),
         "reference": "torch.relu(a @ b)",
@@ -70,6 +71,17 @@ def convolution_cases():
     yield cut("back, a volume", x, weight, stride=(2, 1, 2), **back)
 
 
+def tail_cases():
+    def cut(name: str, x, weight, **options):
+        return convolution(name, x, weight, how="packed", tail=True, **options)
+
+    yield cut("tail of images", image(2, 5, 9, 11), image(32, 5, 3, 3), padding=(1, 1))
+    yield cut("tail, even rows", image(2, 5, 9, 18), image(32, 5, 3, 3))
+    yield cut("tail, groups", image(2, 6, 7, 8), image(32, 3, 4, 4), groups=2)
+    strided = {"stride": (2, 3), "padding": (1, 1), "output_padding": (1, 0), "transposed": True}
+    yield cut("tail, back", image(2, 5, 4, 5), image(5, 16, 4, 5), **strided)
+
+
 WIDE = """
 import torch
 
@@ -88,6 +100,10 @@ def get_init_inputs():
 CHANGES = {
     "numbers near the largest float32": "a, b = a * 1e30, b * 1e3",
     "numbers near the smallest float32": "a, b = a * 1e-34, b * 1e4",
+    "numbers at the smallest float32": "a, b = a.sign() * 2**-124, b * 1e4",
+    "one at the largest, one far below": "a, b = a * 1e37, b * 1e-10",
+    "blocks of falling size": "a[:, 64:] *= 2**-12; a[:, 256:] *= 2**-12",
+    "blocks of rising size": "a[:, 64:] *= 2**12; a[:, 256:] *= 2**12",
     "both near the square root of the smallest": "a, b = a.abs() * 2**-62, b.abs() * 2**-62",
     "large elements beside small ones": "a[:, ::2] *= 3e3; b[::2] /= 3e3; b[1::2] *= 3",
     "a line of zeros": "a[3] = 0; b[:, 5] = 0",
@@ -97,8 +113,8 @@ CHANGES = {
 
 def wide_cases():
     """Beside references in float64."""
-    few = {"a": matrix(24, 1030), "b": matrix(1030, 1100)}
-    own = product("", *few.values(), **PACKED)["source"]
+    few = {"a": matrix(24, 1030), "b": matrix(1030, 200)}
+    own = product("", *few.values(), **NARROW)["source"]
     for name, change in CHANGES.items():
         yield wide(f"few rows: {name}", own, few, change, "a.double() @ b.double()")
     a, b = matrix(512, 320), matrix(320, 512)
@@ -142,6 +158,6 @@ def wide(name: str, source: str, tensors, change: str, function: str):
 
 PACKED_CASES = [
     known | {"name": f"packed, {known['name']}"}
-    for known in (*product_cases(), *convolution_cases(), several())
+    for known in (*product_cases(), *convolution_cases(), *tail_cases(), several())
 ]
 WIDE_CASES = list(wide_cases())

@@ -1,6 +1,7 @@
 """Calls of a vendor's library, as output code has them, with what torch computes for each."""
 
 import itertools
+import math
 
 import torch
 
@@ -58,9 +59,13 @@ def convolution(
     *,
     bias: bool = False,
     how: str = "",
+    tail: bool = False,
     **options,
 ):
-    """Options as in `torch.convolution`; what is left out is that of a plain one."""
+    """Options as in `torch.convolution`; what is left out is that of a plain one.
+
+    With `tail` a kernel follows that reads by channels, by places, by both and by images.
+    """
     space = x.dim() - 2
     settings = {
         "stride": (1,) * space,
@@ -85,7 +90,57 @@ def convolution(
         f"assert_size_stride(buf0, {tuple(out.shape)}, {out.stride()}, 'aten.convolution')",
     ]
     call = ", ".join([*arguments, *([] if bias else ["None"]), *map(str, settings.values())])
+    if tail:
+        more, launch, kernel = image_tail(out)
+        reference = TAIL.format(call=f"torch.convolution({call})", ones=", 1" * space)
+        return case(name, arguments | more, lines + launch, reference, "buf1", kernel, how=how)
     return case(name, arguments, lines, f"torch.convolution({call})", how=how)
+
+
+BEHIND_IMAGES = (
+    *("x3 = xindex", "x1 = xindex // {size} % {channels}", "x0 = xindex % {size}"),
+    "x2 = xindex // {image}",
+    "tmp0 = tl.load(in_out_ptr0 + (x3), xmask)",
+    "tmp1 = tl.load(in_ptr0 + (x1), xmask, eviction_policy='evict_last')",
+    "tmp2 = tl.load(in_ptr1 + (x0 + {size}*x2), xmask, eviction_policy='evict_last')",
+    "tmp3 = tl.load(in_ptr2 + (x0 + {size}*x1 + {image}*x2), xmask)",
+    "tmp4 = tl.load(in_ptr3 + (x2), xmask)",
+    "tmp5 = tl.load(in_ptr4 + (x0), xmask)",
+    "tmp6 = tl.load(in_ptr5 + (x1 + {channels}*((tmp5 + 4) % 8)), xmask)",
+    "tl.store(in_out_ptr0 + (x3), (tmp0 + tmp1) * tmp2 + tmp3 * tmp4 + tmp6, xmask)",
+)
+TAIL = (
+    "({call} + shift.view(-1{ones})) * scale + rest * gate"
+    " + table[(which + 4) % 8].t().view(1, *rest.shape[1:])"
+)
+
+
+def image_tail(out: torch.Tensor) -> tuple[dict[str, torch.Tensor], list[str], str]:
+    """What it reads, its launch, and the kernel, as Inductor writes it."""
+    batch, channels, *space = out.shape
+    size, ones = math.prod(space), [1] * len(space)
+    shapes = {
+        "shift": (channels,),
+        "scale": (batch, 1, *space),
+        "rest": out.shape,
+        "gate": (batch, 1, *ones),
+        "which": (size,),
+        "table": (8, channels),
+    }
+    numbers = {"size": size, "channels": channels, "image": size * channels}
+    lines = [line.format(**numbers) for line in BEHIND_IMAGES]
+    parameters = ", ".join(["in_out_ptr0", *(f"in_ptr{at}" for at in range(len(shapes)))])
+    called = f"triton_poi_fused_tail_0.run(buf1, {', '.join(shapes)}, {out.numel()}, stream=s)"
+    return (
+        {
+            name: torch.zeros(shape, dtype=torch.int64, device="meta")
+            if name == "which"
+            else torch.empty(shape, device="meta")
+            for name, shape in shapes.items()
+        },
+        ["buf1 = buf0", "del buf0", called],
+        pointwise("tail", out.numel(), parameters, lines),
+    )
 
 
 def convolution_cases():
@@ -371,11 +426,31 @@ def tolerance(name: str, usual: float) -> float:
     return TOLERANCES.get(name.partition(":")[0], usual)
 
 
+def image_tail_cases():
+    def with_tail(name: str, x, weight, **options):
+        return convolution(f"tail of images, {name}", x, weight, tail=True, **options)
+
+    back = {"transposed": True}
+    yield with_tail("plain", image(3, 5, 9, 11), image(7, 5, 3, 2), bias=True)
+    yield with_tail("one", image(1, 5, 9, 11), image(7, 5, 3, 2))
+    yield with_tail("of one channel", image(2, 5, 9, 11), image(1, 5, 3, 2))
+    yield with_tail("even rows", image(2, 20, 6, 14), image(12, 20, 3, 3))
+    yield with_tail("depthwise", image(2, 6, 7, 8), image(6, 1, 3, 3), groups=6)
+    yield with_tail("two filters a channel", image(2, 4, 5, 6), image(8, 1, 3, 3), groups=4)
+    yield with_tail("groups", image(2, 36, 5, 6), image(18, 18, 3, 3), groups=2, bias=True)
+    yield with_tail("lines", image(2, 17, 30), image(8, 17, 5), stride=(3,), padding=(2,))
+    yield with_tail("volumes", image(2, 4, 5, 6, 7), image(3, 4, 2, 3, 3), padding=(1, 0, 1))
+    strided = back | {"stride": (2, 3), "padding": (1, 1), "output_padding": (1, 0)}
+    yield with_tail("back", image(2, 5, 4, 5), image(5, 6, 3, 4), **strided)
+    yield with_tail("back, groups", image(1, 8, 5, 4), image(8, 3, 3, 3), groups=2, **back)
+
+
 CASES = [
     *matrix_cases(),
     *convolution_cases(),
     *pool_cases(),
     *attention_cases(),
     *tail_cases(),
+    *image_tail_cases(),
     *half_cases(),
 ]

@@ -256,6 +256,16 @@ def test_a_comparison_that_is_not_followed_as_usual_stays():
     assert source.count("= minimum_with_index(") == 1
 
 
+def test_places_that_are_worked_out_are_compared_too():
+    task, compiled = read(FOLDER / "argmax.json")
+    (case,) = compiled.cases
+    changed = re.sub(r"tmp1, rindex\n", "tmp1, (r0_2 * 5 % 37).to(tl.int32)\n", case.code)
+    assert changed != case.code
+    source = convert(task, "changed", with_code(compiled, changed))
+    assert "is_exceeded(" not in source
+    assert source.count("imum_with_index(\n") + source.count("imum_with_index(_tmp") == 2
+
+
 def test_casts_that_decide_on_a_type_stay_and_those_of_loops_go():
     code = (
         "#include <torch/csrc/inductor/cpp_prefix.h>\n"

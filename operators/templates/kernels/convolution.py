@@ -379,7 +379,8 @@ def conv_direct_kernel(
         weight = tl.load(weight_columns + offset, mask=columns_in, other=0.0)
         value += x.to(tl.float32) * weight.to(tl.float32)[:, None]
     mask = (rows < POSITIONS)[None, :] & columns_in[:, None]
-    value = with_bias(value, bias_ptr, columns[:, None], mask)
+    channels = columns[:, None]
+    value = with_bias(value, bias_ptr, channels, columns_in[:, None])
     offsets = conv_offset(depth, height, width, OUT_STRIDE)
     offsets = offsets + batch.to(tl.int64) * OUT_STRIDE[0]
     offsets = offsets[None, :] + (group * OUT_STRIDE[1] + column * OUT_STRIDE[2])[:, None]

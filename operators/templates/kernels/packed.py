@@ -41,6 +41,12 @@ def power_of_two(exponent):
 
 
 @triton.jit
+def shrunk(exponent):
+    """Two to an exponent of 0 at most, or nothing where that is less than the smallest float32."""
+    return tl.where(exponent < -126, 0.0, power_of_two(tl.maximum(exponent, -126)))
+
+
+@triton.jit
 def unscaled(value, exponent):
     """Divided by two to the exponent, in two steps: in range if value and result are."""
     half = exponent >> 1
@@ -200,8 +206,9 @@ def matmul_narrow_kernel(
 ):
     """Computes a @ b + bias, where `b` has few columns and is packed, and `a` is cut as it is read.
 
-    A block of a row of `a` has an exponent of its own. SHAPE is (rows, columns, depth); strides of
-    parts are as `pack_kernel` has them, others are (batch, row, column), of one matrix.
+    A block of a row of `a` has an exponent of its own; sums have that of the largest block so far,
+    to be in the range of float32 whatever the two operands are. SHAPE is (rows, columns, depth);
+    strides of parts are as `pack_kernel` has them, others are (batch, row, column) of one matrix.
     """
     COLUMNS: tl.constexpr = (SHAPE[1] + BLOCK_N - 1) // BLOCK_N
     row = (tl.program_id(0) // COLUMNS * BLOCK_M).to(tl.int64)
@@ -213,9 +220,10 @@ def matmul_narrow_kernel(
     b_ptrs = b_ptrs + block_offsets(BLOCK_K, BLOCK_N, B_STRIDE[3], B_STRIDE[2])
     depth = tl.arange(0, BLOCK_K)[None, :]
     value = tl.zeros([BLOCK_M, BLOCK_N], tl.float32)
+    least = tl.full([BLOCK_M, 1], 126, tl.int32)
     for start in tl.range(0, SHAPE[2], BLOCK_K):
         a = tl.load(a_ptrs, mask=(rows < SHAPE[0]) & (start + depth < SHAPE[2]), other=0.0)
-        exponent = tl.minimum(exponent_for(tl.max(finite(a), 1)), 112)[:, None]
+        exponent = exponent_for(tl.max(finite(a), 1))[:, None]
         a *= power_of_two(exponent)
         first, b = a.to(tl.float16), tl.load(b_ptrs)
         block = tl.zeros([BLOCK_M, BLOCK_N], tl.float32)
@@ -223,12 +231,13 @@ def matmul_narrow_kernel(
             block = tl.dot((a - first.to(tl.float32)).to(tl.float16), b, block)
             block = tl.dot(first, tl.load(b_ptrs + B_STRIDE[0]), block)
         block = tl.dot(first, b, block)
-        value += block * power_of_two(-14 - exponent)  # in range where `a` is: `b` has 14 to spare
+        before, least = least, tl.minimum(least, exponent)
+        value = value * shrunk(least - before) + block * shrunk(least - exponent)
         a_ptrs += BLOCK_K * A_STRIDE[2]
         b_ptrs += BLOCK_K * B_STRIDE[3]
     mask = (rows < SHAPE[0]) & (columns < SHAPE[1])
     exponent = tl.load(b_exponents_ptr + columns, columns < SHAPE[1], other=0)
-    value = unscaled(value, exponent - 14)
+    value = unscaled(value, least + exponent)
     value = with_bias(value, bias_ptr, rows * BIAS_STRIDE[1] + columns * BIAS_STRIDE[2], mask)
     offsets = rows * OUT_STRIDE[1] + columns * OUT_STRIDE[2]
     tl.store(out_ptr + offsets, value, mask)
