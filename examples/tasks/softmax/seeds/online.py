@@ -28,6 +28,7 @@ constexpr int ROWS_PER_TASK = 4;  // a thread's share: more costs less, fewer ba
 constexpr int BLOCK = 256;        // elements between two corrections of the running sum
 constexpr int PREFETCH = 1;       // rows ahead that are asked for while a row is written; 0: none
 constexpr int LINE = 16;          // floats in a cache line
+constexpr int SUMMED = 64;        // numbers that are added in float32
 
 static float* floats(TensorView tensor) {
   TVM_FFI_ICHECK(tensor.dtype().code == kDLFloat && tensor.dtype().bits == 32) << "needs float32";
@@ -64,17 +65,25 @@ static float row_maximum(const float* x, int64_t n) {
   return maximum;
 }
 
-static float exponentials(const float* x, float maximum, float* y, int64_t n) {
-  float sum = 0.0f;
-#pragma omp simd reduction(+ : sum)
-  for (int64_t i = 0; i < n; ++i) sum += y[i] = exp_nonpositive(x[i] - maximum);
+// What is added to a lane that holds 1 already loses up to 2^-25 of it, and small ones all: so lanes
+// add few numbers.
+static double exponentials(const float* x, float maximum, float* y, int64_t n) {
+  double sum = 0.0;
+  for (int64_t start = 0; start < n; start += SUMMED) {
+    const int64_t stop = std::min<int64_t>(start + SUMMED, n);
+    float part = 0.0f;
+#pragma omp simd reduction(+ : part)
+    for (int64_t i = start; i < stop; ++i) part += y[i] = exp_nonpositive(x[i] - maximum);
+    sum += part;
+  }
   return sum;
 }
 
 static void softmax_row(const float* x, float* y, int64_t n) {
   static thread_local std::vector<float> maxima;  // what the exponentials of a block refer to
   maxima.clear();
-  float maximum = -INFINITY, sum = 0.0f;
+  float maximum = -INFINITY;
+  double sum = 0.0;
   for (int64_t start = 0; start < n; start += BLOCK) {
     const int64_t width = std::min<int64_t>(BLOCK, n - start);
     const float higher = std::max(maximum, row_maximum(x + start, width));
@@ -87,7 +96,7 @@ static void softmax_row(const float* x, float* y, int64_t n) {
   }
   for (int64_t start = 0; start < n; start += BLOCK) {
     const int64_t stop = std::min<int64_t>(start + BLOCK, n);
-    const float factor = exp_nonpositive(maxima[start / BLOCK] - maximum) / sum;
+    const auto factor = static_cast<float>(exp_nonpositive(maxima[start / BLOCK] - maximum) / sum);
     for (int64_t i = start; PREFETCH > 0 && i < stop; i += LINE) {
       __builtin_prefetch(x + PREFETCH * n + i);  // past the end it does nothing
     }
