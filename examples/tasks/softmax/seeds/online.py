@@ -65,8 +65,7 @@ static float row_maximum(const float* x, int64_t n) {
   return maximum;
 }
 
-// What is added to a lane that holds 1 already loses up to 2^-25 of it, and small ones all: so lanes
-// add few numbers.
+// A lane that holds 1 already loses up to 2^-25 with each number that it adds: so it adds few.
 static double exponentials(const float* x, float maximum, float* y, int64_t n) {
   double sum = 0.0;
   for (int64_t start = 0; start < n; start += SUMMED) {
