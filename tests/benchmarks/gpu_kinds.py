@@ -34,6 +34,7 @@ os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"  # else nobody could be forked
 import torch
 import torch._inductor.codegen.triton
 import torch._inductor.lowering
+from triton.errors import TritonError
 from triton.runtime.jit import JITFunction
 
 from evolve.core.compiled import Compiled
@@ -186,7 +187,7 @@ def look(name: str, answers: Path, options: argparse.Namespace) -> None:
                 with alone(lock):
                     off = difference(call(), expected)
                     note(kind=each.note, own=own, off=off, **measured(call, options.profile))
-            except Exception as error:  # noqa: BLE001 (whatever it is, others are not affected)
+            except (TritonError, RuntimeError, AssertionError) as error:
                 note(kind=each.note, own=own, error=repr(error)[:300])
             candidate = call = None
             torch.cuda.empty_cache()
