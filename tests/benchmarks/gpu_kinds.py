@@ -15,7 +15,6 @@ import fcntl
 import json
 import math
 import os
-import random
 import re
 import statistics
 import tempfile
@@ -39,7 +38,7 @@ from triton.runtime.jit import JITFunction
 
 from evolve.core.compiled import Compiled
 from evolve.core.errors import UsageError
-from evolve.core.protocols import Context, Proposal
+from evolve.core.protocols import Proposal
 from evolve.core.task import Task
 from evolve.tasks import find_task
 from evolve.tasks.kernelbench import list_problems
@@ -48,6 +47,7 @@ from operators.compiler_seed import CompilerSeed
 from operators.template_seed import TemplateSeed
 from tests.benchmarks.conditions import print_conditions
 from tests.operators.inductor_running import imported
+from tests.operators.proposing import proposals
 
 PROCESSES = 14
 MILLISECONDS = 80.0  # of timing for each program
@@ -66,16 +66,6 @@ class Compiling:
         JITFunction.run = self._run
 
 
-class Count:
-    """Facts of a run that has so many proposals of every operator."""
-
-    def __init__(self, number: int) -> None:
-        self._number = number
-
-    def proposals(self, _operator: str) -> int:
-        return self._number
-
-
 def programs(task: Task) -> Iterator[Proposal]:
     """Seeds of the compiler and of the template library, in their order."""
     rounding = "tf32" if torch.backends.cudnn.allow_tf32 else "ieee"
@@ -85,18 +75,7 @@ def programs(task: Task) -> Iterator[Proposal]:
         device["arch"] = f"{properties.major}{properties.minor}"
         device["multiprocessors"] = str(properties.multi_processor_count)
     for operator in OPERATORS:
-        for number in range(20):
-            about = Context(
-                task=task,
-                parents=(),
-                elites=(),
-                facts=Count(number),
-                rng=random.Random(0),
-                sequence=number,
-                device=device,
-                operator="own",
-            )
-            found = operator.propose(about)
+        for found in proposals(operator, task, **device):
             if isinstance(found, Proposal):
                 yield found
 

@@ -5,7 +5,6 @@ failure and holds up none of the others; a task carries them from process to pro
 """
 
 import json
-import random
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,9 +12,10 @@ import pytest
 
 from evolve.core.compiled import Compiled
 from evolve.core.errors import UsageError
-from evolve.core.protocols import Context, Declined, Failed, Proposal
+from evolve.core.protocols import Declined, Failed, Proposal
 from evolve.core.task import Task
 from operators.compiler_seed import CompilerSeed
+from tests.operators.proposing import propose
 
 FIXTURE = json.loads((Path(__file__).parent / "inductor_fixtures" / "softmax.json").read_text())
 COMPILED = Compiled.from_json(FIXTURE["compiled"])
@@ -24,38 +24,15 @@ BROKEN = replace(COMPILED, variant="looped", cases=(EMPTY,))
 TASK = Task(name="softmax", source=FIXTURE["task"], compiled=(COMPILED, BROKEN))
 
 
-class Proposed:
-    """The facts of a run that holds so many proposals of the operator, which is called `own`."""
-
-    def __init__(self, count: int) -> None:
-        self.count = count
-
-    def proposals(self, operator: str) -> int:
-        return self.count if operator == "own" else 99
-
-
-def propose(count: int, task: Task = TASK):
-    context = Context(
-        task=task,
-        parents=(),
-        elites=(),
-        facts=Proposed(count),
-        rng=random.Random(0),
-        sequence=count,
-        operator="own",
-    )
-    return CompilerSeed().propose(context)
-
-
 def test_each_variant_is_proposed_once_and_a_failure_says_why():
-    first, second, third = propose(0), propose(1), propose(2)
+    first, second, third = (propose(CompilerSeed(), TASK, count) for count in range(3))
     assert isinstance(first, Proposal)
     assert "class ModelNew" in first.program.source
     assert first.note == "variant default"
     assert isinstance(second, Failed)
     assert "looped" in second.reason
     assert isinstance(third, Declined)
-    assert isinstance(propose(0, replace(TASK, compiled=())), Declined)
+    assert isinstance(propose(CompilerSeed(), replace(TASK, compiled=())), Declined)
 
 
 def test_a_task_keeps_what_was_compiled_and_its_revision_does_not_depend_on_it():

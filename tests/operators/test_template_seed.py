@@ -6,7 +6,7 @@ recorded failure; what a task allows decides on the precisions that are offered,
 convolutions what eager makes of them.
 """
 
-import random
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -15,9 +15,10 @@ import torch
 from evolve.core import tunables
 from evolve.core.compiled import Compiled
 from evolve.core.errors import UsageError
-from evolve.core.protocols import Context, Declined, Failed, Proposal
+from evolve.core.protocols import Declined, Failed, Proposal
 from evolve.core.task import Task
 from operators.template_seed import TemplateSeed
+from tests.operators import proposing
 from tests.operators.output_code import TASK, compiled, matrix, relu, room
 
 LINES = [
@@ -33,33 +34,13 @@ def changed(old: str, new: str) -> Compiled:
     return replace(GPU, cases=(replace(case, code=case.code.replace(old, new)),))
 
 
-class Proposed:
-    """The facts of a run that holds so many proposals of the operator, which is called `own`."""
-
-    def __init__(self, count: int) -> None:
-        self.count = count
-
-    def proposals(self, operator: str) -> int:
-        return self.count if operator == "own" else 99
+def task_of(found: Sequence[Compiled], accumulation: str = "ieee") -> Task:
+    source = TASK.format(names="a, b")
+    return Task(name="t", source=source, compiled=tuple(found), accumulation=accumulation)
 
 
 def propose(*found: Compiled, count: int = 0, accumulation: str = "ieee", **device: str):
-    context = Context(
-        task=Task(
-            name="t",
-            source=TASK.format(names="a, b"),
-            compiled=found,
-            accumulation=accumulation,
-        ),
-        parents=(),
-        elites=(),
-        facts=Proposed(count),
-        rng=random.Random(0),
-        sequence=count,
-        device=device,
-        operator="own",
-    )
-    return TemplateSeed().propose(context)
+    return proposing.propose(TemplateSeed(), task_of(found, accumulation), count, **device)
 
 
 def test_a_reference_that_calls_a_library_is_proposed_without_the_call():
@@ -169,8 +150,7 @@ def test_an_unknown_variant_is_refused_with_those_there_are():
 
 
 def notes(*found: Compiled) -> list[str]:
-    proposals = (propose(*found, count=count) for count in range(20))
-    return [each.note for each in proposals if isinstance(each, Proposal)]
+    return [each.note for each in proposing.proposals(TemplateSeed(), task_of(found))]
 
 
 def test_operands_are_cut_in_the_layout_of_the_reference_where_the_compiler_has_that():
