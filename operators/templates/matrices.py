@@ -1,27 +1,28 @@
-"""What a product of matrices is launched with, whichever kernel does it."""
+"""A product of matrices, as kernels for it are told of it."""
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
 class Matrices:
-    """out = a @ b + bias.
+    """out = a @ b + bias, for every matrix of a batch.
 
     Attributes:
-        pointers: of a, b, bias and out.
-        constants: shape (rows, columns, depth) and strides (batch, row, column), as
-            `matmul_kernel` has them.
+        pointers: of a, b, bias and out; that of bias is None where there is none.
+        constants: by their names in `matmul_kernel`: SHAPE is rows, columns and depth; A_STRIDE,
+            B_STRIDE, BIAS_STRIDE and OUT_STRIDE are those of a matrix, a row and a column, in
+            elements, 0 where the same is read again.
         batch: number of matrices of the result.
-        precisions: what `tl.dot` may make of operands as they are, the first to begin with.
+        precisions: what `tl.dot` may make of its arguments, the first to begin with.
         multiprocessors: of the device.
     """
 
     pointers: tuple[ast.expr, ...]
     constants: Mapping[str, tuple[int, ...]]
     batch: int
-    precisions: tuple[str, ...]
+    precisions: Sequence[str]
     multiprocessors: int
 
     @property
@@ -32,27 +33,22 @@ class Matrices:
 
     @property
     def grid(self) -> str:
-        """The number of tiles, an expression over the sides of one."""
+        """The number of tiles of all results, an expression over the sides of a tile."""
         rows, columns, _ = self.shape
         tiles = f"triton.cdiv({rows}, BLOCK_M) * triton.cdiv({columns}, BLOCK_N)"
         return tiles if self.batch == 1 else f"{self.batch} * {tiles}"
 
     @property
     def turned(self) -> "Matrices":
-        """The same as out' = b' @ a' + bias'."""
+        """The same product as out' = b' @ a' + bias'."""
         a, b, bias, out = self.pointers
         rows, columns, depth = self.shape
-
-        def stride(name: str) -> tuple[int, ...]:
-            batch, row, column = self.constants[name]
-            return batch, column, row
-
         constants = {
             "SHAPE": (columns, rows, depth),
-            "A_STRIDE": stride("B_STRIDE"),
-            "B_STRIDE": stride("A_STRIDE"),
-            "BIAS_STRIDE": stride("BIAS_STRIDE"),
-            "OUT_STRIDE": stride("OUT_STRIDE"),
+            "A_STRIDE": self._turned_stride("B_STRIDE"),
+            "B_STRIDE": self._turned_stride("A_STRIDE"),
+            "BIAS_STRIDE": self._turned_stride("BIAS_STRIDE"),
+            "OUT_STRIDE": self._turned_stride("OUT_STRIDE"),
         }
         return replace(self, pointers=(b, a, bias, out), constants=constants)
 
@@ -61,6 +57,10 @@ class Matrices:
         return {name: self.constants[name] for name in names}
 
     def tiles(self, side: int) -> int:
-        """How many tiles there are of sides of that length."""
+        """The number of square tiles of all results; the side is in elements."""
         rows, columns, _ = self.shape
         return self.batch * -(-rows // side) * -(-columns // side)
+
+    def _turned_stride(self, name: str) -> tuple[int, ...]:
+        matrix, row, column = self.constants[name]
+        return matrix, column, row

@@ -1,11 +1,13 @@
 """Launches for products of float32 matrices, of operands that are cut into parts beforehand."""
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from operators.inductor.blocks import Blocks
 from operators.templates.launch import Launch, one_of, powers
+from operators.templates.matrices import Matrices
+from operators.templates.tensors import HALF
 
 EXACT = ("fp16x3", "bf16x6")
 """Parts of a float32, and how many products of parts stand for one."""
@@ -21,96 +23,18 @@ _LEAST_NARROW_DEPTH = 1024
 _FEW_STEPS = 2  # blocks of the depth: stores take longer than products, for which small blocks do
 
 
-def pays(rows: int, columns: int, depth: int, batch: int, multiprocessors: int) -> bool:
-    """Whether the product takes about as long as cutting its operands, or longer.
+def launches(product: Matrices) -> tuple[Launch, ...]:
+    """With both operands cut, or one of a narrow product; nothing where neither pays.
 
-    And whether it has tiles for half of the device, since sums are not split. At 550 TFLOP/s of
-    float16 and 4 TB/s, which an H200 is near to, three products take as long as cutting into two
-    parts (12 bytes for each element) at 275 rows * columns / (rows + columns).
+    16 bits are multiplied as they are.
     """
-    tiles = batch * -(-rows // _TILE) * -(-columns // _TILE)
-    if depth < _LEAST_DEPTH or 2 * tiles < multiprocessors:
-        return False
-    return rows * columns >= _LEAST_REUSE * (rows + columns)
-
-
-def is_narrow(rows: int, columns: int, depth: int, multiprocessors: int) -> bool:
-    """Whether rows are read once or twice, for columns are few, and there are enough of them."""
-    if columns > _MOST_NARROW or depth < _LEAST_NARROW_DEPTH:
-        return False
-    return 2 * -(-rows // _TILE) >= multiprocessors
-
-
-def narrow(
-    pointers: tuple[ast.expr, ...],
-    constants: Mapping[str, tuple[int, ...]],
-    grid: str,
-    precisions: Sequence[str],
-) -> tuple[Launch, ...]:
-    """As `launches`, of matrices that are narrow: `a` is cut as it is read."""
-    a, b, bias, out = pointers
-    rows, columns, depth = constants["SHAPE"]
-    matrix, down, right = constants["B_STRIDE"]
-    other = _Operand(b, f"{ast.unparse(out)}_b", (columns, depth), (matrix, right, down), 1)
-    offered = [precision for precision in known(precisions) if precision != "bf16x6"]
-    product = Launch(
-        kernel="matmul_narrow_kernel",
-        grid=f"({grid},)",
-        pointers=(a, other.parts, other.exponents, bias, out),
-        constants={
-            **{name: constants[name] for name in ("SHAPE", "A_STRIDE")},
-            "B_STRIDE": other.part_stride,
-            **{name: constants[name] for name in ("BIAS_STRIDE", "OUT_STRIDE")},
-        },
-        tunables={
-            "BLOCK_M": powers(64, _LINES, rows, 128),
-            "BLOCK_N": powers(16, _LINES, columns, 128),
-            "BLOCK_K": powers(32, _DEPTH, _DEPTH, 64),
-            "INPUT_PRECISION": one_of(*offered, first=offered[0]),
-            "num_warps": one_of(4, 8, first=8),
-            "num_stages": one_of(2, 3, 4, first=3),
-        },
-        after=(deletion(other.parts, other.exponents),),
-    )
-    return other.launch(), product
-
-
-def launches(
-    pointers: tuple[ast.expr, ...],
-    constants: Mapping[str, tuple[int, ...]],
-    batch: int,
-    grid: str,
-    precisions: Sequence[str],
-) -> tuple[Launch, ...]:
-    """For out = a @ b + bias.
-
-    Args:
-        pointers: of a, b, bias and out.
-        constants: shape and strides, as `matmul_kernel` has them.
-        batch: number of matrices of the result.
-        grid: number of its tiles.
-        precisions: what `tl.dot` might make of operands as they are.
-    """
-    a, b, bias, out = pointers
-    rows, columns, depth = constants["SHAPE"]
-    matrix, down, right = constants["B_STRIDE"]
-    left = _Operand(a, f"{ast.unparse(out)}_a", (rows, depth), constants["A_STRIDE"], batch)
-    other = _Operand(b, f"{ast.unparse(out)}_b", (columns, depth), (matrix, right, down), batch)
-    product = Launch(
-        kernel="matmul_packed_kernel",
-        grid=f"({grid},)",
-        pointers=(left.parts, other.parts, left.exponents, other.exponents, bias, out),
-        constants={
-            "SHAPE": (rows, columns, left.room[1]),
-            "A_STRIDE": left.part_stride,
-            "B_STRIDE": other.part_stride,
-            "BIAS_STRIDE": constants["BIAS_STRIDE"],
-            "OUT_STRIDE": constants["OUT_STRIDE"],
-        },
-        tunables=_tunables(rows, columns, depth, known(precisions)),
-        after=(deletion(left.parts, other.parts, left.exponents, other.exponents),),
-    )
-    return left.launch(), other.launch(), product
+    if tuple(product.precisions) == HALF:
+        return ()
+    if _pays(product):
+        return _both(product)
+    rows, columns, _ = product.shape
+    narrow = product.turned if rows < columns else product
+    return _one(narrow) if _is_narrow(narrow) else ()
 
 
 def known(precisions: Sequence[str]) -> tuple[str, ...]:
@@ -142,13 +66,77 @@ def deletion(*names: ast.expr) -> str:
     return f"del {', '.join(map(ast.unparse, names))}"
 
 
-def _tunables(rows: int, columns: int, depth: int, precisions: Sequence[str]) -> dict[str, Blocks]:
+def _pays(product: Matrices) -> bool:
+    """Whether the product takes about as long as cutting its operands, or longer.
+
+    And whether it has tiles for half of the device, since sums are not split. At 550 TFLOP/s of
+    float16 and 4 TB/s, which an H200 is near to, three products take as long as cutting into two
+    parts (12 bytes for each element) at 275 rows * columns / (rows + columns).
+    """
+    rows, columns, depth = product.shape
+    if depth < _LEAST_DEPTH or 2 * product.tiles(_TILE) < product.multiprocessors:
+        return False
+    return rows * columns >= _LEAST_REUSE * (rows + columns)
+
+
+def _is_narrow(product: Matrices) -> bool:
+    """Whether rows are read once or twice, for columns are few, and there are enough of them."""
+    rows, columns, depth = product.shape
+    if product.batch != 1 or columns > _MOST_NARROW or depth < _LEAST_NARROW_DEPTH:
+        return False
+    return 2 * -(-rows // _TILE) >= product.multiprocessors
+
+
+def _both(product: Matrices) -> tuple[Launch, ...]:
+    """What cuts both operands, and what multiplies their parts."""
+    *_, bias, out = product.pointers
+    rows, columns, _ = product.shape
+    left, right = _Operand.left(product), _Operand.right(product)
+    multiply = Launch(
+        kernel="matmul_packed_kernel",
+        grid=f"({product.grid},)",
+        pointers=(left.parts, right.parts, left.exponents, right.exponents, bias, out),
+        constants={
+            **product.constants,
+            "SHAPE": (rows, columns, left.room[1]),
+            "A_STRIDE": left.part_stride,
+            "B_STRIDE": right.part_stride,
+        },
+        tunables=_tunables(
+            product, known(product.precisions), narrowest=64, GROUP_M=one_of(1, 4, 8, first=8)
+        ),
+        after=(deletion(left.parts, right.parts, left.exponents, right.exponents),),
+    )
+    return left.launch(), right.launch(), multiply
+
+
+def _one(product: Matrices) -> tuple[Launch, ...]:
+    """What cuts `b`, which has few columns, and what cuts `a` as it is read."""
+    a, _, bias, out = product.pointers
+    right = _Operand.right(product)
+    offered = [precision for precision in known(product.precisions) if precision != "bf16x6"]
+    multiply = Launch(
+        kernel="matmul_narrow_kernel",
+        grid=f"({product.grid},)",
+        pointers=(a, right.parts, right.exponents, bias, out),
+        constants={**product.constants, "B_STRIDE": right.part_stride},
+        tunables=_tunables(product, offered, narrowest=16),
+        after=(deletion(right.parts, right.exponents),),
+    )
+    return right.launch(), multiply
+
+
+def _tunables(
+    product: Matrices, precisions: Sequence[str], *, narrowest: int, **own: Blocks
+) -> dict[str, Blocks]:
+    """Of the kernel that multiplies; some have tunables of their own, and narrower blocks."""
+    rows, columns, depth = product.shape
     is_short = depth <= _FEW_STEPS * _DEPTH
     return {
         "BLOCK_M": powers(64, _LINES, rows, 64 if is_short else 128),
-        "BLOCK_N": powers(64, _LINES, columns, 128),
+        "BLOCK_N": powers(narrowest, _LINES, columns, 128),
         "BLOCK_K": powers(32, _DEPTH, _DEPTH, 64),
-        "GROUP_M": one_of(1, 4, 8, first=8),
+        **own,
         "INPUT_PRECISION": one_of(*precisions, first=precisions[0]),
         "num_warps": one_of(4, 8, first=4 if is_short else 8),
         "num_stages": one_of(2, 3, 4, first=3),
@@ -173,6 +161,23 @@ class _Operand:
     shape: tuple[int, int]
     stride: tuple[int, ...]
     batch: int
+
+    @classmethod
+    def left(cls, product: Matrices) -> "_Operand":
+        """`a`."""
+        return cls._first(product, "a")
+
+    @classmethod
+    def right(cls, product: Matrices) -> "_Operand":
+        """`b`, which is the first one of the product turned."""
+        return cls._first(product.turned, "b")
+
+    @classmethod
+    def _first(cls, product: Matrices, name: str) -> "_Operand":
+        pointer, *_, out = product.pointers
+        lines, _, depth = product.shape
+        stride = product.constants["A_STRIDE"]
+        return cls(pointer, f"{ast.unparse(out)}_{name}", (lines, depth), stride, product.batch)
 
     @property
     def room(self) -> tuple[int, int]:
