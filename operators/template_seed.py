@@ -17,16 +17,30 @@ from operators.tuning import Limits
 _CUT = ", operands cut beforehand"
 _CUT_BEFORE_TAILS = f"{_CUT}, no tails"
 _TAILS = " with tails"
+_PLAIN = ""
+_EVEN = ", work cut evenly"
 _SAME_LAYOUT = "same_layout"
 _CUTS = "pack_kernel"  # in the text of a program that cuts anything; others are of another kind
 _KINDS: Mapping[str, Mapping[str, Any]] = {
     _CUT: {"fused": True, "how": "packed"},
     _CUT_BEFORE_TAILS: {"how": "packed"},
     _TAILS: {"fused": True},
-    "": {},
-    ", work cut evenly": {"fused": True, "how": "even"},
+    _PLAIN: {},
+    _EVEN: {"fused": True, "how": "even"},
 }
-"""Of programs of one compiled reference, with the options of `Products`; the likeliest first.
+"""Of programs of one compiled reference, with the options of `Products`."""
+
+_AS_EAGER, _EXACT = "as eager", "exact"
+_ORDER = (
+    (_CUT, _AS_EAGER),
+    (_CUT_BEFORE_TAILS, _AS_EAGER),
+    (_TAILS, _AS_EAGER),
+    (_CUT, _EXACT),
+    (_TAILS, _EXACT),
+    (_PLAIN, _AS_EAGER),
+    (_EVEN, _AS_EAGER),
+)
+"""Kinds as they are proposed, and how their convolutions round; the likeliest first.
 
 Of KernelBench's levels 1 and 2 on an H200 the first is fastest for most; the second is where tails
 are long and sums short, for a product's block has registers for few threads.
@@ -77,20 +91,18 @@ class TemplateSeed:
         arch = device.get("arch", "")
         exact = precisions(task.accumulation, arch)
         is_rounded = device.get("eager_convolutions") == "tf32"
-        rounded = precisions("tf32", arch) if is_rounded else exact
-        likely = [(kind, rounded) for kind in (_CUT, _CUT_BEFORE_TAILS, _TAILS)]
-        others = [(kind, rounded) for kind in _KINDS]  # of which those have been proposed then
-        kinds = [*likely, (_CUT, exact), (_TAILS, exact), *others]
+        as_eager = precisions("tf32", arch) if is_rounded else exact
+        convolutions = {_AS_EAGER: as_eager, _EXACT: exact}
         count = Limits.of(device).multiprocessors
         wanted = [c for c in task.compiled if c.variant in self.variants and has_products(c)]
         variants = {compiled.variant for compiled in wanted}
-        for (kind, convolutions), compiled in product(kinds, wanted):
+        for (kind, rounding), compiled in product(_ORDER, wanted):
             if compiled in failed:
                 continue
             if kind.startswith(_CUT) and compiled.variant == "default" and _SAME_LAYOUT in variants:
                 continue  # which copies images to a layout that parts have anyway
             note = f"variant {compiled.variant}, own kernels{kind}"
-            about = kind, exact, convolutions, count
+            about = kind, exact, convolutions[rounding], count
             source = _converted(task.source, task.name, compiled, *about)
             if isinstance(source, NotConvertible):
                 failed.append(compiled)

@@ -153,17 +153,45 @@ def notes(*found: Compiled) -> list[str]:
     return [each.note for each in proposing.proposals(TemplateSeed(), task_of(found))]
 
 
+MANY_FILTERS = {"a": torch.empty(2, 20, 5, 6), "b": torch.empty(64, 20, 3, 3)}  # to be cut
+UNPADDED = SETTINGS.replace("padding=(1, 1)", "padding=(0, 0)")
+CALL = [
+    "with torch.cuda._DeviceGuard(0):",
+    f"    buf0 = extern_kernels.convolution(a, b, {UNPADDED})",
+    "    assert_size_stride(buf0, (2, 64, 3, 4), (768, 12, 4, 1), 'aten.convolution')",
+]
+
+
 def test_operands_are_cut_in_the_layout_of_the_reference_where_the_compiler_has_that():
-    image, filters = torch.empty(2, 20, 5, 6), torch.empty(64, 20, 3, 3)
-    settings = SETTINGS.replace("padding=(1, 1)", "padding=(0, 0)")
-    lines = [
-        "with torch.cuda._DeviceGuard(0):",
-        f"    buf0 = extern_kernels.convolution(a, b, {settings})",
-        "    assert_size_stride(buf0, (2, 64, 3, 4), (768, 12, 4, 1), 'aten.convolution')",
-    ]
-    default = compiled({"a": image, "b": filters}, lines, "buf0")
+    default = compiled(MANY_FILTERS, CALL, "buf0")
     cut = "variant {}, own kernels, operands cut beforehand".format
     assert cut("default") in notes(default)
     both = notes(default, replace(default, variant="same_layout"))
     assert cut("same_layout") in both
     assert cut("default") not in both
+
+
+def test_the_likeliest_kinds_come_first_and_each_is_proposed_once():
+    rows, columns = "(3, 512), (512, 1)", "(512, 3), (1, 512)"
+    operands = (f"reinterpret_tensor(buf0, {view}, 0)" for view in (rows, columns))
+    lines = [
+        *CALL,
+        "    " + room("buf1", matrix(3, 3)),
+        f"    extern_kernels.mm({', '.join(operands)}, out=buf1)",
+        "    triton_poi_fused_relu_0.run(buf1, 9, stream=s)",
+    ]
+    found = compiled(MANY_FILTERS, lines, "buf1", relu(9))
+    proposals = proposing.proposals(TemplateSeed(), task_of([found]), eager_convolutions="tf32")
+    kinds = [
+        (each.note.removeprefix("variant default, own kernels"), begun_with(each)[0])
+        for each in proposals
+    ]
+    assert kinds == [
+        (", operands cut beforehand", "fp16"),
+        (", operands cut beforehand, no tails", "fp16"),
+        (" with tails", "tf32"),
+        (", operands cut beforehand", "fp16x3"),
+        (" with tails", "bf16x6"),
+        ("", "tf32"),
+        (", work cut evenly", "tf32"),
+    ]
