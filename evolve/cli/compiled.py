@@ -88,7 +88,9 @@ def usable(
 ) -> tuple[tuple[Compiled, ...], list[str]]:
     """Variants that programs can be made of, and why there are none of the others.
 
-    Of variants that say the same and that the same operators take, the first is kept.
+    Variants that say the same stand for each other. One whose operators all take a variant that is
+    kept so far is left out, and nothing is said of it; another is kept in the place of all those
+    whose operators take it.
     """
     found: list[tuple[str, frozenset[type], Compiled]] = []
     reasons: list[str] = []
@@ -99,11 +101,13 @@ def usable(
             reasons.append(f"{variant}: {answer}")
             continue
         identity, reason = _identified(task, answer, users)
+        if any(known == identity and of >= users for known, of, _ in found):
+            continue
         if reason:
             reasons.append(f"{variant}: {reason}")
-        elif not any(known == identity and of >= users for known, of, _ in found):
-            found = [each for each in found if each[0] != identity or not each[1] <= users]
-            found.append((identity, users, answer))
+            continue
+        found = [each for each in found if each[0] != identity or not each[1] <= users]
+        found.append((identity, users, answer))
     return tuple(compiled for _, _, compiled in found), reasons
 
 

@@ -50,6 +50,7 @@ GPU_PRODUCT = (
     ],
     "buf0",
 )
+POINTWISE = {"a": matrix(8, 9)}, ["triton_poi_fused_relu_0.run(a, 72)"], "a", relu(72)
 PRODUCT = TASK.replace("torch.relu(x) * self.scale", "x @ x.T")
 
 
@@ -97,9 +98,8 @@ def test_templates_have_their_variants_compiled_whatever_other_operators_take():
 def test_templates_alone_are_no_start_where_there_is_nothing_for_them():
     config = named(own="template_seed.TemplateSeed")
     config["operators"]["own"]["variants"] = ["default"]
-    pointwise = compiled({"a": matrix(8, 9)}, ["triton_poi_fused_relu_0.run(a, 72)"], "a", relu(72))
     task = Task(name="t", source=REFERENCE.format(names="a"))
-    found, reasons = usable(task, config, {"default": pointwise})
+    found, reasons = usable(task, config, {"default": compiled(*POINTWISE)})
     assert found == ()
     assert reasons == ["default: it calls no library, so there is nothing to replace"]
     on_cpu = config | {"device": settings("device=cpu")["device"]}
@@ -126,6 +126,25 @@ def test_of_equal_variants_each_operator_has_one_that_it_takes(mine, own, kept):
     asked = variants(task, config)
     found, _ = usable(task, config, {name: replace(same, variant=name) for name in asked})
     assert [each.variant for each in found] == kept
+
+
+@pytest.mark.parametrize(
+    ("mine", "own", "output"),
+    [
+        (["default"], ["default", "same_layout"], POINTWISE),  # which templates can do nothing with
+        (["default", "looped"], ["default"], GPU_PRODUCT),  # which they alone can do
+    ],
+)
+def test_nothing_is_said_of_a_variant_whose_operators_have_an_equal_one(mine, own, output):
+    config = named(mine="compiler_seed.CompilerSeed", own="template_seed.TemplateSeed")
+    config["operators"]["mine"]["variants"] = mine
+    config["operators"]["own"]["variants"] = own
+    same, names = compiled(*output), ", ".join(output[0])
+    task = Task(name="t", source=REFERENCE.format(names=names))
+    answers = {name: replace(same, variant=name) for name in variants(task, config)}
+    found, reasons = usable(task, config, answers)
+    assert [each.variant for each in found] == ["default"]
+    assert reasons == []
 
 
 def test_an_unknown_variant_is_refused_by_the_name_that_the_operator_has():
