@@ -38,7 +38,12 @@ class Images:
     in_rows: bool
 
     def lines(self, dtype: str) -> list[str]:
-        """Names for rows and columns of a block; no kernel of Inductor has a name like these."""
+        """Names for rows and columns of a block; no kernel of Inductor has a name like these.
+
+        They are made of what `conv_kernel` and its like (in `kernels/`) have where they store a
+        block: `batch`, `depth`, `height` and `width` in the output, of shape [BLOCK_M], `channels`
+        counted through all groups, of shape [BLOCK_N, 1], and the constants OUTPUT and BLOCK_M.
+        """
         declared = f"{INDEX} = tl.max_contiguous({INDEX}, [1, BLOCK_M])"
         place = "((depth * OUTPUT[1] + height) * OUTPUT[2] + width)"
         return [
