@@ -1,5 +1,6 @@
 """Asks operators: which one next, with which parents, and what it makes of a model's reply."""
 
+import math
 import random
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -96,7 +97,7 @@ class Proposer:
             lambda: self.store.arms(self.run.id),
             lambda name: self._rng(f"schedule/{name}", sequence),
         )
-        for choice in order:
+        for choice in self._by_turns(order):
             if found := self._propose(choice, sequence, held, cards.get(choice.model)):
                 return found
         return None
@@ -116,6 +117,15 @@ class Proposer:
                 return reading.status, Failed(f"no program after {MAX_ROUNDS} rounds")
             return reading.status, self._resolved(reading.outcome, ticket.model)
         return reading.status, reading.outcome
+
+    def _by_turns(self, order: Sequence[Choice]) -> list[Choice]:
+        """Those that go before all others begin with whoever has proposed least.
+
+        Then a run that can judge but few of its seeds has some of every kind.
+        """
+        first = [choice for choice in order if math.isinf(choice.weight)]
+        turns = sorted(first, key=lambda choice: self.facts.proposals(choice.operator))
+        return turns + [choice for choice in order if not math.isinf(choice.weight)]
 
     def _reading(self, operator: ModelOperator, ticket: Ticket, elites: Sequence[Elite]) -> Reading:
         known = (self.store.elite(self.run.id, program) for program in ticket.parents)
