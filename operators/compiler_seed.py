@@ -39,12 +39,13 @@ class CompilerSeed:
         if number >= len(compiled):
             return Declined("every compiled reference has been proposed")
         chosen = compiled[number]
+        device = {**context.device, **chosen.device}
         try:
             source = convert(
                 context.task.source,
                 context.task.name,
                 chosen,
-                precisions=precisions(context.task.accumulation, context.device.get("arch", "")),
+                precisions=precisions(context.task.accumulation, device.get("arch", "")),
             )
         except NotConvertible as error:
             return Failed(f"variant {chosen.variant}: {error}")

@@ -1,7 +1,7 @@
 """What a compiler made of a reference: its output code, and what its arguments are."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -62,11 +62,20 @@ class CompiledCase:
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """A reference as compiled under a variant, for every case; `torch` is the version of it."""
+    """A reference as compiled under a variant.
+
+    Attributes:
+        variant: of `VARIANTS`.
+        torch: the version of it.
+        cases: for each case of its task.
+        device: what is known of the device that it was compiled for, which is as much as an
+            `Evaluation.environment` says of it, and known before there is one.
+    """
 
     variant: str
     torch: str
     cases: tuple[CompiledCase, ...]
+    device: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -78,6 +87,7 @@ class Compiled:
             variant=str(data["variant"]),
             torch=str(data["torch"]),
             cases=tuple(_case(item) for item in data["cases"]),
+            device={str(name): str(value) for name, value in data.get("device", {}).items()},
         )
 
 

@@ -55,7 +55,7 @@ def extent_of(case: LoadedCase, inputs: Outline) -> Extent | None:
             if case.dtype is not None:
                 cast_module(model, case.dtype)
             given = [*tensors_of(tree), *model.parameters(), *model.buffers()]
-            with _Alive(given) as alive:
+            with Alive(given) as alive:
                 outputs = flatten(model(*tree))[0]
             return Extent(sum(output.nbytes for output in outputs), alive.most)
     except (
@@ -64,7 +64,7 @@ def extent_of(case: LoadedCase, inputs: Outline) -> Extent | None:
         return None
 
 
-class _Alive(DispatchMode):
+class Alive(DispatchMode):
     """Adds up what operations make, as long as somebody has it. `most` is the most so far.
 
     Not what is `given`, nor views of that.

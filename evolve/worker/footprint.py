@@ -69,9 +69,14 @@ def weights_bytes(cases: Sequence[WarmCase]) -> int:
     return _COPIES_OF_WEIGHTS * sum(case.arguments.size for case in cases)
 
 
+def compiling_bytes(cases: Sequence[WarmCase], device: Device) -> int:
+    """What the tensors of a process may need that has the models and no inputs."""
+    return device.pool_bytes + weights_bytes(cases)
+
+
 def room_to_compile(cases: Sequence[WarmCase], device: Device) -> int:
-    """Bytes of the device that a process takes which has the models and no inputs."""
-    return max(device.pool_bytes, weights_bytes(cases)) + device.process_bytes
+    """Bytes of the device that such a process takes."""
+    return compiling_bytes(cases, device) + device.process_bytes
 
 
 def writers(cases: Sequence[WarmCase], device: Device, variants: int) -> int:

@@ -29,16 +29,17 @@ def randomise(model: nn.Module, seed: int) -> None:
 
 
 def _perturb(values: Tensor, seed: int, name: str) -> None:
+    """With memory for one more of it, since that may be gigabytes."""
     if values.numel() == 0:
         return
     draws = generator(seed, "parameter", name, place=values.device)
     noise = torch.randn(values.shape, generator=draws, device=values.device).to(values)
     low, high = values.aminmax()
     if low == high == 0:
-        values.copy_(_ZERO_SPREAD * noise)
+        values.copy_(noise.mul_(_ZERO_SPREAD))
     else:
         spread = _CONSTANT_SPREAD if low == high else _OTHER_SPREAD
-        values.mul_(torch.exp(spread * noise))
+        values.mul_(noise.mul_(spread).exp_())
 
 
 def cast_module(model: nn.Module, dtype: torch.dtype) -> nn.Module:

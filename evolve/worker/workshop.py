@@ -22,7 +22,7 @@ from evolve.worker.buildcache import BuildCache
 from evolve.worker.device import Device
 from evolve.worker.environment import versions
 from evolve.worker.faults import CandidateFault
-from evolve.worker.footprint import reference_bytes, weights_bytes, working_bytes, writers
+from evolve.worker.footprint import compiling_bytes, reference_bytes, working_bytes, writers
 from evolve.worker.launcher import Launcher
 from evolve.worker.process import UNTIMED, Needs, RunnerProcess
 from evolve.worker.seats import Seats
@@ -245,9 +245,16 @@ class Workshop:
                     self.builds.discard(folder)
             left = left[len(faults) :]
         return {
-            name: _read(task, made, name) if (made := done[name]) else reasons[name]
+            name: self._read(task, made, name) if (made := done[name]) else reasons[name]
             for name in keys
         }
+
+    def _read(self, task: WarmTask, folder: str, variant: str) -> Compiled | str:
+        cases = {case.index: case.case for case in task.cases}
+        try:
+            return compiler.read(folder, cases, variant, self.device.describe())
+        except CandidateFault as fault:
+            return fault.feedback
 
     def _write(
         self, task: WarmTask, folders: Mapping[str, str]
@@ -257,7 +264,7 @@ class Workshop:
         faults: dict[str, CandidateFault | None] = {}
         try:
             with lock.shared():
-                size = weights_bytes(task.cases)
+                size = compiling_bytes(task.cases, self.device)
                 runner = held.enter_context(
                     self.launcher.start(Language.TORCH, tuple(folders.values()), tensors=size)
                 )
@@ -353,11 +360,3 @@ class Workshop:
         spec = custody.spec_of(output)
         verdict = by(case.case, tensors, spec, hidden.expected, hidden.tree())
         return Outcome(verdict, output.tensors, tensors, seconds)
-
-
-def _read(task: WarmTask, folder: str, variant: str) -> Compiled | str:
-    cases = {case.index: case.case for case in task.cases}
-    try:
-        return compiler.read(folder, cases, variant)
-    except CandidateFault as fault:
-        return fault.feedback

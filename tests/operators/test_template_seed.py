@@ -121,6 +121,13 @@ def test_convolutions_round_as_eagers_do_and_once_they_do_not():
     assert isinstance(propose(CONVOLUTION, count=2, eager_convolutions="tf32"), Declined)
 
 
+def test_what_the_compiler_knew_of_the_device_holds_before_and_after_a_first_verdict():
+    found = replace(CONVOLUTION, device={"eager_convolutions": "tf32"})
+    before, after = propose(found), propose(found, eager_convolutions="tf32", cores="16")
+    assert before == after
+    assert begun_with(before) == ["tf32"]
+
+
 def test_where_eagers_convolutions_are_exact_so_are_ours_and_products_always():
     for found, eager in ((CONVOLUTION, "ieee"), (GPU, "tf32")):
         assert begun_with(propose(found, eager_convolutions=eager)) == ["bf16x6"]

@@ -7,6 +7,8 @@ variants, and one that ends its process costs no other; references that pool are
 process that has compiled nothing before, where torch misses a module of its own.
 """
 
+import os
+
 import pytest
 import torch
 from torch import nn
@@ -126,6 +128,7 @@ def test_a_variant_that_ends_the_process_costs_no_other(worker):
     assert "reason" in answers["looped"]
     for name in ("default", "unsplit"):
         made = Compiled.from_json(answers[name]["compiled"])
+        assert made.device["cores"] == str(len(os.sched_getaffinity(0)))
         assert (made.variant, len(made.cases)) == (name, 1)
         assert "def call(" in made.cases[0].code
 

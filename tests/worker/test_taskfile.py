@@ -13,6 +13,7 @@ import torch
 
 from evolve.core.errors import UsageError
 from evolve.core.task import Case, Task
+from evolve.worker.extent import Alive
 from evolve.worker.taskfile import load_task
 from tests.worker.judging import loaded_case, one_case, task_source
 
@@ -90,6 +91,16 @@ def test_zero_biases_unit_gains_and_running_statistics_are_randomised():
     assert norm.running_var.min() > 0
     assert (norm.running_var - 1).abs().min() > 0
     assert norm.num_batches_tracked == 0
+
+
+def test_a_model_is_made_with_memory_for_its_weights_twice():
+    source = task_source(
+        "self.layer(x)", "[torch.randn(4, 256)]", setup="self.layer = nn.Linear(256, 256)"
+    )
+    case = loaded_case(source)
+    with Alive(()) as alive:
+        model = case.model(1)
+    assert alive.most < 2.1 * model.layer.weight.nbytes
 
 
 def test_structure_of_parameters_and_buffers_survives_randomising():
