@@ -120,12 +120,13 @@ def _batch(options: argparse.Namespace, judge_words: list[str]) -> int:
 
 def _serve(options: argparse.Namespace) -> None:
     from evolve.worker.cuda_flags import add_flags
+    from evolve.worker.zygote_start import COMPILER
     from evolve.worker.zygote_start import start as start_zygote
 
-    # Both import torch for seconds, at the same time. On a CPU its malloc has to have its variables
+    # All import torch for seconds, at the same time. On a CPU its malloc has to have its variables
     # when it begins, and what is imported there may disturb another judge's timing.
     on_gpu = options.device == "cuda"
-    ahead = start_zygote({}) if on_gpu else None
+    ahead = [start_zygote({}), start_zygote({COMPILER: "1"})] if on_gpu else []
     from evolve.worker import extent
     from evolve.worker.device import open_device
     from evolve.worker.referee import Referee
@@ -136,8 +137,8 @@ def _serve(options: argparse.Namespace) -> None:
 
     def start() -> Referee:
         with contextlib.ExitStack() as on_failure:
-            if ahead:
-                on_failure.callback(ahead.close)
+            for started in ahead:
+                on_failure.callback(started.close)
             add_flags(options.cuda_include, options.cuda_flag)
             device = open_device(options.device)
             on_failure.pop_all()

@@ -5,6 +5,7 @@ compilation takes five, and it needs neither a device nor a toolchain. Runs in a
 for the reference is the user's code.
 """
 
+import importlib
 import inspect
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -44,6 +45,8 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
 }
 """Of Inductor, by variant; one that a version of it lacks is left out."""
 
+_IMPORTED = ("torch.export", *(f"torch._inductor.{name}" for name in (
+    "compile_fx", "decomposition", "lowering", "select_algorithm")))  # fmt: skip
 _LARGEST_CONSTANT = 64  # elements; a program holds them as text
 _RECURRENT = ("aten.lstm.input", "aten.gru.input", "aten.rnn_tanh.input", "aten.rnn_relu.input")
 _LAYERS, _BIDIRECTIONAL, _BATCH_FIRST = 4, 7, 8  # places among the arguments of each of these
@@ -54,6 +57,12 @@ _MOST_STEPS = 64  # of a recurrence; hundreds take minutes, and give a program o
 
 class _Written(BaseException):
     """The code is there; what would follow is not wanted."""
+
+
+def prepare() -> None:
+    """Import what writing code needs, in some three seconds."""
+    for name in _IMPORTED:
+        importlib.import_module(name)
 
 
 def settings(variant: str) -> dict[str, Any]:

@@ -6,8 +6,8 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -22,10 +22,13 @@ from evolve.worker.process import RunnerProcess, close_all
 from evolve.worker.sandbox import ALL_MECHANISMS, Confinement, Mechanism
 from evolve.worker.spares import Spares
 from evolve.worker.zygote import Zygote
-from evolve.worker.zygote_start import Started
+from evolve.worker.zygote_start import COMPILER, Started
 
 _PREFIX = "evolve-runners-"
 _ABANDONED_S = 60.0
+
+Key = tuple[tuple[str, str], ...]
+"""Of a zygote: the variables that it has beside the device's."""
 
 
 class Launcher:
@@ -38,7 +41,8 @@ class Launcher:
         require: The weakest sandbox tier to be content with.
         read: Further paths that candidates may read.
         allowed: Mask of sandbox mechanisms to use (tests of the weaker tiers).
-        ahead: A zygote that imports already, and is told the device's variables afterwards.
+        ahead: Zygotes that import already, and are told the device's variables afterwards. With
+            one for the compiler (`COMPILER`) among them, processes for it come from there.
 
     Attributes:
         closed: whether it starts no more.
@@ -50,13 +54,14 @@ class Launcher:
         require: str,
         read: tuple[str, ...],
         allowed: int = ALL_MECHANISMS,
-        ahead: Started | None = None,
+        ahead: Sequence[Started] = (),
     ) -> None:
         self._device = device
-        self._ahead = ahead
+        self._ahead = {_key(started.variables): started for started in ahead}
+        self._has_compilers = any(COMPILER in started.variables for started in ahead)
         self._require = require
         self._lock = threading.Lock()
-        self._zygotes: dict[tuple[tuple[str, str], ...], Zygote] = {}
+        self._zygotes: dict[Key, Zygote] = {}
         missing = [path for path in read if not Path(path).exists()]
         if missing:
             raise UsageError(f"sandbox.read: {missing[0]} does not exist. Correct the path.")
@@ -113,8 +118,9 @@ class Launcher:
 
     def _try_out(self) -> bool:
         """Start a runner, note its sandbox, and see whether its memory can be read."""
-        start = partial(self._start, Language.CPP, self._confinement)
-        with self._tried_twice(Language.CPP, start) as runner:
+        key = _key(self._device.environment(Language.CPP))
+        start = partial(self._start, key, self._confinement)
+        with self._tried_twice(key, start) as runner:
             self.mechanisms, self.reasons = runner.mechanisms, runner.reasons
             try:
                 self._device.prepare(runner)
@@ -136,11 +142,12 @@ class Launcher:
         tensors: int = 0,
         all_queues: bool = False,
         observed: bool = False,
+        compiles: bool = False,
     ) -> RunnerProcess:
         """A fresh runner for a program of this language, for `tensors` bytes (`Device.connect`).
 
         With `all_queues` its work may be in several streams at once (`Device.prepare`); one that is
-        `observed` may start tools (`Confinement`).
+        `observed` may start tools (`Confinement`); one that `compiles` needs PyTorch's compiler.
 
         Raises:
             InfraFault: no runner can be started, even by a fresh zygote.
@@ -151,16 +158,26 @@ class Launcher:
             readable=self._confinement.readable + readable,
             observed=observed,
         )
-        start = partial(self._connected, language, confinement, tensors, all_queues)
-        return self._tried_twice(language, start)
+        variables = self._device.environment(language)
+        if compiles and self._has_compilers:
+            with suppress(InfraFault):  # where it cannot be had so, it imports the compiler itself
+                key = _key({**variables, COMPILER: "1"})
+                return self._connected_by(key, confinement, tensors, all_queues)
+        return self._connected_by(_key(variables), confinement, tensors, all_queues)
 
-    def _tried_twice(self, language: Language, start: Callable[[], RunnerProcess]) -> RunnerProcess:
+    def _connected_by(
+        self, key: Key, confinement: Confinement, tensors: int, all_queues: bool
+    ) -> RunnerProcess:
+        start = partial(self._connected, key, confinement, tensors, all_queues)
+        return self._tried_twice(key, start)
+
+    def _tried_twice(self, key: Key, start: Callable[[], RunnerProcess]) -> RunnerProcess:
         """The runner of the first zygote, or else of a fresh one; InfraFault where that fails."""
         try:
             return start()
         except (ConnectionError, InfraFault) as error:
             if not _is_the_devices(error):
-                self._replace(language)
+                self._replace(key)
         try:
             return start()
         except ConnectionError as error:
@@ -168,21 +185,22 @@ class Launcher:
 
     def keep_spares(self, lock: HostLock) -> None:
         """From now on, have processes ready; they are made while nothing is timed."""
+        key = _key(self._device.environment(Language.TORCH))
 
         def make() -> RunnerProcess:
             with lock.shared():
-                return self._prepared(Language.TORCH, self._confinement)
+                return self._prepared(key, self._confinement)
 
         if self._device.spares:
             self._spares = Spares(make, self._device.spares)
 
     def _connected(
-        self, language: Language, confinement: Confinement, tensors: int, all_queues: bool
+        self, key: Key, confinement: Confinement, tensors: int, all_queues: bool
     ) -> RunnerProcess:
         try:
             with ExitStack() as on_failure:
                 runner = None if all_queues else self._spare(confinement)
-                runner = runner or self._prepared(language, confinement, all_queues)
+                runner = runner or self._prepared(key, confinement, all_queues)
                 on_failure.enter_context(runner)
                 self._device.connect(runner, tensors)
                 on_failure.pop_all()
@@ -191,11 +209,11 @@ class Launcher:
         return runner
 
     def _prepared(
-        self, language: Language, confinement: Confinement, all_queues: bool = False
+        self, key: Key, confinement: Confinement, all_queues: bool = False
     ) -> RunnerProcess:
         """A fresh process that has opened the device."""
         with ExitStack() as on_failure:
-            runner = on_failure.enter_context(self._start(language, confinement))
+            runner = on_failure.enter_context(self._start(key, confinement))
             self._device.prepare(runner, all_queues)
             on_failure.pop_all()
         return runner
@@ -206,25 +224,22 @@ class Launcher:
             return None
         return self._spares.take()
 
-    def _start(self, language: Language, confinement: Confinement) -> RunnerProcess:
+    def _start(self, key: Key, confinement: Confinement) -> RunnerProcess:
         with self._lock:
             if self.closed:
                 raise InfraFault("the evaluator is shutting down")
-            runner = RunnerProcess(self._zygote(language), confinement, self._base)
+            runner = RunnerProcess(self._zygote(key), confinement, self._base)
             self._running = {other for other in self._running if other.alive} | {runner}
         return runner
 
-    def _zygote(self, language: Language) -> Zygote:
-        key = tuple(sorted(self._device.environment(language).items()))
+    def _zygote(self, key: Key) -> Zygote:
         zygote = self._zygotes.get(key)
         if zygote is None or not zygote.alive:
-            ahead, self._ahead = (None, self._ahead) if key else (self._ahead, None)
-            variables = dict(key) | self._device.variables
+            variables, ahead = dict(key) | self._device.variables, self._ahead.pop(key, None)
             zygote = self._zygotes[key] = Zygote(variables, self._device.capability, ahead)
         return zygote
 
-    def _replace(self, language: Language) -> None:
-        key = tuple(sorted(self._device.environment(language).items()))
+    def _replace(self, key: Key) -> None:
         with self._lock:
             zygote = self._zygotes.pop(key, None)
         if zygote is not None:
@@ -239,13 +254,17 @@ class Launcher:
             self._spares.close()
         with self._lock:
             self.closed = True
-            if self._ahead is not None:
-                self._ahead.close()
+            for started in self._ahead.values():
+                started.close()
             close_all(self._running)
             for zygote in self._zygotes.values():
                 zygote.close()
         shutil.rmtree(self._base, ignore_errors=True)
         os.close(self._claim)
+
+
+def _key(variables: Mapping[str, str]) -> Key:
+    return tuple(sorted(variables.items()))
 
 
 def _remove_abandoned() -> None:

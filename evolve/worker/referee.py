@@ -81,7 +81,7 @@ class Referee:
         require: The weakest sandbox tier to be content with (`sandbox.require`).
         read: Further paths that candidates may read (`sandbox.read`).
         call_s: Seconds that one forward may take.
-        ahead: A zygote that was started already (`Launcher`).
+        ahead: Zygotes that were started already (`Launcher`).
 
     Raises:
         UsageError: the host grants less than the required tier.
@@ -94,7 +94,7 @@ class Referee:
         require: str = "none",
         read: tuple[str, ...] = (),
         call_s: float = 30.0,
-        ahead: Started | None = None,
+        ahead: Sequence[Started] = (),
     ) -> None:
         self.device = device
         builds = BuildCache(cache)

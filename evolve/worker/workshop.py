@@ -266,7 +266,9 @@ class Workshop:
             with lock.shared():
                 size = compiling_bytes(task.cases, self.device)
                 runner = held.enter_context(
-                    self.launcher.start(Language.TORCH, tuple(folders.values()), tensors=size)
+                    self.launcher.start(
+                        Language.TORCH, tuple(folders.values()), tensors=size, compiles=True
+                    )
                 )
                 runner.load("reference", json.dumps(task.task.to_json()), SETUP_S)
                 for case in task.cases:

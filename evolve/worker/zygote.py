@@ -19,7 +19,7 @@ from pathlib import Path
 from evolve.worker import wire
 from evolve.worker.guard import guard
 from evolve.worker.sandbox import Confinement
-from evolve.worker.zygote_start import Started, environment, start
+from evolve.worker.zygote_start import COMPILER, Started, environment, start
 
 _IMPORT_S = 120.0  # importing torch and triton from a cold disk
 
@@ -30,7 +30,7 @@ class Zygote:
     Args:
         variables: of its environment beside the few that are passed on.
         capability: of the GPU that runners will use, 90 for 9.0; 0 where there is none.
-        ahead: one that imports already, and had none of the variables when it began.
+        ahead: one that imports already, and had only some of the variables when it began.
 
     Raises:
         OSError: from every method, where the zygote has died.
@@ -40,7 +40,7 @@ class Zygote:
         self, variables: dict[str, str], capability: int = 0, ahead: Started | None = None
     ) -> None:
         self._started = ahead or start(variables)
-        self._process, self._socket = self._started
+        self._process, self._socket, _ = self._started
         self._socket.settimeout(_IMPORT_S)
         try:
             wire.send_command(self._socket, ("begin", environment(variables), capability))
@@ -124,7 +124,10 @@ def _import_everything() -> Callable[..., None]:
     for name in ("torch", "numpy", "triton", "triton.language", "tvm_ffi", "tvm_ffi.cpp"):
         if importlib.util.find_spec(name.partition(".")[0]):
             importlib.import_module(name)
-    return importlib.import_module("evolve.worker.runner").run
+    run: Callable[..., None] = importlib.import_module("evolve.worker.runner").run
+    if COMPILER in os.environ:
+        importlib.import_module("evolve.worker.compiler").prepare()
+    return run
 
 
 def _have_triton_know_itself(capability: int) -> None:

@@ -4,6 +4,7 @@ import os
 import socket
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,6 +12,8 @@ from evolve.worker import cuda_flags
 
 _PASSED_ON = ("PATH", "LANG", "LC_ALL", "CC", "CXX", "CUDA_HOME", "LD_LIBRARY_PATH",
               cuda_flags.VARIABLE)  # fmt: skip
+COMPILER = "EVOLVE_IMPORTS_COMPILER"
+"""Variable of a zygote that imports PyTorch's compiler too, which takes each process seconds."""
 _START = (
     "import sys; sys.path.append(sys.argv[1]); "
     "from evolve.worker.zygote import serve; serve(int(sys.argv[2]))"
@@ -18,10 +21,14 @@ _START = (
 
 
 class Started(NamedTuple):
-    """A process that imports what runners need, and waits at the other end of the socket."""
+    """A process that imports what runners need, and waits at the other end of the socket.
+
+    `variables` are what it has been told so far.
+    """
 
     process: "subprocess.Popen[bytes]"
     socket: socket.socket
+    variables: Mapping[str, str]
 
     def close(self) -> None:
         """End it."""
@@ -30,7 +37,7 @@ class Started(NamedTuple):
         self.process.wait()
 
 
-def start(variables: dict[str, str]) -> Started:
+def start(variables: Mapping[str, str]) -> Started:
     """Start one with these variables beside the few that are passed on."""
     ours, theirs = socket.socketpair()
     root = str(Path(__file__).absolute().parents[2])
@@ -44,10 +51,10 @@ def start(variables: dict[str, str]) -> Started:
             start_new_session=True,
             cwd="/",
         )
-    return Started(process, ours)
+    return Started(process, ours, variables)
 
 
-def environment(variables: dict[str, str]) -> dict[str, str]:
+def environment(variables: Mapping[str, str]) -> dict[str, str]:
     """The whole environment of the zygote and, but for their directories, of all runners."""
     cores = str(len(os.sched_getaffinity(0)))
     kept = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}

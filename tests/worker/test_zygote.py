@@ -17,9 +17,10 @@ import torch
 
 from evolve.core.program import Language
 from evolve.worker.device_cpu import CpuDevice
-from evolve.worker.faults import InfraFault
+from evolve.worker.faults import CandidateFault, InfraFault
 from evolve.worker.launcher import Launcher
-from evolve.worker.zygote_start import environment, start
+from evolve.worker.zygote import Zygote
+from evolve.worker.zygote_start import COMPILER, environment, start
 from tests.worker.serving import forward
 from tests.worker.sharing import shared
 
@@ -65,7 +66,7 @@ def led(monkeypatch, tmp_path):
 
 def test_one_that_was_started_ahead_is_told_its_variables_later(led):
     ahead = start({})
-    launcher = led(ahead)
+    launcher = led([ahead])
     told = forward("return x", "import os; assert os.environ['EVOLVE_TOLD_LATER'] == 'yes'")
     with launcher.start(Language.CPP) as runner:
         runner.load("candidate", told, 20.0)
@@ -76,14 +77,45 @@ def test_one_that_died_ahead_is_replaced(led):
     ahead = start({})
     ahead.process.kill()
     ahead.process.wait()
-    launcher = led(ahead)
+    launcher = led([ahead])
     launcher.probe()
     assert launcher.zygotes()[0].pid != ahead.process.pid
 
 
+WITH_COMPILER = forward("return x", "import sys; assert 'torch._inductor.lowering' in sys.modules")
+
+
+def test_what_compiles_comes_from_one_that_has_the_compiler_and_nothing_else_does(led):
+    launcher = led([start({}), start({COMPILER: "1"})])
+    with launcher.start(Language.TORCH, compiles=True) as runner:
+        runner.load("candidate", WITH_COMPILER, 20.0)
+    with (
+        launcher.start(Language.TORCH) as runner,
+        pytest.raises(CandidateFault, match="AssertionError"),
+    ):
+        runner.load("candidate", WITH_COMPILER, 20.0)
+    assert [zygote.threads() for zygote in launcher.zygotes()] == [1, 1]
+
+
+def test_what_compiles_imports_the_compiler_itself_where_that_cannot_be_had(led, monkeypatch):
+    launcher = led([start({}), start({COMPILER: "1"})])
+    fork = Zygote.fork
+
+    def broken(zygote, confinement):
+        if zygote is not first:
+            raise ConnectionError("broken")
+        return fork(zygote, confinement)
+
+    launcher.probe()
+    (first,) = launcher.zygotes()
+    monkeypatch.setattr(Zygote, "fork", broken)
+    with launcher.start(Language.TORCH, compiles=True) as runner:
+        runner.load("candidate", forward("return x"), 20.0)
+
+
 def test_one_that_nobody_took_over_ends_with_its_launcher():
     ahead = start({})
-    launcher = Launcher(CpuDevice(), "none", (), ahead=ahead)
+    launcher = Launcher(CpuDevice(), "none", (), ahead=[ahead])
     launcher.close()
     assert ahead.process.poll() is not None
 
