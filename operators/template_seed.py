@@ -82,9 +82,9 @@ class TemplateSeed:
     def _programs(self, task: Task, device: Mapping[str, str]) -> Iterator[Proposal | Failed]:
         """All of them, kind by kind; equal ones once.
 
-        Eager's convolutions round float32 to tf32 where torch lets them. Ours do too then, since
-        the judge measures errors by the reference's own, and once they do not. Operands are cut in
-        the layout that the reference has, if the compiler has code for that.
+        Where eager's convolutions round float32 to tf32 ours do too, since the judge measures
+        errors by the reference's own, and once they do not. Operands are cut in the layout that
+        the reference has, if the compiler has code for that.
         """
         seen: set[str] = set()
         failed: list[Compiled] = []

@@ -78,10 +78,8 @@ def write(folder: str, case: int, model: nn.Module, inputs: Sequence[Any], varia
     (Path(folder) / ANSWER.format(case)).write_text(json.dumps(asdict(compiled)))
 
 
-def read(
-    folder: str, cases: Mapping[int, LoadedCase], variant: str, device: Mapping[str, str]
-) -> Compiled:
-    """In the referee: what came of the cases, by their numbers, for a device (`Device.describe`).
+def read(folder: str, cases: Mapping[int, LoadedCase], variant: str) -> Compiled:
+    """In the referee: what came of the cases, by their numbers.
 
     Raises:
         CandidateFault: there is nothing, or nothing that can be read.
@@ -93,8 +91,7 @@ def read(
             for number, case in cases.items()
         ]
         version = torch.__version__.partition("+")[0]
-        about = {"variant": variant, "torch": version, "device": device}
-        return Compiled.from_json({**about, "cases": found})
+        return Compiled.from_json({"variant": variant, "torch": version, "cases": found})
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise CandidateFault(Status.CONTRACT, f"the compiler left no answer: {error}") from error
 

@@ -19,7 +19,7 @@ from evolve.core.errors import UsageError
 from evolve.core.evaluation import CaseResult, Evaluation, Fidelity, Label, Stage, Status
 from evolve.core.protocols import BASELINES
 from evolve.core.task import Task
-from evolve.worker import compiler, observing
+from evolve.worker import compiler, observing, rounding
 from evolve.worker.admission import Admission
 from evolve.worker.audit import Finding, audit
 from evolve.worker.baselines import require_baseline
@@ -204,10 +204,17 @@ class Referee:
 
         def room(warm: WarmTask) -> int:
             each = room_to_compile(warm.cases, self.device)
-            return writers(warm.cases, self.device, len(variants)) * each
+            writing = writers(warm.cases, self.device, len(variants)) * each
+            looks = rounding.may_round(warm, self.workshop)
+            return max(writing, self._room_to_check(warm)) if looks else writing
 
         def written(warm: WarmTask) -> dict[str, Compiled | str]:
-            return self.workshop.written(warm, variants)
+            made = self.workshop.written(warm, variants)
+            device = rounding.described(warm, self.workshop)
+            return {
+                name: found if isinstance(found, str) else replace(found, device=device)
+                for name, found in made.items()
+            }
 
         answers = self._admission.within(task, Fidelity.SEARCH, room, written)
         return {

@@ -245,16 +245,9 @@ class Workshop:
                     self.builds.discard(folder)
             left = left[len(faults) :]
         return {
-            name: self._read(task, made, name) if (made := done[name]) else reasons[name]
+            name: _read(task, made, name) if (made := done[name]) else reasons[name]
             for name in keys
         }
-
-    def _read(self, task: WarmTask, folder: str, variant: str) -> Compiled | str:
-        cases = {case.index: case.case for case in task.cases}
-        try:
-            return compiler.read(folder, cases, variant, self.device.describe())
-        except CandidateFault as fault:
-            return fault.feedback
 
     def _write(
         self, task: WarmTask, folders: Mapping[str, str]
@@ -362,3 +355,11 @@ class Workshop:
         spec = custody.spec_of(output)
         verdict = by(case.case, tensors, spec, hidden.expected, hidden.tree())
         return Outcome(verdict, output.tensors, tensors, seconds)
+
+
+def _read(task: WarmTask, folder: str, variant: str) -> Compiled | str:
+    cases = {case.index: case.case for case in task.cases}
+    try:
+        return compiler.read(folder, cases, variant)
+    except CandidateFault as fault:
+        return fault.feedback

@@ -1,0 +1,53 @@
+"""What a compiled reference says of eager's convolutions: what they do in that task.
+
+On a CPU convolutions never round, so the device here only claims that they may, and the reference
+that rounds does so by itself.
+"""
+
+import pytest
+
+from evolve.core.compiled import Compiled
+from evolve.core.task import Task
+from evolve.worker.device_cpu import CpuDevice
+from evolve.worker.referee import Referee
+from tests.worker.judging import task_source
+
+SETUP = "self.layer = nn.Conv2d(8, 16, 3)"
+INPUTS = "[torch.rand(2, 8, 12, 12)]"
+ROUNDED = "self.layer(x.half().float() if x.dtype == torch.float32 else x)"
+
+
+class MayRound(CpuDevice):
+    def describe(self):
+        return {**super().describe(), "eager_convolutions": "tf32"}
+
+
+@pytest.fixture(scope="module")
+def referee(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("referee")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tempfile.tempdir", str(folder))  # a lock of its own
+        folder.chmod(0o755)
+        referee = Referee(MayRound(), folder / "cache")
+        yield referee
+        referee.close()
+
+
+def said(referee: Referee, forward: str, setup: str = SETUP, inputs: str = INPUTS) -> str:
+    task = Task(name="t", source=task_source(forward, inputs, setup=setup))
+    answer = referee.compiled(task, ["default"])["default"]
+    return Compiled.from_json(answer["compiled"]).device["eager_convolutions"]
+
+
+def test_convolutions_that_might_round_and_do_not_are_exact(referee):
+    assert said(referee, "torch.relu(self.layer(x))") == "ieee"
+
+
+def test_convolutions_that_round_are_told_by_the_error_of_the_outcome(referee):
+    assert said(referee, f"torch.relu({ROUNDED})") == "tf32"
+    assert said(referee, f"{ROUNDED}.softmax(1)") == "tf32"
+
+
+def test_other_tasks_have_what_holds_for_the_device(referee):
+    linear = {"setup": "self.layer = nn.Linear(8, 16)", "inputs": "[torch.rand(4, 8)]"}
+    assert said(referee, "self.layer(x)", **linear) == "tf32"
