@@ -6,8 +6,9 @@ from evolve.core.evaluation import Fidelity
 from evolve.worker.device import Device
 from evolve.worker.warm import WarmCase, WarmTask, usual_number
 
-_WORKING_SETS = 4  # of outputs: two outcomes are alive at once, and there are temporaries
-_COPIED_SETS = 2  # of inputs; as many as of outputs where the reference's peak is not known
+_OUTCOMES = 2  # are alive at once
+_WORKING_SETS = 4  # of outputs: with temporaries
+_COPIED_SETS = 2  # of inputs, as parts or in another layout; more where no peak is known
 _PEAKS = 2  # of what the reference has alive at once: workspaces, and other ways to get there
 # In the referee: inputs, the outcome, what is judged by it, the fp64 truth (four where outputs are
 # in half precision), and temporaries.
@@ -44,7 +45,11 @@ def _working_bytes(cases: Sequence[WarmCase]) -> int:
 def _sets_bytes(case: WarmCase) -> int:
     copied = _COPIED_SETS if case.peak_bytes else _WORKING_SETS
     outputs = case.output_bytes if case.is_measured else 0
-    return max(_WORKING_SETS * outputs, copied * case.input_bytes, _PEAKS * case.peak_bytes)
+    return max(
+        _WORKING_SETS * outputs,
+        copied * case.input_bytes + _OUTCOMES * outputs,
+        case.input_bytes + _PEAKS * case.peak_bytes,  # a layout of one's own, and what follows
+    )
 
 
 def require_more(cases: Sequence[WarmCase], device: Device) -> None:

@@ -1,7 +1,8 @@
 """Memory for what a process computes.
 
 Invariants:
-- there is room for two outcomes and as much again, however small the inputs are;
+- there is room for two outcomes and as much again, however small the inputs are, and for parts of
+  all inputs beside two outcomes;
 - weights count;
 - no more calls are in a block than have room for their outputs beside what one call needs;
 - pieces give the same verdict and the same perturbation law as the whole.
@@ -36,6 +37,12 @@ def test_a_candidate_may_copy_its_inputs_of_the_reference_it_is_known_whether_it
         assert working_bytes(cases) >= 2 * size
         assert copies * size <= reference_bytes(cases) <= working_bytes(cases)
         assert copies or reference_bytes(cases) < size
+
+
+def test_parts_of_all_inputs_have_room_beside_two_outcomes():
+    (case,) = cases = warm(task_source("x[:, :512] + 1", "[torch.rand(256, 1024)]")).cases
+    assert case.output_bytes == case.input_bytes // 2
+    assert working_bytes(cases) >= 2 * case.input_bytes + 2 * case.output_bytes
 
 
 def test_weights_count():
