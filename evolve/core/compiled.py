@@ -87,7 +87,7 @@ class Compiled:
             variant=str(data["variant"]),
             torch=str(data["torch"]),
             cases=tuple(_case(item) for item in data["cases"]),
-            device={str(name): str(value) for name, value in data.get("device", {}).items()},
+            device={str(k): str(v) for k, v in dict(data.get("device", {})).items()},
         )
 
 
