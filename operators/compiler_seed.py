@@ -22,6 +22,7 @@ class CompilerSeed:
     """
 
     parents = 0
+    is_seed = True
 
     def __init__(self, variants: Sequence[str] = VARIANTS) -> None:
         unknown = [variant for variant in variants if variant not in VARIANTS]
@@ -39,13 +40,12 @@ class CompilerSeed:
         if number >= len(compiled):
             return Declined("every compiled reference has been proposed")
         chosen = compiled[number]
-        device = {**context.device, **chosen.device}
         try:
             source = convert(
                 context.task.source,
                 context.task.name,
                 chosen,
-                precisions=precisions(context.task.accumulation, device.get("arch", "")),
+                precisions=precisions(context.task.accumulation, context.device.get("arch", "")),
             )
         except NotConvertible as error:
             return Failed(f"variant {chosen.variant}: {error}")

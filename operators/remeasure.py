@@ -24,7 +24,7 @@ class Remeasure:
     normal posteriors are as wide as the elites' intervals and another evaluation is as noisy as the
     earlier ones were.
 
-    Asked before all others (an infinite weight), it declines while nothing is worth it.
+    Asked before all others but seeds (an infinite weight), it declines while nothing is worth it.
 
     Args:
         confirm: evaluations that a leader has at least.

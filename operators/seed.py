@@ -15,6 +15,7 @@ class Seed:
     """
 
     parents = 0
+    is_seed = True
 
     def propose(self, context: Context) -> Proposal | Declined:
         """The next seed.

@@ -62,6 +62,7 @@ class TemplateSeed:
     """
 
     parents = 0
+    is_seed = True
 
     def __init__(
         self, variants: Sequence[str] = ("default", "same_layout", "products", WHOLE)
@@ -89,7 +90,7 @@ class TemplateSeed:
         seen: set[str] = set()
         failed: list[Compiled] = []
         wanted = [c for c in task.compiled if c.variant in self.variants and has_products(c)]
-        for compiled in wanted:  # the first proposals are made before a verdict tells of the device
+        for compiled in wanted:  # what it says holds before and after a first verdict
             device = {**device, **compiled.device}
         arch = device.get("arch", "")
         exact = precisions(task.accumulation, arch)

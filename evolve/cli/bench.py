@@ -53,12 +53,13 @@ def main(words: Sequence[str]) -> int:
 
 async def _bench(plan: "Plan", ends_at: float | None) -> int:
     from evolve.cli.benching import Bench
+    from evolve.cli.compiled import wanted
     from evolve.cli.device import start_evaluator
     from evolve.cli.main import OK, RESUMABLE
     from evolve.store import Store
 
     config: Mapping[str, Any] = plan.config
-    evaluator = await start_evaluator(config)
+    evaluator = await start_evaluator(config, compiles=bool(wanted(config)))
     try:
         with Store.open(config["store"]["path"], create=True) as store:
             for notice in store.notices:

@@ -30,12 +30,17 @@ def variants(task: Task, config: Mapping[str, Any]) -> tuple[str, ...]:
     On the CPU, where one C++ program costs as much to judge as a search may last, only where there
     is nothing else to start from.
     """
-    kinds = _KINDS if kind_of(config) == "cuda" else (CompilerSeed,)
-    wanted = tuple(dict.fromkeys(name for kind in kinds for name in _wanted(config, kind)))
-    if not wanted or kind_of(config) == "cuda":
-        return wanted
+    names = wanted(config)
+    if kind_of(config) == "cuda":
+        return names
     has_start = bool(task.seeds) or has_model(config)
-    return () if has_start else tuple(name for name in wanted if name in _ON_CPU)
+    return () if has_start else tuple(name for name in names if name in _ON_CPU)
+
+
+def wanted(config: Mapping[str, Any]) -> tuple[str, ...]:
+    """Variants that operators take on this kind of device, whatever the task."""
+    kinds = _KINDS if kind_of(config) == "cuda" else (CompilerSeed,)
+    return tuple(dict.fromkeys(name for kind in kinds for name in _wanted(config, kind)))
 
 
 def _wanted(config: Mapping[str, Any], kind: type) -> list[str]:
@@ -70,11 +75,11 @@ async def with_compiled(
     say: Callable[[str], None] = print_now,
 ) -> Task:
     """The task with what the compiler makes of it."""
-    wanted = variants(task, config)
+    names = variants(task, config)
     why = ""
-    if wanted and isinstance(evaluator, LocalEvaluator):
-        say(f"compiling the reference, {count_text(len(wanted), 'variant')} ...")
-        compiled, reasons = usable(task, config, await evaluator.compiled(task, wanted))
+    if names and isinstance(evaluator, LocalEvaluator):
+        say(f"compiling the reference, {count_text(len(names), 'variant')} ...")
+        compiled, reasons = usable(task, config, await evaluator.compiled(task, names))
         for reason in reasons:
             say(f"variant {reason}")
         why = f", and the compiler makes none of it ({'; '.join(reasons)})" if reasons else ""

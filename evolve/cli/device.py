@@ -104,8 +104,12 @@ def require_language(source: str, what: str, kind: str) -> None:
         raise UsageError(f"{what} is CUDA C++, which needs a GPU: device=cuda")
 
 
-async def start_evaluator(config: Mapping[str, Any]) -> Evaluator:
+async def start_evaluator(config: Mapping[str, Any], *, compiles: bool = False) -> Evaluator:
     """The judge that `device` and `sandbox` ask for, ready to answer.
+
+    Args:
+        config: of the run.
+        compiles: whether it will be asked what the compiler makes of references.
 
     Raises:
         UsageError: a device or a sandbox tier that this host does not offer, or no such recorded
@@ -138,6 +142,7 @@ async def start_evaluator(config: Mapping[str, Any]) -> Evaluator:
         sandbox_read=sandbox["read"],
         cuda_include=include,
         cuda_flags=flags,
+        compiles=compiles,
     )
 
 

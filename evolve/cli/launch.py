@@ -37,7 +37,8 @@ async def launch(config: Mapping[str, Any]) -> int:
     steps: Sequence[Ticket] = ()
     for note in (*key_notes(config), *haste_notes(config)):
         print(note)
-    evaluator = await start_evaluator(config)
+    compiles = not existing and bool(variants(task, config))
+    evaluator = await start_evaluator(config, compiles=compiles)
     try:
         if existing:
             config["opening"] = existing.config.get("opening", False)

@@ -68,8 +68,8 @@ class Compiled:
         variant: of `VARIANTS`.
         torch: the version of it.
         cases: for each case of its task.
-        device: what is known of the device that it was compiled for, which is as much as an
-            `Evaluation.environment` says of it, and known before there is one.
+        device: what is known of the device that it was compiled for, and of this task there, before
+            anything is judged; by the names that `Evaluation.environment` has for it.
     """
 
     variant: str

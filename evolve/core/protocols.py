@@ -329,6 +329,16 @@ MAX_ROUNDS = 4
 
 
 @runtime_checkable
+class SeedOperator(Operator, Protocol):
+    """An operator that proposes programs to start from, one after the other.
+
+    Where several have an infinite weight they take turns, before all others.
+    """
+
+    is_seed: bool
+
+
+@runtime_checkable
 class ModelOperator(Operator, Protocol):
     """An operator whose `propose` may return a `ModelRequest`.
 

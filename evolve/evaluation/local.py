@@ -75,6 +75,7 @@ class LocalEvaluator:
         cuda_include: Sequence[str] = (),
         cuda_flags: Sequence[str] = (),
         cache: Path | None = None,
+        compiles: bool = False,
     ) -> "LocalEvaluator":
         """Started workers.
 
@@ -90,6 +91,7 @@ class LocalEvaluator:
             cuda_include: folders of headers for CUDA C++.
             cuda_flags: flags of nvcc, of those that are allowed.
             cache: folder for compiled candidates.
+            compiles: whether it will be asked what the compiler makes of references.
 
         Raises:
             EvaluatorUnavailable: a worker does not come up.
@@ -109,6 +111,7 @@ class LocalEvaluator:
             commands[f"{_NAMES[device]} {number}"] = [
                 *(python or sys.executable, "-m", "evolve.worker", "serve", *options),
                 *("--index", str(number), "--share", f"{part}/{len(ids)}"),
+                *(["--compiles"] if compiles and part == 0 else []),  # the first one is asked first
             ]
         package_path, scratch = package_path_for(python)
         environment = worker_environment(package_path)

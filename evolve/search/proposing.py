@@ -1,6 +1,5 @@
 """Asks operators: which one next, with which parents, and what it makes of a model's reply."""
 
-import math
 import random
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,6 +14,7 @@ from evolve.core.protocols import (
     ModelOperator,
     Proposal,
     Reading,
+    SeedOperator,
     SelectionPolicy,
 )
 from evolve.core.randomness import stream
@@ -76,7 +76,9 @@ class Proposer:
         models: Sequence[str] | None = None,
         operators: Collection[str] | None = None,
     ) -> Asked | None:
-        """The first outcome in the order of the schedule; None where all operators decline.
+        """The first outcome; None where all operators decline.
+
+        They are asked in the order of the schedule, but that seeds take turns.
 
         Args:
             sequence: number of the ticket that it will be.
@@ -119,13 +121,16 @@ class Proposer:
         return reading.status, reading.outcome
 
     def _by_turns(self, order: Sequence[Choice]) -> list[Choice]:
-        """Those that go before all others begin with whoever has proposed least.
+        """The same, but that seeds which go before all others begin with whoever proposed least.
 
         Then a run that can judge but few of its seeds has some of every kind.
         """
-        first = [choice for choice in order if math.isinf(choice.weight)]
-        turns = sorted(first, key=lambda choice: self.facts.proposals(choice.operator))
-        return turns + [choice for choice in order if not math.isinf(choice.weight)]
+        seeds = [choice for choice in order if choice.is_first and self._is_seed(choice)]
+        turns = sorted(seeds, key=lambda choice: self.facts.proposals(choice.operator))
+        return turns + [choice for choice in order if choice not in seeds]
+
+    def _is_seed(self, choice: Choice) -> bool:
+        return isinstance(self.operators[choice.operator].operator, SeedOperator)
 
     def _reading(self, operator: ModelOperator, ticket: Ticket, elites: Sequence[Elite]) -> Reading:
         known = (self.store.elite(self.run.id, program) for program in ticket.parents)

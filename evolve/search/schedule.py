@@ -60,6 +60,11 @@ class Choice:
     weight: float = 1.0
 
     @property
+    def is_first(self) -> bool:
+        """Whether it is asked before all others."""
+        return math.isinf(self.weight)
+
+    @property
     def stream(self) -> str:
         """Name of the random stream that this choice is drawn with."""
         named = f"{self.operator}/{self.model}" if self.model else self.operator
@@ -118,7 +123,7 @@ class Shares:
     ) -> list[Choice]:
         def clock(choice: Choice) -> float:
             draw = draws(choice.stream).random()
-            return -1.0 if math.isinf(choice.weight) else -math.log1p(-draw) / choice.weight
+            return -1.0 if choice.is_first else -math.log1p(-draw) / choice.weight
 
         return sorted(sorted(choices, key=lambda choice: choice.stream), key=clock)
 
@@ -193,7 +198,7 @@ class Bandit:
             return by_weight
         spent = arms()
         cost = self._cost(spent)
-        first = [choice for choice in by_weight if math.isinf(choice.weight)]
+        first = [choice for choice in by_weight if choice.is_first]
         methods: dict[str, list[Choice]] = {}
         for choice in by_weight[len(first) :]:
             methods.setdefault(choice.method, []).append(choice)

@@ -51,7 +51,10 @@ def _run(connection: Connection, run_id: int, canonical: bool) -> dict[str, Any]
     row = runs.by_id(connection, run_id)
     line: dict[str, Any] = {"kind": "run", "seed": row.seed, "baseline": row.baseline}
     line["task"] = row.task.to_json()
-    if not canonical:
+    if canonical:
+        for compiled in line["task"]["compiled"]:
+            del compiled["device"]
+    else:
         line |= {"name": row.name, "config": row.config, "created": row.created}
         line |= {"state": row.state, "reason": row.reason}
     return line

@@ -29,6 +29,8 @@ def main() -> None:
                        help="a further flag of nvcc, as in --cuda-flag=-O3")  # fmt: skip
     serve.add_argument("--call-timeout", type=float, default=30.0, metavar="S",
                        help="seconds that one forward may take")  # fmt: skip
+    serve.add_argument("--compiles", action="store_true",
+                       help="have PyTorch's compiler ready for references")  # fmt: skip
     serve.add_argument("--device", default="cpu", choices=("auto", "cpu", "cuda"),
                        help="where candidates run")  # fmt: skip
     serve.add_argument("--index", type=int, default=0, metavar="N",
@@ -126,7 +128,8 @@ def _serve(options: argparse.Namespace) -> None:
     # All import torch for seconds, at the same time. On a CPU its malloc has to have its variables
     # when it begins, and what is imported there may disturb another judge's timing.
     on_gpu = options.device == "cuda"
-    ahead = [start_zygote({}), start_zygote({COMPILER: "1"})] if on_gpu else []
+    told = [{}, {COMPILER: "1"}] if options.compiles else [{}]
+    ahead = [start_zygote(variables) for variables in told] if on_gpu else []
     from evolve.worker import extent
     from evolve.worker.device import open_device
     from evolve.worker.referee import Referee

@@ -15,7 +15,7 @@ _PEAKS = 2  # of what the reference has alive at once: workspaces, and other way
 _JUDGING_SETS = 8
 _EXPECTING_SETS = 6  # more while it is worked out: what moved, parts of convolutions
 _PEAKS_EXPECTING = 2  # in fp64
-_COPIES_OF_WEIGHTS = 2  # while a model is made
+_COPIES_OF_WEIGHTS = 2  # in float32 or more, while a model is made
 _SHARE_TO_SIT = 2 / 3  # of the room: others check meanwhile
 _CORES_OF_WRITER = 4
 _BRIEF_HALF_WIDTH = 0.05  # what is to be known no better does with short blocks
@@ -71,7 +71,7 @@ def _peak(cases: Sequence[WarmCase]) -> int:
 
 def weights_bytes(cases: Sequence[WarmCase]) -> int:
     """What the models of these cases take while they are made."""
-    return _COPIES_OF_WEIGHTS * sum(case.arguments.size for case in cases)
+    return _COPIES_OF_WEIGHTS * sum(case.made_bytes for case in cases)
 
 
 def compiling_bytes(cases: Sequence[WarmCase], device: Device) -> int:

@@ -7,7 +7,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -62,6 +62,7 @@ class Launcher:
         self._require = require
         self._lock = threading.Lock()
         self._zygotes: dict[Key, Zygote] = {}
+        self._usual_key = _key(device.environment(Language.TORCH))
         missing = [path for path in read if not Path(path).exists()]
         if missing:
             raise UsageError(f"sandbox.read: {missing[0]} does not exist. Correct the path.")
@@ -160,9 +161,13 @@ class Launcher:
         )
         variables = self._device.environment(language)
         if compiles and self._has_compilers:
-            with suppress(InfraFault):  # where it cannot be had so, it imports the compiler itself
+            try:
                 key = _key({**variables, COMPILER: "1"})
                 return self._connected_by(key, confinement, tensors, all_queues)
+            except InfraFault as error:
+                if _is_the_devices(error):
+                    raise
+                self._has_compilers = False  # from now on each imports it for itself
         return self._connected_by(_key(variables), confinement, tensors, all_queues)
 
     def _connected_by(
@@ -185,11 +190,10 @@ class Launcher:
 
     def keep_spares(self, lock: HostLock) -> None:
         """From now on, have processes ready; they are made while nothing is timed."""
-        key = _key(self._device.environment(Language.TORCH))
 
         def make() -> RunnerProcess:
             with lock.shared():
-                return self._prepared(key, self._confinement)
+                return self._prepared(self._usual_key, self._confinement)
 
         if self._device.spares:
             self._spares = Spares(make, self._device.spares)
@@ -199,7 +203,7 @@ class Launcher:
     ) -> RunnerProcess:
         try:
             with ExitStack() as on_failure:
-                runner = None if all_queues else self._spare(confinement)
+                runner = None if all_queues else self._spare(key, confinement)
                 runner = runner or self._prepared(key, confinement, all_queues)
                 on_failure.enter_context(runner)
                 self._device.connect(runner, tensors)
@@ -218,9 +222,9 @@ class Launcher:
             on_failure.pop_all()
         return runner
 
-    def _spare(self, confinement: Confinement) -> RunnerProcess | None:
-        """One that is ready and confined in the same way, if there is one."""
-        if self._spares is None or confinement != self._confinement:
+    def _spare(self, key: Key, confinement: Confinement) -> RunnerProcess | None:
+        """One that is ready, of the same zygote and confined in the same way, if there is one."""
+        if self._spares is None or (key, confinement) != (self._usual_key, self._confinement):
             return None
         return self._spares.take()
 

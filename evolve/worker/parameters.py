@@ -29,7 +29,7 @@ def randomise(model: nn.Module, seed: int) -> None:
 
 
 def _perturb(values: Tensor, seed: int, name: str) -> None:
-    """With memory for one more of it, since that may be gigabytes."""
+    """With memory for one more of it in float32, since that may be gigabytes."""
     if values.numel() == 0:
         return
     draws = generator(seed, "parameter", name, place=values.device)

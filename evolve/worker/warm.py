@@ -149,6 +149,11 @@ class Store:
         empty_cache()
 
 
+def _made_bytes(tensor: torch.Tensor) -> int:
+    """Of a weight as it is made: in float32 at least, and cast afterwards."""
+    return tensor.numel() * max(tensor.itemsize, torch.float32.itemsize)
+
+
 class WarmCase:
     """One case of a warm task."""
 
@@ -175,6 +180,7 @@ class WarmCase:
                 "state": dict(self._model.state_dict()),
             }
             self.arguments = device.make_slab([arguments])
+            self.made_bytes = sum(map(_made_bytes, tensors_of(arguments)))
             self.families = case.families()
             first = case.inputs(self._seed("size"))
             packed = Packed([first])

@@ -32,7 +32,7 @@ def judge(tmp_path, monkeypatch):
     def use(mode: str) -> None:
         command = [sys.executable, str(SCRIPT), mode]
 
-        async def start(config) -> LocalEvaluator:
+        async def start(config, compiles) -> LocalEvaluator:
             evaluator = LocalEvaluator({"worker": command}, dict(os.environ))
             await evaluator.up()
             return evaluator

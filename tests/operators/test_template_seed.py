@@ -122,10 +122,11 @@ def test_convolutions_round_as_eagers_do_and_once_they_do_not():
 
 
 def test_what_the_compiler_knew_of_the_device_holds_before_and_after_a_first_verdict():
-    found = replace(CONVOLUTION, device={"eager_convolutions": "tf32"})
-    before, after = propose(found), propose(found, eager_convolutions="tf32", cores="16")
-    assert before == after
-    assert begun_with(before) == ["tf32"]
+    for own, device, begun in (("tf32", "ieee", "tf32"), ("ieee", "tf32", "bf16x6")):
+        found = replace(CONVOLUTION, device={"eager_convolutions": own})
+        before, after = propose(found), propose(found, eager_convolutions=device, cores="16")
+        assert before == after
+        assert begun_with(before) == [begun]
 
 
 def test_where_eagers_convolutions_are_exact_so_are_ours_and_products_always():

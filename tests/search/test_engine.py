@@ -36,6 +36,8 @@ class Scripted:
 
     def __init__(self, name, *outcomes):
         self.name, self.outcomes = name, outcomes
+        if name.startswith("seed"):
+            self.is_seed = True
 
     def propose(self, context):
         done = context.facts.proposals(self.name)
@@ -50,19 +52,24 @@ def scripted(*outcomes):
     return {"scripted": Scheduled(operator=Scripted("scripted", *outcomes))}
 
 
-def test_operators_that_go_first_take_turns(store, run):
+def test_seeds_that_go_first_take_turns_before_all_others(store, run):
     def proposals(name):
         return [Proposal(program=Program(f"{SEED_SOURCE}{name}_{n} = 1\n")) for n in range(3)]
 
     operators = {
         name: Scheduled(operator=Scripted(name, *proposals(name)[:count]), weight=weight)
-        for name, count, weight in (("a", 3, float("inf")), ("b", 2, float("inf")), ("c", 1, 1.0))
+        for name, count, weight in (
+            ("again", 1, float("inf")),
+            ("seed_a", 3, float("inf")),
+            ("seed_b", 2, float("inf")),
+            ("tune", 1, 1.0),
+        )
     }
     search = make_search(store, run, operators=operators)
     asked = [search.ask().operator for _ in range(3)]  # under way at once
     search.tell(ticket := search.ask(), evaluate(search, ticket))
-    assert [*asked, ticket.operator] == ["a", "b", "a", "b"]
-    assert [search.ask().operator for _ in range(2)] == ["a", "c"]
+    assert [*asked, ticket.operator] == ["seed_a", "seed_b", "seed_a", "seed_b"]
+    assert [search.ask().operator for _ in range(3)] == ["seed_a", "again", "tune"]
 
 
 def test_the_first_ask_is_the_seed_of_the_task(store, run):

@@ -17,7 +17,10 @@ from evolve.core.compiled import VARIANTS, Compiled
 from evolve.core.errors import UsageError
 from evolve.core.task import Task
 from evolve.worker.compiler import SETTINGS, compile_model, settings
+from evolve.worker.device_cpu import CpuDevice
+from evolve.worker.referee import Referee
 from evolve.worker.slab import Outline, Packed, unpack
+from evolve.worker.zygote_start import COMPILER, start
 
 FRAGILE = Task(
     name="fragile",
@@ -131,6 +134,18 @@ def test_a_variant_that_ends_the_process_costs_no_other(worker):
         assert made.device["cores"] == str(len(os.sched_getaffinity(0)))
         assert (made.variant, len(made.cases)) == (name, 1)
         assert "def call(" in made.cases[0].code
+
+
+def test_references_are_compiled_where_the_compiler_is_imported_already(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))  # a lock of its own
+    tmp_path.chmod(0o755)
+    ahead = start({COMPILER: "1"})
+    referee = Referee(CpuDevice(), tmp_path / "cache", ahead=[ahead])
+    try:
+        assert "compiled" in referee.compiled(FRAGILE, ["default"])["default"]
+        assert ahead.process.pid in {zygote.pid for zygote in referee.launcher.zygotes()}
+    finally:
+        referee.close()
 
 
 def test_a_variant_that_nobody_knows_is_refused_in_words(worker):

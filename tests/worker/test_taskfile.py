@@ -12,9 +12,13 @@ import pytest
 import torch
 
 from evolve.core.errors import UsageError
+from evolve.core.evaluation import Fidelity
 from evolve.core.task import Case, Task
+from evolve.worker.device_cpu import CpuDevice
 from evolve.worker.extent import Alive
+from evolve.worker.footprint import weights_bytes
 from evolve.worker.taskfile import load_task
+from evolve.worker.warm import WarmTasks
 from tests.worker.judging import loaded_case, one_case, task_source
 
 KERNELBENCH = '''
@@ -93,14 +97,18 @@ def test_zero_biases_unit_gains_and_running_statistics_are_randomised():
     assert norm.num_batches_tracked == 0
 
 
-def test_a_model_is_made_with_memory_for_its_weights_twice():
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("precision", ["task", "fp16"])
+def test_a_model_is_made_within_the_memory_that_is_planned_for_it(dtype, precision):
+    layer = f"nn.Linear(256, 256, dtype=torch.{dtype})"
     source = task_source(
-        "self.layer(x)", "[torch.randn(4, 256)]", setup="self.layer = nn.Linear(256, 256)"
+        "self.layer(x)", f"[torch.randn(4, 256).to(torch.{dtype})]", setup=f"self.layer = {layer}"
     )
-    case = loaded_case(source)
+    task = Task(name="t", source=source, precision=precision)
+    (warm,) = WarmTasks(CpuDevice()).get(task, Fidelity.SEARCH).cases
     with Alive(()) as alive:
-        model = case.model(1)
-    assert alive.most < 2.1 * model.layer.weight.nbytes
+        warm.case.model(1)
+    assert alive.most < 1.02 * weights_bytes([warm])
 
 
 def test_structure_of_parameters_and_buffers_survives_randomising():
