@@ -5,10 +5,12 @@ Where torch lets cuDNN round operands to tf32 it does for most shapes, and for o
 that rounds where the reference does not is wrong.
 """
 
+from collections.abc import Sequence
 from functools import partial
 
+from torch import Tensor
+
 from evolve.worker.blocks import relative_error
-from evolve.worker.expected import Expected
 from evolve.worker.warm import WarmTask
 from evolve.worker.workshop import Workshop
 
@@ -30,20 +32,22 @@ def described(task: WarmTask, workshop: Workshop) -> dict[str, str]:
     if may_round(task, workshop):
         hidden = workshop.hidden(partial(task.timed[0].check, "task", 0))
         with workshop.on_device():
-            errors = _usual_errors(hidden.expected)
-        if errors and max(errors) < _LEAST:
-            facts[CONVOLUTIONS] = "ieee"
+            if are_exact(hidden.expected.reference, hidden.expected.truth):
+                facts[CONVOLUTIONS] = "ieee"
     return facts
 
 
-def _usual_errors(expected: Expected) -> list[float]:
-    """How far an outcome's blocks are from those in fp64; not of blocks that are right anyway.
+def are_exact(outcomes: Sequence[Tensor], truth: Sequence[Tensor]) -> bool:
+    """Whether outcomes are nearer to those in fp64 than operands of 11 bits would leave them."""
+    errors = [
+        _usual_error(relative_error(native, exact))
+        for native, exact in zip(outcomes, truth, strict=True)
+        if native.is_floating_point() or native.is_complex()
+    ]
+    return 0 < max(errors, default=0.0) < _LEAST
 
-    An activation may leave nearly nothing but zeros.
-    """
-    found = []
-    for native, exact in zip(expected.reference, expected.truth, strict=True):
-        if native.is_floating_point() or native.is_complex():
-            errors = relative_error(native, exact)
-            found += [float(errors[errors > 0].median())] if bool((errors > 0).any()) else []
-    return found
+
+def _usual_error(errors: Tensor) -> float:
+    """Of blocks that are not right anyway: an activation may leave hardly anything but zeros."""
+    wrong = errors[errors > 0]
+    return float(wrong.median()) if len(wrong) else 0.0

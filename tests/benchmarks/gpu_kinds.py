@@ -43,6 +43,9 @@ from evolve.core.task import Task
 from evolve.tasks import find_task
 from evolve.tasks.kernelbench import list_problems
 from evolve.worker import compiler
+from evolve.worker.expected import evaluate_truth
+from evolve.worker.rounding import are_exact
+from evolve.worker.trees import flatten
 from operators.compiler_seed import CompilerSeed
 from operators.template_seed import TemplateSeed
 from tests.benchmarks.conditions import print_conditions
@@ -66,10 +69,19 @@ class Compiling:
         JITFunction.run = self._run
 
 
-def programs(task: Task) -> Iterator[Proposal]:
+def rounding(model: torch.nn.Module, inputs: list[Any], expected: Any) -> str:
+    """What eager's convolutions make of float32, as `operators.template_seed` has to know."""
+    outcomes = flatten(expected)[0]
+    if not torch.backends.cudnn.allow_tf32:
+        return "ieee"
+    return (
+        "ieee" if are_exact(outcomes, evaluate_truth(model, inputs, outcomes).outputs) else "tf32"
+    )
+
+
+def programs(task: Task, rounds: str) -> Iterator[Proposal]:
     """Seeds of the compiler and of the template library, in their order."""
-    rounding = "tf32" if torch.backends.cudnn.allow_tf32 else "ieee"
-    device = {"eager_convolutions": rounding}
+    device = {"eager_convolutions": rounds}
     if torch.cuda.is_available():
         properties = torch.cuda.get_device_properties(0)
         device["arch"] = f"{properties.major}{properties.minor}"
@@ -155,7 +167,8 @@ def look(name: str, answers: Path, options: argparse.Namespace) -> None:
             expected = model(*inputs)
             note(kind="eager", **measured(partial(model, *inputs), options.profile))
         made = compiled(model, inputs)
-        for each in programs(Task(name=task.name, source=task.source, compiled=made)):
+        rounds = rounding(model, inputs, expected)
+        for each in programs(Task(name=task.name, source=task.source, compiled=made), rounds):
             own = not VENDORS.search(each.program.source)
             try:
                 candidate = imported(each.program.source).ModelNew(*arguments).eval()
