@@ -122,13 +122,13 @@ def _batch(options: argparse.Namespace, judge_words: list[str]) -> int:
 
 def _serve(options: argparse.Namespace) -> None:
     from evolve.worker.cuda_flags import add_flags
-    from evolve.worker.zygote_start import COMPILER
+    from evolve.worker.zygote_start import WITH_COMPILER
     from evolve.worker.zygote_start import start as start_zygote
 
     # All import torch for seconds, at the same time. On a CPU its malloc has to have its variables
     # when it begins, and what is imported there may disturb another judge's timing.
     on_gpu = options.device == "cuda"
-    told = [{}, {COMPILER: "1"}] if options.compiles else [{}]
+    told = [{}, WITH_COMPILER] if options.compiles else [{}]
     ahead = [start_zygote(variables) for variables in told] if on_gpu else []
     from evolve.worker import extent
     from evolve.worker.device import open_device

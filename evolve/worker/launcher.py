@@ -22,7 +22,7 @@ from evolve.worker.process import RunnerProcess, close_all
 from evolve.worker.sandbox import ALL_MECHANISMS, Confinement, Mechanism
 from evolve.worker.spares import Spares
 from evolve.worker.zygote import Zygote
-from evolve.worker.zygote_start import COMPILER, Started
+from evolve.worker.zygote_start import WITH_COMPILER, Started
 
 _PREFIX = "evolve-runners-"
 _ABANDONED_S = 60.0
@@ -42,7 +42,7 @@ class Launcher:
         read: Further paths that candidates may read.
         allowed: Mask of sandbox mechanisms to use (tests of the weaker tiers).
         ahead: Zygotes that import already, and are told the device's variables afterwards. With
-            one for the compiler (`COMPILER`) among them, processes for it come from there.
+            one `WITH_COMPILER` among them, processes for it come from there.
 
     Attributes:
         closed: whether it starts no more.
@@ -58,7 +58,7 @@ class Launcher:
     ) -> None:
         self._device = device
         self._ahead = {_key(started.variables): started for started in ahead}
-        self._has_compilers = any(COMPILER in started.variables for started in ahead)
+        self._has_compilers = _key(WITH_COMPILER) in self._ahead
         self._require = require
         self._lock = threading.Lock()
         self._zygotes: dict[Key, Zygote] = {}
@@ -162,7 +162,7 @@ class Launcher:
         variables = self._device.environment(language)
         if compiles and self._has_compilers:
             try:
-                key = _key({**variables, COMPILER: "1"})
+                key = _key({**variables, **WITH_COMPILER})
                 return self._connected_by(key, confinement, tensors, all_queues)
             except InfraFault as error:
                 if _is_the_devices(error):

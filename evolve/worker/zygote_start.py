@@ -13,7 +13,12 @@ from evolve.worker import cuda_flags
 _PASSED_ON = ("PATH", "LANG", "LC_ALL", "CC", "CXX", "CUDA_HOME", "LD_LIBRARY_PATH",
               cuda_flags.VARIABLE)  # fmt: skip
 COMPILER = "EVOLVE_IMPORTS_COMPILER"
-"""Variable of a zygote that imports PyTorch's compiler too, which takes each process seconds."""
+WITH_COMPILER = {COMPILER: "1", "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
+"""Variables of a zygote that imports PyTorch's compiler too, which takes each process seconds.
+
+The compiler may ask on the way whether there is a GPU. Torch asks the driver then, after which no
+fork could use it, but for the second of these.
+"""
 _START = (
     "import sys; sys.path.append(sys.argv[1]); "
     "from evolve.worker.zygote import serve; serve(int(sys.argv[2]))"

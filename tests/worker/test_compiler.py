@@ -20,7 +20,7 @@ from evolve.worker.compiler import SETTINGS, compile_model, settings
 from evolve.worker.device_cpu import CpuDevice
 from evolve.worker.referee import Referee
 from evolve.worker.slab import Outline, Packed, unpack
-from evolve.worker.zygote_start import COMPILER, start
+from evolve.worker.zygote_start import WITH_COMPILER, start
 
 FRAGILE = Task(
     name="fragile",
@@ -139,7 +139,7 @@ def test_a_variant_that_ends_the_process_costs_no_other(worker):
 def test_references_are_compiled_where_the_compiler_is_imported_already(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))  # a lock of its own
     tmp_path.chmod(0o755)
-    ahead = start({COMPILER: "1"})
+    ahead = start(WITH_COMPILER)
     referee = Referee(CpuDevice(), tmp_path / "cache", ahead=[ahead])
     try:
         assert "compiled" in referee.compiled(FRAGILE, ["default"])["default"]

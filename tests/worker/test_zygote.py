@@ -20,7 +20,7 @@ from evolve.worker import zygote_start
 from evolve.worker.device_cpu import CpuDevice
 from evolve.worker.faults import CandidateFault, InfraFault
 from evolve.worker.launcher import Launcher
-from evolve.worker.zygote_start import COMPILER, environment, start
+from evolve.worker.zygote_start import COMPILER, WITH_COMPILER, environment, start
 from tests.worker.serving import forward
 from tests.worker.sharing import shared
 
@@ -82,25 +82,25 @@ def test_one_that_died_ahead_is_replaced(led):
     assert launcher.zygotes()[0].pid != ahead.process.pid
 
 
-WITH_COMPILER = forward("return x", "import sys; assert 'torch._inductor.lowering' in sys.modules")
+HAS_COMPILER = forward("return x", "import sys; assert 'torch._inductor.lowering' in sys.modules")
 
 
 def test_what_compiles_comes_from_one_that_has_the_compiler_and_nothing_else_does(led):
-    launcher = led([start({}), start({COMPILER: "1"})])
+    launcher = led([start({}), start(WITH_COMPILER)])
     with launcher.start(Language.TORCH, compiles=True) as runner:
-        runner.load("candidate", WITH_COMPILER, 20.0)
+        runner.load("candidate", HAS_COMPILER, 20.0)
     with (
         launcher.start(Language.TORCH) as runner,
         pytest.raises(CandidateFault, match="AssertionError"),
     ):
-        runner.load("candidate", WITH_COMPILER, 20.0)
+        runner.load("candidate", HAS_COMPILER, 20.0)
     assert [zygote.threads() for zygote in launcher.zygotes()] == [1, 1]
 
 
 def test_where_no_zygote_can_have_the_compiler_each_process_imports_it_itself(led, monkeypatch):
     dies = f"import os, sys; '{COMPILER}' in os.environ and sys.exit(1); "
     monkeypatch.setattr(zygote_start, "_START", dies + zygote_start._START)
-    launcher = led([start({}), start({COMPILER: "1"})])
+    launcher = led([start({}), start(WITH_COMPILER)])
     for _ in range(2):
         with launcher.start(Language.TORCH, compiles=True) as runner:
             runner.load("candidate", forward("return x"), 20.0)
