@@ -20,6 +20,7 @@ from tests.operators.packed_cases import PACKED, PACKED_CASES, WIDE_CASES, sever
 from tests.operators.templates_cases import convolution, product
 from tests.operators.templates_running import answers
 
+pytestmark = pytest.mark.timeout(300)  # one process interprets all programs before a first test
 CASES = [*PACKED_CASES, *WIDE_CASES]
 
 

@@ -30,9 +30,10 @@ from tests.operators.output_code import instance, matrix
 from tests.operators.templates_cases import attention, convolution, pool, product
 from tests.operators.whole_cases import WHOLE_CASES
 
+pytestmark = pytest.mark.timeout(300)  # one process interprets all programs before a first test
 FOLDER = Path(__file__).parent / "inductor_fixtures"
 ROOT = Path(__file__).parents[2]
-SLOW = ("softmax_split",)  # tens of thousands of elements, and nothing that the others have not
+SLOW = ("softmax_split", "odd_columns")  # many elements, and nothing that the others have not
 
 CHAIN_TASK = """import torch
 from torch import nn

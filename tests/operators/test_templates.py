@@ -37,6 +37,7 @@ from tests.operators.output_code import (
 from tests.operators.templates_cases import CASES, tolerance
 from tests.operators.templates_running import answers, interpreted
 
+pytestmark = pytest.mark.timeout(300)  # one process interprets all programs before a first test
 INTERPRETED_CASES = [  # the interpreter multiplies the bits of bfloat16
     case for case in CASES if not case["name"].startswith("bfloat16")
 ]
