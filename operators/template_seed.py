@@ -89,15 +89,13 @@ class TemplateSeed:
         """
         seen: set[str] = set()
         failed: list[Compiled] = []
-        wanted = [c for c in task.compiled if c.variant in self.variants and has_products(c)]
-        for compiled in wanted:  # what it says holds before and after a first verdict
-            device = {**device, **compiled.device}
         arch = device.get("arch", "")
         exact = precisions(task.accumulation, arch)
         is_rounded = device.get("eager_convolutions") == "tf32"
         as_eager = precisions("tf32", arch) if is_rounded else exact
         convolutions = {_AS_EAGER: as_eager, _EXACT: exact}
         count = Limits.of(device).multiprocessors
+        wanted = [c for c in task.compiled if c.variant in self.variants and has_products(c)]
         variants = {compiled.variant for compiled in wanted}
         for (kind, rounding), compiled in product(_ORDER, wanted):
             if compiled in failed:

@@ -40,10 +40,10 @@ def variants(task: Task, config: Mapping[str, Any]) -> tuple[str, ...]:
 def wanted(config: Mapping[str, Any]) -> tuple[str, ...]:
     """Variants that operators take on this kind of device, whatever the task."""
     kinds = _KINDS if kind_of(config) == "cuda" else (CompilerSeed,)
-    return tuple(dict.fromkeys(name for kind in kinds for name in _wanted(config, kind)))
+    return tuple(dict.fromkeys(name for kind in kinds for name in _taken(config, kind)))
 
 
-def _wanted(config: Mapping[str, Any], kind: type) -> list[str]:
+def _taken(config: Mapping[str, Any], kind: type) -> list[str]:
     """Variants that operators of a class take."""
     found = []
     for where, node in _operators(config, kind):
@@ -99,7 +99,7 @@ def usable(
     """
     found: list[tuple[str, frozenset[type], Compiled]] = []
     reasons: list[str] = []
-    taken = {kind: _wanted(config, kind) for kind in _KINDS}
+    taken = {kind: _taken(config, kind) for kind in _KINDS}
     for variant, answer in answers.items():
         users = frozenset(kind for kind, names in taken.items() if variant in names)
         if isinstance(answer, str):

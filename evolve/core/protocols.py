@@ -252,7 +252,8 @@ class Context:
         sequence: the number of the ticket.
         baseline: what fitness and every `Attempt.ratio` are measured against.
         device: what is known of the device that judges, e.g. `device_class`, and the names and
-            versions of `Evaluation.environment`; empty until it is known.
+            versions of `Evaluation.environment`; empty until it is known. What compiled references
+            say of it is known from the start, and holds for the task.
         model: who will answer a request that names no model; None where none can be asked.
         operator: the name that the operator is configured under, which its tickets carry.
     """

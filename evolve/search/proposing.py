@@ -67,6 +67,8 @@ class Proposer:
         self.facts = RunFacts(self.store, self.run.id)
         self.declined: dict[str, str] = {}  # why operators had nothing to propose, the last time
         self._judged_on: Mapping[str, str] = {}
+        compiled = self.run.task.compiled
+        self._compiled_for = {k: v for each in compiled for k, v in each.device.items()}
 
     def next(
         self,
@@ -193,7 +195,7 @@ class Proposer:
             rng=rng,
             sequence=sequence,
             baseline=self.baseline,
-            device=self._judged_on or self.device,
+            device={**(self._judged_on or self.device), **self._compiled_for},
             model=card,
             operator=operator,
         )

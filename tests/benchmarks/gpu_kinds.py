@@ -71,12 +71,11 @@ class Compiling:
 
 def rounding(model: torch.nn.Module, inputs: list[Any], expected: Any) -> str:
     """What eager's convolutions make of float32, as `operators.template_seed` has to know."""
-    outcomes = flatten(expected)[0]
     if not torch.backends.cudnn.allow_tf32:
         return "ieee"
-    return (
-        "ieee" if are_exact(outcomes, evaluate_truth(model, inputs, outcomes).outputs) else "tf32"
-    )
+    outcomes = flatten(expected)[0]
+    truth = evaluate_truth(model, inputs, outcomes).outputs
+    return "ieee" if are_exact(outcomes, truth) else "tf32"
 
 
 def programs(task: Task, rounds: str) -> Iterator[Proposal]:

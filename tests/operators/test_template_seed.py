@@ -121,14 +121,6 @@ def test_convolutions_round_as_eagers_do_and_once_they_do_not():
     assert isinstance(propose(CONVOLUTION, count=2, eager_convolutions="tf32"), Declined)
 
 
-def test_what_the_compiler_knew_of_the_device_holds_before_and_after_a_first_verdict():
-    for own, device, begun in (("tf32", "ieee", "tf32"), ("ieee", "tf32", "bf16x6")):
-        found = replace(CONVOLUTION, device={"eager_convolutions": own})
-        before, after = propose(found), propose(found, eager_convolutions=device, cores="16")
-        assert before == after
-        assert begun_with(before) == [begun]
-
-
 def test_where_eagers_convolutions_are_exact_so_are_ours_and_products_always():
     for found, eager in ((CONVOLUTION, "ieee"), (GPU, "tf32")):
         assert begun_with(propose(found, eager_convolutions=eager)) == ["bf16x6"]

@@ -11,6 +11,7 @@ from functools import partial
 import pytest
 
 from archives import TopK
+from evolve.core.compiled import Compiled
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import Fidelity, Status
 from evolve.core.measurement import Ratio
@@ -21,7 +22,7 @@ from evolve.search.engine import Search
 from evolve.search.schedule import Choice, Scheduled, Shares
 from evolve.search.selection import Greedy
 from evolve.store import TicketState
-from evolve.testing.synthetic import SEED_SOURCE, SyntheticEvaluator
+from evolve.testing.synthetic import SEED_SOURCE, SyntheticEvaluator, synthetic_task
 from tests.search.conftest import make_search
 
 
@@ -265,3 +266,33 @@ def test_the_ranking_is_the_archive_in_order_after_every_step(store, run):
         assert search.leader == held[0]
         assert {elite.program for elite in search.contenders()} <= {e.program for e in held}
     assert make_search(store, run, archive=TopK(capacity=3)).leader == search.leader
+
+
+class Watching:
+    """An operator that keeps what it is told of the device."""
+
+    parents = 0
+
+    def __init__(self):
+        self.devices = []
+
+    def propose(self, context):
+        self.devices.append(dict(context.device))
+        return Proposal(program=Program(f"{SEED_SOURCE}N = {context.sequence}\n"))
+
+
+def test_what_compiled_references_say_of_the_device_holds_before_and_after_a_verdict(store):
+    said = {"multiprocessors": "132", "eager_convolutions": "ieee"}
+    compiled = Compiled("default", "2.13", (), device=said)
+    task = replace(synthetic_task(), compiled=(compiled,))
+    run = store.create_run(name="compiled", task=task, config={"baseline": "eager"}, seed=7)
+    watching = Watching()
+    search = make_search(store, run, operators={"watching": Scheduled(operator=watching)})
+    ticket = search.ask()
+    judged = evaluate(search, ticket)
+    told = {"eager_convolutions": "tf32", "driver": "580"}
+    search.tell(ticket, replace(judged, environment=told))
+    search.ask()
+    before, after = watching.devices
+    assert before.items() >= said.items()
+    assert after.items() >= {**told, **said}.items()
