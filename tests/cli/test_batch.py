@@ -150,6 +150,7 @@ def test_the_loop_makes_the_search_better_until_its_budget_is_used(evolve: Evolv
         assert store.open_tickets(run.id) == []
 
 
+@pytest.mark.slow
 def test_a_verification_can_be_judged_elsewhere_too(evolve: Evolve, created: Path):
     assert evolve("batch", "far", "--verify", "-o", "in.jsonl").returncode == 2  # nothing yet
     round_of(evolve, created)

@@ -243,9 +243,16 @@ COMMANDS = {
     "resume": ["resume", "demo", "device=cuda"],
     "eval": ["eval", "kernel.py", "--task", "softmax", "--device", "cuda"],
 }
+SLOW = ("dry run", "resume")  # they take the way of `run`
 
 
-@pytest.mark.parametrize("words", COMMANDS.values(), ids=COMMANDS.keys())
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param(words, id=name, marks=[pytest.mark.slow] if name in SLOW else [])
+        for name, words in COMMANDS.items()
+    ],
+)
 def test_without_a_gpu_every_verb_that_asks_for_one_says_so_in_one_line(
     evolve, recorded: Path, tmp_path: Path, monkeypatch, words
 ):

@@ -137,6 +137,7 @@ def test_an_unknown_sandbox_tier_is_refused_by_name(evolve):
     assert "namespaces" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_dry_run_says_what_the_budget_buys_and_touches_no_database(evolve, tmp_path: Path):
     done = evolve(
         *("run", "task=softmax", "task_config.size=tiny", "search=quick", "--dry-run"),
@@ -211,6 +212,7 @@ def wait_for_an_evaluation(database: Path) -> None:
     raise AssertionError("no evaluation was ever started")
 
 
+@pytest.mark.slow
 def test_a_task_that_accepts_no_work_is_said_to_be_weak(evolve, tmp_path: Path):
     (tmp_path / "bad.py").write_text(TASK.format(result="x * 0"))
     (tmp_path / "zeros.py").write_text(ZEROS)

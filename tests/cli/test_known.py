@@ -8,6 +8,8 @@ Invariants:
 import json
 from pathlib import Path
 
+import pytest
+
 from evolve.core.evaluation import Evaluation
 from evolve.store import Store
 from evolve.tasks import find_task
@@ -27,6 +29,7 @@ def remember(folder: Path, verdict: dict) -> None:
         search.tell(search.offer(ZEROS), Evaluation.from_json(marked))
 
 
+@pytest.mark.slow
 def test_a_known_verdict_is_given_until_it_is_asked_for_again(evolve, tmp_path: Path):
     (tmp_path / "zeros.py").write_text(ZEROS)
     words = ("eval", "zeros.py", *TINY[:-1], "search")

@@ -168,6 +168,7 @@ def evolve(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_the_command_counts_what_it_tried_and_what_was_killed(tmp_path):
     sums = """
 import torch

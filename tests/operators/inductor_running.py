@@ -11,39 +11,17 @@ import tempfile
 from pathlib import Path
 
 import torch
-import triton
-import triton.language as tl
-from triton.language.extra import libdevice
 
 from evolve.core.compiled import Compiled
 from operators.inductor import convert
+from tests.operators import interpreter
 
 INTERPRETED = ("ieee",)
 """What `tl.dot` may make of float32 under the interpreter, of all that programs are offered."""
 
 
-@triton.jit
-def tanh(x):
-    return 2 * tl.sigmoid(2 * x) - 1
-
-
-@triton.jit
-def exp(x):
-    return tl.exp(x)
-
-
-@triton.jit
-def rsqrt(x):
-    return tl.rsqrt(x)
-
-
-def interpret_libdevice() -> None:
-    """The device's library of mathematics is no part of Triton's interpreter."""
-    libdevice.exp, libdevice.rsqrt, libdevice.tanh = exp, rsqrt, tanh
-
-
 def main(names: list[str]) -> None:
-    interpret_libdevice()
+    interpreter.prepare()
     for name in names:
         print(json.dumps([Path(name).stem, difference(Path(name))]), flush=True)
 

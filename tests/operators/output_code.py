@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Sequence
+from math import prod
 
 import torch
 
@@ -62,6 +63,12 @@ def instance(source: str, seed: object, precisions: Sequence[str] = PRECISIONS) 
             small = [c for c in tunable.choices if int(c) <= 64] or tunable.choices[:1]
             chosen[tunable.name] = rng.choice(small[-2:])
     return tunables.render(source, chosen)
+
+
+def quick(space: tunables.Space, rng: random.Random) -> dict[str, TunableValue]:
+    """An assignment, of a few the one with the largest blocks: the interpreter likes them."""
+    few = [space.sample(rng) for _ in range(4)]
+    return max(few, key=lambda each: prod(int(v) for n, v in each.items() if "BLOCK" in n))
 
 
 def room(name: str, tensor: torch.Tensor) -> str:

@@ -16,13 +16,8 @@ from typing import Any
 
 import torch
 
-from tests.operators.inductor_running import (
-    INTERPRETED,
-    apart,
-    flat,
-    imported,
-    interpret_libdevice,
-)
+from tests.operators import interpreter
+from tests.operators.inductor_running import INTERPRETED, apart, flat, imported
 from tests.operators.output_code import instance
 
 ROOT = Path(__file__).parents[2]
@@ -92,7 +87,7 @@ def beside_task(case: Mapping[str, Any]) -> float:
 def main(device: str) -> None:
     torch.backends.cudnn.allow_tf32 = False
     if device == "cpu":
-        interpret_libdevice()
+        interpreter.prepare()
     for case in json.load(sys.stdin):
         torch.manual_seed(0)
         if "task" in case:

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from evolve.core import tunables
-from tests.operators.output_code import image, matrix
+from tests.operators.output_code import image, matrix, quick
 from tests.operators.packed_cases import PACKED, PACKED_CASES, WIDE_CASES, several
 from tests.operators.templates_cases import convolution, product
 from tests.operators.templates_running import answers
@@ -30,11 +30,10 @@ def differences() -> dict[str, float]:
 
 
 def drawn(case):
-    """With blocks of any size, of which the interpreter is quicker with large ones."""
-    rng = random.Random(case["name"])
-    space = tunables.parse(case["source"])
-    chosen = {t.name: rng.choice(t.choices) for t in space if "PRECISION" not in t.name}
-    return case | {"source": tunables.render(case["source"], chosen)}
+    """With blocks of any size, and of the precisions the one that it begins with."""
+    chosen = quick(tunables.parse(case["source"]), random.Random(case["name"]))
+    kept = {name: value for name, value in chosen.items() if "PRECISION" not in name}
+    return case | {"source": tunables.render(case["source"], kept)}
 
 
 @pytest.mark.parametrize("name", [each["name"] for each in CASES])

@@ -9,7 +9,6 @@ Programs are the fixtures of `test_inductor` and seeds that ship, interpreted at
 """
 
 import json
-import math
 import os
 import random
 import re
@@ -27,7 +26,7 @@ from operators.inductor import convert
 from operators.structure import REWRITES, NotApplicable, TritonProgram
 from tests.operators import row_sums
 from tests.operators.inductor_running import INTERPRETED
-from tests.operators.output_code import instance, matrix
+from tests.operators.output_code import instance, matrix, quick
 from tests.operators.templates_cases import attention, convolution, pool, product
 from tests.operators.whole_cases import WHOLE_CASES
 
@@ -35,7 +34,6 @@ pytestmark = pytest.mark.timeout(300)  # one process interprets all programs bef
 FOLDER = Path(__file__).parent / "inductor_fixtures"
 ROOT = Path(__file__).parents[2]
 SLOW = ("softmax_split",)  # tens of thousands of elements, and nothing that the others have not
-LARGE = ("odd_columns",)  # as many: blocks of four elements take the interpreter minutes
 
 CHAIN_TASK = """import torch
 from torch import nn
@@ -196,19 +194,13 @@ def rewritten():
 REWRITTEN = rewritten()
 
 
-def sample(origin: str, space: tunables.Space, rng: random.Random) -> dict[str, object]:
-    """An assignment; of large programs the one of several whose blocks are largest in all."""
-    samples = [space.sample(rng) for _ in range(6 if origin in LARGE else 1)]
-    return max(samples, key=lambda each: math.prod(v for n, v in each.items() if "BLOCK" in n))
-
-
 @pytest.fixture(scope="module")
 def differences():
     rng = random.Random(1)
     lines = []
     for name, (origin, source) in REWRITTEN.items():
         before, task = PROGRAMS[origin]
-        chosen = sample(origin, tunables.parse(source), rng)
+        chosen = quick(tunables.parse(source), rng)
         interpreted = {n: v for n, v in chosen.items() if not n.endswith("INPUT_PRECISION")}
         instance = tunables.render(source, interpreted)
         pair = {"name": name, "task": task, "before": before, "after": instance}

@@ -24,7 +24,7 @@ Judge = Callable[[Entry], Evaluation]
 
 
 class Court:
-    """Sends candidates to a worker and keeps their verdicts; several are under way at once."""
+    """Sends candidates to a worker and waits for verdicts; several are under way at once."""
 
     def __init__(self, worker: Worker) -> None:
         self.worker = worker
@@ -47,7 +47,7 @@ class Court:
 
     def verdict(self, entry: Entry) -> Evaluation:
         self.send(entry)
-        reply = self._sent[entry.source].result(ANSWER_S[entry.device])
+        reply = self._sent.pop(entry.source).result(ANSWER_S[entry.device])
         assert "result" in reply, reply
         return Evaluation.from_json(reply["result"])
 

@@ -105,6 +105,7 @@ def test_trees_lists_none_integers_parameters_and_buffers_pass(tmp_path: Path):
     passes(folder)
 
 
+@pytest.mark.slow
 def test_an_argument_that_is_absent_in_one_case_is_optional(tmp_path: Path):
     masked = elementwise("return x if mask is None else x * mask").replace(
         "self, x", "self, x, mask"
@@ -180,6 +181,7 @@ class ModelNew(nn.Module):
 )
 
 
+@pytest.mark.slow
 def test_odd_but_honest_winners_pass(tmp_path: Path):
     view = elementwise("return x.t(), x[0], x")
     halves = elementwise("return x.split(4)")
@@ -229,6 +231,7 @@ def test_a_reference_that_looks_at_values_is_examined_for_real(tmp_path: Path):
     assert "Like(torch.float32, (8, 16))" in (folder / "op.py").read_text()
 
 
+@pytest.mark.slow
 def test_the_runs_precision_and_size_are_frozen(tmp_path: Path):
     source = LINEAR.replace("torch.randn(8, 16)", "torch.randn(ROWS, 16)")
     sized = f'ROWS, UNUSED = 2, 3\nSIZES = {{"tiny": {{"ROWS": 5}}}}\n\n\n{source}'

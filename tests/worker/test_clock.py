@@ -8,13 +8,16 @@ Invariants:
   candidate was slow before do not make it look so.
 """
 
+import contextlib
 import math
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
 from evolve.core.evaluation import CUT_SHORT, Fidelity, Stage, Status
 from evolve.worker.device_cpu import CpuDevice
+from evolve.worker.faults import CANDIDATE
 from evolve.worker.referee import Referee
 from evolve.worker.window_cpu import CpuWindow
 from tests.worker.serving import HONEST_CPP, RELU_TASK, Worker, forward
@@ -279,66 +282,115 @@ def test_a_reference_that_returns_its_input_is_the_users_to_mend(worker, body, c
     assert "new tensor" in reply["error"]["message"]
 
 
-class SlowWindow(CpuWindow):
-    """Costs more, even if nothing is called."""
+class PliantDevice(CpuDevice):
+    """One that the tests below set, and share.
 
-    def idle(self, process, case, layout):
-        return self._device.cost_s + super().idle(process, case, layout)
+    Attributes:
+        cost_s: what a window costs more, even if nothing is called.
+        shown: what the clock shows for a block, and for the next; None: what it takes.
+        faster: the candidate's then take a third of that.
+    """
 
-
-class DisturbedDevice(CpuDevice):
-    def __init__(self, cost_s):
+    def __init__(self):
         super().__init__()
-        self.cost_s = cost_s
+        self.reset()
+
+    def reset(self):
+        self.half_width, self.cost_s, self.shown, self.faster = type(self).half_width, 0.0, None, 1
 
     def window(self):
-        return SlowWindow(self)
+        return PliantWindow(self)
 
 
-def judged_where_a_window_costs(cost_s, source, folder):
-    referee = Referee(DisturbedDevice(cost_s), folder / "cache")
-    try:
-        return referee.evaluate(RELU_TASK, source, Fidelity.SCREEN, {})
-    finally:
-        referee.close()
+class PliantWindow(CpuWindow):
+    def idle(self, process, case, layout):
+        return (
+            0.0 if self._device.shown else self._device.cost_s + super().idle(process, case, layout)
+        )
+
+    @contextlib.contextmanager
+    def alone(self, side, processes):
+        self._side = side
+        with super().alone(side, processes):
+            yield
+
+    def run(self, process, case, layout, number, **named):
+        block = super().run(process, case, layout, number, **named)
+        if not self._device.shown:
+            return block
+        shown = self._device.shown[number % 2]
+        shown /= self._device.faster if self._side == CANDIDATE else 1
+        return replace(block, run=shown, apart=(0.0, 0.0, 0.0))
+
+    def settle(self):
+        if not self._device.shown:
+            super().settle()
 
 
-def test_nobody_is_convicted_where_a_window_costs_more_than_the_references_calls(tmp_path):
-    verdict = judged_where_a_window_costs(30.0, HONEST_CPP, tmp_path)
+@pytest.fixture(scope="module")
+def judge(tmp_path_factory):
+    device = PliantDevice()
+    referee = Referee(device, tmp_path_factory.mktemp("judge"))
+    yield device, referee
+    referee.close()
+
+
+@pytest.fixture
+def pliant(judge):
+    """The device, and how it judges."""
+    device, referee = judge
+    device.reset()
+    return device, partial(referee.evaluate, RELU_TASK)
+
+
+def test_nobody_is_convicted_where_a_window_costs_more_than_the_references_calls(pliant):
+    device, judged = pliant
+    device.cost_s = 30.0
+    verdict = judged(HONEST_CPP, Fidelity.SCREEN, {})
     assert verdict.status is Status.INFRA
     assert "too busy for a clock" in verdict.feedback
 
 
-def test_who_is_slow_until_it_is_timed_does_not_make_the_host_look_too_busy(tmp_path):
+def test_who_is_slow_until_it_is_timed_does_not_make_the_host_look_too_busy(pliant):
     # Its blocks, and with them the reference's, are of one call: shorter than what a window costs.
-    source = forward(slow_until_timed(0.3, 0.0))
-    verdict = judged_where_a_window_costs(0.001, source, tmp_path)
+    device, judged = pliant
+    device.cost_s = 0.001
+    verdict = judged(forward(slow_until_timed(0.3, 0.0)), Fidelity.SCREEN, {})
     assert verdict.status is Status.TIMING_UNBOUNDED
     assert "the clock's own overhead" in verdict.feedback
 
 
-class NeverContent(CpuDevice):
-    """Times whatever it is asked for with as many pairs as the fidelity has."""
-
-    half_width = 0.0
-
-
-def test_how_far_a_program_is_below_the_bar_is_not_looked_at(tmp_path, monkeypatch):
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    tmp_path.chmod(0o755)
-    referee = Referee(NeverContent(), tmp_path / "cache")
+def test_how_far_a_program_is_below_the_bar_is_not_looked_at(pliant):
+    device, judged = pliant
+    device.shown, device.half_width = (0.1, 0.1), 0.0  # as many pairs as the fidelity has
     pairs = {}
-    try:
-        for bar in (1000.0, 0.001):
-            bars = {"eager": bar, "somebody who left": 1000.0}
-            tie = forward("return right(x)")
-            verdict = referee.evaluate(RELU_TASK, tie, Fidelity.SEARCH, {}, bars)
-            assert verdict.status is Status.CORRECT, verdict.feedback
-            assert (bar > 1) == (CUT_SHORT in {label.name for label in verdict.labels})
-            pairs[bar] = len(verdict.samples["default"]["ms"]["eager"])
-    finally:
-        referee.close()
+    for bar in (1000.0, 0.001):
+        bars = {"eager": bar, "somebody who left": 1000.0}
+        verdict = judged(forward("return right(x)"), Fidelity.SEARCH, {}, bars)
+        assert verdict.status is Status.CORRECT, verdict.feedback
+        assert (bar > 1) == (CUT_SHORT in {label.name for label in verdict.labels})
+        pairs[bar] = len(verdict.samples["default"]["ms"]["eager"])
     assert pairs == {1000.0: 3, 0.001: 14}
+
+
+@pytest.mark.parametrize(
+    ("shown", "faster", "blocks"),
+    [((0.15, 0.1), 1, [8, 24, 24]), ((0.1, 0.1), 1, [8, 8, 8]), ((0.15, 0.1), 3, [8, 8, 8])],
+)
+def test_where_blocks_are_unsteady_those_of_close_sides_are_more(pliant, shown, faster, blocks):
+    device, judged = pliant
+    device.shown, device.faster = shown, faster
+    verdict = judged(HONEST_CPP, Fidelity.SCREEN, {})
+    assert verdict.status is Status.CORRECT, verdict.feedback
+    assert [len(times) for times in verdict.samples["default"]["ms"]["eager"]] == blocks
+
+
+@pytest.mark.parametrize(("half_width", "pairs"), [(0.03, 7), (0.05, 3)])
+def test_a_wider_interval_is_had_for_fewer_pairs(pliant, half_width, pairs):
+    device, judged = pliant
+    device.shown, device.half_width = (0.1, 0.1), half_width
+    verdict = judged(HONEST_CPP, Fidelity.SEARCH, {})
+    assert len(verdict.samples["default"]["ms"]["eager"]) == pairs
 
 
 def test_who_judges_with_wider_intervals_is_another_judge(worker, tmp_path):
@@ -356,6 +408,12 @@ def test_of_a_program_that_is_clearly_slower_three_pairs_are_enough(worker):
     assert verdict.status is Status.CORRECT, verdict.feedback
     assert verdict.ratios["eager"].high < 0.9
     assert len(verdict.samples["default"]["ms"]["eager"]) == 3
+
+
+class NeverContent(CpuDevice):
+    """Times whatever it is asked for with as many pairs as the fidelity has."""
+
+    half_width = 0.0
 
 
 @pytest.mark.slow
@@ -376,60 +434,3 @@ def test_a_verification_has_many_pairs_for_sides_that_are_close_only(tmp_path, m
         referee.close()
     pairs = [len(each.samples["default"]["ms"]["eager"]) for each in (*found.values(), behind)]
     assert pairs == [36, 16, 10]
-
-
-class ScriptedDevice(CpuDevice):
-    """Its clock shows 100 ms for each block, every other one that of an `unsteady` host.
-
-    The candidate's take a third of that where it is `faster`.
-    """
-
-    def __init__(self, unsteady, faster):
-        super().__init__()
-        self._shown = 0.100 * (1 + unsteady), 0.100
-        self._faster = faster
-
-    def window(self):
-        window, side = super().window(), ""
-        alone, run = window.alone, window.run
-
-        def noted(name, processes):
-            nonlocal side
-            side = name
-            return alone(name, processes)
-
-        def scripted(process, case, layout, number, **named):
-            shown = self._shown[number % 2] / (3 if self._faster and side == "candidate" else 1)
-            return replace(run(process, case, layout, number, **named), run=shown)
-
-        window.alone, window.run = noted, scripted
-        window.idle = lambda *given: 0.0
-        return window
-
-
-@pytest.mark.parametrize(
-    ("unsteady", "faster", "blocks"),
-    [(0.5, False, [8, 24, 24]), (0.0, False, [8, 8, 8]), (0.5, True, [8, 8, 8])],
-)
-def test_where_blocks_are_unsteady_those_of_close_sides_are_more(
-    tmp_path, unsteady, faster, blocks
-):
-    referee = Referee(ScriptedDevice(unsteady, faster), tmp_path)
-    try:
-        verdict = referee.evaluate(RELU_TASK, HONEST_CPP, Fidelity.SCREEN, {})
-    finally:
-        referee.close()
-    assert verdict.status is Status.CORRECT, verdict.feedback
-    assert [len(times) for times in verdict.samples["default"]["ms"]["eager"]] == blocks
-
-
-@pytest.mark.parametrize(("half_width", "pairs"), [(0.03, 7), (0.05, 3)])
-def test_a_wider_interval_is_had_for_fewer_pairs(tmp_path, half_width, pairs):
-    device = ScriptedDevice(unsteady=0.0, faster=False)
-    device.half_width = half_width
-    referee = Referee(device, tmp_path)
-    try:
-        verdict = referee.evaluate(RELU_TASK, HONEST_CPP, Fidelity.SEARCH, {})
-    finally:
-        referee.close()
-    assert len(verdict.samples["default"]["ms"]["eager"]) == pairs

@@ -124,6 +124,7 @@ def test_inputs_without_values_may_be_larger_than_any_memory():
     assert tensor.untyped_storage().nbytes() == size
 
 
+@pytest.mark.slow
 def test_a_variant_that_ends_the_process_costs_no_other(worker):
     wanted = ["default", "looped", "unsplit"]
     answers = worker.ask("compiled", task=FRAGILE.to_json(), variants=wanted)

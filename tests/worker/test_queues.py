@@ -26,6 +26,8 @@ STREAM = "\n# in a Stream of its own\n"
 class Noting(CpuDevice):
     """Notes of each process whether it is prepared with all queues, and which are then timed."""
 
+    half_width = 1.0  # times are of no interest here
+
     def __init__(self):
         super().__init__()
         self.noted = {}
@@ -46,10 +48,10 @@ class Noting(CpuDevice):
         return window
 
 
-@pytest.fixture
-def judged(tmp_path):
+@pytest.fixture(scope="module")
+def judged(tmp_path_factory):
     device = Noting()
-    referee = Referee(device, tmp_path)
+    referee = Referee(device, tmp_path_factory.mktemp("referee"))
 
     def judge(source, fidelity=Fidelity.SCREEN, opponents=()):
         device.timed.clear()

@@ -45,8 +45,12 @@ def test_convolutions_that_might_round_and_do_not_are_exact(referee):
 
 def test_convolutions_that_round_are_told_by_the_error_of_the_outcome(referee):
     assert said(referee, f"torch.relu({ROUNDED})") == "tf32"
+
+
+@pytest.mark.slow
+def test_so_are_those_whose_outcomes_are_small_or_mostly_zero(referee):
     assert said(referee, f"{ROUNDED}.softmax(1)") == "tf32"
-    assert said(referee, f"torch.relu({ROUNDED} - 1.5)") == "tf32"  # zero nearly everywhere
+    assert said(referee, f"torch.relu({ROUNDED} - 1.5)") == "tf32"
 
 
 def test_other_tasks_have_what_holds_for_the_device(referee):
