@@ -60,7 +60,8 @@ class Launcher:
         self._ahead = {_key(started.variables): started for started in ahead}
         self._has_compilers = _key(WITH_COMPILER) in self._ahead
         self._require = require
-        self._lock = threading.Lock()
+        self._idle = threading.Condition()  # when no runner is being started
+        self._starting = 0
         self._zygotes: dict[Key, Zygote] = {}
         self._usual_key = _key(device.environment(Language.TORCH))
         missing = [path for path in read if not Path(path).exists()]
@@ -121,7 +122,7 @@ class Launcher:
         """Start a runner, note its sandbox, and see whether its memory can be read."""
         key = _key(self._device.environment(Language.CPP))
         start = partial(self._start, key, self._confinement)
-        with self._tried_twice(key, start) as runner:
+        with self._tried_twice(start) as runner:
             self.mechanisms, self.reasons = runner.mechanisms, runner.reasons
             try:
                 self._device.prepare(runner)
@@ -174,15 +175,14 @@ class Launcher:
         self, key: Key, confinement: Confinement, tensors: int, all_queues: bool
     ) -> RunnerProcess:
         start = partial(self._connected, key, confinement, tensors, all_queues)
-        return self._tried_twice(key, start)
+        return self._tried_twice(start)
 
-    def _tried_twice(self, key: Key, start: Callable[[], RunnerProcess]) -> RunnerProcess:
-        """The runner of the first zygote, or else of a fresh one; InfraFault where that fails."""
+    def _tried_twice(self, start: Callable[[], RunnerProcess]) -> RunnerProcess:
+        """The runner, or else another, of a fresh zygote where the first one's was to blame."""
         try:
             return start()
-        except (ConnectionError, InfraFault) as error:
-            if not _is_the_devices(error):
-                self._replace(key)
+        except (ConnectionError, InfraFault):
+            pass
         try:
             return start()
         except ConnectionError as error:
@@ -229,11 +229,23 @@ class Launcher:
         return self._spares.take()
 
     def _start(self, key: Key, confinement: Confinement) -> RunnerProcess:
-        with self._lock:
+        with self._idle:
             if self.closed:
                 raise InfraFault("the evaluator is shutting down")
-            runner = RunnerProcess(self._zygote(key), confinement, self._base)
-            self._running = {other for other in self._running if other.alive} | {runner}
+            zygote = self._zygote(key)
+            self._starting += 1
+        started: set[RunnerProcess] = set()
+        try:
+            runner = RunnerProcess(zygote, confinement, self._base)
+            started.add(runner)
+        except (ConnectionError, InfraFault):
+            self._discard(key, zygote)
+            raise
+        finally:
+            with self._idle:
+                self._starting -= 1
+                self._running = {other for other in self._running if other.alive} | started
+                self._idle.notify_all()
         return runner
 
     def _zygote(self, key: Key) -> Zygote:
@@ -243,26 +255,30 @@ class Launcher:
             zygote = self._zygotes[key] = Zygote(variables, self._device.capability, ahead)
         return zygote
 
-    def _replace(self, key: Key) -> None:
-        with self._lock:
-            zygote = self._zygotes.pop(key, None)
-        if zygote is not None:
-            zygote.close()
+    def _discard(self, key: Key, zygote: Zygote) -> None:
+        """Have the next runner come from a fresh one, unless another thread has seen to it."""
+        with self._idle:
+            if self._zygotes.get(key) is zygote:
+                del self._zygotes[key]
+        zygote.close()
 
     def zygotes(self) -> list[Zygote]:
         return list(self._zygotes.values())
 
     def close(self) -> None:
-        """End every runner and zygote."""
+        """End every runner and zygote, once."""
+        if self.closed:
+            return
         if self._spares is not None:
             self._spares.close()
-        with self._lock:
+        with self._idle:
             self.closed = True
             for started in self._ahead.values():
                 started.close()
-            close_all(self._running)
             for zygote in self._zygotes.values():
                 zygote.close()
+            self._idle.wait_for(lambda: not self._starting)
+            close_all(self._running)
         shutil.rmtree(self._base, ignore_errors=True)
         os.close(self._claim)
 

@@ -13,6 +13,7 @@ import os
 import signal
 import socket
 import subprocess
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -25,7 +26,7 @@ _IMPORT_S = 120.0  # importing torch and triton from a cold disk
 
 
 class Zygote:
-    """The referee's handle of a zygote process; used by one thread at a time.
+    """The referee's handle of a zygote process; threads that fork wait for each other.
 
     Args:
         variables: of its environment beside the few that are passed on.
@@ -42,6 +43,7 @@ class Zygote:
         self._started = ahead or start(variables)
         self._process, self._socket, _ = self._started
         self._socket.settimeout(_IMPORT_S)
+        self._lock = threading.Lock()
         try:
             wire.send_command(self._socket, ("begin", environment(variables), capability))
         except wire.ChannelClosed as error:
@@ -61,7 +63,10 @@ class Zygote:
         return len(list(Path(f"/proc/{self.pid}/task").iterdir()))
 
     def fork(self, confinement: Confinement) -> tuple[socket.socket, socket.socket]:
-        """Start a runner; gives the channel to the runner and the one to its guard."""
+        """Start a runner; gives the channel to the runner and the one to its guard.
+
+        One that is still importing is waited for.
+        """
         channel, runner_end = socket.socketpair()
         channel.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)  # for the runner's first word
         control, guard_end = socket.socketpair()
@@ -69,8 +74,9 @@ class Zygote:
         with runner_end, guard_end:
             fds = (runner_end.fileno(), guard_end.fileno())
             try:
-                wire.send_command(self._socket, ("fork", confinement), fds)
-                (answer,), _ = wire.receive_command(self._socket)
+                with self._lock:
+                    wire.send_command(self._socket, ("fork", confinement), fds)
+                    (answer,), _ = wire.receive_command(self._socket)
                 cause = None
             except (wire.ChannelClosed, wire.DeadlineExceeded, EOFError, OSError) as error:
                 answer, cause = "the zygote has died or hangs", error
@@ -81,7 +87,9 @@ class Zygote:
         return channel, control
 
     def close(self) -> None:
-        self._started.close()
+        self._started.kill()  # which ends the wait of one that forks
+        with self._lock:
+            self._started.close()
 
 
 def serve(fd: int) -> None:

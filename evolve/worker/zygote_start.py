@@ -35,11 +35,14 @@ class Started(NamedTuple):
     socket: socket.socket
     variables: Mapping[str, str]
 
-    def close(self) -> None:
-        """End it."""
-        self.socket.close()
+    def kill(self) -> None:
+        """End it; the socket stays open, and has reached its end."""
         self.process.kill()
         self.process.wait()
+
+    def close(self) -> None:
+        self.kill()
+        self.socket.close()
 
 
 def start(variables: Mapping[str, str]) -> Started:

@@ -362,7 +362,7 @@ def test_who_is_slow_until_it_is_timed_does_not_make_the_host_look_too_busy(plia
 
 def test_how_far_a_program_is_below_the_bar_is_not_looked_at(pliant):
     device, judged = pliant
-    device.shown, device.half_width = (0.1, 0.1), 0.0  # as many pairs as the fidelity has
+    device.shown, device.half_width = (0.1, 0.1), -1.0  # as many pairs as the fidelity has
     pairs = {}
     for bar in (1000.0, 0.001):
         bars = {"eager": bar, "somebody who left": 1000.0}

@@ -7,9 +7,11 @@ Invariants:
 """
 
 import os
+import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -104,6 +106,37 @@ def test_where_no_zygote_can_have_the_compiler_each_process_imports_it_itself(le
     for _ in range(2):
         with launcher.start(Language.TORCH, compiles=True) as runner:
             runner.load("candidate", forward("return x"), 20.0)
+
+
+@pytest.fixture
+def importing(led):
+    """A launcher, a thread that waits for its runner which compiles, and the zygote of that."""
+    slow = start(WITH_COMPILER)
+    os.kill(slow.process.pid, signal.SIGSTOP)  # as if it imported for long
+    launcher = led([start({}), slow])
+    with ThreadPoolExecutor(1) as pool:
+        runner = pool.submit(launcher.start, Language.TORCH, compiles=True)
+        while not launcher.zygotes():
+            time.sleep(0.01)
+        yield launcher, runner, slow.process
+
+
+def test_one_that_still_imports_holds_up_nobody_else(importing):
+    launcher, waiting, zygote = importing
+    with launcher.start(Language.TORCH) as runner:
+        runner.load("candidate", forward("return x"), 20.0)
+    assert not waiting.done()
+    zygote.send_signal(signal.SIGCONT)
+    with waiting.result(60) as runner:
+        runner.load("candidate", HAS_COMPILER, 20.0)
+
+
+def test_a_launcher_closes_while_one_still_imports(importing):
+    launcher, waiting, zygote = importing
+    launcher.close()
+    assert zygote.returncode is not None
+    with pytest.raises(InfraFault, match="shutting down"):
+        waiting.result(20)
 
 
 def test_one_that_nobody_took_over_ends_with_its_launcher():
