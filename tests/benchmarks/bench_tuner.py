@@ -1,11 +1,11 @@
-"""The tuner against every instance of shipped templates, timed once on a GPU and kept in a table.
+"""The tuner against every instance of shipped templates, timed once and kept in a table.
 
     python -m tests.benchmarks.bench_tuner measure TABLE.json --seconds 230
     python -m tests.benchmarks.bench_tuner replay TABLE.json
 
-`measure` needs a CUDA device, torch and triton. It compiles in as many processes as there are
-cores and room for, then times one instance after the other, alone; what there was no time for is
-left out.
+`measure` takes templates in Triton where there is a CUDA device, and seeds in C++ elsewhere. It
+compiles in as many processes as there are cores and room for, then times one instance after the
+other, alone; what there was no time for is left out.
 `replay` runs the tuner on the table, on any machine. An evaluation is any measurement that it asks
 for, a screen or a full one, of an instance that it saw before too; the gap is how much slower than
 the best of the table the one is that it would keep. Where a space is too large for a table, choices
@@ -34,6 +34,7 @@ from types import ModuleType
 from typing import Any
 
 import torch
+from torch.utils.benchmark import Timer
 from triton.errors import TritonError
 from triton.testing import do_bench
 
@@ -43,6 +44,7 @@ from evolve.core.program import Assignment, TunableValue
 from evolve.core.task import Task
 from evolve.tasks import find_task
 from evolve.worker.compiler import compile_model, settings
+from evolve.worker.device_cpu import CpuDevice
 from evolve.worker.taskmodule import execute
 from operators.inductor import convert
 from operators.templates import Products
@@ -87,21 +89,26 @@ class Problem:
         variant: of the compiler.
         only: choices of some tunables, by the end of their names; the others keep all of theirs.
         how: its products are computed (`Products`).
+        seed: of the shipped task, instead of what the compiler makes.
     """
 
     task: str
-    variant: str
+    variant: str = ""
     only: Mapping[str, tuple[TunableValue, ...]] = field(default_factory=dict)
     how: How = ""
+    seed: str = ""
 
 
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+TASKS = Path(__file__).parents[2] / "examples" / "tasks"
+_PASSES = 3  # over all instances, on a CPU, which others may use too: the fastest counts
 _ROOM_OF_ONE = 6 << 30  # of the device, for a process with the inputs and outputs of a problem
 SIDES = {"BLOCK_M": (64, 128, 256), "BLOCK_N": (32, 64, 128, 256)}
 FIXED = {"GROUP_M": (8,), "INPUT_PRECISION": ("tf32x3", "bf16x6")}
 IMAGES = (32, 64, 56, 56)
 HEADS = (4, 16, 1024, 64)
 SDPA = "torch.nn.functional.scaled_dot_product_attention(a, b, c)"
-PROBLEMS = {
+_ON_A_GPU = {
     "matmul": Problem(module("a @ b", (2048, 2048), (2048, 2048)), "default", FIXED | SIDES),
     "split": Problem(
         module("a @ b", (128, 16384), (16384, 128)),
@@ -150,6 +157,18 @@ PROBLEMS = {
         how="packed",
     ),
 }
+_ON_A_CPU = {
+    f"{task}_{seed}": Problem(task, seed=seed)
+    for task, seed in (
+        ("matmul", "row_blocks"),
+        ("matmul", "column_panels"),
+        ("attention", "online"),
+        ("layernorm", "blocks"),
+        ("softmax", "three_pass"),
+        ("rmsnorm", "two_pass"),
+    )
+}
+PROBLEMS = _ON_A_GPU if DEVICE == "cuda" else _ON_A_CPU
 """Spaces are kept small enough for a few minutes; those without a third argument are whole."""
 
 
@@ -184,9 +203,13 @@ def measure(table: Path, names: Sequence[str], seconds: float) -> None:
     print(f"{len(rows)} compiled, {ends - time.monotonic():.0f} s left", flush=True)
     for row in rows:
         row["time_ms"] = None
-        if isinstance(row["error"], float) and time.monotonic() < ends:
-            row["time_ms"] = timed(row["problem"], sources[row["problem"]], row["assignment"])
-    found = {"device": torch.cuda.get_device_name(), "sources": sources, "rows": rows}
+    for _ in range(1 if DEVICE == "cuda" else _PASSES):
+        for row in rows:
+            if isinstance(row["error"], float) and time.monotonic() < ends:
+                taken = timed(row["problem"], sources[row["problem"]], row["assignment"])
+                row["time_ms"] = min(row["time_ms"] or taken, taken)
+    device = torch.cuda.get_device_name() if DEVICE == "cuda" else CpuDevice().device_class
+    found = {"device": device, "sources": sources, "rows": rows}
     table.write_text(json.dumps(found))
     for name in names:
         times = [row["time_ms"] for row in rows if row["problem"] == name and row["time_ms"]]
@@ -198,6 +221,8 @@ def measure(table: Path, names: Sequence[str], seconds: float) -> None:
 def program(problem: Problem) -> str:
     """The source that is tuned."""
     task = task_of(problem)
+    if problem.seed:
+        return (TASKS / problem.task / "seeds" / f"{problem.seed}.py").read_text()
     module = execute(task.name, task.source, {})
     model, inputs = made(module)
     case = compile_model(model, inputs, settings(problem.variant))
@@ -208,8 +233,9 @@ def program(problem: Problem) -> str:
 
 def task_of(problem: Problem) -> Task:
     if problem.task.isidentifier():
-        task = find_task(problem.task, size="gpu")
-        constants = "\n".join(f"{k} = {v!r}" for k, v in sizes(task.source)["gpu"].items())
+        size = "gpu" if DEVICE == "cuda" else "cpu"
+        task = find_task(problem.task, size=size)
+        constants = "\n".join(f"{k} = {v!r}" for k, v in sizes(task.source)[size].items())
         return replace(task, source=f"{task.source}\n{constants}\n")
     return Task(name="t", source=problem.task)
 
@@ -219,12 +245,12 @@ def sizes(source: str) -> dict[str, dict[str, Any]]:
     for node in ast.parse(source).body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "SIZES":
             return dict(ast.literal_eval(node.value))
-    return {"gpu": {}}
+    return {"gpu": {}, "cpu": {}}
 
 
 def made(module: ModuleType) -> tuple[torch.nn.Module, list[torch.Tensor]]:
     torch.manual_seed(0)
-    with torch.device("cuda"):
+    with torch.device(DEVICE):
         return module.Model(*module.get_init_inputs()).eval(), module.get_inputs()
 
 
@@ -247,7 +273,9 @@ class Scene:
 
     def __init__(self, name: str) -> None:
         task = task_of(PROBLEMS[name])
-        self._model, self._inputs = made(execute(task.name, task.source, {}))
+        module = execute(task.name, task.source, {})
+        self._arguments = module.get_init_inputs()
+        self._model, self._inputs = made(module)
         with torch.no_grad(), torch.backends.cudnn.flags(allow_tf32=False):
             self.expected = self.reference()
 
@@ -264,7 +292,7 @@ class Scene:
             module = importlib.util.module_from_spec(spec)
             spec.loader.exec_module(module)
             linecache.getlines(file.name)  # Triton reads a kernel's text when it is launched
-            model = module.ModelNew().eval().cuda()
+            model = module.ModelNew(*self._arguments).eval().to(DEVICE)
             model.load_state_dict(self._model.state_dict())
             with torch.no_grad():
                 model(*self._inputs)
@@ -281,8 +309,9 @@ def compiled(
 ) -> Iterator[dict[str, Any]]:
     """Compile instances in processes of their own; how far each is off, or why it cannot run."""
     context = multiprocessing.get_context("spawn")
-    room = torch.cuda.mem_get_info()[0] // _ROOM_OF_ONE if torch.cuda.is_available() else 1
-    count = max(1, min(len(os.sched_getaffinity(0)), room))
+    count = len(os.sched_getaffinity(0))
+    if DEVICE == "cuda":
+        count = max(1, min(count, torch.cuda.mem_get_info()[0] // _ROOM_OF_ONE))
     with ProcessPoolExecutor(count, mp_context=context, initializer=prepare) as pool:
         futures = [
             pool.submit(checked, name, sources[name], assignment) for name, assignment in work
@@ -321,8 +350,11 @@ def timed(name: str, source: str, assignment: Assignment) -> float:
 
 
 def milliseconds(work: Callable[[], object]) -> float:
-    """The median of runs that together take 20 ms, with a cold L2 cache."""
-    return float(do_bench(work, warmup=4, rep=20, return_mode="median"))
+    """The median of runs that together take 20 ms; on a GPU with a cold L2 cache."""
+    if DEVICE == "cuda":
+        return float(do_bench(work, warmup=4, rep=20, return_mode="median"))
+    timer = Timer("work()", globals={"work": work}, num_threads=torch.get_num_threads())
+    return timer.adaptive_autorange(min_run_time=0.02, max_run_time=0.1).median * 1e3
 
 
 # --- the tuner against it -------------------------------------------------------------------------

@@ -44,8 +44,12 @@ class Table:
             for name, value in written.items()
         }
         times = {tuple(row["assignment"][name] for name in near): row["time_ms"] for row in rows}
-        declared = {name: Choices(value, choices[name]) for name, value in near.items()}
-        return cls(TritonProgram(source).written([], declared), near, times)
+        if any(
+            set(tunable.choices) - {*choices[tunable.name]} for tunable in tunables.parse(source)
+        ):
+            declared = {name: Choices(value, choices[name]) for name, value in near.items()}
+            source = TritonProgram(source).written([], declared)
+        return cls(source, near, times)
 
     @property
     def best(self) -> float:
