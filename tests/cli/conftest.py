@@ -20,11 +20,14 @@ Evolve = Callable[..., subprocess.CompletedProcess[str]]
 @pytest.fixture
 def evolve(tmp_path: Path) -> Evolve:
     """Run `evolve WORDS` in an empty folder, in a process of its own."""
+    return evolve_in(tmp_path)
 
+
+def evolve_in(folder: Path) -> Evolve:
     def run(*words: str, timeout: float = 90) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [sys.executable, "-m", "evolve.cli.main", *words],
-            cwd=tmp_path,
+            cwd=folder,
             env={**os.environ, "PYTHONPATH": str(ROOT)},
             capture_output=True,
             text=True,

@@ -8,6 +8,7 @@ Invariants:
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -24,22 +25,28 @@ from evolve.store.champion import champion
 from evolve.testing.synthetic import SyntheticEvaluator, synthetic_task
 from evolve.worker.batchfile import BatchRequest, read_answers, read_requests
 from evolve.worker.shards import Shards
-from tests.cli.conftest import ROOT, Evolve
+from tests.cli.conftest import ROOT, Evolve, evolve_in
 
 LIMIT = "termination.evaluations=5"
 
 
-@pytest.fixture
-def created(evolve: Evolve, tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def new(tmp_path_factory) -> Path:
     """A folder with the run `far` of the synthetic task, of which nothing is judged."""
-    task = synthetic_task()
-    (tmp_path / "synthetic.py").write_text(task.source)
-    (tmp_path / "seeds").mkdir()
-    (tmp_path / "seeds" / "seed.py").write_text(task.seeds[0])
-    done = evolve("run", "task=./synthetic.py", "name=far", LIMIT, "--create")
+    folder, task = tmp_path_factory.mktemp("new"), synthetic_task()
+    (folder / "synthetic.py").write_text(task.source)
+    (folder / "seeds").mkdir()
+    (folder / "seeds" / "seed.py").write_text(task.seeds[0])
+    done = evolve_in(folder)("run", "task=./synthetic.py", "name=far", LIMIT, "--create")
     assert done.returncode == 0, done.stderr
     assert "evolve batch far" in done.stdout
-    return tmp_path
+    return folder
+
+
+@pytest.fixture
+def created(new: Path, tmp_path: Path) -> Path:
+    """A copy of it where `evolve` runs."""
+    return Path(shutil.copytree(new, tmp_path, dirs_exist_ok=True))
 
 
 def judge(folder: Path, out: str = "out", keep: int | None = None) -> list[BatchRequest]:
@@ -169,6 +176,7 @@ def test_a_verification_can_be_judged_elsewhere_too(evolve: Evolve, created: Pat
     assert "is verified" in evolve("batch", "far", "--verify", "-o", "in.jsonl").stderr
 
 
+@pytest.mark.slow
 def test_what_nobody_has_answered_is_asked_for_again(evolve: Evolve, created: Path):
     round_of(evolve, created)  # the audit and the seed: nothing else can be asked for before
     evolve("batch", "far", "-n", "3", "-o", "in.jsonl")

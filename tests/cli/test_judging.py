@@ -59,6 +59,7 @@ BAD_TASKS = {
     "lacks a function": (TASK.format(result="x").partition("def get_init")[0], ["get_init_inputs"]),
     "gives no tensor": (TASK.format(result="'no'"), ["str", "tensor"]),
 }
+SLOW = ("does not import", "lacks a function")
 
 
 def test_the_settings_offer_what_tasks_and_sandbox_know():
@@ -89,7 +90,13 @@ def test_a_wrong_kernel_is_told_what_is_wrong(evolve, tmp_path: Path):
     assert checks == ["not run", "not run", "failed"]  # the smallest comes first
 
 
-@pytest.mark.parametrize(("source", "named"), BAD_TASKS.values(), ids=BAD_TASKS.keys())
+@pytest.mark.parametrize(
+    ("source", "named"),
+    [
+        pytest.param(*bad, id=name, marks=[pytest.mark.slow] if name in SLOW else [])
+        for name, bad in BAD_TASKS.items()
+    ],
+)
 def test_a_task_that_cannot_be_judged_is_one_clear_line(
     evolve, tmp_path: Path, source: str, named: list[str]
 ):
@@ -103,6 +110,7 @@ def test_a_task_that_cannot_be_judged_is_one_clear_line(
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.slow
 def test_a_folder_that_repro_wrote_is_judged_again(evolve, recorded: Path, tmp_path: Path):
     done = evolve("eval", "demo:0", "--repro", "case")
     assert done.returncode == 0, done.stderr

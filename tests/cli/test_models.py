@@ -126,6 +126,7 @@ def choosing(request: Request) -> str | Answer | Refusal:
     return "ACTION: 1" if "ACTION: number" in request.prompt else diagnosing(request)
 
 
+@pytest.mark.slow
 def test_a_replay_of_all_operators_is_repeated_itself(folder):
     words = (
         f"operators=[{MODEL_OPERATORS}]",

@@ -186,6 +186,7 @@ def test_a_replayed_run_is_the_recorded_one_again(evolve, recorded: Path, tmp_pa
     assert evolve("db", "dump", "again", "--canonical").stdout == first
 
 
+@pytest.mark.slow
 def test_runs_without_a_name_are_numbered(evolve, recorded: Path, tmp_path: Path):
     for _ in range(2):
         assert replay(evolve, tmp_path).returncode == 0

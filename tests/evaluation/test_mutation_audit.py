@@ -139,6 +139,7 @@ def test_what_only_the_oracle_finds_wrong_survives_with_its_proof(audited):
     assert survivor.proof["error"] > 4
 
 
+@pytest.mark.slow
 def test_a_wrong_kernel_is_not_audited(tmp_path):
     with pytest.raises(UsageError, match=r"needs a correct kernel.*wrong_value"):
         fates({"same": RIGHT}, tmp_path, kernel=SOURCES["no maximum"])

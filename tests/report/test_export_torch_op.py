@@ -99,6 +99,7 @@ def test_a_triton_winner_passes_in_the_interpreter(tmp_path: Path, monkeypatch):
     passes(exported(tmp_path / "softmax_kernel", task, source))
 
 
+@pytest.mark.slow
 def test_trees_lists_none_integers_parameters_and_buffers_pass(tmp_path: Path):
     folder = exported(tmp_path / "many_kernel", example(MANY), as_kernel(MANY))
     assert '"times": 3' in (folder / "op.py").read_text()
@@ -193,6 +194,7 @@ def test_odd_but_honest_winners_pass(tmp_path: Path):
     assert failed_tests(folders, "kernel_is_right or outlive or accepts or layout") == set()
 
 
+@pytest.mark.slow
 def test_a_winner_that_hangs_is_ended_at_the_deadline(tmp_path: Path):
     source = as_kernel(RELU).replace("return x.relu()", "import time; time.sleep(1000)")
     folder = exported(tmp_path / "hanging", example(RELU), source)

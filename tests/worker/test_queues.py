@@ -74,6 +74,7 @@ def test_where_one_side_speaks_of_streams_all_have_all_queues(judged):
     assert judged(HONEST_CPP, opponents=[HONEST_CPP + STREAM]) == {True}
 
 
+@pytest.mark.slow
 def test_in_a_verification_everybody_has_all(judged):
     assert judged(HONEST_CPP, Fidelity.VERIFY) == {True}
 
