@@ -1,20 +1,25 @@
-"""Just enough reading of C++ text to find constants and whole functions in it."""
+"""Just enough reading of C++ text to find constants and whole functions in it.
+
+The text is a candidate's, so patterns take no longer than in proportion to it: a literal has at
+most 500 characters, or an end would be looked for from every quote.
+"""
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 _SKIPPED = re.compile(
-    r"""//[^\n]*|/\*.*?(?:\*/|\Z)|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])'""", re.DOTALL
+    r"""//[^\n]*|/\*.*?(?:\*/|\Z)|"(?:\\.|[^"\\\n]){0,500}+"|'(?:\\.|[^'\\\n])'""", re.DOTALL
 )
 _DIRECTIVE = re.compile(r"^[ \t]*\#(?:\\\n|[^\n])*", re.MULTILINE)
-_TOKEN = re.compile(r"""\w+|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])'|\S""")
+_TOKEN = re.compile(r"""\w+|"(?:\\.|[^"\\\n]){0,500}+"|'(?:\\.|[^'\\\n])'|\S""")
 _TRANSPARENT = re.compile(r"^(?:inline\s+)?(?:namespace\b[\w\s:]*|extern)$")
 _NO_FUNCTION = re.compile(r"^(?:template\s*<[^{]*>\s*)?(?:struct|class|union|enum|typedef|using)\b")
 _FUNCTION = re.compile(r"\w\s*\(.*\)[^()=]*$", re.DOTALL)
+_LONGEST_HEADER = 4096  # of what stands before a brace is looked at
 _BRACE = re.compile(r"[{}]")
 _BOUNDARY = re.compile(r"[;{}]")
-_CODE = re.compile(r"^\s*\#\s*\w+|[;{}]\s*$", re.MULTILINE)
+_CODE = re.compile(r"^[ \t]*\#[ \t]*\w|[;{}][ \t\r]*$", re.MULTILINE)
 _INCLUDE = re.compile(r"^[ \t]*\#[ \t]*include[ \t]*([<\"][^>\"\n]+[>\"])", re.MULTILINE)
 _NAME = re.compile(r"[A-Za-z_]\w*")
 
@@ -96,7 +101,8 @@ def _definitions(masked: str) -> list[tuple[int, int, int]]:
         header = masked[start : match.start()]
         if match[0] == "{" and not _TRANSPARENT.match(header.strip()):
             position = _closing(masked, match.start())
-            if _FUNCTION.search(header.rstrip()) and not _NO_FUNCTION.match(header.strip()):
+            end = header.rstrip()[-_LONGEST_HEADER:]
+            if _FUNCTION.search(end) and not _NO_FUNCTION.match(header.strip()):
                 first = start + len(header) - len(header.lstrip())
                 spans.append((first, position, match.start()))
             elif masked[position : position + 1] not in ("", "\n"):

@@ -15,6 +15,7 @@ _SYMBOL = struct.Struct("<IBBHQQ")
 _LOAD, _DYNAMIC = 1, 2
 _STRTAB, _SYMTAB, _STRSZ = 5, 6, 10
 _MOST_SYMBOLS = 1 << 20
+_LONGEST = 256  # bytes of a name that are looked at
 
 
 def imported_symbols(library: bytes) -> frozenset[str]:
@@ -42,7 +43,8 @@ def _undefined(library: bytes) -> Iterator[str]:
         if name >= names_size:
             return
         if name and section == 0:
-            yield names[name : names.index(b"\0", name)].decode(errors="replace")
+            end = names.find(b"\0", name, name + _LONGEST)
+            yield names[name : end if end >= 0 else name + _LONGEST].decode(errors="replace")
         at += _SYMBOL.size
 
 

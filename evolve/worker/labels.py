@@ -31,7 +31,7 @@ _LONGEST_EVIDENCE = 120
 _LIBRARY_CALL = re.compile(
     r"\b(?:dlopen|dlsym|cblas_\w+|[sdhc]gemm_?|mkl_\w+|dnnl_\w+|cublas\w+|cudnn\w+"
     r"|(?:at|torch|dnnl|mkldnn)::(?!vec::|(?:empty|zeros|ones|full|Tensor|IntArrayRef|dtype|device)"
-    r"(?:_\w+|Options)?\b)[\w:]+)\s*\("
+    r"(?:_\w+|Options)?\b)[\w:]{1,200})\s*\("  # of any length: quadratic in what follows
 )
 
 

@@ -39,7 +39,9 @@ _OF_LIBRARY = re.compile(
     r"|(?:cblas|LAPACKE|mkl|MKL|dnnl|openblas|vml|cublas|cublasLt|cudnn|cusparse|cutensor)_?\w+"
     r"|_ZN4dnnl\w+|_ZN2at6native\w+"
 )
-_FINDERS = frozenset(("dlopen", "dlsym", "dlvsym"))
+_FINDERS = frozenset(
+    ("dlopen", "dlsym", "dlvsym", "dl_iterate_phdr", "dladdr", "dladdr1", "dlinfo", "_r_debug")
+)
 _OF_NAME = (("fp8", r"e4m3|e5m2|fp8"), ("tf32", r"tf32|s1688gemm"), ("bf16", r"bf16"),
             ("fp16", r"fp16|hgemm|hmma|_f16"))  # fmt: skip
 _MULTIPLY = re.compile(

@@ -300,6 +300,7 @@ class Referee:
         progress: Progress,
     ) -> tuple[Status, str]:
         fidelity = asked.fidelity
+        _require_text(asked.source)
         candidate = progress.candidate = Candidate(asked.source)
         progress.labels += static_labels(asked.source)
         if "ModelNew" not in asked.source:
@@ -442,6 +443,13 @@ def _row(task: WarmTask, name: str, timing: Timing, passed: bool) -> CaseResult:
         return timing.cases[name]
     case = next(case.case for case in task.cases if case.case.name == name)
     return CaseResult(name=name, weight=case.weight, timed=case.timed, passed=passed)
+
+
+def _require_text(source: str) -> None:
+    try:
+        source.encode()
+    except UnicodeEncodeError as error:
+        raise CandidateFault(Status.CONTRACT, f"the source is no text in UTF-8: {error}") from error
 
 
 def _explain(fault: CandidateFault, source: str) -> str:

@@ -16,6 +16,7 @@ _MADV_POPULATE_READ = 22
 def make_sealed(size: int, write: Callable[[torch.Tensor], None]) -> int:
     """A descriptor of new memory; `write` gets its bytes once."""
     fd = os.memfd_create("evolve", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    os.fchmod(fd, 0o400)  # or who gets it could leave something in its attributes
     os.ftruncate(fd, size)
     with mmap.mmap(fd, size) as writable:
         view = torch.frombuffer(writable, dtype=torch.uint8)

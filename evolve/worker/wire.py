@@ -159,8 +159,8 @@ def _receive_exactly(sock: socket.socket, size: int, deadline: float, start: boo
     poller.register(sock, select.POLLIN)
     buffer = bytearray()
     while len(buffer) < size:
-        left = deadline - time.monotonic()
-        if left <= 0 or not poller.poll(left * 1000):
+        left = max(0.0, deadline - time.monotonic())
+        if not poller.poll(left * 1000):  # what is there by now came in time, if we did not
             raise DeadlineExceeded
         try:
             chunk = sock.recv(size - len(buffer))

@@ -1,9 +1,12 @@
 """C++ text: comments and literals are no code, functions are found whole."""
 
+import time
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evolve.core.cpptext import functions, includes, is_code, mask, names
+from evolve.core.cpptext import functions, includes, is_code, mask, names, normalise
 
 CODE = r"""
 #include <cmath>  // the usual
@@ -81,3 +84,15 @@ def test_any_text_at_all_is_read(text):
     for function in functions(text).values():
         assert text[function.start : function.end] == function.text
         assert function.text.count("{") >= 1
+
+
+@pytest.mark.parametrize("unit", ['"\\', '"', "'", "/*", "\n", "\n#", "; ", "\\\n", "a("])
+@pytest.mark.parametrize("last", ["", "\\", "b"])
+def test_the_time_for_a_hostile_text_is_in_proportion_to_it(unit, last):
+    text = "a" + unit * 100_000 + last
+    began = time.process_time()
+    is_code(text)
+    mask(text)
+    normalise(text)
+    functions(text + "{ }")
+    assert time.process_time() - began < 20  # minutes, where it is not

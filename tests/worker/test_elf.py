@@ -39,6 +39,17 @@ def test_a_function_used_is_imported_and_one_defined_is_not(folder):
     assert not names & {"dgemm_", "run"}
 
 
+def test_of_a_long_name_the_beginning_is_taken(folder):
+    name = "_ZN2at6native" + "x" * 5000
+    code = f'extern "C" void {name}(); extern "C" void run() {{ {name}(); }}'
+    (folder / "long.cpp").write_text(code)
+    subprocess.run(["c++", "-shared", "-fPIC", "long.cpp", "-o", "long.so"], cwd=folder, check=True)
+    library = (folder / "long.so").read_bytes()
+    (folder / "long.so").unlink()
+    assert name[:256] in imported_symbols(library)
+    assert max(map(len, imported_symbols(library))) == 256
+
+
 def test_section_headers_are_not_needed(folder):
     library = (folder / "own.so").read_bytes()
     without = library[:40] + bytes(8) + library[48:60] + bytes(2) + library[62:]
@@ -52,15 +63,21 @@ def test_a_build_that_imports_a_librarys_function_is_labelled(folder):
     assert library_labels(None, is_profiled=False) == ()
 
 
-def test_looking_up_functions_by_name_is_labelled_where_no_profile_would_show_them(folder):
-    code = "#include <dlfcn.h>\nvoid* run(const char* name) { return dlsym(RTLD_DEFAULT, name); }"
-    looking = folder / "looking"
-    looking.mkdir()
-    (looking / "own.cpp").write_text(code)
-    subprocess.run(["c++", "-shared", "-fPIC", "own.cpp", "-o", "own.so"], cwd=looking, check=True)
-    (label,) = library_labels(str(looking), is_profiled=False)
-    assert "dlsym" in label.evidence
-    assert library_labels(str(looking), is_profiled=True) == ()
+@pytest.mark.parametrize(
+    ("finder", "code"),
+    [
+        ("dlsym", "void* run(const char* name) { return dlsym(RTLD_DEFAULT, name); }"),
+        ("dl_iterate_phdr", "int run() { return dl_iterate_phdr(nullptr, nullptr); }"),
+    ],
+)
+def test_looking_up_functions_is_labelled_where_no_profile_would_show_them(
+    tmp_path, folder, finder, code
+):
+    (tmp_path / "own.cpp").write_text(f"#include <dlfcn.h>\n#include <link.h>\n{code}")
+    subprocess.run(["c++", "-shared", "-fPIC", "own.cpp", "-o", "own.so"], cwd=tmp_path, check=True)
+    (label,) = library_labels(str(tmp_path), is_profiled=False)
+    assert finder in label.evidence
+    assert library_labels(str(tmp_path), is_profiled=True) == ()
 
 
 @settings(max_examples=200, deadline=None)

@@ -76,6 +76,7 @@ def test_an_output_of_a_tensor_subclass_is_refused(worker):
     [
         ("", Status.CONTRACT),
         ("class ModelNew: pass", Status.CONTRACT),
+        ("ModelNew = '\ud800'", Status.CONTRACT),
         ("ModelNew = 3", Status.CONTRACT),
         ("class ModelNew(: pass", Status.COMPILE_ERROR),
         ("import torch.nn\nclass ModelNew(torch.nn.Module):\n    def __init__(self, a, b): pass",

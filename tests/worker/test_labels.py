@@ -5,6 +5,7 @@ torch computing, and wrong without the custom kernels, counts as custom; probes 
 """
 
 import threading
+import time
 
 import pytest
 import torch
@@ -30,6 +31,12 @@ class ModelNew(nn.Module):
 
 def labels(source):
     return {(label.name, label.evidence.split(":")[0]) for label in static_labels(source)}
+
+
+def test_the_time_for_a_long_name_is_in_proportion_to_it():
+    began = time.process_time()
+    static_labels('SOURCE = """#include <x>\n' + "at::" * 50_000 + '"""')
+    assert time.process_time() - began < 5
 
 
 def test_an_extension_of_torch_does_nothing_while_kernels_are_stubbed():

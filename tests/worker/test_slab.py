@@ -4,9 +4,13 @@ Invariants: what is packed comes back; every storage starts at a multiple of the
 lies behind its last byte is NaN in each floating type, for a vector's length and more.
 """
 
+import os
+import stat
+
 import pytest
 import torch
 
+from evolve.worker.sealed import make_sealed
 from evolve.worker.slab import ALIGNMENT, Packed, unpack
 
 
@@ -36,3 +40,9 @@ def test_views_of_one_storage_share_it():
     (first, second), memory = packed(whole[:4], whole[2:])
     assert second.data_ptr() - first.data_ptr() == 2 * whole.itemsize
     assert memory.numel() < 2 * 4096
+
+
+def test_who_gets_sealed_memory_can_write_none_of_its_attributes():
+    fd = make_sealed(4096, lambda view: None)
+    assert stat.S_IMODE(os.fstat(fd).st_mode) == 0o400
+    os.close(fd)
