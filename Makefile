@@ -22,7 +22,7 @@ run: $(VENV)/.installed
 	$(BIN)/evolve run task=rmsnorm search=quick $(ARGS)
 
 # Tests marked `quiet` time kernels: they come last, one by one, with the machine to themselves. One
-# that fails is tried once more, for a host may be shared; the log says so.
+# that fails is tried once more, for a host may be shared; the log says so. No cheat has a second try.
 test: lint
 	$(BIN)/python -m pytest -m "not slow and not gpu and not quiet" -n 2 --dist loadfile
 	$(BIN)/python -m pytest -m "not slow and not gpu and quiet" --reruns 1 -rR

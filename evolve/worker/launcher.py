@@ -234,19 +234,18 @@ class Launcher:
                 raise InfraFault("the evaluator is shutting down")
             zygote = self._zygote(key)
             self._starting += 1
-        started: set[RunnerProcess] = set()
         try:
             runner = RunnerProcess(zygote, confinement, self._base)
-            started.add(runner)
+            with self._idle:
+                self._running = {other for other in self._running if other.alive} | {runner}
+            return runner
         except (ConnectionError, InfraFault):
             self._discard(key, zygote)
             raise
         finally:
             with self._idle:
                 self._starting -= 1
-                self._running = {other for other in self._running if other.alive} | started
                 self._idle.notify_all()
-        return runner
 
     def _zygote(self, key: Key) -> Zygote:
         zygote = self._zygotes.get(key)

@@ -39,6 +39,7 @@ def shown(verdict: Evaluation) -> str:
     return "\n".join([verdict.feedback, *(label.evidence for label in verdict.labels)])
 
 
+@pytest.mark.flaky(reruns=0)  # who gets through once has got through
 @pytest.mark.parametrize("entry", marked(entry for entry in CHEATS if not entry.alone))
 def test_a_cheat_is_refused_set_apart_or_scored_honestly(entry: Entry, judge):
     verdict = judge(entry)
@@ -52,6 +53,7 @@ def test_a_cheat_is_refused_set_apart_or_scored_honestly(entry: Entry, judge):
     assert all(len(label.evidence) <= _EVIDENCE for label in verdict.labels)
 
 
+@pytest.mark.flaky(reruns=0)
 @pytest.mark.parametrize("entry", marked(entry for entry in CHEATS if entry.alone))
 def test_an_attack_on_the_machine_ends_with_its_candidate(entry: Entry, court):
     court.worker.evaluate("ModelNew = None", fidelity="check")  # starts what stays
