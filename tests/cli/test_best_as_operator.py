@@ -48,7 +48,6 @@ def test_a_folder_becomes_an_operator_whose_tests_have_passed(evolve, tmp_path: 
     assert "not empty" in again.stderr
 
 
-@pytest.mark.slow
 def test_a_failed_check_ends_with_1_is_named_and_keeps_the_folder(evolve, tmp_path: Path):
     recorded_run(tmp_path, WRONG, audit=[WEAK])
     done = evolve("best", "demo", "--as", "torch-op")
