@@ -75,6 +75,7 @@ class Sitting:
     pair: PairTimes
     samples: list[tuple[str, TimedCase, Block]] = field(default_factory=list)
     mismatches: list[str] = field(default_factory=list)
+    seen: dict[str, list[str]] = field(default_factory=dict)  # by case (`whereabouts`)
 
 
 @contextlib.contextmanager
@@ -148,23 +149,27 @@ def _time_case(
     result: Sitting,
 ) -> None:
     window = device.window()
-    order = case.warm.drawn(case.blocks, case.calls, rng)
+    order = case.warm.draw_blocks(case.blocks, case.calls, rng)
+    case = replace(case, drawn=case.warm.draw_call(order, case.calls, rng))
     blocks: dict[str, list[Block]] = {side: [] for side in processes}
     idle: list[float] = []
     singles: dict[str, float] = {}
     for turn in _turns(case, list(processes), rng):
         number = order[len(blocks[turn.side])] if turn.number is None else turn.number
+        look_after_s = _moment(blocks[turn.side], rng) if turn.is_look else 0.0
         asked = replace(case, calls=1) if number == case.warm.single else case
         with window.alone(turn.side, processes), blaming(turn.side):
-            block = window.run(processes[turn.side], asked, case.layouts[turn.side], number)
+            layout, process = case.layouts[turn.side], processes[turn.side]
+            block = window.run(process, asked, layout, number, look_after_s=look_after_s)
             if turn.side == EAGER:
-                idle.append(window.idle(processes[turn.side], case, case.layouts[EAGER]))
+                idle.append(window.idle(process, case, layout))
         if turn.side == EAGER:
             block = replace(block, samples={})  # nobody judges them, and each may take gigabytes
         if turn.number is None:
             blocks[turn.side].append(block)
         elif turn.side == CANDIDATE:
             result.samples.append((CANDIDATE, asked, block))
+            result.seen.setdefault(case.warm.case.name, []).extend(block.seen)
         if number == case.warm.single:
             singles[turn.side] = block.run
     window.settle()
@@ -193,19 +198,27 @@ class _Turn:
 
     side: str
     number: int | None = None
+    is_look: bool = False
+
+
+def _moment(blocks: Sequence[Block], rng: random.Random) -> float:
+    """Seconds after which a block like these is under way; 0 where none is known yet."""
+    return rng.uniform(0.1, 0.9) * min((block.run for block in blocks), default=0.0)
 
 
 def _turns(case: TimedCase, sides: list[str], rng: random.Random) -> list[_Turn]:
-    """Scored blocks, interleaved, and blocks that are only judged at secret places among them.
+    """Scored blocks, interleaved, and blocks that are not scored at secret places among them.
 
     Those are one of other input families, and one of a single call: work that is merged over the
-    calls of a block, or right for the task's own values only, shows there.
+    calls of a block, or right for the task's own values only, shows there. And looks.
     """
     turns = [_Turn(side) for side in _interleaved(sides, case.blocks, rng)]
     single = case.warm.single
     others = [_Turn(CANDIDATE, single), _Turn(EAGER, single)] if case.calls > 1 else []
     if (other := case.warm.other_block()) is not None:
         others.append(_Turn(CANDIDATE, other))
+    looks = rng.sample(case.warm.look_blocks, case.looks)
+    others += [_Turn(CANDIDATE, number, is_look=True) for number in looks]
     for turn in others:
         turns.insert(rng.randrange(len(turns) + 1), turn)
     return turns
@@ -278,7 +291,8 @@ def judge_samples(
             for side, case, block, at in of_call:
                 check = check or case.warm.block_check(block.number, at, case.calls)
                 with blaming(side):
-                    found = _require_right(_judged_output(case, block.samples.pop(at), check))
+                    output = block.samples.pop(at)
+                    found = _require_right(case, _judged_output(case, output, check))
                 margin = worst(margin, found if side == CANDIDATE else None)
     return margin
 
@@ -300,14 +314,17 @@ def _judged_output(case: TimedCase, sample: list[torch.Tensor], check: Check) ->
     return judge(case.warm.case, sample, check.expected.spec, check.expected, check.tree())
 
 
-def _require_right(verdict: Judgement) -> float | None:
-    """The margin of a right output."""
+def _require_right(case: TimedCase, verdict: Judgement) -> float | None:
+    """The margin of a right output.
+
+    How a wrong one differs stays untold: a candidate could have it say which calls are judged.
+    """
     if verdict.status is not Status.CORRECT:
         raise CandidateFault(
             verdict.status,
-            "an output of the timed run was wrong although those of the checks were right (is "
-            "work left over when forward returns, or kept from call to call?): "
-            f"{verdict.feedback}",
+            f"case {case.warm.case.name}: an output of the timed run was wrong although those of "
+            "the checks were right (is work left over when forward returns, or kept from call to "
+            "call?)",
         )
     return verdict.margin
 

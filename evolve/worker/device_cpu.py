@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 
@@ -15,7 +16,7 @@ from evolve.worker import syscalls
 from evolve.worker.mappings import Mapping, mappings_of
 from evolve.worker.placing import CPU
 from evolve.worker.process import RunnerProcess
-from evolve.worker.sealed import make_sealed, map_privately
+from evolve.worker.sealed import Landing, make_sealed
 from evolve.worker.slab import Packed, Shared, Slab
 from evolve.worker.window import Window
 from evolve.worker.window_cpu import CpuWindow
@@ -47,6 +48,7 @@ class CpuDevice:
     spares = 0
     references = 0
     compiles_aside = False
+    looks = 12
     reveals_late = False
     memory = 6 << 30
     limit_address_space = True
@@ -64,6 +66,7 @@ class CpuDevice:
     def __init__(self) -> None:
         total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         self.warm_bytes = min(total // 4, 3 << 30)
+        self._landings: WeakKeyDictionary[RunnerProcess, Landing] = WeakKeyDictionary()
 
     @property
     def cores(self) -> int:
@@ -94,13 +97,26 @@ class CpuDevice:
 
     def make_slab(self, trees: list[Any]) -> Slab:
         packed = Packed(trees)
-        size = max(packed.size, mmap.PAGESIZE)
-        fd = make_sealed(size, packed.write)
-        return Slab(packed.trees, map_privately(fd, size), fd, lambda: os.close(fd))
+        memory = torch.empty(max(packed.size, mmap.PAGESIZE), dtype=torch.uint8)
+        packed.write(memory)
+        return Slab(packed.trees, memory)
 
     @contextmanager
     def share(self, slab: Slab) -> Iterator[Shared]:
-        yield Shared(slab.fd, slab, slab.memory)
+        fd = make_sealed(slab.size, lambda memory: memory.copy_(slab.memory))
+        try:
+            yield Shared(fd, slab, slab.memory)
+        finally:
+            os.close(fd)
+
+    def landing(self, process: RunnerProcess, size: int) -> Landing:
+        """Where inputs of so many bytes may land in this process; the last one if large enough."""
+        known = self._landings.get(process)
+        if known is not None and known.size >= size:
+            return known
+        landing = self._landings[process] = Landing(size)
+        process.on_close(landing.close)
+        return landing
 
     def prepare(self, process: RunnerProcess, all_queues: bool = False) -> None:
         """A forked process is ready."""

@@ -20,6 +20,7 @@ from functools import partial
 from pathlib import Path
 
 from evolve.worker import leavings, procfs, sandbox, syscalls
+from evolve.worker.open_files import held_by
 from evolve.worker.sandbox import Confinement, Mechanism, Report
 
 MAX_OUTPUT = 16 << 10
@@ -164,11 +165,22 @@ def _watch(
         if referee.fileno() in ready:
             return End.STOPPED, 0, output
         if time.monotonic() >= look:
-            if _memory_of(descendants(os.getpid())) > confinement.memory:
-                return End.OUT_OF_MEMORY, 0, output
-            if any(map(partial(_too_much, confinement), _on_disk(confinement))):
-                return End.TOO_MANY_FILES, 0, output
+            if (excess := _excess(confinement)) is not None:
+                return excess, 0, output
             look = time.monotonic() + _WATCH_S
+
+
+def _excess(confinement: Confinement) -> End | None:
+    """What of it, if the candidate's processes together hold more than they may."""
+    family = descendants(os.getpid())
+    held = list(map(held_by, family))
+    if _memory_of(family) + sum(one.buffers for one in held) > confinement.memory:
+        return End.OUT_OF_MEMORY
+    if sum(one.nameless for one in held) > confinement.file_size:
+        return End.TOO_MANY_FILES
+    if any(map(partial(_too_much, confinement), _on_disk(confinement))):
+        return End.TOO_MANY_FILES
+    return None
 
 
 def _end_everything() -> None:

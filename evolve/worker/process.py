@@ -180,14 +180,18 @@ class RunnerProcess:
         idle: bool = False,
         reveal: int = -1,
         recorded: bool = False,
+        resume: bool = False,
     ) -> Done:
         """A forward on each of the inputs staged; none where `idle`, as a graph if `recorded`.
 
         `reveal` is the descriptor of the inputs, where staging kept it back; then every
-        microsecond counts, and both ends wait without sleeping.
+        microsecond counts, and both ends wait without sleeping. With `resume` the process stands
+        (`pause`), and goes on once the command is there.
         """
-        command = ("run", case, idle, recorded)
-        answer = self._ask(command, Reply.DONE, seconds, reveal, spin=reveal >= 0)
+        self._send(("run", case, idle, recorded), seconds, reveal)
+        if resume:
+            self.resume()
+        answer = self._expect(Reply.DONE, seconds, "run", spin=reveal >= 0)
         return self._parse(wire.parse_done, answer)
 
     def cpu_seconds(self) -> float:
@@ -265,9 +269,14 @@ class RunnerProcess:
         answer: Reply,
         seconds: float,
         fd: int = -1,
-        spin: bool = False,
         may_freeze: bool = False,
     ) -> bytes:
+        self._send(command, seconds, fd)
+        if may_freeze and not self._answers(seconds):
+            raise faults.timeout(command[0], seconds)
+        return self._expect(answer, seconds, command[0])
+
+    def _send(self, command: tuple[Any, ...], seconds: float, fd: int) -> None:
         self._channel.settimeout(seconds)
         try:
             wire.send_command(self._channel, command, (fd,) if fd >= 0 else ())
@@ -275,9 +284,6 @@ class RunnerProcess:
             raise self._ended() from error
         except DeadlineExceeded as error:
             raise faults.timeout(command[0], seconds) from error
-        if may_freeze and not self._answers(seconds):
-            raise faults.timeout(command[0], seconds)
-        return self._expect(answer, seconds, command[0], spin)
 
     def _expect(
         self, answer: Reply, seconds: float, what: str = "starting", spin: bool = False

@@ -1,4 +1,4 @@
-"""Shared memory that nobody can change once it is written, its maker included (Linux memfd)."""
+"""Memory to be shared with a runner, of a size that nobody can change (Linux memfd)."""
 
 import contextlib
 import fcntl
@@ -6,23 +6,56 @@ import mmap
 import os
 from collections.abc import Callable
 
+import numpy as np
 import torch
 
 _SEALS = fcntl.F_ADD_SEALS if hasattr(fcntl, "F_ADD_SEALS") else 1033
-_SEAL_ALL = 0x0001 | 0x0002 | 0x0004 | 0x0008  # seal, shrink, grow, write
+_SEAL_SIZE = 0x0001 | 0x0002 | 0x0004  # seal, shrink, grow
+_SEAL_WRITING = 0x0008
 _MADV_POPULATE_READ = 22
 
 
-def make_sealed(size: int, write: Callable[[torch.Tensor], None]) -> int:
-    """A descriptor of new memory; `write` gets its bytes once."""
-    fd = os.memfd_create("evolve", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    os.fchmod(fd, 0o400)  # or who gets it could leave something in its attributes
-    os.ftruncate(fd, size)
+def make_sealed(size: int, write: Callable[[torch.Tensor], object]) -> int:
+    """A descriptor of new memory; `write` gets its bytes once, and nobody after it."""
+    fd = _make(size)
     with mmap.mmap(fd, size) as writable:
         view = torch.frombuffer(writable, dtype=torch.uint8)
         write(view)
         del view
-    fcntl.fcntl(fd, _SEALS, _SEAL_ALL)
+    fcntl.fcntl(fd, _SEALS, _SEAL_SIZE | _SEAL_WRITING)
+    return fd
+
+
+class Landing:
+    """Where inputs of timed blocks land in one process, block after block.
+
+    The process maps it privately, and sees what is written here as long as it has written nothing
+    there itself. Whatever it does to this memory harms nobody else: no other process gets it, and
+    what outputs are judged by lies elsewhere.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.fd, self.size = _make(size), size
+        fcntl.fcntl(self.fd, _SEALS, _SEAL_SIZE)
+        self._memory = np.frombuffer(mmap.mmap(self.fd, size), dtype=np.uint8)
+
+    def write(self, values: torch.Tensor) -> None:
+        """Let bytes appear there, from the first on.
+
+        Not by torch: its threads would spin for a while afterwards, on cores that are to be timed.
+        """
+        np.copyto(self._memory[: values.numel()], values.numpy())
+
+    def close(self) -> None:
+        """Give the memory back once the process has ended."""
+        os.close(self.fd)
+        self._memory = np.empty(0, dtype=np.uint8)
+
+
+def _make(size: int) -> int:
+    fd = os.memfd_create("evolve", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    os.fchmod(fd, 0o400)  # or who gets it could leave something in its attributes
+    os.ftruncate(fd, size)
     return fd
 
 

@@ -35,6 +35,7 @@ _DENIED_EVERYWHERE = (
     438,  # pidfd_getfd
     440, 448,  # process_madvise, process_mrelease
     447,  # memfd_secret
+    463,  # setxattrat
 )  # fmt: skip
 _DENIED = {
     # ptrace, acct, settimeofday, mount, umount2, swapon, swapoff, reboot, sethostname,
@@ -42,16 +43,16 @@ _DENIED = {
     # request_key, keyctl, unshare, pivot_root, chroot, perf_event_open, name_to_handle_at,
     # open_by_handle_at, setns, process_vm_readv, process_vm_writev, kcmp, finit_module,
     # kexec_file_load, bpf, userfaultfd, clock_settime, adjtimex, clock_adjtime; and memory that
-    # no limit counts: shmget, memfd_create
+    # no limit counts: shmget, memfd_create, setxattr, lsetxattr, fsetxattr
     "x86_64": (
         101, 163, 164, 165, 166, 167, 168, 169, 170, 171, 172, 173, 175, 176, 179, 246, 248, 249,
         250, 272, 155, 161, 298, 303, 304, 308, 310, 311, 312, 313, 320, 321, 323, 227, 159, 305,
-        29, 319,
+        29, 319, 188, 189, 190,
     ),
     "aarch64": (
         117, 89, 170, 40, 39, 224, 225, 142, 161, 162, 105, 106, 60, 104, 217, 218, 219, 97, 41,
         51, 241, 264, 265, 268, 270, 271, 272, 273, 294, 280, 282, 112, 171, 266,
-        194, 279,
+        194, 279, 5, 6, 7,
     ),
 }  # fmt: skip
 

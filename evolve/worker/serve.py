@@ -2,7 +2,6 @@
 
 import inspect
 import os
-import resource
 import signal
 import sys
 import threading
@@ -119,8 +118,6 @@ def serve(start: Callable[[], Referee]) -> NoReturn:
     """Serve until `shutdown`, the end of standard input, or SIGTERM; leaves no process behind."""
     syscalls.prctl(syscalls.PR_SET_DUMPABLE, 0)
     read, write = _claim_input(), _claim_output()
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # every warm input holds one
     try:
         referee = start()
     except UsageError as error:

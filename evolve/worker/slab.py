@@ -1,7 +1,7 @@
 """Trees of tensors laid out in one piece of memory, so that whole sets of inputs travel as bytes.
 
-A slab is the referee's own copy. What a runner gets to see of it is the device's affair: on the
-CPU the very memory, sealed; on a GPU a copy that is thrown away after use.
+A slab is the referee's own copy. A runner gets to see a copy that is thrown away after use: what
+two processes saw, one could have left something for the other in.
 """
 
 import io
@@ -19,15 +19,10 @@ _GUARD = 0xFF
 
 @dataclass(slots=True, eq=False)
 class Slab:
-    """`trees`, each a pickle whose tensors are places in `memory` (bytes on the device).
-
-    `close` gives back what torch does not manage; `fd` is -1 where there is no such thing.
-    """
+    """`trees`, each a pickle whose tensors are places in `memory` (bytes on the device)."""
 
     trees: tuple[bytes, ...]
     memory: torch.Tensor
-    fd: int = -1
-    close: Callable[[], None] = lambda: None
 
     @property
     def size(self) -> int:
@@ -38,16 +33,13 @@ class Slab:
         """One of the trees; its tensors are views of `memory`, not to be written to."""
         return unpack(self.trees[at], self.memory)
 
-    def __del__(self) -> None:
-        self.close()
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shared:
-    """A slab as a runner sees it: a descriptor to map, and our view of the same memory.
+    """A slab as a runner sees it: a descriptor to map, and what is there.
 
-    On the CPU, runners map privately, so `memory` never changes under us; on a GPU it does when
-    the candidate writes to its inputs.
+    On the CPU, runners map privately, and `memory` is the slab's own; on a GPU it is what they map,
+    and changes when the candidate writes to its inputs.
     """
 
     fd: int

@@ -1,7 +1,7 @@
 """What the sittings of a comparison come to: ratios, a row for each case, samples and labels."""
 
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +11,7 @@ from evolve.worker.clock import PairTimes, middle
 from evolve.worker.faults import CANDIDATE, EAGER
 from evolve.worker.recorded import Measured, stored
 from evolve.worker.statistics import median_interval
+from evolve.worker.whereabouts import library_label
 from evolve.worker.window import TimedCase
 
 _MERGED_FACTOR = 4.0
@@ -117,6 +118,14 @@ def merged(pairs: list[PairTimes], case: str) -> Label | None:
         f"{case}: {alone[CANDIDATE] * 1e3:.3g} ms for one call by itself, "
         f"{shared[CANDIDATE] * 1e3:.3g} ms for each of many",
     )
+
+
+def library_at_work(
+    pairs: list[PairTimes], case: str, seen: Mapping[str, Sequence[str]]
+) -> Label | None:
+    """Where a library computed whenever the candidate's process was looked into; `seen` by case."""
+    seconds = statistics.median(t for pair in pairs for t in pair.blocks[case][CANDIDATE])
+    return library_label(case, seen.get(case, ()), seconds)
 
 
 def _median_ms(pairs: list[PairTimes], case: str, side: str) -> Interval:

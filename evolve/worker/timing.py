@@ -21,6 +21,7 @@ from evolve.worker.clock import (
     sit,
     variation,
 )
+from evolve.worker.device import Device
 from evolve.worker.faults import (
     CANDIDATE,
     EAGER,
@@ -53,8 +54,16 @@ from evolve.worker.references import References
 from evolve.worker.room import Room
 from evolve.worker.seats import Seats
 from evolve.worker.statistics import enough, looks, ratio_interval
-from evolve.worker.tally import Timing, fill, label_mismatches, merged, weighted
+from evolve.worker.tally import (
+    Timing,
+    fill,
+    label_mismatches,
+    library_at_work,
+    merged,
+    weighted,
+)
 from evolve.worker.warm import WarmCase, WarmTask, usual_number
+from evolve.worker.whereabouts import ENOUGH
 from evolve.worker.window import Layout, TimedCase, size_in_bytes
 from evolve.worker.workshop import Candidate, Workshop
 
@@ -67,6 +76,7 @@ _UNSTEADY = 0.05  # of a block's time
 _CLOSE = 0.2  # log ratio: what is farther apart is told apart anyway
 _LONGEST_BLOCK_S = 0.5  # where a side is much slower than the reference
 _HOPELESS_S, _HOPELESS_FACTOR = 3.0, 50.0
+_LOOKING_S = 0.12  # of a sitting
 _REWARD_HALF_WIDTH = 0.05
 _MOST_CROWDED = 2  # turns that neighbours may spoil; then it is judged without any
 _MOST_DISTURBED = 3  # turns that a stranger may spoil
@@ -113,6 +123,7 @@ class Timekeeper:
         pairs: list[Measured] = []
         served: WeakSet[RunnerProcess] = WeakSet()
         mismatches: list[str] = []
+        seen: dict[str, list[str]] = {}
         needs = self._needs(task, sides, fidelity)
         device = self._workshop.device
         at_once = sittings_at_once(task, device, len(sides), fidelity)
@@ -125,14 +136,24 @@ class Timekeeper:
             for index, count in enumerate(looks(plan)):
                 while len(pairs) < count:
                     wanted = min(count - len(pairs), at_once)
+                    too_short = timing.too_short
                     for sitting, recorded in self._sit(
                         task, sides, cases, needs, timing, wanted, served
                     ):
                         pairs.append(Measured(sitting.pair, recorded))
                         mismatches += sitting.mismatches
+                        for name, found in sitting.seen.items():
+                            seen.setdefault(name, []).extend(found)
+                    is_short = timing.too_short > too_short
+                    longer = [self._lengthened(case, pairs, is_short) for case in cases]
+                    if longer != cases:  # by what is known now, none of it was worth looking at
+                        cases = longer
+                        pairs.clear()
+                        mismatches.clear()
                     if pairs:
                         last = pairs[-1].pair
                         cases = [self._with_blocks(case, last, fidelity) for case in cases]
+                        cases = [_with_looks(case, seen) for case in cases]
                 wrong = drop_wrong(pairs)
                 others = [side for side in sides if side != CANDIDATE]
                 timing.ratios = {
@@ -159,7 +180,9 @@ class Timekeeper:
             if side == CANDIDATE
         ]
         plain = [measured.pair for measured in pairs]
-        timing.labels += filter(None, (merged(plain, case.warm.case.name) for case in cases))
+        names = [case.warm.case.name for case in cases]
+        timing.labels += filter(None, (merged(plain, name) for name in names))
+        timing.labels += filter(None, (library_at_work(plain, name, seen) for name in names))
 
     def _needs(
         self, task: WarmTask, sides: Mapping[str, Candidate | None], fidelity: Fidelity
@@ -366,9 +389,8 @@ class Timekeeper:
                 }
                 _require_worth(candidate, case.case.name, task.reference_s[case.index])
                 slowest = max((who.seconds[name] for who in sides.values() if who), default=1e-6)
-                longest = usual_number(max(1, int(_LONGEST_BLOCK_S / slowest)))
                 wanted = block_calls(task, case, device, fidelity)
-                calls = min(wanted, longest)
+                calls = _affordable(wanted, slowest)
                 reference_s = task.reference_s[case.index]
                 recorded = is_wanted and may_record(case, device, reference_s, wanted)
                 is_long = reference_s * wanted >= _SHORT_BLOCK_S
@@ -380,11 +402,31 @@ class Timekeeper:
                         layouts=layouts,
                         blocks=device.reward_blocks if is_enough else device.blocks,
                         recorded=recorded,
+                        wanted=wanted,
+                        looks=_looks(device, candidate, calls * slowest),
                         unshortened_s=reference_s * wanted,
                     )
                 )
                 case.prepare_blocks(calls)  # now, not while the device is ours alone
         return cases
+
+    def _lengthened(self, case: TimedCase, pairs: list[Measured], is_short: bool) -> TimedCase:
+        """The case, with longer blocks where a side was slow in the checks and is not when timed.
+
+        A first call may be; of blocks that short, what a window costs and how quickly a process
+        answers would decide. `is_short`: somebody's blocks were too short for a time.
+        """
+        calls = case.calls
+        if is_short:
+            calls = case.wanted
+        elif pairs:
+            sides = pairs[-1].pair.blocks[case.warm.case.name]
+            calls = _affordable(case.wanted, max(map(middle, sides.values())))
+        if calls < 2 * case.calls:
+            return case
+        with self._lock.shared():
+            case.warm.prepare_blocks(calls)
+        return replace(case, calls=calls)
 
     def _with_blocks(self, case: TimedCase, pair: PairTimes, fidelity: Fidelity) -> TimedCase:
         """The case, with all blocks that there are where those of a sitting told too little.
@@ -473,6 +515,24 @@ class Timekeeper:
 
 def _all(tables: list[dict[str, RunnerProcess]]) -> set[RunnerProcess]:
     return {process for table in tables for process in table.values()}
+
+
+def _affordable(wanted: int, slowest_s: float) -> int:
+    """Calls in a block, so many that the slowest side's is not too long."""
+    return min(wanted, usual_number(max(1, int(_LONGEST_BLOCK_S / slowest_s))))
+
+
+def _looks(device: Device, candidate: Candidate | None, block_s: float) -> int:
+    """Blocks of a sitting to look into the candidate with; of long ones (seconds) one."""
+    if candidate is None or candidate.is_ours:
+        return 0
+    return min(device.looks, max(1, int(_LOOKING_S / block_s)))
+
+
+def _with_looks(case: TimedCase, seen: Mapping[str, Sequence[str]]) -> TimedCase:
+    """The case, without further looks once there have been enough."""
+    is_known = len(seen.get(case.warm.case.name, ())) >= ENOUGH
+    return replace(case, looks=0) if is_known else case
 
 
 def _require_worth(candidate: Candidate | None, case: str, reference_s: float) -> None:

@@ -11,7 +11,7 @@ import secrets
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
@@ -37,6 +37,7 @@ _SAMPLES = 2  # outputs of a timed block that are looked at
 _OTHER_BLOCKS = 2  # with calls of other families among the task's own
 _OTHER_CALLS = 4
 _JUDGED_S = 2.0  # to work out what is expected of outputs that are judged: else most of all work
+_DRAWN_S = 0.1  # in each sitting, to work out what is expected of a call drawn for it
 # Numbers of the task's own inputs for probes: no check has them, so nobody has seen them before.
 TRAPPED, STUBBED, OBSERVED = 100, 101, 102
 _KEPT_PER_OUTPUT = 4  # times its bytes: the reference's outcome, fp64 truth, and some
@@ -276,6 +277,11 @@ class WarmCase:
         """Number of the block that is there to be run with one call."""
         return self._device.block_pool + _OTHER_BLOCKS
 
+    @property
+    def look_blocks(self) -> range:
+        """Numbers of blocks for looks into a process: it could tell those that it has met."""
+        return range(self.single + 1, self.single + 1 + self._device.looks)
+
     def other_block(self) -> int | None:
         """A block in which secret calls are of other families; such blocks take turns.
 
@@ -307,7 +313,8 @@ class WarmCase:
         """The calls of a block whose outputs are looked at, in no order: the first may be judged.
 
         Secret, and the same for every candidate of the session: no process lives long enough to
-        learn them, and what is expected of them is computed once.
+        learn them, and what is expected of them is computed once. Many candidates may, of what they
+        are told: so each sitting judges a call besides that is drawn for it (`draw_call`).
         """
         if others := self._others(number, calls):
             return tuple(others)
@@ -321,13 +328,27 @@ class WarmCase:
         pays for it again: of what takes too long for that, or is too large, two are judged all the
         same.
         """
+        if number in self.look_blocks:
+            return ()
         if number >= self._device.block_pool:
             return self.sampled(number, calls)
         pool = self._device.block_pool
         blocks = random.Random(self._seed("judged")).sample(range(pool), self._affordable_samples)
         return self.sampled(number, calls)[:1] if max(number, 0) in blocks else ()
 
-    def drawn(self, count: int, calls: int, rng: random.Random) -> list[int]:
+    def draw_call(
+        self, numbers: Sequence[int], calls: int, rng: random.Random
+    ) -> tuple[int, int] | None:
+        """One of these blocks and a call of it, to be judged in a sitting.
+
+        What is expected of it has to be worked out for that sitting alone. Where it takes long, in
+        so many of the sittings that they pay `_DRAWN_S` each in the mean; None in the others.
+        """
+        if rng.random() * (self._expecting_s or 0.0) > _DRAWN_S:
+            return None
+        return rng.choice(numbers), rng.randrange(calls)
+
+    def draw_blocks(self, count: int, calls: int, rng: random.Random) -> list[int]:
         """Numbers of some blocks for a sitting; of one at least an output is judged."""
         pool = range(self._device.block_pool)
         numbers = rng.sample(pool, count)
@@ -383,7 +404,7 @@ class WarmCase:
     def prepare_blocks(self, calls: int) -> None:
         """Make the blocks now that there is room to keep until they are timed."""
         pool = self._device.block_pool + (_OTHER_BLOCKS if len(self.families) > 1 else 0)
-        for number in (-1, *range(pool)):
+        for number in (-1, *range(pool), *self.look_blocks):
             if self._stays(number, calls):
                 self.block(number, calls)
 

@@ -1,6 +1,6 @@
 """How one block of calls is timed on a device: what happens before, inside and after the window."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
@@ -25,14 +25,16 @@ class Block:
     """One timed block of calls, in seconds.
 
     `run` is wall time, taken outside; `inside` the same as the process tells it; `samples` outputs
-    by call; `apart` what the process used before and after its run, as the device counts it.
+    by call; `late` processor time used after the run, where the device does not exclude that;
+    `seen` whose code was executed, where it was looked at (`whereabouts`).
     """
 
     run: float
     inside: float
     number: int
     samples: dict[int, list[Tensor]]
-    apart: tuple[float, ...] = ()
+    late: float = 0.0
+    seen: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,8 +42,10 @@ class TimedCase:
     """A case to be timed: calls per block, and the layout of each side's outputs.
 
     `blocks`: of each side in a sitting. `recorded`: its calls are also to be timed as a CUDA graph.
-    `unshortened_s`: seconds of calls that a block of the reference would have, were no side too
-    slow for that.
+    `wanted`: calls that a block would have, were no side too slow for that; `unshortened_s` what
+    they take the reference, in seconds. `drawn`: a block and a call of it that are judged in this
+    sitting, and maybe in no other. `looks`: blocks of a sitting that look at whose code the
+    candidate's process executes (`whereabouts`).
     """
 
     warm: "WarmCase"
@@ -49,7 +53,24 @@ class TimedCase:
     layouts: Mapping[str, Layout]
     blocks: int
     recorded: bool = False
+    wanted: int = 0
     unshortened_s: float = 0.0
+    drawn: tuple[int, int] | None = None
+    looks: int = 0
+
+    def sampled(self, number: int) -> tuple[int, ...]:
+        """The calls of a block whose outputs are looked at; the first of them may be judged."""
+        usual = self.warm.sampled(number, self.calls)
+        if self.drawn is None or number != self.drawn[0]:
+            return usual
+        call = self.drawn[1]
+        return (call, *(other for other in usual if other != call))[: len(usual)]
+
+    def judged(self, number: int) -> tuple[int, ...]:
+        """Those that are judged."""
+        if self.drawn is not None and number == self.drawn[0]:
+            return (self.drawn[1],)
+        return self.warm.judged(number, self.calls)
 
 
 class Window(Protocol):
@@ -72,8 +93,11 @@ class Window(Protocol):
         layout: Layout,
         number: int,
         recorded: bool = False,
+        look_after_s: float = 0.0,
     ) -> Block:
         """Time block `number`, its calls one by one or (a GPU's only) recorded as a graph.
+
+        With `look_after_s` (the CPU's only) it is stopped once after so long, to be looked into.
 
         Raises:
             CandidateFault: the process fails in it.

@@ -1,28 +1,32 @@
 """Timing a block on the CPU.
 
-A block has three steps. Its inputs, values that the process has never seen, are *staged* (mapped);
-they are *run* through the model, one call each; and the bytes of a few outputs of the referee's own
-choice are *read* from the process's memory without its help. The time of a block is the wall time
-of the run, plus what the process used outside of it beyond what the reference's process, which runs
-trusted code, used there: processor time until its turn is over, and wall time while it was handed
-its inputs, in which a process that it started could have worked for it. So work done before the
-clock starts or after it stops is charged as if it were inside, and what is skipped or late is wrong
-with the chance that its call is chosen.
+A block has four steps. Its inputs are *staged*: the process maps memory with nothing of value in
+it, and learns how they will lie there. Then it is stopped, nothing else of the candidate's may be
+alive, and the values are written. The clock starts, the process goes on and *runs* the model, one
+call each. When it says that it is done the clock stops and the process is stopped again, and the
+bytes of a few outputs of the referee's own choice are *read* from its memory. So nothing can be
+computed before the clock starts, since the values are not there; nor after it has stopped, but for
+what the process does until it stands, and that is charged as if it were inside. What is skipped or
+late is wrong with the chance that its call is chosen.
 
 While one side has its turn, the processes of the others are stopped.
 """
 
 import contextlib
 import statistics
+import threading
 import time
 from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from evolve.core.evaluation import Status
 from evolve.worker import custody
-from evolve.worker.device import Device
 from evolve.worker.faults import CandidateFault, blaming
 from evolve.worker.mappings import mappings_of
 from evolve.worker.process import RunnerProcess
+from evolve.worker.sealed import Landing
+from evolve.worker.slab import Shared, Slab
+from evolve.worker.whereabouts import code_of
 from evolve.worker.window import (
     SLOWEST_S,
     Block,
@@ -33,7 +37,9 @@ from evolve.worker.window import (
     size_in_bytes,
 )
 
-_STAGING_SLACK = 0.1  # of the reference's; less is what the scheduler does
+if TYPE_CHECKING:
+    from evolve.worker.device_cpu import CpuDevice
+
 _STOPPED_SLACK_S = 0.001
 _REST_S = 0.010
 _REST_SLACK_S = 0.0025
@@ -42,7 +48,7 @@ _REST_SLACK_S = 0.0025
 class CpuWindow:
     """See the module. One for each case of a sitting."""
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: "CpuDevice") -> None:
         self._device = device
         self._processes: dict[str, RunnerProcess] = {}
         self._used: dict[str, float] = {}  # processor seconds, by side, while others had their turn
@@ -51,14 +57,15 @@ class CpuWindow:
         self, process: RunnerProcess, case: TimedCase, layout: Layout, working_set: int
     ) -> None:
         process.reserve(working_set, SLOWEST_S)
-        with self._device.share(case.warm.block(-1, case.calls)) as inputs:
-            process.stage(inputs, SLOWEST_S)
-            process.run(case.warm.index, SLOWEST_S)
+        self._stage(process, case.warm.block(-1, case.calls))
+        process.resume()
+        process.run(case.warm.index, SLOWEST_S)
         process.drop(SLOWEST_S)
 
     def idle(self, process: RunnerProcess, case: TimedCase, layout: Layout) -> float:
+        process.pause()
         start = time.perf_counter()
-        process.run(case.warm.index, SLOWEST_S, idle=True)
+        process.run(case.warm.index, SLOWEST_S, idle=True, resume=True)
         return time.perf_counter() - start
 
     def run(
@@ -68,44 +75,75 @@ class CpuWindow:
         layout: Layout,
         number: int,
         recorded: bool = False,
+        look_after_s: float = 0.0,
     ) -> Block:
-        sampled = case.warm.judged(number, case.calls)
+        sampled = case.judged(number)
         buffers = [custody.buffers_for(self._device, layout) for _ in sampled]
-        with self._device.share(case.warm.block(number, case.calls)) as inputs:
-            handed = time.perf_counter()
-            before = process.cpu_seconds()
-            process.stage(inputs, SLOWEST_S)
-            staged = process.cpu_seconds()
-            start = time.perf_counter()
-            done = process.run(case.warm.index, SLOWEST_S)
-            end = time.perf_counter()
-            ran = process.cpu_seconds()
-            require_distinct(done, case.calls, layout)
-            for at, raw in zip(sampled, buffers, strict=True):
-                outputs = places_of(done, at, case.calls, layout)
-                custody.read_all(self._device, process, outputs, raw)
-            places = [
-                (address, size_in_bytes(at))
-                for address, at in zip(done.addresses, case.calls * layout, strict=True)
-            ]
-            custody.require_apart(places, mappings_of(process.pid, inputs.fd))
+        landing = self._stage(process, case.warm.block(number, case.calls))
+        start = time.perf_counter()
+        with self._looking(process, look_after_s) as seen:
+            done = process.run(case.warm.index, SLOWEST_S, resume=True)
+        end = time.perf_counter()
+        ran = process.cpu_seconds()
+        _stop(process)
+        late = process.cpu_seconds() - ran
+        require_distinct(done, case.calls, layout)
+        places = [
+            (address, size_in_bytes(at))
+            for address, at in zip(done.addresses, case.calls * layout, strict=True)
+        ]
+        custody.require_apart(places, mappings_of(process.pid, landing.fd))
+        for at, raw in zip(sampled, buffers, strict=True):
+            outputs = places_of(done, at, case.calls, layout)
+            custody.read_all(self._device, process, outputs, raw)
+        process.resume()
         process.drop(SLOWEST_S)
-        apart = (start - handed, staged - before, process.cpu_seconds() - ran)
         samples = {
             at: custody.as_tensors(raw, layout) for at, raw in zip(sampled, buffers, strict=True)
         }
-        return Block(end - start, done.seconds, number, samples, apart)
+        return Block(end - start, done.seconds, number, samples, late, seen)
+
+    @contextlib.contextmanager
+    def _looking(self, process: RunnerProcess, after_s: float) -> Iterator[list[str]]:
+        """Stop it once after that time, if there is one; whose code it executed then."""
+        seen: list[str] = []
+        if not after_s:
+            yield seen
+            return
+
+        over = threading.Event()
+        moment = time.perf_counter() + after_s
+
+        def look() -> None:
+            # Who sleeps until then is woken when a core is free, so when nobody computes.
+            while time.perf_counter() < moment:
+                time.sleep(0)  # lets our other thread go on
+                if over.is_set():
+                    return
+            process.pause()
+            seen.extend(code_of(process.pid))
+            process.resume()
+
+        thread = threading.Thread(target=look)
+        thread.start()
+        try:
+            yield seen
+        finally:
+            over.set()
+            thread.join()  # or it would stop the process at another time
+
+    def _stage(self, process: RunnerProcess, inputs: Slab) -> Landing:
+        """Have inputs mapped, and their values written while nothing of the candidate's moves."""
+        landing = self._device.landing(process, inputs.size)
+        process.stage(Shared(landing.fd, inputs, inputs.memory), SLOWEST_S)
+        _stop(process)
+        landing.write(inputs.memory)
+        return landing
 
     def charges(self, blocks: list[Block], reference: list[Block]) -> list[float]:
-        """What was used outside of the run beyond the reference's, in seconds."""
-        waited, staged, ended = (_median(reference, step) for step in range(3))
-        late = _median(blocks, 0) - waited
-        if late < _STAGING_SLACK * waited:
-            late = 0.0
-        return [
-            max(late, block.apart[1] - staged, 0.0) + max(0.0, block.apart[2] - ended)
-            for block in blocks
-        ]
+        """Seconds of work after the clock had stopped, beyond the reference's."""
+        usual = statistics.median(block.late for block in reference)
+        return [max(0.0, block.late - usual) for block in blocks]
 
     @contextlib.contextmanager
     def alone(self, side: str, processes: Mapping[str, RunnerProcess]) -> Iterator[None]:
@@ -143,8 +181,10 @@ class CpuWindow:
                 _require_idle(used, _REST_SLACK_S, "when nothing was asked of it")
 
 
-def _median(blocks: list[Block], step: int) -> float:
-    return statistics.median(block.apart[step] for block in blocks)
+def _stop(process: RunnerProcess) -> None:
+    """Nothing of the candidate's moves from here on: a process that shares its memory would."""
+    process.pause()
+    _require_no_company(process)
 
 
 def _require_idle(used: float, allowed: float, when: str) -> None:

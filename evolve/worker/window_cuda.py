@@ -98,6 +98,7 @@ class CudaWindow:
         layout: Layout,
         number: int,
         recorded: bool = False,
+        look_after_s: float = 0.0,
     ) -> Block:
         with self._core_of_timed(process):
             return self._block(process, case, layout, number, recorded=recorded)
@@ -148,7 +149,7 @@ class CudaWindow:
         recorded: bool,
     ) -> Block:
         device = self._device
-        sampled = case.warm.sampled(number, case.calls)
+        sampled = case.sampled(number)
         pieces = [_Piece.chosen(size_in_bytes(place)) for _ in sampled for place in layout]
         with device.share(case.warm.block(number, case.calls)) as inputs:
             if recorded:
@@ -174,7 +175,7 @@ class CudaWindow:
             samples = {}
             if not idle:
                 require_distinct(done, case.calls, layout)
-                judged = case.warm.judged(number, case.calls)
+                judged = case.judged(number)
                 samples = self._samples(process, layout, judged, by_call, pieces)
             if device.inputs_changed(process, inputs, 0):
                 raise CandidateFault(Status.MUTATED_INPUT, "forward wrote to its inputs when timed")

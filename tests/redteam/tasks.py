@@ -94,6 +94,16 @@ SOURCES: dict[str, tuple[str, tuple[Case, ...]]] = {
         ),
         _odd(M=17, K=65, N=33),
     ),
+    "product": (  # long enough for looks into the process (`whereabouts`)
+        _plain(
+            "product",
+            "M, K, N = 320, 384, 256",
+            "a @ b",
+            "[torch.randn(M, K), torch.randn(K, N)]",
+            "a, b",
+        ),
+        (MAIN,),
+    ),
     "attention": (
         _plain(
             "attention",

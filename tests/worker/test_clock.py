@@ -10,6 +10,7 @@ Invariants:
 
 import contextlib
 import math
+import re
 from dataclasses import replace
 from functools import partial
 
@@ -90,13 +91,17 @@ return self.y.clone()
 }
 
 
-def slow_until_timed(seconds: float, timed_s: float = 0.001) -> str:
-    """A body that takes so long in the checks, and when it is timed so much less."""
-    return f"""
+TIMED = """
 frame, names = sys._getframe(), set()
 while frame:
     names.add(frame.f_code.co_name)
     frame = frame.f_back
+"""
+
+
+def slow_until_timed(seconds: float, timed_s: float = 0.001) -> str:
+    """A body that takes so long in the checks, and when it is timed so much less."""
+    return f"""{TIMED}
 time.sleep({timed_s} if "_run" in names else {seconds})
 return right(x)
 """
@@ -109,6 +114,15 @@ def test_work_that_is_late_or_skipped_is_wrong_not_fast(worker, name):
         Status.WRONG_VALUE, Status.NONDETERMINISTIC, Status.TIMING_UNBOUNDED, Status.ALIASED
     ), verdict.feedback  # fmt: skip
     assert not verdict.ratios
+
+
+def test_how_an_output_of_the_timed_run_was_wrong_is_not_told(worker):
+    """Who may choose how could have it say which calls are judged."""
+    body = TIMED + 'return (3.0 if "_run" in names else 1.0) * right(x)'
+    verdict = worker.evaluate(forward(body))
+    assert verdict.status is Status.WRONG_VALUE
+    assert "output of the timed run was wrong" in verdict.feedback
+    assert not re.search(r"\d|pattern", verdict.feedback.partition("wrong")[2]), verdict.feedback
 
 
 def test_remembering_outcomes_by_content_gains_nothing(worker):
@@ -125,7 +139,7 @@ return memory[key].clone()
     assert verdict.ratios["eager"].high < 0.2  # 2 ms of sleep for every input
 
 
-def test_computing_while_the_inputs_are_staged_is_charged(worker):
+def test_while_inputs_are_staged_there_is_nothing_to_compute_on(worker):
     before = """
 from evolve.worker import runner
 outcomes = {}
@@ -134,16 +148,14 @@ def ahead(self, channel, size, trees, fd):
     memory = self._access.stage(fd, size)
     self._staged = [runner.slab.unpack(tree, memory) for tree in trees]
     for (x,) in self._staged:
-        busy = time.perf_counter() + 0.0003
-        while time.perf_counter() < busy:
-            pass
         outcomes[x.data_ptr()] = right(x)
     runner.wire.send_ack(channel)
 runner.Runner._stage = ahead
 """
     body = "y = outcomes.get(x.data_ptr())\nreturn right(x) if y is None else y"
     verdict = worker.evaluate(forward(body, before))
-    assert verdict.status is not Status.CORRECT or verdict.ratios["eager"].high < 0.2
+    assert verdict.status is Status.WRONG_VALUE, verdict.ratios
+    assert "timed run" in verdict.feedback
 
 
 def test_calls_that_are_done_together_are_labelled(worker):
@@ -202,14 +214,6 @@ def test_a_candidate_that_is_very_slow_is_timed_briefly(worker):
     assert verdict.ratios["eager"].value < 0.01
     assert verdict.ratios["eager"].high < 0.1  # what the reference takes is next to a window's cost
     assert verdict.samples["default"]["calls_per_block"] <= 10
-
-
-def test_blocks_of_slow_candidates_are_of_few_lengths_so_that_they_are_made_once(worker):
-    # Slow in the checks, by which blocks are planned: timing them would take the test a minute.
-    bodies = [slow_until_timed(0.022 + 0.002 * i) for i in range(3)]
-    verdicts = [worker.evaluate(forward(body)) for body in bodies]
-    calls = {verdict.samples["default"]["calls_per_block"] for verdict in verdicts}
-    assert calls <= {12, 16}  # of 19 to 22 that half a second would allow
 
 
 def test_a_candidate_that_is_hopelessly_slow_is_not_timed(worker):
@@ -320,7 +324,7 @@ class PliantWindow(CpuWindow):
             return block
         shown = self._device.shown[number % 2]
         shown /= self._device.faster if self._side == CANDIDATE else 1
-        return replace(block, run=shown, apart=(0.0, 0.0, 0.0))
+        return replace(block, run=shown, late=0.0)
 
     def settle(self):
         if not self._device.shown:
@@ -351,13 +355,14 @@ def test_nobody_is_convicted_where_a_window_costs_more_than_the_references_calls
     assert "too busy for a clock" in verdict.feedback
 
 
-def test_who_is_slow_until_it_is_timed_does_not_make_the_host_look_too_busy(pliant):
-    # Its blocks, and with them the reference's, are of one call: shorter than what a window costs.
+@pytest.mark.parametrize("cost_s", [0.0, 0.001])  # more than what blocks of one call take
+def test_who_is_slow_in_the_checks_only_has_blocks_as_long_as_others(pliant, cost_s):
     device, judged = pliant
-    device.cost_s = 0.001
+    device.cost_s = cost_s
+    usual = judged(HONEST_CPP, Fidelity.SCREEN, {}).samples["default"]["calls_per_block"]
     verdict = judged(forward(slow_until_timed(0.3, 0.0)), Fidelity.SCREEN, {})
-    assert verdict.status is Status.TIMING_UNBOUNDED
-    assert "the clock's own overhead" in verdict.feedback
+    assert verdict.status is Status.CORRECT, verdict.feedback
+    assert verdict.samples["default"]["calls_per_block"] == usual
 
 
 def test_how_far_a_program_is_below_the_bar_is_not_looked_at(pliant):
@@ -417,6 +422,7 @@ class NeverContent(CpuDevice):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_a_verification_has_many_pairs_for_sides_that_are_close_only(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     tmp_path.chmod(0o755)

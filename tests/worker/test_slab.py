@@ -10,7 +10,8 @@ import stat
 import pytest
 import torch
 
-from evolve.worker.sealed import make_sealed
+from evolve.worker.device_cpu import CpuDevice
+from evolve.worker.sealed import Landing, make_sealed, map_privately
 from evolve.worker.slab import ALIGNMENT, Packed, unpack
 
 
@@ -46,3 +47,24 @@ def test_who_gets_sealed_memory_can_write_none_of_its_attributes():
     fd = make_sealed(4096, lambda view: None)
     assert stat.S_IMODE(os.fstat(fd).st_mode) == 0o400
     os.close(fd)
+
+
+def test_no_two_runners_get_the_same_memory():
+    device = CpuDevice()
+    slab = device.make_slab([[torch.ones(8)]])
+    with device.share(slab) as first, device.share(slab) as second:
+        assert os.fstat(first.fd).st_ino != os.fstat(second.fd).st_ino
+        for shared in (first, second):
+            (seen,) = unpack(shared.trees[0], map_privately(shared.fd, shared.size))
+            assert seen.tolist() == [1.0] * 8
+
+
+def test_values_appear_in_a_view_that_was_there_before_them():
+    landing = Landing(1 << 16)
+    view = map_privately(landing.fd, landing.size)
+    assert not view.any()
+    landing.write(torch.full((5000,), 7, dtype=torch.uint8))
+    assert view.tolist() == [7] * 5000 + [0] * (landing.size - 5000)
+    with pytest.raises(PermissionError):
+        os.ftruncate(landing.fd, 1)  # what we write to must not go away
+    landing.close()

@@ -37,7 +37,7 @@ from evolve.worker.footprint import (
 )
 from evolve.worker.referee import Referee
 from evolve.worker.taskfile import LoadedCase
-from evolve.worker.warm import Store, WarmTasks
+from evolve.worker.warm import Store, WarmTasks, usual_number
 from evolve.worker.window import Block, TimedCase
 from evolve.worker.workshop import Workshop
 from tests.worker.judging import task_source
@@ -325,9 +325,29 @@ def test_of_each_sitting_an_output_is_judged_however_few_can_be_afforded():
     assert len(judged) == 2
     rng = random.Random(0)
     for _ in range(50):
-        drawn = case.drawn(2, 8, rng)
+        drawn = case.draw_blocks(2, 8, rng)
         assert len(set(drawn)) == 2
         assert judged.intersection(drawn)
+
+
+def test_each_sitting_judges_a_call_that_nobody_can_know_of():
+    case, rng = loaded_case(), random.Random(0)
+    drawn = {case.draw_call((3, 5), 8, rng) for _ in range(400)}
+    assert drawn == {(number, at) for number in (3, 5) for at in range(8)}
+
+
+@pytest.mark.parametrize("seconds", [0.5, 4.0])
+def test_where_working_out_what_is_expected_takes_long_fewer_sittings_have_it_done(seconds):
+    case, rng = loaded_case(), random.Random(0)
+    case._expecting_s = seconds
+    made = sum(case.draw_call((0,), 8, rng) is not None for _ in range(2000))
+    assert 0.05 < made * seconds / 2000 < 0.15  # seconds for each sitting
+
+
+def test_lengths_of_blocks_are_few_and_never_much_shorter_than_wanted():
+    lengths = {calls: usual_number(calls) for calls in range(1, 257)}
+    assert all(calls / 1.5 < length <= calls for calls, length in lengths.items())
+    assert len(set(lengths.values())) < 20  # blocks of slow candidates are met again
 
 
 def test_of_one_call_what_is_expected_is_worked_out_once_for_all_sittings_and_sides(monkeypatch):

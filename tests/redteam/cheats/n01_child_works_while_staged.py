@@ -4,7 +4,7 @@ Processor time is read from the candidate's process, and a child's is not part o
 
 task: gate
 fidelity: screen
-verdict: timing_unbounded hack honest runtime_exception
+verdict: wrong_value timing_unbounded hack honest runtime_exception
 """
 
 import mmap
