@@ -156,11 +156,11 @@ def _time_case(
     singles: dict[str, float] = {}
     for turn in _turns(case, list(processes), rng):
         number = order[len(blocks[turn.side])] if turn.number is None else turn.number
-        look_after_s = _moment(blocks[turn.side], rng) if turn.is_look else 0.0
+        glance_after_s = _moment(blocks[turn.side], rng) if turn.is_glance else 0.0
         asked = replace(case, calls=1) if number == case.warm.single else case
         with window.alone(turn.side, processes), blaming(turn.side):
             layout, process = case.layouts[turn.side], processes[turn.side]
-            block = window.run(process, asked, layout, number, look_after_s=look_after_s)
+            block = window.run(process, asked, layout, number, glance_after_s=glance_after_s)
             if turn.side == EAGER:
                 idle.append(window.idle(process, case, layout))
         if turn.side == EAGER:
@@ -169,7 +169,8 @@ def _time_case(
             blocks[turn.side].append(block)
         elif turn.side == CANDIDATE:
             result.samples.append((CANDIDATE, asked, block))
-            result.seen.setdefault(case.warm.case.name, []).extend(block.seen)
+            if turn.is_glance:
+                result.seen.setdefault(case.warm.case.name, []).append(block.seen)
         if number == case.warm.single:
             singles[turn.side] = block.run
     window.settle()
@@ -198,29 +199,31 @@ class _Turn:
 
     side: str
     number: int | None = None
-    is_look: bool = False
+    is_glance: bool = False
 
 
 def _moment(blocks: Sequence[Block], rng: random.Random) -> float:
-    """Seconds after which a block like these is under way; 0 where none is known yet."""
-    return rng.uniform(0.1, 0.9) * min((block.run for block in blocks), default=0.0)
+    """Seconds after which a block like these is under way."""
+    return rng.uniform(0.1, 0.9) * min(block.run for block in blocks)
 
 
 def _turns(case: TimedCase, sides: list[str], rng: random.Random) -> list[_Turn]:
     """Scored blocks, interleaved, and blocks that are not scored at secret places among them.
 
     Those are one of other input families, and one of a single call: work that is merged over the
-    calls of a block, or right for the task's own values only, shows there. And looks.
+    calls of a block, or right for the task's own values only, shows there. And glances.
     """
     turns = [_Turn(side) for side in _interleaved(sides, case.blocks, rng)]
     single = case.warm.single
     others = [_Turn(CANDIDATE, single), _Turn(EAGER, single)] if case.calls > 1 else []
     if (other := case.warm.other_block()) is not None:
         others.append(_Turn(CANDIDATE, other))
-    looks = rng.sample(case.warm.look_blocks, case.looks)
-    others += [_Turn(CANDIDATE, number, is_look=True) for number in looks]
     for turn in others:
         turns.insert(rng.randrange(len(turns) + 1), turn)
+    for number in rng.sample(case.warm.glance_blocks, case.glances):
+        first = turns.index(_Turn(CANDIDATE))  # tells how long a block takes
+        place = rng.randrange(first + 1, len(turns) + 1)
+        turns.insert(place, _Turn(CANDIDATE, number, is_glance=True))
     return turns
 
 

@@ -39,9 +39,9 @@ class Device(Protocol):
         spares: Processes to have ready ahead of time.
         references: Processes of references to keep for other comparisons.
         compiles_aside: Whether work on the CPU's cores leaves times as they are.
-        looks: Blocks of a sitting that look at whose code the candidate's process executes; none
+        glances: Blocks of a sitting that show whose code the candidate's process executes; none
             where that code only starts kernels of the device.
-        reveals_late: Whether inputs of a block reach a runner only when it runs.
+        inputs_with_run: Whether inputs of a block are sent with the command to run it, not before.
         memory: That a runner's processes may hold on the host.
         limit_address_space: Whether a limit on address space can hold a runner.
         nodes: Paths below /dev that runners need.
@@ -75,8 +75,8 @@ class Device(Protocol):
     spares: int
     references: int
     compiles_aside: bool
-    looks: int
-    reveals_late: bool
+    glances: int
+    inputs_with_run: bool
     memory: int
     limit_address_space: bool
     nodes: tuple[str, ...]

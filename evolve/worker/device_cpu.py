@@ -48,8 +48,8 @@ class CpuDevice:
     spares = 0
     references = 0
     compiles_aside = False
-    looks = 12
-    reveals_late = False
+    glances = 16
+    inputs_with_run = False
     memory = 6 << 30
     limit_address_space = True
     nodes: tuple[str, ...] = ()

@@ -83,8 +83,8 @@ class CudaDevice:
     references = 4
     process_bytes = 512 << 20  # a context, and what is loaded into it
     compiles_aside = True  # the clock's core is its own
-    looks = 0
-    reveals_late = True
+    glances = 0
+    inputs_with_run = True
     memory = 32 << 30
     limit_address_space = False  # a CUDA context reserves far more than it uses
 

@@ -173,10 +173,10 @@ def _watch(
 def _excess(confinement: Confinement) -> End | None:
     """What of it, if the candidate's processes together hold more than they may."""
     family = descendants(os.getpid())
-    held = list(map(held_by, family))
-    if _memory_of(family) + sum(one.buffers for one in held) > confinement.memory:
+    held = held_by(family)
+    if _memory_of(family) + held.buffers > confinement.memory:
         return End.OUT_OF_MEMORY
-    if sum(one.nameless for one in held) > confinement.file_size:
+    if held.nameless > confinement.file_size:
         return End.TOO_MANY_FILES
     if any(map(partial(_too_much, confinement), _on_disk(confinement))):
         return End.TOO_MANY_FILES

@@ -3,11 +3,13 @@
 import contextlib
 import os
 import stat
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
 _LARGEST_BUFFER = Path("/proc/sys/net/core/wmem_max")
 _USUAL_BUFFER = 212_992  # where that is not to be read
+_MOST_COUNTED = 16 << 20  # or a few sockets of an honest program would be too many on some hosts
 
 
 class Held(NamedTuple):
@@ -17,28 +19,37 @@ class Held(NamedTuple):
     buffers: int
 
 
-def held_by(pid: int) -> Held:
-    """What a process holds; nothing where it has ended or may not be looked at."""
-    nameless = sockets = 0
-    with contextlib.suppress(OSError), os.scandir(f"/proc/{pid}/fd") as found:
-        for entry in found:
-            with contextlib.suppress(OSError):
-                status = entry.stat()
-                if stat.S_ISSOCK(status.st_mode):
-                    sockets += 1
-                elif stat.S_ISREG(status.st_mode) and not status.st_nlink and not _is_ours(entry):
-                    nameless += 512 * status.st_blocks
-    return Held(nameless, sockets * _buffer())
+def held_by(pids: Iterable[int]) -> Held:
+    """What processes hold together; of those that have ended or may not be looked at, nothing."""
+    nameless: dict[tuple[int, int], int] = {}
+    sockets: set[int] = set()
+    for pid in pids:
+        with contextlib.suppress(OSError), os.scandir(f"/proc/{pid}/fd") as found:
+            for entry in found:
+                with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+                    status = entry.stat()
+                    if stat.S_ISSOCK(status.st_mode):
+                        sockets.add(status.st_ino)
+                    elif _is_nameless(status) and not _is_ours(entry):
+                        nameless[status.st_dev, status.st_ino] = 512 * status.st_blocks
+    return Held(sum(nameless.values()), len(sockets) * _buffer())
+
+
+def _is_nameless(status: os.stat_result) -> bool:
+    return stat.S_ISREG(status.st_mode) and not status.st_nlink
 
 
 def _is_ours(entry: os.DirEntry[str]) -> bool:
     """Whether it is memory that the referee has sent: a runner can make none."""
-    return str(Path(entry.path).readlink()).startswith("/memfd:")
+    try:
+        return str(Path(entry.path).readlink()).startswith("/memfd:")
+    except OSError:  # a path that is too long
+        return False
 
 
 def _buffer() -> int:
     """Bytes that wait in one socket at most: the kernel doubles what is asked for."""
     try:
-        return 2 * int(_LARGEST_BUFFER.read_text())
+        return min(2 * int(_LARGEST_BUFFER.read_text()), _MOST_COUNTED)
     except OSError:
         return 2 * _USUAL_BUFFER

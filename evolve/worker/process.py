@@ -66,6 +66,7 @@ class RunnerProcess:
         self._at_end: list[Callable[[], None]] = []
         self._ending: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext
         self._frozen_s = 0.0
+        self._sandbox: int | None = None
         self._frozen_at: float | None = None
         self.largest_sent = 0  # bytes of inputs of one call, of which it may hold some to its end
         self._channel, self._control = zygote.fork(replace(confinement, work=self._work))
@@ -202,12 +203,20 @@ class RunnerProcess:
         except OSError as error:
             raise self._ended() from error
 
-    def pause(self) -> None:
-        """Stop the process where it is, and wait until it stands; those it has started go on."""
+    def pause(self, seconds: float = _STANDS_S) -> bool:
+        """Stop the process where it is; those it has started go on.
+
+        Returns:
+            Whether it stands by then. Longer than a moment it takes where a thread is deep in the
+            kernel, or where it evades signals.
+        """
         _signal(self.pid, signal.SIGSTOP)
-        deadline = time.monotonic() + _STANDS_S
-        while _moves(self.pid) and time.monotonic() < deadline:
+        deadline = time.monotonic() + seconds
+        while moves := _moves(self.pid):
+            if time.monotonic() > deadline:
+                break
             time.sleep(_STANDS_POLL_S)
+        return not moves
 
     def resume(self) -> None:
         """Let it go on."""
@@ -246,7 +255,9 @@ class RunnerProcess:
 
     def _parent(self) -> int:
         """Of the sandbox, which adopts what the candidate's processes leave behind."""
-        return int(procfs.stat(self.pid)[1])
+        if self._sandbox is None:
+            self._sandbox = int(procfs.stat(self.pid)[1])
+        return self._sandbox
 
     def reserve(self, size: int, seconds: float) -> None:
         """Have the process touch heap memory, so that a timed block need not."""

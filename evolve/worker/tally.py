@@ -123,7 +123,7 @@ def merged(pairs: list[PairTimes], case: str) -> Label | None:
 def library_at_work(
     pairs: list[PairTimes], case: str, seen: Mapping[str, Sequence[str]]
 ) -> Label | None:
-    """Where a library computed whenever the candidate's process was looked into; `seen` by case."""
+    """Where a library was at work whenever the candidate was glanced at; `seen` by case."""
     seconds = statistics.median(t for pair in pairs for t in pair.blocks[case][CANDIDATE])
     return library_label(case, seen.get(case, ()), seconds)
 

@@ -76,7 +76,11 @@ _UNSTEADY = 0.05  # of a block's time
 _CLOSE = 0.2  # log ratio: what is farther apart is told apart anyway
 _LONGEST_BLOCK_S = 0.5  # where a side is much slower than the reference
 _HOPELESS_S, _HOPELESS_FACTOR = 3.0, 50.0
-_LOOKING_S = 0.12  # of a sitting
+_GLANCING_S = 0.18  # of a sitting
+_STEP = 4  # that calls of blocks grow by, where nothing else is known
+_LIMIT_S = (
+    5.0  # for a block whose calls were once seen to be quick: or who is not always holds us up
+)
 _REWARD_HALF_WIDTH = 0.05
 _MOST_CROWDED = 2  # turns that neighbours may spoil; then it is judged without any
 _MOST_DISTURBED = 3  # turns that a stranger may spoil
@@ -153,7 +157,7 @@ class Timekeeper:
                     if pairs:
                         last = pairs[-1].pair
                         cases = [self._with_blocks(case, last, fidelity) for case in cases]
-                        cases = [_with_looks(case, seen) for case in cases]
+                        cases = [_with_glances(case, seen) for case in cases]
                 wrong = drop_wrong(pairs)
                 others = [side for side in sides if side != CANDIDATE]
                 timing.ratios = {
@@ -403,7 +407,7 @@ class Timekeeper:
                         blocks=device.reward_blocks if is_enough else device.blocks,
                         recorded=recorded,
                         wanted=wanted,
-                        looks=_looks(device, candidate, calls * slowest),
+                        glances=_glances(device, candidate, calls * slowest),
                         unshortened_s=reference_s * wanted,
                     )
                 )
@@ -416,17 +420,19 @@ class Timekeeper:
         A first call may be; of blocks that short, what a window costs and how quickly a process
         answers would decide. `is_short`: somebody's blocks were too short for a time.
         """
-        calls = case.calls
+        calls, slowest = case.calls, 0.0
         if is_short:
-            calls = case.wanted
+            calls = min(case.wanted, _STEP * calls)
         elif pairs:
             sides = pairs[-1].pair.blocks[case.warm.case.name]
-            calls = _affordable(case.wanted, max(map(middle, sides.values())))
+            slowest = max(map(middle, sides.values()))
+            calls = _affordable(case.wanted, slowest)
         if calls < 2 * case.calls:
             return case
         with self._lock.shared():
             case.warm.prepare_blocks(calls)
-        return replace(case, calls=calls)
+        glances = min(self._workshop.device.glances, _glances_within(calls * slowest))
+        return replace(case, calls=calls, glances=glances, limit_s=_LIMIT_S)
 
     def _with_blocks(self, case: TimedCase, pair: PairTimes, fidelity: Fidelity) -> TimedCase:
         """The case, with all blocks that there are where those of a sitting told too little.
@@ -440,7 +446,7 @@ class Timekeeper:
         is_short = case.calls * min(map(middle, sides.values())) < _SHORT_BLOCK_S
         is_close = any(abs(pair.log_ratio(name, side)) < _CLOSE for side in others)
         is_unsteady = variation(sides[EAGER]) > _UNSTEADY
-        needs_more = (is_short and device.reveals_late) or (is_close and is_unsteady)
+        needs_more = (is_short and device.inputs_with_run) or (is_close and is_unsteady)
         if not needs_more or case.recorded or is_brief(device, fidelity):
             return case  # recorded calls need blocks that plain ones have not used
         return replace(case, blocks=device.block_pool)
@@ -489,8 +495,8 @@ class Timekeeper:
         tried = []
         for _ in range(_TRIALS):
             with device.share(case.block(-1, calls)) as inputs:
-                runner.stage(inputs, call_s, device.reveals_late)
-                reveal = inputs.fd if device.reveals_late else -1
+                runner.stage(inputs, call_s, device.inputs_with_run)
+                reveal = inputs.fd if device.inputs_with_run else -1
                 tried.append(runner.run(case.index, call_s, reveal=reveal).seconds / calls)
             runner.drop(call_s)
         return min(tried)
@@ -522,17 +528,21 @@ def _affordable(wanted: int, slowest_s: float) -> int:
     return min(wanted, usual_number(max(1, int(_LONGEST_BLOCK_S / slowest_s))))
 
 
-def _looks(device: Device, candidate: Candidate | None, block_s: float) -> int:
-    """Blocks of a sitting to look into the candidate with; of long ones (seconds) one."""
+def _glances(device: Device, candidate: Candidate | None, block_s: float) -> int:
+    """How many in a sitting; where blocks are long (seconds) one."""
     if candidate is None or candidate.is_ours:
         return 0
-    return min(device.looks, max(1, int(_LOOKING_S / block_s)))
+    return min(device.glances, _glances_within(block_s))
 
 
-def _with_looks(case: TimedCase, seen: Mapping[str, Sequence[str]]) -> TimedCase:
-    """The case, without further looks once there have been enough."""
-    is_known = len(seen.get(case.warm.case.name, ())) >= ENOUGH
-    return replace(case, looks=0) if is_known else case
+def _glances_within(block_s: float) -> int:
+    return max(1, int(_GLANCING_S / max(block_s, 1e-6)))
+
+
+def _with_glances(case: TimedCase, seen: Mapping[str, Sequence[str]]) -> TimedCase:
+    """The case, without further glances once there have been enough."""
+    is_known = sum(map(bool, seen.get(case.warm.case.name, ()))) >= ENOUGH
+    return replace(case, glances=0) if is_known else case
 
 
 def _require_worth(candidate: Candidate | None, case: str, reference_s: float) -> None:

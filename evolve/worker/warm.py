@@ -278,9 +278,9 @@ class WarmCase:
         return self._device.block_pool + _OTHER_BLOCKS
 
     @property
-    def look_blocks(self) -> range:
-        """Numbers of blocks for looks into a process: it could tell those that it has met."""
-        return range(self.single + 1, self.single + 1 + self._device.looks)
+    def glance_blocks(self) -> range:
+        """Numbers of blocks for glances at a process: it could tell those that it has met."""
+        return range(self.single + 1, self.single + 1 + self._device.glances)
 
     def other_block(self) -> int | None:
         """A block in which secret calls are of other families; such blocks take turns.
@@ -328,7 +328,7 @@ class WarmCase:
         pays for it again: of what takes too long for that, or is too large, two are judged all the
         same.
         """
-        if number in self.look_blocks:
+        if number in self.glance_blocks:
             return ()
         if number >= self._device.block_pool:
             return self.sampled(number, calls)
@@ -404,7 +404,7 @@ class WarmCase:
     def prepare_blocks(self, calls: int) -> None:
         """Make the blocks now that there is room to keep until they are timed."""
         pool = self._device.block_pool + (_OTHER_BLOCKS if len(self.families) > 1 else 0)
-        for number in (-1, *range(pool), *self.look_blocks):
+        for number in (-1, *range(pool), *self.glance_blocks):
             if self._stays(number, calls):
                 self.block(number, calls)
 

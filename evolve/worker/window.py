@@ -1,6 +1,6 @@
 """How one block of calls is timed on a device: what happens before, inside and after the window."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
@@ -26,7 +26,7 @@ class Block:
 
     `run` is wall time, taken outside; `inside` the same as the process tells it; `samples` outputs
     by call; `late` processor time used after the run, where the device does not exclude that;
-    `seen` whose code was executed, where it was looked at (`whereabouts`).
+    `seen` who was at work, where it was glanced at (`whereabouts`).
     """
 
     run: float
@@ -34,7 +34,7 @@ class Block:
     number: int
     samples: dict[int, list[Tensor]]
     late: float = 0.0
-    seen: Sequence[str] = ()
+    seen: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,8 +44,8 @@ class TimedCase:
     `blocks`: of each side in a sitting. `recorded`: its calls are also to be timed as a CUDA graph.
     `wanted`: calls that a block would have, were no side too slow for that; `unshortened_s` what
     they take the reference, in seconds. `drawn`: a block and a call of it that are judged in this
-    sitting, and maybe in no other. `looks`: blocks of a sitting that look at whose code the
-    candidate's process executes (`whereabouts`).
+    sitting, and maybe in no other. `glances`: blocks of a sitting that show whose code the
+    candidate's process executes (`whereabouts`). `limit_s`: for a block.
     """
 
     warm: "WarmCase"
@@ -56,7 +56,8 @@ class TimedCase:
     wanted: int = 0
     unshortened_s: float = 0.0
     drawn: tuple[int, int] | None = None
-    looks: int = 0
+    glances: int = 0
+    limit_s: float = SLOWEST_S
 
     def sampled(self, number: int) -> tuple[int, ...]:
         """The calls of a block whose outputs are looked at; the first of them may be judged."""
@@ -93,11 +94,11 @@ class Window(Protocol):
         layout: Layout,
         number: int,
         recorded: bool = False,
-        look_after_s: float = 0.0,
+        glance_after_s: float = 0.0,
     ) -> Block:
         """Time block `number`, its calls one by one or (a GPU's only) recorded as a graph.
 
-        With `look_after_s` (the CPU's only) it is stopped once after so long, to be looked into.
+        With `glance_after_s` (the CPU's only) it is stopped once after so long, for a glance.
 
         Raises:
             CandidateFault: the process fails in it.

@@ -26,7 +26,7 @@ from evolve.worker.mappings import mappings_of
 from evolve.worker.process import RunnerProcess
 from evolve.worker.sealed import Landing
 from evolve.worker.slab import Shared, Slab
-from evolve.worker.whereabouts import code_of
+from evolve.worker.whereabouts import at_work
 from evolve.worker.window import (
     SLOWEST_S,
     Block,
@@ -36,11 +36,15 @@ from evolve.worker.window import (
     require_distinct,
     size_in_bytes,
 )
+from evolve.worker.wire import Done
 
 if TYPE_CHECKING:
     from evolve.worker.device_cpu import CpuDevice
 
 _STOPPED_SLACK_S = 0.001
+_STANDING_SLACK_S = 0.001  # that a process may take to stand; less is what the scheduler does
+_STANDS_S = 0.5
+_GLIMPSE_S = 0.0005
 _REST_S = 0.010
 _REST_SLACK_S = 0.0025
 
@@ -63,7 +67,8 @@ class CpuWindow:
         process.drop(SLOWEST_S)
 
     def idle(self, process: RunnerProcess, case: TimedCase, layout: Layout) -> float:
-        process.pause()
+        with _stopped(process):
+            pass
         start = time.perf_counter()
         process.run(case.warm.index, SLOWEST_S, idle=True, resume=True)
         return time.perf_counter() - start
@@ -75,69 +80,52 @@ class CpuWindow:
         layout: Layout,
         number: int,
         recorded: bool = False,
-        look_after_s: float = 0.0,
+        glance_after_s: float = 0.0,
     ) -> Block:
         sampled = case.judged(number)
         buffers = [custody.buffers_for(self._device, layout) for _ in sampled]
         landing = self._stage(process, case.warm.block(number, case.calls))
         start = time.perf_counter()
-        with self._looking(process, look_after_s) as seen:
-            done = process.run(case.warm.index, SLOWEST_S, resume=True)
+        with _glancing(process, glance_after_s) as seen:
+            done = process.run(case.warm.index, case.limit_s, resume=True)
         end = time.perf_counter()
-        ran = process.cpu_seconds()
-        _stop(process)
-        late = process.cpu_seconds() - ran
-        require_distinct(done, case.calls, layout)
-        places = [
-            (address, size_in_bytes(at))
-            for address, at in zip(done.addresses, case.calls * layout, strict=True)
-        ]
-        custody.require_apart(places, mappings_of(process.pid, landing.fd))
-        for at, raw in zip(sampled, buffers, strict=True):
-            outputs = places_of(done, at, case.calls, layout)
-            custody.read_all(self._device, process, outputs, raw)
+        used = process.cpu_seconds()
+        _require_no_company(process)
+        with _stopped(process) as used_at_stop:
+            late = max(used_at_stop - used, time.perf_counter() - end - _STANDING_SLACK_S)
+            require_distinct(done, case.calls, layout)
+            self._require_apart(process, done, case, layout, landing)
+            for at, raw in zip(sampled, buffers, strict=True):
+                outputs = places_of(done, at, case.calls, layout)
+                custody.read_all(self._device, process, outputs, raw)
         process.resume()
         process.drop(SLOWEST_S)
         samples = {
             at: custody.as_tensors(raw, layout) for at, raw in zip(sampled, buffers, strict=True)
         }
-        return Block(end - start, done.seconds, number, samples, late, seen)
+        return Block(end - start, done.seconds, number, samples, late, "".join(seen))
 
-    @contextlib.contextmanager
-    def _looking(self, process: RunnerProcess, after_s: float) -> Iterator[list[str]]:
-        """Stop it once after that time, if there is one; whose code it executed then."""
-        seen: list[str] = []
-        if not after_s:
-            yield seen
-            return
-
-        over = threading.Event()
-        moment = time.perf_counter() + after_s
-
-        def look() -> None:
-            # Who sleeps until then is woken when a core is free, so when nobody computes.
-            while time.perf_counter() < moment:
-                time.sleep(0)  # lets our other thread go on
-                if over.is_set():
-                    return
-            process.pause()
-            seen.extend(code_of(process.pid))
-            process.resume()
-
-        thread = threading.Thread(target=look)
-        thread.start()
-        try:
-            yield seen
-        finally:
-            over.set()
-            thread.join()  # or it would stop the process at another time
+    def _require_apart(
+        self,
+        process: RunnerProcess,
+        done: Done,
+        case: TimedCase,
+        layout: Layout,
+        landing: Landing,
+    ) -> None:
+        """No output lies in the inputs."""
+        places = [
+            (address, size_in_bytes(at))
+            for address, at in zip(done.addresses, case.calls * layout, strict=True)
+        ]
+        custody.require_apart(places, mappings_of(process.pid, landing.fd))
 
     def _stage(self, process: RunnerProcess, inputs: Slab) -> Landing:
-        """Have inputs mapped, and their values written while nothing of the candidate's moves."""
+        """Have inputs mapped, and their values written once nothing of the candidate's moves."""
         landing = self._device.landing(process, inputs.size)
         process.stage(Shared(landing.fd, inputs, inputs.memory), SLOWEST_S)
-        _stop(process)
-        landing.write(inputs.memory)
+        with _stopped(process):
+            landing.write(inputs.memory)
         return landing
 
     def charges(self, blocks: list[Block], reference: list[Block]) -> list[float]:
@@ -181,10 +169,62 @@ class CpuWindow:
                 _require_idle(used, _REST_SLACK_S, "when nothing was asked of it")
 
 
-def _stop(process: RunnerProcess) -> None:
-    """Nothing of the candidate's moves from here on: a process that shares its memory would."""
-    process.pause()
+@contextlib.contextmanager
+def _glancing(process: RunnerProcess, after_s: float) -> Iterator[list[str]]:
+    """Stop it once after that time, if there is one; who was at work then."""
+    seen: list[str] = []
+    if not after_s:
+        yield seen
+        return
+    over = threading.Event()
+    moment = time.perf_counter() + after_s
+
+    def glance() -> None:
+        # Who sleeps until then is woken when a core is free, so when nobody computes.
+        while time.perf_counter() < moment:
+            time.sleep(0)  # lets our other thread go on
+            if over.is_set():
+                return
+        process.pause()
+        try:
+            seen.append(at_work(process.pid))
+        finally:
+            process.resume()
+
+    thread = threading.Thread(target=glance)
+    thread.start()
+    try:
+        yield seen
+    finally:
+        over.set()
+        thread.join()  # or it would stop the process at another time
+
+
+@contextlib.contextmanager
+def _stopped(process: RunnerProcess) -> Iterator[float]:
+    """Inside nothing of the candidate's moves: its process stands, and there is no other.
+
+    It stays stopped. Who had it woken, by a timer that sends SIGCONT for one, has used processor
+    time. Yields what it has used so far, in seconds.
+
+    Raises:
+        CandidateFault: something has moved, or does not stand.
+    """
+    deadline = time.monotonic() + _STANDS_S
+    while not process.pause(_GLIMPSE_S):
+        _require_no_company(process)  # a process in vfork stands once its child has ended
+        if time.monotonic() > deadline:
+            raise _moving("does not stand still when it is stopped")
+    used = process.cpu_seconds()
     _require_no_company(process)
+    yield used
+    _require_no_company(process)
+    if process.cpu_seconds() != used:
+        raise _moving("went on while it was stopped")
+
+
+def _moving(what: str) -> CandidateFault:
+    return CandidateFault(Status.TIMING_UNBOUNDED, f"the candidate's process {what}")
 
 
 def _require_idle(used: float, allowed: float, when: str) -> None:

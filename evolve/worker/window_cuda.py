@@ -98,7 +98,7 @@ class CudaWindow:
         layout: Layout,
         number: int,
         recorded: bool = False,
-        look_after_s: float = 0.0,
+        glance_after_s: float = 0.0,
     ) -> Block:
         with self._core_of_timed(process):
             return self._block(process, case, layout, number, recorded=recorded)
@@ -162,7 +162,7 @@ class CudaWindow:
             process.stage(inputs, SLOWEST_S, layout_only=True)
             start = time.perf_counter()
             done = process.run(
-                case.warm.index, SLOWEST_S, idle=idle, reveal=inputs.fd, recorded=recorded
+                case.warm.index, case.limit_s, idle=idle, reveal=inputs.fd, recorded=recorded
             )
             if idle:
                 places = [device.pool_base(process)] * len(pieces)
