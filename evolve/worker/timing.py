@@ -2,7 +2,7 @@
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from weakref import WeakSet
 
@@ -88,6 +88,26 @@ _MOST_TOO_SHORT = 2  # sittings without a time, before it is the candidate's doi
 _RECORDED = (Fidelity.SEARCH, Fidelity.VERIFY)  # as graphs too, where plain calls decide
 
 
+@dataclass(slots=True)
+class _Found:
+    """What the sittings of a comparison have given; `seen` by case (`whereabouts`)."""
+
+    pairs: list[Measured] = field(default_factory=list)
+    mismatches: list[str] = field(default_factory=list)
+    seen: dict[str, list[str]] = field(default_factory=dict)
+
+    def add(self, sitting: Sitting, recorded: Recorded) -> None:
+        self.pairs.append(Measured(sitting.pair, recorded))
+        self.mismatches += sitting.mismatches
+        for name, glances in sitting.seen.items():
+            self.seen.setdefault(name, []).extend(glances)
+
+    def forget_times(self) -> None:
+        """By what is known now, none of them was worth taking."""
+        self.pairs.clear()
+        self.mismatches.clear()
+
+
 class Timekeeper:
     """Times candidates against the reference and opponents, one pair of processes after another."""
 
@@ -124,10 +144,9 @@ class Timekeeper:
         sides = {CANDIDATE: candidate, EAGER: None, **opponents}
         cases = self._plan(task, sides, fidelity, timing)
         rule = task.loaded.timing
-        pairs: list[Measured] = []
+        found = _Found()
+        pairs = found.pairs
         served: WeakSet[RunnerProcess] = WeakSet()
-        mismatches: list[str] = []
-        seen: dict[str, list[str]] = {}
         needs = self._needs(task, sides, fidelity)
         device = self._workshop.device
         at_once = sittings_at_once(task, device, len(sides), fidelity)
@@ -144,20 +163,9 @@ class Timekeeper:
                     for sitting, recorded in self._sit(
                         task, sides, cases, needs, timing, wanted, served
                     ):
-                        pairs.append(Measured(sitting.pair, recorded))
-                        mismatches += sitting.mismatches
-                        for name, found in sitting.seen.items():
-                            seen.setdefault(name, []).extend(found)
+                        found.add(sitting, recorded)
                     is_short = timing.too_short > too_short
-                    longer = [self._lengthened(case, pairs, is_short) for case in cases]
-                    if longer != cases:  # by what is known now, none of it was worth looking at
-                        cases = longer
-                        pairs.clear()
-                        mismatches.clear()
-                    if pairs:
-                        last = pairs[-1].pair
-                        cases = [self._with_blocks(case, last, fidelity) for case in cases]
-                        cases = [_with_glances(case, seen) for case in cases]
+                    cases = self._adapted(cases, found, is_short, fidelity)
                 wrong = drop_wrong(pairs)
                 others = [side for side in sides if side != CANDIDATE]
                 timing.ratios = {
@@ -177,7 +185,7 @@ class Timekeeper:
         by = partial(ratio_interval, look_index=index, fidelity=plan)
         fill(timing, pairs, cases, list(sides), by, rule)
         numbers = [order for one in pairs for order in one.pair.numbers.values()]
-        label_mismatches(timing, mismatches, sum(map(len, numbers)))
+        label_mismatches(timing, found.mismatches, sum(map(len, numbers)))
         timing.labels += [
             Label("wrong_when_recorded", f"{case}: {text}")
             for (case, side), text in wrong.items()
@@ -186,7 +194,7 @@ class Timekeeper:
         plain = [measured.pair for measured in pairs]
         names = [case.warm.case.name for case in cases]
         timing.labels += filter(None, (merged(plain, name) for name in names))
-        timing.labels += filter(None, (library_at_work(plain, name, seen) for name in names))
+        timing.labels += filter(None, (library_at_work(plain, name, found.seen) for name in names))
 
     def _needs(
         self, task: WarmTask, sides: Mapping[str, Candidate | None], fidelity: Fidelity
@@ -413,6 +421,20 @@ class Timekeeper:
                 )
                 case.prepare_blocks(calls)  # now, not while the device is ours alone
         return cases
+
+    def _adapted(
+        self, cases: list[TimedCase], found: "_Found", is_short: bool, fidelity: Fidelity
+    ) -> list[TimedCase]:
+        """The cases as the next sittings are to time them, by what the last one has shown."""
+        longer = [self._lengthened(case, found.pairs, is_short) for case in cases]
+        if longer != cases:
+            found.forget_times()
+        if not found.pairs:
+            return longer
+        last = found.pairs[-1].pair
+        return [
+            _with_glances(self._with_blocks(case, last, fidelity), found.seen) for case in cases
+        ]
 
     def _lengthened(self, case: TimedCase, pairs: list[Measured], is_short: bool) -> TimedCase:
         """The case, with longer blocks where a side was slow in the checks and is not when timed.
