@@ -77,6 +77,7 @@ _CLOSE = 0.2  # log ratio: what is farther apart is told apart anyway
 _LONGEST_BLOCK_S = 0.5  # where a side is much slower than the reference
 _HOPELESS_S, _HOPELESS_FACTOR = 3.0, 50.0
 _GLANCING_S = 0.18  # of a sitting
+_ASKING_S = 0.001  # that a check takes at most beside its call
 _STEP = 16  # that calls of blocks grow by, where no more is known than that they are too few
 _LIMIT_S = (
     5.0  # for a block whose calls were once seen to be quick: or who is not always holds us up
@@ -415,7 +416,9 @@ class Timekeeper:
                         blocks=device.reward_blocks if is_enough else device.blocks,
                         recorded=recorded,
                         wanted=wanted,
-                        glances=_glances(device, candidate, calls * slowest),
+                        glances=_glances(
+                            device, candidate, calls * max(reference_s, slowest - _ASKING_S)
+                        ),
                         unshortened_s=reference_s * wanted,
                     )
                 )

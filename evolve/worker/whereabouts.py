@@ -21,7 +21,7 @@ _LIBRARY = re.compile(
     r"|/(numpy|scipy)(\.libs)?/"
 )
 _NEITHER = re.compile(
-    r"/(ld-linux|lib(c|m|dl|rt|pthread)[.-]|lib(python|stdc|gcc_s|gomp|iomp|c10|torch|tvm_ffi))[^/]*$"
+    r"/(ld-linux|lib(c|m|dl|rt|pthread)[.-]|lib(python|stdc|gcc_s|gomp|iomp|c10|torch_python|tvm_ffi))[^/]*$"
     r"|/python[^/]*$|/lib-dynload/|^\["
 )
 _MAPPED = re.compile(r"^([0-9a-f]+)-([0-9a-f]+) ..x. [0-9a-f]+ \S+ \d+ *(.*)$", re.M)
@@ -43,11 +43,15 @@ def at_work(pid: int) -> str:
         files = _executed(pid)
     except OSError:
         return ""
-    others = [path for path in files if not _NEITHER.search(path)]
-    libraries = [path.rpartition("/")[2] for path in others if _LIBRARY.search(path)]
-    if len(libraries) < len(others):
-        return OWN
-    return libraries[0] if libraries else ""
+    owners = list(filter(None, map(owner, files)))
+    return OWN if OWN in owners else owners[0] if owners else ""
+
+
+def owner(path: str) -> str:
+    """Whose code a mapped file holds, as `at_work` tells; empty where it is nobody's."""
+    if _LIBRARY.search(path):
+        return path.rpartition("/")[2]
+    return "" if _NEITHER.search(path) else OWN
 
 
 def _executed(pid: int) -> list[str]:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from evolve.worker.whereabouts import OWN, at_work, library_label
+from evolve.worker.whereabouts import OWN, at_work, library_label, owner
 
 TORCH = "libtorch_cpu.so"
 PRODUCTS = """
@@ -63,6 +63,31 @@ def test_who_waits_does_no_work_and_of_nobody_nothing_is_known():
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
     assert at_work(ended.pid) == ""
+
+
+@pytest.mark.parametrize(
+    ("path", "whose"),
+    [
+        ("/v/torch/lib/libtorch_cpu.so", "libtorch_cpu.so"),
+        ("/v/numpy.libs/libscipy_openblas64_-ff651d7f.so", "libscipy_openblas64_-ff651d7f.so"),
+        ("/v/numpy/_core/_umath.so", "_umath.so"),
+        ("/opt/intel/libmkl_rt.so.2", "libmkl_rt.so.2"),
+        ("/usr/lib/libblas.so.3", "libblas.so.3"),
+        ("/v/torch/lib/libtorch_python.so", ""),
+        ("/v/torch/lib/libc10.so", ""),
+        ("/v/torch/lib/libgomp.so.1", ""),
+        ("/usr/lib/x86_64-linux-gnu/libc.so.6", ""),
+        ("/usr/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2", ""),
+        ("/usr/lib/libpython3.11.so.1.0", ""),
+        ("/usr/bin/python3.11", ""),
+        ("[vdso]", ""),
+        ("/work/6f95a7/gate.so", OWN),
+        ("/work/6f95a7/libcustom.so", OWN),
+        ("", OWN),
+    ],
+)
+def test_whose_code_a_file_holds(path, whose):
+    assert owner(path) == whose
 
 
 def test_a_library_that_computes_without_the_candidate_is_named():
