@@ -17,6 +17,7 @@ from evolve.evaluation import LocalEvaluator
 from evolve.report.text import count_text
 from operators.compiler_seed import CompilerSeed
 from operators.inductor import NotConvertible, convert
+from operators.seed import Seed
 from operators.template_seed import TemplateSeed
 from operators.templates import has_products
 
@@ -33,8 +34,8 @@ def variants(task: Task, config: Mapping[str, Any]) -> tuple[str, ...]:
     names = wanted(config)
     if kind_of(config) == "cuda":
         return names
-    has_start = bool(task.seeds) or has_model(config)
-    return () if has_start else tuple(name for name in names if name in _ON_CPU)
+    has_seeds = bool(task.seeds) and any(_operators(config, Seed))
+    return () if has_seeds or has_model(config) else tuple(name for name in names if name in _ON_CPU)
 
 
 def wanted(config: Mapping[str, Any]) -> tuple[str, ...]:

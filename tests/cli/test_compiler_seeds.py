@@ -85,6 +85,14 @@ def test_the_compiler_is_asked_for_operators_of_its_class_whatever_they_are_call
     assert variants(synthetic_task(), named(inductor="tune.Tune", own="compiler_seed.CompilerSeed"))
 
 
+def test_on_a_cpu_the_compiler_is_asked_where_nobody_proposes_the_tasks_own_programs():
+    task = replace(synthetic_task(), seeds=("class ModelNew: ...",))
+    usual = settings("device=cpu")
+    assert variants(task, usual) == ()
+    assert variants(task, settings("device=cpu", "operators.seed=null")) == ("default", "unfused")
+    assert variants(replace(task, seeds=()), usual) == ("default", "unfused")
+
+
 def test_templates_have_their_variants_compiled_whatever_other_operators_take():
     config = named(mine="compiler_seed.CompilerSeed", own="template_seed.TemplateSeed")
     config["operators"]["mine"]["variants"] = ["default"]
