@@ -44,6 +44,16 @@ class BusyFault(CandidateFault):
         super().__init__(Status.TIMING_UNBOUNDED, feedback)
 
 
+class MovedFault(CandidateFault):
+    """It has moved while it was stopped: once or twice this may be what a virtual host makes of it.
+
+    A processor that is taken away just when a thread stops counts as that thread's for so long.
+    """
+
+    def __init__(self, what: str) -> None:
+        super().__init__(Status.TIMING_UNBOUNDED, f"the candidate's process {what}")
+
+
 class InfraFault(Exception):
     """Our own machinery failed; never held against a candidate."""
 

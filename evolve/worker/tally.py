@@ -34,6 +34,7 @@ class Timing:
     told: dict[str, dict[str, Any]] = field(default_factory=dict)  # by case and side (`events`)
     # Sittings that were measured again.
     too_short: int = 0
+    moved: int = 0
     crowded: int = 0
 
 

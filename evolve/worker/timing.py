@@ -28,6 +28,7 @@ from evolve.worker.faults import (
     CandidateFault,
     CrowdedFault,
     InfraFault,
+    MovedFault,
     SideFault,
     candidate_fault_of,
 )
@@ -86,6 +87,7 @@ _REWARD_HALF_WIDTH = 0.05
 _MOST_CROWDED = 2  # turns that neighbours may spoil; then it is judged without any
 _MOST_DISTURBED = 3  # turns that a stranger may spoil
 _MOST_TOO_SHORT = 2  # sittings without a time, before it is the candidate's doing
+_MOST_MOVED = 2  # the same
 _RECORDED = (Fidelity.SEARCH, Fidelity.VERIFY)  # as graphs too, where plain calls decide
 
 
@@ -328,6 +330,9 @@ class Timekeeper:
         fault = candidate_fault_of(error)
         if isinstance(fault, TooShortFault) and timing.too_short < _MOST_TOO_SHORT:
             timing.too_short += 1
+            return
+        if isinstance(fault, MovedFault) and timing.moved < _MOST_MOVED:
+            timing.moved += 1
             return
         if isinstance(error, CandidateFault) and sides[CANDIDATE] is not None:
             raise error

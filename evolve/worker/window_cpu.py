@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from evolve.core.evaluation import Status
 from evolve.worker import custody
-from evolve.worker.faults import CandidateFault, blaming
+from evolve.worker.faults import CandidateFault, MovedFault, blaming
 from evolve.worker.mappings import mappings_of
 from evolve.worker.process import RunnerProcess
 from evolve.worker.sealed import Landing
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 _STOPPED_SLACK_S = 0.001
 _STANDING_SLACK_S = 0.001  # that a process may take to stand; less is what the scheduler does
-_SETTLING_S = 50e-6  # of a thread that counts as stopped and is still on its way out
+_SETTLING_S = 100e-6  # of a thread that counts as stopped and is still on its way out
 _STANDS_S = 0.5
 _GLIMPSE_S = 0.0005
 _REST_S = 0.010
@@ -209,23 +209,19 @@ def _stopped(process: RunnerProcess) -> Iterator[float]:
     time. Yields what it has used so far, in seconds.
 
     Raises:
-        CandidateFault: something has moved, or does not stand.
+        CandidateFault: there is another process; `MovedFault`: it has moved, or does not stand.
     """
     deadline = time.monotonic() + _STANDS_S
     while not process.pause(_GLIMPSE_S):
         _require_no_company(process)  # a process in vfork stands once its child has ended
         if time.monotonic() > deadline:
-            raise _moving("does not stand still when it is stopped")
+            raise MovedFault("does not stand still when it is stopped")
     used = process.cpu_seconds()
     _require_no_company(process)
     yield used
     _require_no_company(process)
     if process.cpu_seconds() > used + _SETTLING_S:
-        raise _moving("went on while it was stopped")
-
-
-def _moving(what: str) -> CandidateFault:
-    return CandidateFault(Status.TIMING_UNBOUNDED, f"the candidate's process {what}")
+        raise MovedFault("went on while it was stopped")
 
 
 def _require_idle(used: float, allowed: float, when: str) -> None:

@@ -2,7 +2,7 @@
 
 task: gate
 fidelity: screen
-verdict: timing_unbounded
+verdict: timing_unbounded illegal_access
 """
 
 import sys
