@@ -75,7 +75,9 @@ def _calls(pid: int) -> list[list[str]]:
 def library_label(case: str, seen: Sequence[str], seconds_per_call: float) -> Label | None:
     """Says so where it was a library that computed, and hardly ever the candidate's own code.
 
-    Who leaves nearly all of its time to torch's zeros and copies is found, too.
+    Evidence for people, and no more: who leaves nearly all of its time to torch's zeros and copies
+    is found too, and who calls the vector functions that torch's library holds (Sleef), as its
+    compiler's own C++ does: by this, such a program of `gelu_bias` was seen in it in 20 of 21.
 
     Args:
         case: Its name.
@@ -88,4 +90,4 @@ def library_label(case: str, seen: Sequence[str], seconds_per_call: float) -> La
         return None
     ((name, _),) = names.most_common(1)
     evidence = f"{case}: {name} was at work in {times} glances at timed runs, own code in {own}"
-    return Label("foreign_library", evidence)
+    return Label("library_at_work", evidence)

@@ -13,7 +13,6 @@ HONEST = corpus("honest")
 AGAINST = {
     "aten_compute", "decoy_kernel", "timing_mismatch", "introspection", "evaluator_access",
     "library_call", "torch_compute", "torch_internals", "dynamic_code", "subclasses_reference",
-    "foreign_library",
 }  # fmt: skip
 
 

@@ -93,7 +93,7 @@ def test_whose_code_a_file_holds(path, whose):
 def test_a_library_that_computes_without_the_candidate_is_named():
     label = library_label("main", [TORCH] * 9 + [""] * 40, 2e-4)
     assert label is not None
-    assert label.name == "foreign_library"
+    assert label.name == "library_at_work"
     assert "libtorch_cpu.so was at work in 9 glances at timed runs, own code in 0" in label.evidence
 
 
