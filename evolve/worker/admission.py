@@ -12,7 +12,8 @@ from evolve.worker.faults import InfraFault
 from evolve.worker.footprint import room_for
 from evolve.worker.locks import HostLock
 from evolve.worker.room import Room
-from evolve.worker.warm import Made, WarmTask, WarmTasks, is_short_of_memory
+from evolve.worker.warm import WarmTask, WarmTasks
+from evolve.worker.warm_store import Made, is_short_of_memory
 
 
 class Admission:

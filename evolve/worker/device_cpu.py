@@ -48,7 +48,7 @@ class CpuDevice:
     spares = 0
     references = 0
     compiles_aside = False
-    glances = 16
+    glances = 4
     inputs_with_run = False
     memory = 6 << 30
     limit_address_space = True

@@ -29,7 +29,7 @@ from evolve.worker.zygote import Zygote
 
 START_S = 20.0
 _FATE_S = 10.0
-_STANDS_S = 0.5  # until a stopped process stands; longer only where a thread is deep in the kernel
+STANDS_S = 0.5  # until a stopped process stands; longer only where a thread is deep in the kernel
 _STANDS_POLL_S = 0.0002
 _STANDING = "TtZX"  # states of threads: stopped, traced, ended
 _CREDENTIALS = struct.Struct("iii")
@@ -203,7 +203,7 @@ class RunnerProcess:
         except OSError as error:
             raise self._ended() from error
 
-    def pause(self, seconds: float = _STANDS_S) -> bool:
+    def pause(self, seconds: float = STANDS_S) -> bool:
         """Stop the process where it is; those it has started go on.
 
         Returns:
@@ -228,7 +228,7 @@ class RunnerProcess:
         Until `thaw`, the deadline of `load` comes no nearer; nothing else is under way meanwhile.
         """
         self._frozen_at = time.monotonic()
-        deadline = self._frozen_at + _STANDS_S
+        deadline = self._frozen_at + STANDS_S
         while moving := [pid for pid in self._family() if _moves(pid)]:
             for pid in moving:
                 _signal(pid, signal.SIGSTOP)

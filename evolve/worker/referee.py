@@ -46,7 +46,8 @@ from evolve.worker.seats import Seats
 from evolve.worker.stages import check, probe_custom, prove_kernels, smoke, trap
 from evolve.worker.tally import Timing
 from evolve.worker.timing import Timekeeper
-from evolve.worker.warm import WarmTask, is_short_of_memory
+from evolve.worker.warm import WarmTask
+from evolve.worker.warm_store import is_short_of_memory
 from evolve.worker.workshop import Candidate, Workshop
 from evolve.worker.zygote_start import Started
 

@@ -2,7 +2,7 @@
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from weakref import WeakSet
 
@@ -12,16 +12,12 @@ from evolve.core.measurement import CLEARLY_SLOWER, FAR_WIDTHS, Ratio, missed_ba
 from evolve.worker import events
 from evolve.worker.budget import worst
 from evolve.worker.clock import (
-    PairTimes,
     Sitting,
     TooShortFault,
     judge_samples,
-    middle,
     seated,
     sit,
-    variation,
 )
-from evolve.worker.device import Device
 from evolve.worker.faults import (
     CANDIDATE,
     EAGER,
@@ -33,15 +29,12 @@ from evolve.worker.faults import (
     candidate_fault_of,
 )
 from evolve.worker.footprint import (
-    block_calls,
     block_outputs,
     is_brief,
-    may_record,
-    require_more,
     room_to_time,
     sittings_at_once,
-    working_bytes,
 )
+from evolve.worker.planning import CLOSE, lengthened, planned, with_blocks
 from evolve.worker.process import Needs, RunnerProcess, close_all
 from evolve.worker.queues import may_overlap
 from evolve.worker.recorded import (
@@ -63,32 +56,17 @@ from evolve.worker.tally import (
     merged,
     weighted,
 )
-from evolve.worker.warm import WarmCase, WarmTask, usual_number
-from evolve.worker.whereabouts import ENOUGH
-from evolve.worker.window import Layout, TimedCase, size_in_bytes
+from evolve.worker.warm import WarmCase, WarmTask
+from evolve.worker.window import TimedCase
 from evolve.worker.workshop import Candidate, Workshop
+from evolve.worker.yardstick import Yardstick, note_shortage
 
 _OWN_OUTPUTS = (Status.ALIASED, Status.MUTATED_INPUT)  # a candidate has to make new ones
-_TRIALS = 3
-_TRIAL_CALLS = 4  # at most
-_TRIAL_SHARE = 0.25  # of a block
-_SHORT_BLOCK_S = 5e-3  # a GPU's window costs some 0.5 ms, give or take 0.1 (an H200)
-_UNSTEADY = 0.05  # of a block's time
-_CLOSE = 0.2  # log ratio: what is farther apart is told apart anyway
-_LONGEST_BLOCK_S = 0.5  # where a side is much slower than the reference
-_HOPELESS_S, _HOPELESS_FACTOR = 3.0, 50.0
-_GLANCING_S = 0.18  # of a sitting
-_ASKING_S = 0.001  # that a check takes at most beside its call
-_STEP = 16  # that calls of blocks grow by, where no more is known than that they are too few
-_LIMIT_S = (
-    5.0  # for a block whose calls were once seen to be quick: or who is not always holds us up
-)
 _REWARD_HALF_WIDTH = 0.05
 _MOST_CROWDED = 2  # turns that neighbours may spoil; then it is judged without any
 _MOST_DISTURBED = 3  # turns that a stranger may spoil
 _MOST_TOO_SHORT = 2  # sittings without a time, before it is the candidate's doing
 _MOST_MOVED = 2  # the same
-_RECORDED = (Fidelity.SEARCH, Fidelity.VERIFY)  # as graphs too, where plain calls decide
 
 
 @dataclass(slots=True)
@@ -121,6 +99,7 @@ class Timekeeper:
         self._lock = seats.lock
         device = workshop.device
         self._references = References(workshop.reference, device)
+        self._yardstick = Yardstick(workshop, seats)
 
     def release(self) -> None:
         """Let go of processes that were kept for other comparisons."""
@@ -168,7 +147,13 @@ class Timekeeper:
                     ):
                         found.add(sitting, recorded)
                     is_short = timing.too_short > too_short
-                    cases = self._adapted(cases, found, is_short, fidelity)
+                    with self._lock.shared():
+                        longer = lengthened(cases, found.pairs, is_short)
+                    if longer != cases:
+                        cases = longer
+                        found.forget_times()
+                    if pairs:
+                        cases = with_blocks(cases, pairs[-1].pair, device, fidelity)
                 wrong = drop_wrong(pairs)
                 others = [side for side in sides if side != CANDIDATE]
                 timing.ratios = {
@@ -219,7 +204,7 @@ class Timekeeper:
         if may_lose and ratio.high < CLEARLY_SLOWER:
             return True
         wanted = self._workshop.device.half_width
-        if fidelity is Fidelity.VERIFY and abs(ratio.log().value) >= _CLOSE:
+        if fidelity is Fidelity.VERIFY and abs(ratio.log().value) >= CLOSE:
             return look_index > 0 or enough(ratio, FAR_WIDTHS * wanted)
         return enough(ratio, wanted)
 
@@ -344,13 +329,8 @@ class Timekeeper:
                 "a new tensor, .clone() for one, and leave its inputs as they are"
             ) from error
         else:  # all of it is ours
-            self._note_shortage(fault, task)
+            note_shortage(fault, task, self._workshop.device)
             raise InfraFault(str(error)) from error
-
-    def _note_shortage(self, fault: CandidateFault, task: WarmTask) -> None:
-        """More memory for its processes where the reference has run out of the GPU's."""
-        if fault.status is Status.OOM and "CUDA" in fault.feedback:
-            require_more(task.timed, self._workshop.device)
 
     def _disturbed(self, strangers: frozenset[int], timing: Timing) -> bool:
         """Whether a process of somebody else appeared on the device; given up after some tries."""
@@ -394,142 +374,9 @@ class Timekeeper:
                 self._admit(task, sides[side])
             except CandidateFault as fault:
                 self._leave(side, fault, sides, timing)
-        own, device = self.layouts(task), self._workshop.device
+        own = self._yardstick.layouts(task)
         with self._lock.shared():
-            cases = []
-            candidate = sides[CANDIDATE]
-            by_graph = task.loaded.timing == "graph"
-            is_wanted = by_graph or (candidate is not None and fidelity in _RECORDED)
-            for case in task.timed:
-                name = case.case.name
-                layouts = {
-                    side: who.layouts[name] if who else own[name] for side, who in sides.items()
-                }
-                _require_worth(candidate, case.case.name, task.reference_s[case.index])
-                slowest = max((who.seconds[name] for who in sides.values() if who), default=1e-6)
-                wanted = block_calls(task, case, device, fidelity)
-                calls = _affordable(wanted, slowest)
-                reference_s = task.reference_s[case.index]
-                recorded = is_wanted and may_record(case, device, reference_s, wanted)
-                is_long = reference_s * wanted >= _SHORT_BLOCK_S
-                is_enough = is_long and is_brief(device, fidelity)
-                cases.append(
-                    TimedCase(
-                        warm=case,
-                        calls=calls,
-                        layouts=layouts,
-                        blocks=device.reward_blocks if is_enough else device.blocks,
-                        recorded=recorded,
-                        wanted=wanted,
-                        glances=_glances(
-                            device, candidate, calls * max(reference_s, slowest - _ASKING_S)
-                        ),
-                        unshortened_s=reference_s * wanted,
-                    )
-                )
-                case.prepare_blocks(calls)  # now, not while the device is ours alone
-        return cases
-
-    def _adapted(
-        self, cases: list[TimedCase], found: "_Found", is_short: bool, fidelity: Fidelity
-    ) -> list[TimedCase]:
-        """The cases as the next sittings are to time them, by what the last one has shown."""
-        longer = [self._lengthened(case, found.pairs, is_short) for case in cases]
-        if longer != cases:
-            found.forget_times()
-        if not found.pairs:
-            return longer
-        last = found.pairs[-1].pair
-        return [
-            _with_glances(self._with_blocks(case, last, fidelity), found.seen) for case in cases
-        ]
-
-    def _lengthened(self, case: TimedCase, pairs: list[Measured], is_short: bool) -> TimedCase:
-        """The case, with longer blocks where a side was slow in the checks and is not when timed.
-
-        A first call may be; of blocks that short, what a window costs and how quickly a process
-        answers would decide. `is_short`: somebody's blocks were too short for a time.
-        """
-        calls, slowest = case.calls, 0.0
-        if is_short:
-            calls = min(case.wanted, _STEP * calls)
-        elif pairs:
-            sides = pairs[-1].pair.blocks[case.warm.case.name]
-            slowest = max(map(middle, sides.values()))
-            calls = _affordable(case.wanted, slowest)
-        if calls < 2 * case.calls:
-            return case
-        with self._lock.shared():
-            case.warm.prepare_blocks(calls)
-        glances = min(self._workshop.device.glances, _glances_within(calls * slowest))
-        return replace(case, calls=calls, glances=glances, limit_s=_LIMIT_S)
-
-    def _with_blocks(self, case: TimedCase, pair: PairTimes, fidelity: Fidelity) -> TimedCase:
-        """The case, with all blocks that there are where those of a sitting told too little.
-
-        They were short, or unsteady while the sides are close: on a noisy virtual machine the ratio
-        of a sitting varies by 9 % with 8 blocks and by 4 % with 24, for twice the time.
-        """
-        device, name = self._workshop.device, case.warm.case.name
-        sides = pair.blocks[name]
-        others = sides.keys() - {CANDIDATE}
-        is_short = case.calls * min(map(middle, sides.values())) < _SHORT_BLOCK_S
-        is_close = any(abs(pair.log_ratio(name, side)) < _CLOSE for side in others)
-        is_unsteady = variation(sides[EAGER]) > _UNSTEADY
-        needs_more = (is_short and device.inputs_with_run) or (is_close and is_unsteady)
-        if not needs_more or case.recorded or is_brief(device, fidelity):
-            return case  # recorded calls need blocks that plain ones have not used
-        return replace(case, blocks=device.block_pool)
-
-    def layouts(self, task: WarmTask) -> dict[str, Layout]:
-        """The reference's outputs, by case; with its time per call that is found out once, alone.
-
-        What is too long here makes blocks too short for every candidate that comes.
-        """
-        with task.measuring:
-            if not task.layouts:
-                device = self._workshop.device
-                block = block_outputs(task, device, Fidelity.VERIFY)  # long blocks
-                start = partial(self._workshop.reference, task, Needs(block))
-                try:
-                    with self._seats.only(start) as runner:
-                        task.layouts = {
-                            case.case.name: self._measure(runner, task, case) for case in task.timed
-                        }
-                except CandidateFault as fault:  # nothing but the reference has run
-                    self._note_shortage(fault, task)
-                    why = f"the reference failed in its process: {fault.feedback}"
-                    raise InfraFault(why) from fault
-        return task.layouts
-
-    def _measure(self, runner: RunnerProcess, task: WarmTask, case: WarmCase) -> Layout:
-        """One call, and how many of them make a block."""
-        device, call_s = self._workshop.device, self._workshop.call_s
-        spare = max(device.block_bytes, device.pool_bytes - working_bytes(task.timed))
-        runner.reserve(8 * case.input_bytes, call_s)
-        with device.share(case.inputs("task", 0)) as inputs:
-            layout = runner.call(case.index, inputs, call_s).tensors
-        size = sum(map(size_in_bytes, layout))
-        most = min(case.most_calls(size, device.block_bytes, spare), device.calls[1])
-        seconds = self._seconds(runner, case, min(_TRIAL_CALLS, most))
-        wanted = int(device.block_s * _TRIAL_SHARE / max(seconds, 1e-6))
-        if wanted > _TRIAL_CALLS:  # of calls that short much is the first one's
-            seconds = self._seconds(runner, case, min(wanted, most))
-        task.reference_s[case.index] = seconds
-        task.calls[case.index] = case.calls(seconds, size, spare)
-        return layout
-
-    def _seconds(self, runner: RunnerProcess, case: WarmCase, calls: int) -> float:
-        """Of one call of the reference, by its own account: plans the length of blocks."""
-        device, call_s = self._workshop.device, self._workshop.call_s
-        tried = []
-        for _ in range(_TRIALS):
-            with device.share(case.block(-1, calls)) as inputs:
-                runner.stage(inputs, call_s, device.inputs_with_run)
-                reveal = inputs.fd if device.inputs_with_run else -1
-                tried.append(runner.run(case.index, call_s, reveal=reveal).seconds / calls)
-            runner.drop(call_s)
-        return min(tried)
+            return planned(task, sides, own, self._workshop.device, fidelity)
 
     def _admit(self, task: WarmTask, opponent: Candidate | None) -> None:
         """Compile an opponent and check it once on every timed case."""
@@ -551,36 +398,3 @@ class Timekeeper:
 
 def _all(tables: list[dict[str, RunnerProcess]]) -> set[RunnerProcess]:
     return {process for table in tables for process in table.values()}
-
-
-def _affordable(wanted: int, slowest_s: float) -> int:
-    """Calls in a block, so many that the slowest side's is not too long."""
-    return min(wanted, usual_number(max(1, int(_LONGEST_BLOCK_S / slowest_s))))
-
-
-def _glances(device: Device, candidate: Candidate | None, block_s: float) -> int:
-    """How many in a sitting; where blocks are long (seconds) one."""
-    if candidate is None or candidate.is_ours:
-        return 0
-    return min(device.glances, _glances_within(block_s))
-
-
-def _glances_within(block_s: float) -> int:
-    return max(1, int(_GLANCING_S / max(block_s, 1e-6)))
-
-
-def _with_glances(case: TimedCase, seen: Mapping[str, Sequence[str]]) -> TimedCase:
-    """The case, without further glances once there have been enough."""
-    is_known = sum(map(bool, seen.get(case.warm.case.name, ()))) >= ENOUGH
-    return replace(case, glances=0) if is_known else case
-
-
-def _require_worth(candidate: Candidate | None, case: str, reference_s: float) -> None:
-    """Timing what takes seconds where the reference takes none would hold up everybody else."""
-    seconds = candidate.seconds[case] if candidate else 0.0
-    if seconds > _HOPELESS_S and seconds > _HOPELESS_FACTOR * reference_s:
-        raise CandidateFault(
-            Status.TIMEOUT,
-            f"case {case}: correct, but one call takes {seconds:.1f} s, "
-            f"{seconds / reference_s:.0f} times as long as the reference's; it was not timed",
-        )

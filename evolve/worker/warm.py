@@ -14,7 +14,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 
@@ -28,10 +28,8 @@ from evolve.worker.slab import Outline, Packed, Slab
 from evolve.worker.taskfile import LoadedCase, LoadedTask, load_task
 from evolve.worker.taskmodule import task_lock
 from evolve.worker.trees import tensors_of
+from evolve.worker.warm_store import Made, Store
 from evolve.worker.window import Layout
-from evolve.worker.wiping import empty_cache
-
-Made = TypeVar("Made")
 
 _SAMPLES = 2  # outputs of a timed block that are looked at
 _OTHER_BLOCKS = 2  # with calls of other families among the task's own
@@ -53,101 +51,6 @@ class Check:
     def tree(self) -> list[Any]:
         """The inputs as tensors; views of memory that is not to be written to."""
         return list(self.inputs.tree())
-
-
-def is_short_of_memory(error: BaseException) -> bool:
-    """Whether it is for want of the device's memory, in our code or in the task's."""
-    return isinstance(error, torch.OutOfMemoryError) or isinstance(
-        error.__cause__, torch.OutOfMemoryError
-    )
-
-
-class Store:
-    """Things that can be made again, up to a number of bytes; least recently used go first."""
-
-    def __init__(self, capacity: int) -> None:
-        self._capacity = capacity
-        self._held: OrderedDict[tuple[Any, ...], tuple[Any, int]] = OrderedDict()
-        self._bytes = 0
-        self._passing: tuple[tuple[Any, ...], Any] | None = None
-        self._lock = threading.RLock()
-
-    def passing(self, key: tuple[Any, ...], make: Callable[[], Made]) -> Made:
-        """Something too large to be kept: there until the next such thing is asked for."""
-        with task_lock:
-            if self._passing is None or self._passing[0] != key:
-                self._passing = None  # or both would be there at once
-                self._passing = key, self.made(make)
-            value: Made = self._passing[1]
-            return value
-
-    def get(
-        self,
-        key: tuple[Any, ...],
-        make: Callable[[], Any],
-        size: Callable[[Any], int],
-        about: int = 0,
-    ) -> Any:
-        """The thing of this key.
-
-        Args:
-            key: Its name.
-            make: Makes it.
-            size: Gives its bytes.
-            about: These as far as they are known before: so much is let go of first.
-        """
-        if (known := self._known(key)) is not None:
-            return known
-        with task_lock:
-            if (known := self._known(key)) is not None:  # somebody has made it meanwhile
-                return known
-            self._make_room(about)
-            value = self.made(make)
-            taken = size(value)
-            if self._make_room(taken):
-                with self._lock:
-                    self._held[key] = (value, taken)
-                    self._bytes += taken
-        return value
-
-    def _make_room(self, size: int) -> bool:
-        """Whether so much may be kept: not where it would cost all that others have here."""
-        if size > self._capacity // 2:
-            return False
-        with self._lock:
-            while self._held and self._bytes + size > self._capacity:
-                _, (_, freed) = self._held.popitem(last=False)
-                self._bytes -= freed
-        return True
-
-    def _known(self, key: tuple[Any, ...]) -> Any:
-        with self._lock:
-            if key not in self._held:
-                return None
-            self._held.move_to_end(key)
-            return self._held[key][0]
-
-    def made(self, make: Callable[[], Made]) -> Made:
-        """What `make` gives; where memory is short for that, once more with nothing held here.
-
-        What somebody uses at that moment stays in memory.
-        """
-        with task_lock:
-            try:
-                return make()
-            except (torch.OutOfMemoryError, UsageError) as error:
-                if not is_short_of_memory(error) or not (self._held or self._passing):
-                    raise
-            self.let_go()
-            return make()
-
-    def let_go(self) -> None:
-        """Hold nothing any more."""
-        with task_lock, self._lock:
-            self._held.clear()
-            self._bytes = 0
-            self._passing = None
-        empty_cache()
 
 
 def _made_bytes(tensor: torch.Tensor) -> int:
@@ -309,7 +212,7 @@ class WarmCase:
     def _can_afford_all(self) -> bool:
         return self._affordable_samples == self._device.block_pool
 
-    def sampled(self, number: int, calls: int) -> tuple[int, ...]:
+    def usually_sampled(self, number: int, calls: int) -> tuple[int, ...]:
         """The calls of a block whose outputs are looked at, in no order: the first may be judged.
 
         Secret, and the same for every candidate of the session: no process lives long enough to
@@ -321,7 +224,7 @@ class WarmCase:
         draws = random.Random(self._seed("sampled", number, calls))
         return tuple(draws.sample(range(calls), min(_SAMPLES, calls)))
 
-    def judged(self, number: int, calls: int) -> tuple[int, ...]:
+    def usually_judged(self, number: int, calls: int) -> tuple[int, ...]:
         """Those of the calls looked at that are judged: one of each block that can be afforded.
 
         What is expected of them has to be worked out, in fp64 too, and to stay, or each candidate
@@ -331,10 +234,10 @@ class WarmCase:
         if number in self.glance_blocks:
             return ()
         if number >= self._device.block_pool:
-            return self.sampled(number, calls)
+            return self.usually_sampled(number, calls)
         pool = self._device.block_pool
         blocks = random.Random(self._seed("judged")).sample(range(pool), self._affordable_samples)
-        return self.sampled(number, calls)[:1] if max(number, 0) in blocks else ()
+        return self.usually_sampled(number, calls)[:1] if max(number, 0) in blocks else ()
 
     def draw_call(
         self, numbers: Sequence[int], calls: int, rng: random.Random
@@ -352,7 +255,7 @@ class WarmCase:
         """Numbers of some blocks for a sitting; of one at least an output is judged."""
         pool = range(self._device.block_pool)
         numbers = rng.sample(pool, count)
-        judged = [number for number in pool if self.judged(number, calls)]
+        judged = [number for number in pool if self.usually_judged(number, calls)]
         if not set(judged).intersection(numbers):
             numbers[rng.randrange(count)] = rng.choice(judged)
         return numbers

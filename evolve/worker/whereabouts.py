@@ -28,7 +28,6 @@ _MAPPED = re.compile(r"^([0-9a-f]+)-([0-9a-f]+) ..x. [0-9a-f]+ \S+ \d+ *(.*)$", 
 _LEAST_CALL_S = 1e-4  # of short calls much is what torch takes to hand out work and memory
 _FEWEST = 6
 _OWN_SHARE = 0.05
-ENOUGH = 32  # glances at one case in which somebody computed
 OWN = "own code"
 
 

@@ -61,7 +61,7 @@ class TimedCase:
 
     def sampled(self, number: int) -> tuple[int, ...]:
         """The calls of a block whose outputs are looked at; the first of them may be judged."""
-        usual = self.warm.sampled(number, self.calls)
+        usual = self.warm.usually_sampled(number, self.calls)
         if self.drawn is None or number != self.drawn[0]:
             return usual
         call = self.drawn[1]
@@ -71,7 +71,7 @@ class TimedCase:
         """Those that are judged."""
         if self.drawn is not None and number == self.drawn[0]:
             return (self.drawn[1],)
-        return self.warm.judged(number, self.calls)
+        return self.warm.usually_judged(number, self.calls)
 
 
 class Window(Protocol):
@@ -118,6 +118,15 @@ class Window(Protocol):
     def settle(self) -> None:
         """After the last block: raises where a side worked while it was not its turn."""
         ...
+
+
+def require_no_company(process: "RunnerProcess") -> None:
+    """CandidateFault where something else of the candidate's is alive."""
+    if process.has_company():
+        raise CandidateFault(
+            Status.TIMING_UNBOUNDED,
+            "processes that the candidate has started are alive while it is timed",
+        )
 
 
 def size_in_bytes(at: TensorAt) -> int:

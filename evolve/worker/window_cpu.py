@@ -23,7 +23,7 @@ from evolve.core.evaluation import Status
 from evolve.worker import custody
 from evolve.worker.faults import CandidateFault, MovedFault, blaming
 from evolve.worker.mappings import mappings_of
-from evolve.worker.process import RunnerProcess
+from evolve.worker.process import STANDS_S, RunnerProcess
 from evolve.worker.sealed import Landing
 from evolve.worker.slab import Shared, Slab
 from evolve.worker.whereabouts import at_work
@@ -34,6 +34,7 @@ from evolve.worker.window import (
     TimedCase,
     places_of,
     require_distinct,
+    require_no_company,
     size_in_bytes,
 )
 from evolve.worker.wire import Done
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
 _STOPPED_SLACK_S = 0.001
 _STANDING_SLACK_S = 0.001  # that a process may take to stand; less is what the scheduler does
 _SETTLING_S = 100e-6  # of a thread that counts as stopped and is still on its way out
-_STANDS_S = 0.5
 _GLIMPSE_S = 0.0005
 _REST_S = 0.010
 _REST_SLACK_S = 0.0025
@@ -91,7 +91,7 @@ class CpuWindow:
             done = process.run(case.warm.index, case.limit_s, resume=True)
         end = time.perf_counter()
         used = process.cpu_seconds()
-        _require_no_company(process)
+        require_no_company(process)
         with _stopped(process) as used_at_stop:
             late = max(used_at_stop - used, time.perf_counter() - end - _STANDING_SLACK_S)
             require_distinct(done, case.calls, layout)
@@ -153,7 +153,7 @@ class CpuWindow:
     def _require_no_company(self, processes: Mapping[str, RunnerProcess]) -> None:
         for name, process in processes.items():
             with blaming(name):
-                _require_no_company(process)
+                require_no_company(process)
 
     def settle(self) -> None:
         """No side may have worked in another's turn, nor work now, when nobody asks it to."""
@@ -211,15 +211,15 @@ def _stopped(process: RunnerProcess) -> Iterator[float]:
     Raises:
         CandidateFault: there is another process; `MovedFault`: it has moved, or does not stand.
     """
-    deadline = time.monotonic() + _STANDS_S
+    deadline = time.monotonic() + STANDS_S
     while not process.pause(_GLIMPSE_S):
-        _require_no_company(process)  # a process in vfork stands once its child has ended
+        require_no_company(process)  # a process in vfork stands once its child has ended
         if time.monotonic() > deadline:
             raise MovedFault("does not stand still when it is stopped")
     used = process.cpu_seconds()
-    _require_no_company(process)
+    require_no_company(process)
     yield used
-    _require_no_company(process)
+    require_no_company(process)
     if process.cpu_seconds() > used + _SETTLING_S:
         raise MovedFault("went on while it was stopped")
 
@@ -230,12 +230,4 @@ def _require_idle(used: float, allowed: float, when: str) -> None:
             Status.TIMING_UNBOUNDED,
             f"the process used {used * 1e3:.1f} ms of processor time {when}; threads that spin or "
             "work on after forward has returned are not allowed",
-        )
-
-
-def _require_no_company(process: RunnerProcess) -> None:
-    if process.has_company():
-        raise CandidateFault(
-            Status.TIMING_UNBOUNDED,
-            "processes that the candidate has started are alive while it is timed",
         )

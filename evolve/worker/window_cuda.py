@@ -39,6 +39,7 @@ from evolve.worker.window import (
     TimedCase,
     places_of,
     require_distinct,
+    require_no_company,
     size_in_bytes,
 )
 from evolve.worker.wiping import WIPING
@@ -251,11 +252,8 @@ def _suspect(sides: Iterable[str]) -> str:
 
 def _require_no_company(side: str, process: RunnerProcess) -> None:
     with blaming(side):
-        if process.alive and process.has_company():
-            raise CandidateFault(
-                Status.TIMING_UNBOUNDED,
-                "processes that the candidate has started are alive while it is timed",
-            )
+        if process.alive:
+            require_no_company(process)
 
 
 def _keep_to(process: RunnerProcess, cores: set[int]) -> None:

@@ -37,7 +37,8 @@ from evolve.worker.footprint import (
 )
 from evolve.worker.referee import Referee
 from evolve.worker.taskfile import LoadedCase
-from evolve.worker.warm import Store, WarmTasks, usual_number
+from evolve.worker.warm import WarmTasks, usual_number
+from evolve.worker.warm_store import Store
 from evolve.worker.window import Block, TimedCase
 from evolve.worker.workshop import Workshop
 from tests.worker.judging import task_source
@@ -312,7 +313,7 @@ def loaded_case(device=None):
 
 def test_any_call_of_a_block_may_be_the_one_that_is_judged():
     cases = [loaded_case() for _ in range(12)]
-    seen = {at for case in cases for number in range(8) for at in case.judged(number, 4)}
+    seen = {at for case in cases for number in range(8) for at in case.usually_judged(number, 4)}
     assert seen == set(range(4))
 
 
@@ -321,7 +322,7 @@ def test_of_each_sitting_an_output_is_judged_however_few_can_be_afforded():
     case._expecting_s = 1e6
     case.calls(1.0, 64, 0)
     pool = range(CpuDevice().block_pool)
-    judged = {number for number in pool if case.judged(number, 8)}
+    judged = {number for number in pool if case.usually_judged(number, 8)}
     assert len(judged) == 2
     rng = random.Random(0)
     for _ in range(50):

@@ -81,8 +81,8 @@ def test_who_waits_does_no_work_and_of_nobody_nothing_is_known():
         ("/usr/lib/libpython3.11.so.1.0", ""),
         ("/usr/bin/python3.11", ""),
         ("[vdso]", ""),
-        ("/work/6f95a7/gate.so", OWN),
-        ("/work/6f95a7/libcustom.so", OWN),
+        ("/build/6f95a7/gate.so", OWN),
+        ("/build/6f95a7/libcustom.so", OWN),
         ("", OWN),
     ],
 )

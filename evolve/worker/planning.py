@@ -1,0 +1,149 @@
+"""How the cases of a comparison are timed: calls and blocks, and what a sitting makes of them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from evolve.core.evaluation import Fidelity, Status
+from evolve.worker.clock import PairTimes, middle, variation
+from evolve.worker.device import Device
+from evolve.worker.faults import CANDIDATE, EAGER, CandidateFault
+from evolve.worker.footprint import block_calls, is_brief, may_record
+from evolve.worker.recorded import Measured
+from evolve.worker.warm import WarmCase, WarmTask, usual_number
+from evolve.worker.window import Layout, TimedCase
+from evolve.worker.workshop import Candidate
+
+CLOSE = 0.2  # log ratio: what is farther apart is told apart anyway
+_SHORT_BLOCK_S = 5e-3  # a GPU's window costs some 0.5 ms, give or take 0.1 (an H200)
+_UNSTEADY = 0.05  # of a block's time
+_LONGEST_BLOCK_S = 0.5  # where a side is much slower than the reference
+_LENGTHENED_S = 5.0  # at most, of calls seen to be quick: who is not always would hold us up
+_STEP = 16  # that calls of blocks grow by, where no more is known than that they are too few
+_HOPELESS_S, _HOPELESS_FACTOR = 3.0, 50.0
+_RECORDED = (Fidelity.SEARCH, Fidelity.VERIFY)  # as graphs too, where plain calls decide
+
+
+def planned(
+    task: WarmTask,
+    sides: Mapping[str, Candidate | None],
+    own: Mapping[str, Layout],
+    device: Device,
+    fidelity: Fidelity,
+) -> list[TimedCase]:
+    """Calls per block, and where each side's outputs lie relative to their address.
+
+    Makes the blocks too, now and not while the device is ours alone.
+
+    Args:
+        task: Its timed cases are planned.
+        sides: By name; None stands for the reference.
+        own: The layouts of the reference's outputs, by case.
+        device: Where they are timed.
+        fidelity: Of the evaluation.
+
+    Raises:
+        CandidateFault: the candidate is too slow to be timed.
+    """
+    cases = []
+    for case in task.timed:
+        name = case.case.name
+        layouts = {side: who.layouts[name] if who else own[name] for side, who in sides.items()}
+        cases.append(_planned(task, case, sides, layouts, device, fidelity))
+        case.prepare_blocks(cases[-1].calls)
+    return cases
+
+
+def _planned(
+    task: WarmTask,
+    case: WarmCase,
+    sides: Mapping[str, Candidate | None],
+    layouts: Mapping[str, Layout],
+    device: Device,
+    fidelity: Fidelity,
+) -> TimedCase:
+    name, reference_s, candidate = case.case.name, task.reference_s[case.index], sides[CANDIDATE]
+    _require_worth(candidate, name, reference_s)
+    slowest = max((who.seconds[name] for who in sides.values() if who), default=1e-6)
+    wanted = block_calls(task, case, device, fidelity)
+    by_graph = task.loaded.timing == "graph"
+    is_wanted = by_graph or (candidate is not None and fidelity in _RECORDED)
+    is_enough = reference_s * wanted >= _SHORT_BLOCK_S and is_brief(device, fidelity)
+    return TimedCase(
+        warm=case,
+        calls=_affordable(wanted, slowest),
+        layouts=layouts,
+        blocks=device.reward_blocks if is_enough else device.blocks,
+        recorded=is_wanted and may_record(case, device, reference_s, wanted),
+        wanted=wanted,
+        unshortened_s=reference_s * wanted,
+        glances=device.glances if candidate and not candidate.is_ours else 0,
+    )
+
+
+def lengthened(
+    cases: Sequence[TimedCase], pairs: Sequence[Measured], is_short: bool
+) -> list[TimedCase]:
+    """The cases, with longer blocks where a side was slow in the checks and is not when timed.
+
+    A first call may be; of blocks that short, what a window costs and how quickly a process
+    answers would decide. Makes the blocks.
+
+    Args:
+        cases: As they were timed.
+        pairs: Of the sittings so far.
+        is_short: Whether somebody's blocks were too short for a time.
+    """
+    return [_lengthened(case, pairs, is_short) for case in cases]
+
+
+def _lengthened(case: TimedCase, pairs: Sequence[Measured], is_short: bool) -> TimedCase:
+    calls = case.calls
+    if is_short:
+        calls = min(case.wanted, _STEP * calls)
+    elif pairs:
+        sides = pairs[-1].pair.blocks[case.warm.case.name]
+        calls = _affordable(case.wanted, max(map(middle, sides.values())))
+    if calls < 2 * case.calls:
+        return case
+    case.warm.prepare_blocks(calls)
+    return replace(case, calls=calls, limit_s=_LENGTHENED_S)
+
+
+def with_blocks(
+    cases: Sequence[TimedCase], pair: PairTimes, device: Device, fidelity: Fidelity
+) -> list[TimedCase]:
+    """The cases, with all blocks that there are where those of a sitting told too little.
+
+    They were short, or unsteady while the sides are close: on a noisy virtual machine the ratio
+    of a sitting varies by 9 % with 8 blocks and by 4 % with 24, for twice the time.
+    """
+    return [_with_blocks(case, pair, device, fidelity) for case in cases]
+
+
+def _with_blocks(case: TimedCase, pair: PairTimes, device: Device, fidelity: Fidelity) -> TimedCase:
+    name = case.warm.case.name
+    sides = pair.blocks[name]
+    others = sides.keys() - {CANDIDATE}
+    is_short = case.calls * min(map(middle, sides.values())) < _SHORT_BLOCK_S
+    is_close = any(abs(pair.log_ratio(name, side)) < CLOSE for side in others)
+    is_unsteady = variation(sides[EAGER]) > _UNSTEADY
+    needs_more = (is_short and device.inputs_with_run) or (is_close and is_unsteady)
+    if not needs_more or case.recorded or is_brief(device, fidelity):
+        return case  # recorded calls need blocks that plain ones have not used
+    return replace(case, blocks=device.block_pool)
+
+
+def _affordable(wanted: int, slowest_s: float) -> int:
+    """Calls in a block, so many that the slowest side's is not too long."""
+    return min(wanted, usual_number(max(1, int(_LONGEST_BLOCK_S / slowest_s))))
+
+
+def _require_worth(candidate: Candidate | None, case: str, reference_s: float) -> None:
+    """Timing what takes seconds where the reference takes none would hold up everybody else."""
+    seconds = candidate.seconds[case] if candidate else 0.0
+    if seconds > _HOPELESS_S and seconds > _HOPELESS_FACTOR * reference_s:
+        raise CandidateFault(
+            Status.TIMEOUT,
+            f"case {case}: correct, but one call takes {seconds:.1f} s, "
+            f"{seconds / reference_s:.0f} times as long as the reference's; it was not timed",
+        )

@@ -1,0 +1,81 @@
+"""What is measured of a reference before anybody is timed beside it: by it, blocks are planned."""
+
+from functools import partial
+
+from evolve.core.evaluation import Fidelity, Status
+from evolve.worker.device import Device
+from evolve.worker.faults import CandidateFault, InfraFault
+from evolve.worker.footprint import block_outputs, require_more, working_bytes
+from evolve.worker.process import Needs, RunnerProcess
+from evolve.worker.seats import Seats
+from evolve.worker.warm import WarmCase, WarmTask
+from evolve.worker.window import Layout, size_in_bytes
+from evolve.worker.workshop import Workshop
+
+_TRIALS = 3
+_TRIAL_CALLS = 4  # at most
+_TRIAL_SHARE = 0.25  # of a block
+
+
+class Yardstick:
+    """Measures each task's reference once."""
+
+    def __init__(self, workshop: Workshop, seats: Seats) -> None:
+        self._workshop = workshop
+        self._seats = seats
+
+    def layouts(self, task: WarmTask) -> dict[str, Layout]:
+        """The reference's outputs, by case; with its time per call that is found out once, alone.
+
+        What is too long here makes blocks too short for every candidate that comes.
+        """
+        with task.measuring:
+            if not task.layouts:
+                device = self._workshop.device
+                block = block_outputs(task, device, Fidelity.VERIFY)  # long blocks
+                start = partial(self._workshop.reference, task, Needs(block))
+                try:
+                    with self._seats.only(start) as runner:
+                        task.layouts = {
+                            case.case.name: self._measure(runner, task, case) for case in task.timed
+                        }
+                except CandidateFault as fault:  # nothing but the reference has run
+                    note_shortage(fault, task, device)
+                    why = f"the reference failed in its process: {fault.feedback}"
+                    raise InfraFault(why) from fault
+        return task.layouts
+
+    def _measure(self, runner: RunnerProcess, task: WarmTask, case: WarmCase) -> Layout:
+        """One call, and how many of them make a block."""
+        device, call_s = self._workshop.device, self._workshop.call_s
+        spare = max(device.block_bytes, device.pool_bytes - working_bytes(task.timed))
+        runner.reserve(8 * case.input_bytes, call_s)
+        with device.share(case.inputs("task", 0)) as inputs:
+            layout = runner.call(case.index, inputs, call_s).tensors
+        size = sum(map(size_in_bytes, layout))
+        most = min(case.most_calls(size, device.block_bytes, spare), device.calls[1])
+        seconds = self._seconds(runner, case, min(_TRIAL_CALLS, most))
+        wanted = int(device.block_s * _TRIAL_SHARE / max(seconds, 1e-6))
+        if wanted > _TRIAL_CALLS:  # of calls that short much is the first one's
+            seconds = self._seconds(runner, case, min(wanted, most))
+        task.reference_s[case.index] = seconds
+        task.calls[case.index] = case.calls(seconds, size, spare)
+        return layout
+
+    def _seconds(self, runner: RunnerProcess, case: WarmCase, calls: int) -> float:
+        """Of one call of the reference, by its own account: plans the length of blocks."""
+        device, call_s = self._workshop.device, self._workshop.call_s
+        tried = []
+        for _ in range(_TRIALS):
+            with device.share(case.block(-1, calls)) as inputs:
+                runner.stage(inputs, call_s, device.inputs_with_run)
+                reveal = inputs.fd if device.inputs_with_run else -1
+                tried.append(runner.run(case.index, call_s, reveal=reveal).seconds / calls)
+            runner.drop(call_s)
+        return min(tried)
+
+
+def note_shortage(fault: CandidateFault, task: WarmTask, device: Device) -> None:
+    """More memory for the reference's processes where it has run out of the GPU's."""
+    if fault.status is Status.OOM and "CUDA" in fault.feedback:
+        require_more(task.timed, device)
