@@ -35,9 +35,9 @@ def variants(task: Task, config: Mapping[str, Any]) -> tuple[str, ...]:
     if kind_of(config) == "cuda":
         return names
     has_seeds = bool(task.seeds) and any(_operators(config, Seed))
-    return (
-        () if has_seeds or has_model(config) else tuple(name for name in names if name in _ON_CPU)
-    )
+    if has_seeds or has_model(config):
+        return ()
+    return tuple(name for name in names if name in _ON_CPU)
 
 
 def wanted(config: Mapping[str, Any]) -> tuple[str, ...]:
