@@ -2,11 +2,9 @@
 
 import contextlib
 import signal
-from collections.abc import Callable, Coroutine, Iterator
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
-
-if TYPE_CHECKING:
-    from asyncio import AbstractEventLoop
+import socket
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from typing import Any, NoReturn, TypeVar
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
 
@@ -41,8 +39,7 @@ def stoppable(*, for_good: bool = False) -> Iterator[None]:
         if for_good:
             give_up()
         else:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+            _restore(before)
 
 
 def run(coroutine: Coroutine[Any, Any, T]) -> T:
@@ -54,23 +51,23 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
     import asyncio  # takes a moment, and `evolve --help` imports this module
 
     async def stoppable_task() -> T:
-        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        task = asyncio.current_task()
         assert task is not None
         came: list[int] = []
 
         def stop(number: signal.Signals) -> None:
-            came.append(number)
-            give_up(loop)
-            task.cancel()
+            if not came:
+                came.append(number)
+                give_up()
+                task.cancel()
 
-        for number in STOP_SIGNALS:
-            loop.add_signal_handler(number, stop, number)
-        try:
-            return await coroutine
-        except asyncio.CancelledError:
-            if came:
-                raise Stopped(came[0]) from None
-            raise
+        with _heard(stop):
+            try:
+                return await coroutine
+            except asyncio.CancelledError:
+                if came:
+                    raise Stopped(came[0]) from None
+                raise
 
     return asyncio.run(stoppable_task())
 
@@ -82,37 +79,53 @@ def handling(handler: Callable[[signal.Signals], None]) -> Iterator[None]:
     Then what is left of the command is not to be interrupted (`give_up`). Where nobody else handles
     them, as in a program that uses this as a library, they do what they did before.
     """
+    is_alone = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    with _heard(handler):
+        try:
+            yield
+        finally:
+            if not is_alone:
+                give_up()
+
+
+@contextlib.contextmanager
+def _heard(handler: Callable[[signal.Signals], None]) -> Iterator[None]:
+    """Within this block the running loop calls `handler`; then it is as before, or given up.
+
+    What `loop.add_signal_handler` sets can be taken away by way of SIG_DFL only, and a signal that
+    comes at that moment kills: another thread takes it, whatever this one's mask.
+    """
     import asyncio
 
-    before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
     loop = asyncio.get_running_loop()
-    for number in STOP_SIGNALS:
-        loop.add_signal_handler(number, handler, number)
-    try:
-        yield
-    finally:
-        give_up(loop)
-        if before[signal.SIGTERM] is signal.SIG_DFL:
-            for number, was in before.items():
-                signal.signal(number, was)
+    reading, writing = socket.socketpair()
+    with reading, writing:
+        for end in (reading, writing):
+            end.setblocking(False)
+        loop.add_reader(reading, reading.recv, 4096)  # wakes the loop, which sleeps in select
+        woken = signal.set_wakeup_fd(writing.fileno(), warn_on_full_buffer=False)
+        before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
+        _set(lambda number, _: loop.call_soon_threadsafe(handler, signal.Signals(number)))
+        try:
+            yield
+        finally:
+            if signal.getsignal(signal.SIGTERM) is not signal.SIG_IGN:  # not given up
+                _restore(before)
+            signal.set_wakeup_fd(woken)
+            loop.remove_reader(reading)
 
 
-def give_up(loop: "AbstractEventLoop | None" = None) -> None:
-    """Giving up is not to be interrupted, but for an impatient Ctrl-C.
-
-    The handlers of a `loop` are taken away, without a moment in which a signal would kill.
-    """
-    signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
-    try:
-        if loop is not None:
-            for number in STOP_SIGNALS:
-                loop.remove_signal_handler(number)
-        _set(signal.SIG_IGN)  # forgets what came meanwhile
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-    finally:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
+def give_up() -> None:
+    """Giving up is not to be interrupted, but for an impatient Ctrl-C."""
+    _set(signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _set(handler: "signal._HANDLER") -> None:
     for number in STOP_SIGNALS:
+        signal.signal(number, handler)
+
+
+def _restore(before: "Mapping[signal.Signals, signal._HANDLER]") -> None:
+    for number, handler in before.items():
         signal.signal(number, handler)

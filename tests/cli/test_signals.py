@@ -126,6 +126,31 @@ def test_signals_after_the_first_do_not_replace_the_exit_status(tmp_path: Path):
     assert state(database) == ("interrupted", "stopped by SIGUSR1")
 
 
+UNDER_FIRE = """
+import asyncio, contextlib, os, signal, threading
+from evolve.cli import stopping
+
+signal.signal(signal.SIGTERM, signal.SIG_IGN)  # between the rounds
+target = os.getpid()
+if os.fork() == 0:
+    while os.getppid() == target:
+        os.kill(target, signal.SIGTERM)
+    os._exit(0)
+threading.Thread(target=threading.Event().wait, daemon=True).start()  # whom no mask of ours is for
+for _ in range(100):
+    with contextlib.suppress(stopping.Stopped):
+        stopping.run(asyncio.sleep(30))
+        raise SystemExit("not stopped")
+"""
+
+
+def test_no_signal_of_a_stream_of_them_finds_a_moment_in_which_it_kills():
+    process = subprocess.run(
+        [sys.executable, "-c", UNDER_FIRE], cwd=ROOT, capture_output=True, text=True, timeout=120
+    )
+    assert process.returncode == 0, process.stderr
+
+
 def test_a_second_process_cannot_continue_the_same_run(evolve, tmp_path: Path):
     database = tmp_path / "evolve.db"
     process = sit(database, 0.3)
