@@ -18,6 +18,13 @@ from evolve.worker.buildcache import private_copy
 
 _ARITHMETIC = {"eager_ieee": False, "eager_tf32": True}
 _CACHES = {"TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton"}
+_OF_INDUCTOR = {
+    "compile_threads": 1,  # in this process, which may start few
+    # In a folder of its own, every process would compile headers anew, for seconds.
+    "cpp_cache_precompile_headers": False,
+    # Kernels bundled with the graph remember the folder they were built in, which is gone by now.
+    "bundle_triton_into_fx_graph_cache": False,
+}
 _MOST_VARIANTS = 256  # cases of a task share the code of `forward`
 
 
@@ -44,11 +51,6 @@ def prepare(build: str | None, may_build: bool) -> None:
         else:
             place = Path.cwd() / name
         os.environ[variable] = str(place)
-    os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"  # in this process, which may start few
-    # A folder of its own for headers, which every process would compile anew, for seconds.
-    os.environ["TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS"] = "0"
-    # Kernels bundled with the graph remember the folder they were built in, which is gone by now.
-    os.environ["TORCHINDUCTOR_BUNDLE_TRITON_INTO_FX_GRAPH_CACHE"] = "0"
 
 
 def run_as(name: str, make: Callable[..., nn.Module]) -> Callable[..., nn.Module]:
@@ -57,9 +59,13 @@ def run_as(name: str, make: Callable[..., nn.Module]) -> Callable[..., nn.Module
         torch.backends.cuda.matmul.allow_tf32 = _ARITHMETIC[name]
         torch.backends.cudnn.allow_tf32 = _ARITHMETIC[name]
         return make
-    from torch._dynamo import config  # takes a second to import
+    from torch._dynamo import config  # seconds to import, where the zygote has not
+    from torch._inductor import config as inductor
 
     config.recompile_limit = _MOST_VARIANTS
+    for setting, value in _OF_INDUCTOR.items():
+        if hasattr(inductor, setting):  # not in all versions
+            setattr(inductor, setting, value)
     # The mode with CUDA graphs would hand out the same memory in every call.
     mode = "default" if name == "compile" else "max-autotune-no-cudagraphs"
 

@@ -41,8 +41,8 @@ class Launcher:
         require: The weakest sandbox tier to be content with.
         read: Further paths that candidates may read.
         allowed: Mask of sandbox mechanisms to use (tests of the weaker tiers).
-        ahead: Zygotes that import already, and are told the device's variables afterwards. With
-            one `WITH_COMPILER` among them, processes for it come from there.
+        ahead: Zygotes that import already, and are told the device's variables afterwards; one
+            `WITH_COMPILER` maybe, which else is started when it is first needed.
 
     Attributes:
         closed: whether it starts no more.
@@ -58,7 +58,7 @@ class Launcher:
     ) -> None:
         self._device = device
         self._ahead = {_key(started.variables): started for started in ahead}
-        self._has_compilers = _key(WITH_COMPILER) in self._ahead
+        self._has_compilers = True
         self._require = require
         self._idle = threading.Condition()  # when no runner is being started
         self._starting = 0

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from evolve.worker import landlock, rootfs, seccomp, syscalls
+from evolve.worker.zygote_start import package_folders
 
 TIERS = ("none", "uid", "landlock", "namespaces")  # weakest first
 _OWN_UIDS = 1 << 30  # far above any account; plus the guard's process id it is unique on the host
@@ -119,7 +120,7 @@ def missing_for(name: str, mask: int) -> list[str]:
 def readable_paths(extra: tuple[str, ...] = ()) -> tuple[str, ...]:
     """What a runner needs to see: the system, the compilers, this Python and its packages."""
     python = [sys.prefix, sys.base_prefix, sys.exec_prefix, *sysconfig.get_paths().values()]
-    packages = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
+    packages = package_folders()
     resolved = [os.path.realpath(path) for path in (*python, *packages)]
     paths = [*_SYSTEM_PATHS, *python, *packages, *resolved, *extra]
     existing = dict.fromkeys(path for path in paths if path and Path(path).exists())

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -31,6 +32,7 @@ from evolve.worker.wire import TensorAt
 
 BUILD_S = 120.0
 SETUP_S = 30.0
+_OPERATOR = re.compile(r"\b(custom_op|triton_op)\b")
 
 
 @dataclass(slots=True)
@@ -62,6 +64,14 @@ class Candidate:
     def compiles_late(self) -> bool:
         """Whether it has to be called before all of it is compiled."""
         return self.is_ours or self.language.compiles_late
+
+    @property
+    def wants_compiler(self) -> bool:
+        """Whether its processes import PyTorch's compiler, which takes each of them seconds.
+
+        What it registers as an operator with torch has it imported when it is first called.
+        """
+        return self.kind.startswith("compile") or _OPERATOR.search(self.source) is not None
 
     @property
     def key(self) -> str:
@@ -161,8 +171,9 @@ class Workshop:
         readable = (str(candidate.build),) if hidden else ()
         tensors = working_bytes(cases) + needs.block
         return self.launcher.start(
-            candidate.language, writable, readable, tensors, needs.all_queues, needs.observed
-        )
+            candidate.language, writable, readable, tensors, needs.all_queues, needs.observed,
+            compiles=candidate.wants_compiler,
+        )  # fmt: skip
 
     def loaded(
         self,

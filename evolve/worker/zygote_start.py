@@ -21,6 +21,7 @@ fork could use it, but for the second of these.
 """
 _START = (
     "import sys; sys.path.append(sys.argv[1]); "
+    "sys.path[:0] = [path for path in sys.argv[3:] if path not in sys.path]; "
     "from evolve.worker.zygote import serve; serve(int(sys.argv[2]))"
 )
 
@@ -51,7 +52,17 @@ def start(variables: Mapping[str, str]) -> Started:
     root = str(Path(__file__).absolute().parents[2])
     with theirs:
         process = subprocess.Popen(
-            [sys.executable, "-I", "-B", "-u", "-c", _START, root, str(theirs.fileno())],
+            [
+                sys.executable,
+                "-I",
+                "-B",
+                "-u",
+                "-c",
+                _START,
+                root,
+                str(theirs.fileno()),
+                *package_folders(),
+            ],
             env=environment(variables),
             pass_fds=(theirs.fileno(),),
             stdin=subprocess.DEVNULL,
@@ -60,6 +71,20 @@ def start(variables: Mapping[str, str]) -> Started:
             cwd="/",
         )
     return Started(process, ours, variables)
+
+
+def package_folders() -> list[str]:
+    """Folders of this interpreter's path into which packages were installed.
+
+    Those of PYTHONPATH and of the user too, which an isolated interpreter leaves out; where we are
+    is not among them, whatever lies there.
+    """
+    return [path for path in sys.path if path and path != str(Path.cwd()) and _has_packages(path)]
+
+
+def _has_packages(path: str) -> bool:
+    is_named_so = path.endswith(("site-packages", "dist-packages"))
+    return is_named_so or any(Path(path).glob("*.dist-info"))
 
 
 def environment(variables: Mapping[str, str]) -> dict[str, str]:

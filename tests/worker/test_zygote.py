@@ -17,13 +17,14 @@ from pathlib import Path
 import pytest
 import torch
 
+from evolve.core.evaluation import Status
 from evolve.core.program import Language
 from evolve.worker import zygote_start
 from evolve.worker.device_cpu import CpuDevice
 from evolve.worker.faults import CandidateFault, InfraFault
 from evolve.worker.launcher import Launcher
 from evolve.worker.zygote_start import COMPILER, WITH_COMPILER, environment, start
-from tests.worker.serving import forward
+from tests.worker.serving import HONEST_CPP, forward
 from tests.worker.sharing import shared
 
 
@@ -46,6 +47,20 @@ def test_a_child_can_compute_on_all_cores(launcher):
         runner.call(0, inputs, 20.0)
         threads = len(list(Path(f"/proc/{runner.pid}/task").iterdir()))
     assert threads >= CpuDevice().cores
+
+
+def test_packages_of_any_folder_of_our_path_are_there_and_nothing_else_is(
+    led, monkeypatch, tmp_path
+):
+    for name in ("installed", "lying_about"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / f"{name}.py").touch()
+        monkeypatch.syspath_prepend(tmp_path / name)
+    (tmp_path / "installed" / "installed-1.0.dist-info").mkdir()
+    with led([]).start(Language.CPP) as runner:
+        runner.load("candidate", forward("return x", "import installed"), 20.0)
+        with pytest.raises(CandidateFault, match="No module named 'lying_about'"):
+            runner.load("candidate", forward("return x", "import lying_about"), 20.0)
 
 
 @pytest.fixture
@@ -97,6 +112,28 @@ def test_what_compiles_comes_from_one_that_has_the_compiler_and_nothing_else_doe
     ):
         runner.load("candidate", HAS_COMPILER, 20.0)
     assert [zygote.threads() for zygote in launcher.zygotes()] == [1, 1]
+
+
+OPERATOR = HONEST_CPP.replace(
+    "class ModelNew",
+    """
+@torch.library.custom_op("tests::relu", mutates_args=())
+def relu(x: torch.Tensor) -> torch.Tensor:
+    y = torch.empty_like(x)
+    kernels.relu(x, y)
+    return y
+
+class ModelNew""",
+)
+
+
+@pytest.mark.parametrize(("source", "is_there"), [(HONEST_CPP, False), (OPERATOR, True)])
+def test_what_torch_imports_for_the_first_call_of_an_operator_is_there_before(
+    worker, source, is_there
+):
+    imported = f"import sys; assert ('torch._dynamo' in sys.modules) is {is_there}\n"
+    verdict = worker.evaluate(imported + source, fidelity="check")
+    assert verdict.status is Status.CORRECT, verdict.feedback
 
 
 def test_where_no_zygote_can_have_the_compiler_each_process_imports_it_itself(led, monkeypatch):
