@@ -24,7 +24,7 @@ _INTROSPECTION = frozenset(
         "_len_torch_dispatch_stack", "_get_current_dispatch_mode", "_dispatch_dump",
     )
 )  # fmt: skip
-_DISOWNING = ("evaluator_access", "foreign_library")
+_DISOWNING = ("evaluator_access", "foreign_library", "library_at_work")
 _LOADERS = ("CDLL", "PyDLL", "LibraryLoader", "LoadLibrary", "cdll", "pydll", "pythonapi")
 _MOST_OF_A_KIND = 4
 _LONGEST_EVIDENCE = 120

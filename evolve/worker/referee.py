@@ -32,7 +32,7 @@ from evolve.worker.events import read as read_events
 from evolve.worker.faults import CandidateFault, InfraFault
 from evolve.worker.feedback import compile_error, plain
 from evolve.worker.footprint import room_for, room_to_check, room_to_compile, writers
-from evolve.worker.labels import static_labels
+from evolve.worker.labels import disowned, static_labels
 from evolve.worker.launcher import Launcher
 from evolve.worker.lightspeed import SpeedOfLight
 from evolve.worker.locks import HostLock
@@ -334,6 +334,8 @@ class Referee:
         rivals = {name: self._rival(task, name, text) for name, text in asked.opponents.items()}
         with progress.timed("timing"):
             self._timekeeper.time(task, candidate, rivals, fidelity, progress.timing, asked.bars)
+        if disowned(progress.timing.labels):
+            progress.custom = False
         with progress.timed("speed_of_light"):
             light = self._speed_of_light.judge(task, candidate, progress.timing)
             progress.measured["speed_of_light"] = round(light.share, 4)

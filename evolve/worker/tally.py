@@ -11,7 +11,7 @@ from evolve.worker.clock import PairTimes, middle
 from evolve.worker.faults import CANDIDATE, EAGER
 from evolve.worker.recorded import Measured, stored
 from evolve.worker.statistics import median_interval
-from evolve.worker.whereabouts import library_label
+from evolve.worker.whereabouts import is_undecided, library_label
 from evolve.worker.window import TimedCase
 
 _MERGED_FACTOR = 4.0
@@ -100,7 +100,7 @@ def label_mismatches(timing: Timing, mismatches: list[str], blocks: int) -> None
         timing.labels.append(Label("timing_mismatch", evidence))
 
 
-def merged(pairs: list[PairTimes], case: str) -> Label | None:
+def merged(pairs: Sequence[PairTimes], case: str) -> Label | None:
     """Where a call by itself takes many times as long as in a block, and the reference's does not.
 
     The first call after a pause is slow for everybody. Blocks of one call have nothing to merge.
@@ -122,11 +122,22 @@ def merged(pairs: list[PairTimes], case: str) -> Label | None:
 
 
 def library_at_work(
-    pairs: list[PairTimes], case: str, seen: Mapping[str, Sequence[str]]
+    pairs: Sequence[PairTimes], case: str, seen: Mapping[str, Sequence[str]]
 ) -> Label | None:
     """Where a library was at work whenever the candidate was glanced at; `seen` by case."""
-    seconds = statistics.median(t for pair in pairs for t in pair.blocks[case][CANDIDATE])
-    return library_label(case, seen.get(case, ()), seconds)
+    return library_label(case, seen.get(case, ()), _seconds(pairs, case))
+
+
+def may_be_a_library(
+    pairs: Sequence[PairTimes], case: str, seen: Mapping[str, Sequence[str]]
+) -> bool:
+    """Where it was, and too few glances showed anybody."""
+    return is_undecided(seen.get(case, ()), _seconds(pairs, case))
+
+
+def _seconds(pairs: Sequence[PairTimes], case: str) -> float:
+    """Of a call of the candidate, roughly."""
+    return statistics.median(t for pair in pairs for t in pair.blocks[case][CANDIDATE])
 
 
 def _median_ms(pairs: list[PairTimes], case: str, side: str) -> Interval:

@@ -1,7 +1,7 @@
 """Timing a correct candidate: process pairs until the interval is narrow or pairs run out."""
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from weakref import WeakSet
@@ -53,6 +53,7 @@ from evolve.worker.tally import (
     fill,
     label_mismatches,
     library_at_work,
+    may_be_a_library,
     merged,
     weighted,
 )
@@ -67,6 +68,7 @@ _MOST_CROWDED = 2  # turns that neighbours may spoil; then it is judged without 
 _MOST_DISTURBED = 3  # turns that a stranger may spoil
 _MOST_TOO_SHORT = 2  # sittings without a time, before it is the candidate's doing
 _MOST_MOVED = 2  # the same
+_MOST_LOOKS = 8  # of sittings that are there for nothing else
 
 
 @dataclass(slots=True)
@@ -80,8 +82,17 @@ class _Found:
     def add(self, sitting: Sitting, recorded: Recorded) -> None:
         self.pairs.append(Measured(sitting.pair, recorded))
         self.mismatches += sitting.mismatches
+        self.look(sitting)
+
+    def look(self, sitting: Sitting) -> None:
+        """Take what was seen, and no times."""
         for name, glances in sitting.seen.items():
             self.seen.setdefault(name, []).extend(glances)
+
+    def is_undecided(self, names: Sequence[str]) -> bool:
+        """Whether a library may be at work in the candidate's place, in one of these cases."""
+        plain = [measured.pair for measured in self.pairs]
+        return any(may_be_a_library(plain, name, self.seen) for name in names)
 
     def forget_times(self) -> None:
         """By what is known now, none of them was worth taking."""
@@ -170,6 +181,9 @@ class Timekeeper:
                     text = f"not timed on: less than {bars[side]:.4g} times as fast as {side}"
                     timing.labels.append(Label(CUT_SHORT, text))
                     break
+            names = [case.warm.case.name for case in cases]
+            again = partial(self._sit, task, sides, cases, needs, timing, at_once, served)
+            _look_on(found, names, again)
         by = partial(ratio_interval, look_index=index, fidelity=plan)
         fill(timing, pairs, cases, list(sides), by, rule)
         numbers = [order for one in pairs for order in one.pair.numbers.values()]
@@ -180,7 +194,6 @@ class Timekeeper:
             if side == CANDIDATE
         ]
         plain = [measured.pair for measured in pairs]
-        names = [case.warm.case.name for case in cases]
         timing.labels += filter(None, (merged(plain, name) for name in names))
         timing.labels += filter(None, (library_at_work(plain, name, found.seen) for name in names))
 
@@ -394,6 +407,17 @@ class Timekeeper:
             raise CandidateFault(verdict.status, f"case {name}: {verdict.feedback}")
         opponent.layouts[name] = outcome.places
         opponent.seconds[name] = outcome.seconds
+
+
+def _look_on(
+    found: _Found, names: Sequence[str], sit: Callable[[], Sequence[tuple[Sitting, Recorded]]]
+) -> None:
+    """Further sittings, not scored, where a library may be at work in the candidate's place."""
+    for _ in range(_MOST_LOOKS):
+        if not found.is_undecided(names):
+            break
+        for sitting, _ in sit():
+            found.look(sitting)
 
 
 def _all(tables: list[dict[str, RunnerProcess]]) -> set[RunnerProcess]:

@@ -6,14 +6,19 @@ the process is stopped once at a secret moment. Which thread was computing and w
 the kernel's books (proc(5): `syscall`, `maps`).
 """
 
+import bisect
 import contextlib
 import re
 from collections import Counter
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
+
+import torch
 
 from evolve.core.evaluation import Label
 from evolve.worker import procfs
+from evolve.worker.elf import places_of
 
 # Code that computes for others; and what only hands out work, memory and the interpreter's time.
 _LIBRARY = re.compile(
@@ -24,7 +29,9 @@ _NEITHER = re.compile(
     r"/(ld-linux|lib(c|m|dl|rt|pthread)[.-]|lib(python|stdc|gcc_s|gomp|iomp|c10|torch_python|tvm_ffi))[^/]*$"
     r"|/python[^/]*$|/lib-dynload/|^\["
 )
-_MAPPED = re.compile(r"^([0-9a-f]+)-([0-9a-f]+) ..x. [0-9a-f]+ \S+ \d+ *(.*)$", re.M)
+_MAPPED = re.compile(r"^([0-9a-f]+)-([0-9a-f]+) ..x. ([0-9a-f]+) \S+ \d+ *(.*)$", re.M)
+_TORCH = Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"
+_VECTOR_FUNCTIONS = b"Sleef_"  # which the compiler's own C++ calls, of torch's library
 _LEAST_CALL_S = 1e-4  # of short calls much is what torch takes to hand out work and memory
 _FEWEST = 6
 _OWN_SHARE = 0.05
@@ -39,27 +46,44 @@ def at_work(pid: int) -> str:
         name of the library that one executes; empty where nobody computes, or may know.
     """
     try:
-        files = _executed(pid)
+        places = _executed(pid)
     except OSError:
         return ""
-    owners = list(filter(None, map(owner, files)))
+    owners = [whose for path, at in places if (whose := owner(path, at))]
     return OWN if OWN in owners else owners[0] if owners else ""
 
 
-def owner(path: str) -> str:
-    """Whose code a mapped file holds, as `at_work` tells; empty where it is nobody's."""
+def owner(path: str, at: int) -> str:
+    """Whose code lies at byte `at` of a mapped file, as `at_work` tells; empty: nobody's."""
+    if path == str(_TORCH) and _is_vector_function(at):
+        return ""
     if _LIBRARY.search(path):
         return path.rpartition("/")[2]
     return "" if _NEITHER.search(path) else OWN
 
 
-def _executed(pid: int) -> list[str]:
-    """The file of each thread's code, empty for memory of none; of those that wait, nothing."""
+def _is_vector_function(at: int) -> bool:
+    places = _vector_functions()
+    last = bisect.bisect_right(places, (at, 1 << 63)) - 1
+    return last >= 0 and at < places[last][1]
+
+
+@cache
+def _vector_functions() -> list[tuple[int, int]]:
+    return places_of(_TORCH, _VECTOR_FUNCTIONS)
+
+
+def _executed(pid: int) -> list[tuple[str, int]]:
+    """File and place in it of each thread's code; no name for memory of none; none that waits."""
     places = [int(words[-1], 16) for words in _calls(pid) if words[:1] == ["-1"]]
     if not places:
         return []
-    mapped = [(int(a, 16), int(b, 16), path) for a, b, path in _MAPPED.findall(procfs.maps(pid))]
-    return [path for start, end, path in mapped for place in places if start <= place < end]
+    return [
+        (path, place - int(start, 16) + int(offset, 16))
+        for start, end, offset, path in _MAPPED.findall(procfs.maps(pid))
+        for place in places
+        if int(start, 16) <= place < int(end, 16)
+    ]
 
 
 def _calls(pid: int) -> list[list[str]]:
@@ -74,19 +98,35 @@ def _calls(pid: int) -> list[list[str]]:
 def library_label(case: str, seen: Sequence[str], seconds_per_call: float) -> Label | None:
     """Says so where it was a library that computed, and hardly ever the candidate's own code.
 
-    Evidence for people, and no more: who leaves nearly all of its time to torch's zeros and copies
-    is found too, and who calls the vector functions that torch's library holds (Sleef), as its
-    compiler's own C++ does: by this, such a program of `gelu_bias` was seen in it in 20 of 21.
+    Who leaves nearly all of its time to torch's zeros and copies is found, too. Vector functions
+    (Sleef) are nobody's: the compiler's own C++ for `gelu_bias` was seen in them in 20 of 21.
 
     Args:
         case: Its name.
         seen: Who was at work, glance by glance (`at_work`).
         seconds_per_call: How long it takes.
     """
-    names = Counter(name for name in seen if name not in ("", OWN))
-    times, own = names.total(), seen.count(OWN)
-    if times < _FEWEST or own > _OWN_SHARE * times or seconds_per_call < _LEAST_CALL_S:
+    if is_undecided(seen, seconds_per_call) or not _is_suspicious(seen, seconds_per_call):
         return None
+    names = _libraries(seen)
     ((name, _),) = names.most_common(1)
-    evidence = f"{case}: {name} was at work in {times} glances at timed runs, own code in {own}"
+    evidence = (
+        f"{case}: {name} was at work in {names.total()} glances at timed runs, own code in "
+        f"{seen.count(OWN)}"
+    )
     return Label("library_at_work", evidence)
+
+
+def is_undecided(seen: Sequence[str], seconds_per_call: float) -> bool:
+    """Whether it may be so, and was not seen often enough."""
+    return _is_suspicious(seen, seconds_per_call) and _libraries(seen).total() < _FEWEST
+
+
+def _is_suspicious(seen: Sequence[str], seconds_per_call: float) -> bool:
+    times = _libraries(seen).total()
+    is_library = times > 0 and seen.count(OWN) <= _OWN_SHARE * times
+    return is_library and seconds_per_call >= _LEAST_CALL_S
+
+
+def _libraries(seen: Sequence[str]) -> Counter[str]:
+    return Counter(name for name in seen if name not in ("", OWN))

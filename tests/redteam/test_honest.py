@@ -12,7 +12,8 @@ from tests.redteam.corpus import Entry, corpus, marked
 HONEST = corpus("honest")
 AGAINST = {
     "aten_compute", "decoy_kernel", "timing_mismatch", "introspection", "evaluator_access",
-    "library_call", "torch_compute", "torch_internals", "dynamic_code", "subclasses_reference",
+    "library_call", "library_at_work", "torch_compute", "torch_internals", "dynamic_code",
+    "subclasses_reference",
 }  # fmt: skip
 
 

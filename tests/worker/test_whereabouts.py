@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from evolve.worker.whereabouts import OWN, at_work, library_label, owner
+from evolve.worker.elf import places_of
+from evolve.worker.whereabouts import _TORCH, OWN, at_work, is_undecided, library_label, owner
 
 TORCH = "libtorch_cpu.so"
 PRODUCTS = """
@@ -87,7 +88,37 @@ def test_who_waits_does_no_work_and_of_nobody_nothing_is_known():
     ],
 )
 def test_whose_code_a_file_holds(path, whose):
-    assert owner(path) == whose
+    assert owner(path, 0) == whose
+
+
+def test_vector_functions_of_torch_are_nobodys_wherever_in_them_a_process_stands():
+    places = places_of(_TORCH, b"Sleef_")
+    assert len(places) > 100  # this build of torch has them
+    whose = {owner(str(_TORCH), at) for first, end in places for at in (first, end - 1)}
+    assert whose == {""}
+    assert {owner(str(_TORCH), at) for at in (places[0][0] - 1, 0, 1 << 40)} == {TORCH}
+    assert owner("/elsewhere/lib/libtorch_cpu.so", places[0][0]) == TORCH
+
+
+SLEEF = """
+#include <unistd.h>
+#include <immintrin.h>
+extern "C" __m256 Sleef_expf8_u10(__m256);
+int main() {
+  __m256 x = _mm256_set1_ps(0.5f);
+  write(1, "ready\\n", 6);
+  for (;;) x = Sleef_expf8_u10(_mm256_min_ps(x, _mm256_set1_ps(1)));
+}
+"""
+
+
+def test_a_program_that_calls_them_of_the_library_is_not_seen_in_the_library(tmp_path: Path):
+    source, program = tmp_path / "exp.cpp", tmp_path / "exp"
+    source.write_text(SLEEF)
+    link = [f"-L{_TORCH.parent}", f"-Wl,-rpath,{_TORCH.parent}", "-ltorch_cpu", "-lc10"]
+    command = ["g++", "-O2", "-mavx2", str(source), "-o", str(program), *link]
+    subprocess.run(command, check=True)
+    assert set(glances([str(program)], 20)) <= {"", OWN}
 
 
 def test_a_library_that_computes_without_the_candidate_is_named():
@@ -110,3 +141,20 @@ def test_a_library_that_computes_without_the_candidate_is_named():
 )
 def test_without_clear_evidence_nothing_is_said(seen, seconds_per_call):
     assert library_label("main", seen, seconds_per_call) is None
+
+
+@pytest.mark.parametrize(
+    ("seen", "seconds_per_call", "more"),
+    [
+        ([TORCH] + [""] * 11, 2e-4, True),
+        ([TORCH, OWN], 2e-4, False),
+        ([TORCH] * 6, 2e-4, False),
+        ([TORCH], 5e-5, False),
+        ([""] * 12, 2e-4, False),
+    ],
+    ids=["a library only", "own code too", "often enough", "short calls", "nobody's"],
+)
+def test_more_glances_are_wanted_where_only_a_library_was_seen_and_not_often(
+    seen, seconds_per_call, more
+):
+    assert is_undecided(seen, seconds_per_call) is more

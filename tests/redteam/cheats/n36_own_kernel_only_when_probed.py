@@ -3,7 +3,6 @@
 task: gate
 fidelity: screen
 verdict: not_custom
-hole: glances show it (library_at_work); code of torch that honest C++ calls lies in the same file
 """
 
 import sys

@@ -3,7 +3,6 @@
 task: product
 fidelity: screen
 verdict: not_custom
-hole: glances show it (library_at_work); code of torch that honest C++ calls lies in the same file
 """
 
 from torch import nn
