@@ -98,14 +98,20 @@ def _heard(handler: Callable[[signal.Signals], None]) -> Iterator[None]:
     import asyncio
 
     loop = asyncio.get_running_loop()
+    calls: list[asyncio.Handle] = []
+
+    def hear(number: int, _frame: object) -> None:
+        calls.append(loop.call_soon_threadsafe(handler, signal.Signals(number)))
+
     reading, writing = socket.socketpair()
     with reading, writing:
         for end in (reading, writing):
             end.setblocking(False)
-        loop.add_reader(reading, reading.recv, 4096)  # wakes the loop, which sleeps in select
+        # Where another thread has taken the signal nothing else wakes the loop, which sleeps.
         woken = signal.set_wakeup_fd(writing.fileno(), warn_on_full_buffer=False)
+        loop.add_reader(reading, reading.recv, 4096)
         before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
-        _set(lambda number, _: loop.call_soon_threadsafe(handler, signal.Signals(number)))
+        _set(hear)
         try:
             yield
         finally:
@@ -113,6 +119,8 @@ def _heard(handler: Callable[[signal.Signals], None]) -> Iterator[None]:
                 _restore(before)
             signal.set_wakeup_fd(woken)
             loop.remove_reader(reading)
+            for call in calls:  # of the last moment, for a block that is over
+                call.cancel()
 
 
 def give_up() -> None:

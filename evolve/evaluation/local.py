@@ -18,6 +18,7 @@ from evolve.evaluation.place import Place
 from evolve.evaluation.pool import Pool
 from evolve.evaluation.process import CallFailed, CallOverdue, Deadlines, WorkerDied
 from evolve.llm.secrets import is_secret_variable
+from evolve.worker.zygote_start import package_folders
 
 # The referee needs to find its libraries, compilers and caches; nothing else of the environment
 # reaches it, so that no key or token of the user is within reach of what it starts.
@@ -262,6 +263,16 @@ def worker_environment(package_path: str) -> dict[str, str]:
     return environment
 
 
+def package_path() -> str:
+    """Where an interpreter like ours finds our package, and the packages that PYTHONPATH names.
+
+    A folder of modules, such as the one we are in may be, is none of packages.
+    """
+    named = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    packages = [path for path in package_folders() if path in named]
+    return os.pathsep.join(dict.fromkeys([str(PACKAGE.parent), *packages]))
+
+
 def package_path_for(
     python: str | None,
 ) -> "tuple[str, tempfile.TemporaryDirectory[str] | None]":
@@ -271,7 +282,7 @@ def package_path_for(
     our libraries shadow its own.
     """
     if python is None:
-        return str(PACKAGE.parent), None
+        return package_path(), None
     folder = tempfile.TemporaryDirectory(prefix="evolve-path-")
     (Path(folder.name) / PACKAGE.name).symlink_to(PACKAGE)
     return folder.name, folder

@@ -21,7 +21,7 @@ from typing import Any
 from evolve.core.digest import canonical_json, framed_digest
 from evolve.core.errors import UsageError
 from evolve.core.task import Task
-from evolve.evaluation.local import PACKAGE, worker_environment
+from evolve.evaluation.local import package_path, worker_environment
 
 TASK_DEADLINE_S = 60.0
 
@@ -89,7 +89,7 @@ class Tracer(AbstractContextManager["Tracer"]):
 def _start() -> "subprocess.Popen[str]":
     return subprocess.Popen(
         [sys.executable, "-m", "evolve.trajectories.graphs"],
-        env=worker_environment(str(PACKAGE.parent)),
+        env=worker_environment(package_path()),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,

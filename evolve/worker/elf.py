@@ -16,6 +16,7 @@ _SEGMENT = struct.Struct("<IIQQQQQQ")
 _TAG = struct.Struct("<qQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
 _LOAD, _DYNAMIC = 1, 2
+_FUNCTION = 2  # type of a symbol
 _STRTAB, _SYMTAB, _STRSZ = 5, 6, 10
 _MOST_SYMBOLS = 1 << 20
 _LONGEST = 256  # bytes of a name that are looked at
@@ -24,6 +25,7 @@ _UNREADABLE = (struct.error, ValueError, KeyError, OverflowError)
 
 class _Symbol(NamedTuple):
     name: bytes
+    is_function: bool
     section: int  # 0: another library's
     address: int
     size: int
@@ -39,14 +41,14 @@ def imported_symbols(library: bytes) -> frozenset[str]:
 
 
 def places_of(path: Path, prefix: bytes) -> list[tuple[int, int]]:
-    """Of what a library defines by names that begin so: first byte in its file, and the end."""
+    """Of functions that a library defines by names that begin so: first byte in its file, end."""
     try:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as whole:
             segments = _segments(whole)
             return sorted(
                 (start := _offset(segments, symbol.address), start + symbol.size)
                 for symbol in _symbols(whole)
-                if symbol.section and symbol.size and symbol.name.startswith(prefix)
+                if symbol.is_function and symbol.section and symbol.name.startswith(prefix)
             )
     except (*_UNREADABLE, OSError):
         return []
@@ -62,13 +64,13 @@ def _symbols(library: bytes | mmap.mmap) -> Iterator[_Symbol]:
     # Nothing says how many there are; linkers put the names behind them.
     end = names_at if names_at > at else len(library)
     for _ in range(min((end - at) // _SYMBOL.size, _MOST_SYMBOLS)):
-        name, _, _, section, address, size = _SYMBOL.unpack_from(library, at)
+        name, kind, _, section, address, size = _SYMBOL.unpack_from(library, at)
         if name >= names_size:
             return
         if name:
             end = names.find(b"\0", name, name + _LONGEST)
             text = names[name : end if end >= 0 else name + _LONGEST]
-            yield _Symbol(text, section, address, size)
+            yield _Symbol(text, kind & 0xF == _FUNCTION, section, address, size)
         at += _SYMBOL.size
 
 

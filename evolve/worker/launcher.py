@@ -58,7 +58,7 @@ class Launcher:
     ) -> None:
         self._device = device
         self._ahead = {_key(started.variables): started for started in ahead}
-        self._has_compilers = True
+        self._failed: set[Key] = set()  # of zygotes with the compiler
         self._require = require
         self._idle = threading.Condition()  # when no runner is being started
         self._starting = 0
@@ -161,14 +161,14 @@ class Launcher:
             observed=observed,
         )
         variables = self._device.environment(language)
-        if compiles and self._has_compilers:
+        key = _key({**variables, **WITH_COMPILER})
+        if compiles and key not in self._failed:
             try:
-                key = _key({**variables, **WITH_COMPILER})
                 return self._connected_by(key, confinement, tensors, all_queues)
             except InfraFault as error:
                 if _is_the_devices(error):
                     raise
-                self._has_compilers = False  # from now on each imports it for itself
+                self._failed.add(key)  # from now on each imports it for itself
         return self._connected_by(_key(variables), confinement, tensors, all_queues)
 
     def _connected_by(

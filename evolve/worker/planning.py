@@ -76,7 +76,7 @@ def _planned(
         recorded=is_wanted and may_record(case, device, reference_s, wanted),
         wanted=wanted,
         unshortened_s=reference_s * wanted,
-        glances=device.glances if candidate and not candidate.is_ours else 0,
+        glances=device.glances if candidate and candidate.custom else 0,
     )
 
 

@@ -332,6 +332,7 @@ class Referee:
             with self._stage("memory", progress):
                 progress.scratch_bytes = scratch_bytes(self.workshop, candidate, task)
         rivals = {name: self._rival(task, name, text) for name, text in asked.opponents.items()}
+        candidate.custom = progress.custom
         with progress.timed("timing"):
             self._timekeeper.time(task, candidate, rivals, fidelity, progress.timing, asked.bars)
         if disowned(progress.timing.labels):

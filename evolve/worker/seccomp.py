@@ -17,6 +17,7 @@ _NUMBER, _ARCHITECTURE, _ARGUMENT_0 = 0, 4, 16  # offsets in struct seccomp_data
 _ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 _SOCKET = {"x86_64": 41, "aarch64": 198}
 _CLONE = {"x86_64": 56, "aarch64": 220}
+_PRCTL = {"x86_64": 157, "aarch64": 167}
 # Their first argument names a process: kill, tgkill, sched_setparam, sched_setscheduler,
 # sched_setaffinity, sched_setattr, migrate_pages, move_pages, prlimit64.
 _ON_OTHERS = {
@@ -100,6 +101,12 @@ def _instructions(machine: str, own_pid: int | None) -> list[bytes]:
     for number in denied:
         code += [_step(_JUMP_EQUAL, number, 0, 1), _step(_RETURN, _ERRNO | _EPERM)]
     code += [
+        # Who is not dumpable for a while cannot be looked at meanwhile (`whereabouts`).
+        _step(_JUMP_EQUAL, _PRCTL[machine], 0, 4),
+        _step(_LOAD, _ARGUMENT_0),
+        _step(_JUMP_EQUAL, syscalls.PR_SET_DUMPABLE, 0, 1),
+        _step(_RETURN, _ERRNO | _EPERM),
+        _step(_RETURN, _ALLOW),
         _step(_JUMP_EQUAL, _SOCKET[machine], 0, 4),
         _step(_LOAD, _ARGUMENT_0),
         _step(_JUMP_EQUAL, _AF_UNIX, 0, 1),

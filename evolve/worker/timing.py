@@ -1,8 +1,8 @@
 """Timing a correct candidate: process pairs until the interval is narrow or pairs run out."""
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from weakref import WeakSet
 
@@ -68,7 +68,7 @@ _MOST_CROWDED = 2  # turns that neighbours may spoil; then it is judged without 
 _MOST_DISTURBED = 3  # turns that a stranger may spoil
 _MOST_TOO_SHORT = 2  # sittings without a time, before it is the candidate's doing
 _MOST_MOVED = 2  # the same
-_MOST_LOOKS = 8  # of sittings that are there for nothing else
+_MOST_LOOKS, _LOOKED_BLOCKS = 12, 2  # sittings that are there for nothing else, and their blocks
 
 
 @dataclass(slots=True)
@@ -181,9 +181,7 @@ class Timekeeper:
                     text = f"not timed on: less than {bars[side]:.4g} times as fast as {side}"
                     timing.labels.append(Label(CUT_SHORT, text))
                     break
-            names = [case.warm.case.name for case in cases]
-            again = partial(self._sit, task, sides, cases, needs, timing, at_once, served)
-            _look_on(found, names, again)
+            self._look_on(found, task, sides, cases, needs, timing, served)
         by = partial(ratio_interval, look_index=index, fidelity=plan)
         fill(timing, pairs, cases, list(sides), by, rule)
         numbers = [order for one in pairs for order in one.pair.numbers.values()]
@@ -194,8 +192,37 @@ class Timekeeper:
             if side == CANDIDATE
         ]
         plain = [measured.pair for measured in pairs]
+        names = [case.warm.case.name for case in cases]
         timing.labels += filter(None, (merged(plain, name) for name in names))
         timing.labels += filter(None, (library_at_work(plain, name, found.seen) for name in names))
+
+    def _look_on(
+        self,
+        found: _Found,
+        task: WarmTask,
+        sides: dict[str, Candidate | None],
+        cases: list[TimedCase],
+        needs: Needs,
+        timing: Timing,
+        served: "WeakSet[RunnerProcess]",
+    ) -> None:
+        """Further sittings, not scored, where a library may be at work in the candidate's place.
+
+        None where the times are of no interest. Faults of ours end them, and what was measured
+        stands.
+        """
+        names = [case.warm.case.name for case in cases]
+        two = {side: sides[side] for side in (CANDIDATE, EAGER)}
+        short = [replace(case, blocks=_LOOKED_BLOCKS, recorded=False) for case in cases]
+        looking = Timing()
+        is_cut = any(label.name == CUT_SHORT for label in timing.labels)
+        with contextlib.suppress(CrowdedFault, InfraFault, TooShortFault):
+            for _ in range(0 if is_cut else _MOST_LOOKS):
+                if not found.is_undecided(names):
+                    break
+                for sitting, _ in self._sit(task, two, short, needs, looking, 1, served):
+                    found.look(sitting)
+        timing.device_time_s += looking.device_time_s
 
     def _needs(
         self, task: WarmTask, sides: Mapping[str, Candidate | None], fidelity: Fidelity
@@ -407,17 +434,6 @@ class Timekeeper:
             raise CandidateFault(verdict.status, f"case {name}: {verdict.feedback}")
         opponent.layouts[name] = outcome.places
         opponent.seconds[name] = outcome.seconds
-
-
-def _look_on(
-    found: _Found, names: Sequence[str], sit: Callable[[], Sequence[tuple[Sitting, Recorded]]]
-) -> None:
-    """Further sittings, not scored, where a library may be at work in the candidate's place."""
-    for _ in range(_MOST_LOOKS):
-        if not found.is_undecided(names):
-            break
-        for sitting, _ in sit():
-            found.look(sitting)
 
 
 def _all(tables: list[dict[str, RunnerProcess]]) -> set[RunnerProcess]:

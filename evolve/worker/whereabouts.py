@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from functools import cache
+from math import comb
 from pathlib import Path
 
 import torch
@@ -30,12 +31,13 @@ _NEITHER = re.compile(
     r"|/python[^/]*$|/lib-dynload/|^\["
 )
 _MAPPED = re.compile(r"^([0-9a-f]+)-([0-9a-f]+) ..x. ([0-9a-f]+) \S+ \d+ *(.*)$", re.M)
-_TORCH = Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"
+_TORCH = (Path(torch.__file__).parent / "lib" / "libtorch_cpu.so").resolve()  # as maps name it
 _VECTOR_FUNCTIONS = b"Sleef_"  # which the compiler's own C++ calls, of torch's library
 _LEAST_CALL_S = 1e-4  # of short calls much is what torch takes to hand out work and memory
-_FEWEST = 6
-_OWN_SHARE = 0.05
+_OWN_SHARE = 0.3  # of the glances that show anybody: less is a library's work, more is one's own
+_ALPHA = 0.05  # the chance to be wrong about that
 OWN = "own code"
+HIDDEN = "a process that hides"
 
 
 def at_work(pid: int) -> str:
@@ -43,10 +45,13 @@ def at_work(pid: int) -> str:
 
     Returns:
         `OWN` where a thread executes code that is not known to be somebody else's, else the file
-        name of the library that one executes; empty where nobody computes, or may know.
+        name of the library that one executes; `HIDDEN` where we may not look, though outputs can be
+        read of it; empty where nobody computes.
     """
     try:
         places = _executed(pid)
+    except PermissionError:
+        return HIDDEN
     except OSError:
         return ""
     owners = [whose for path, at in places if (whose := owner(path, at))]
@@ -55,7 +60,7 @@ def at_work(pid: int) -> str:
 
 def owner(path: str, at: int) -> str:
     """Whose code lies at byte `at` of a mapped file, as `at_work` tells; empty: nobody's."""
-    if path == str(_TORCH) and _is_vector_function(at):
+    if path == str(_TORCH) and (_is_vector_function(at) or not _vector_functions()):
         return ""
     if _LIBRARY.search(path):
         return path.rpartition("/")[2]
@@ -71,6 +76,11 @@ def _is_vector_function(at: int) -> bool:
 @cache
 def _vector_functions() -> list[tuple[int, int]]:
     return places_of(_TORCH, _VECTOR_FUNCTIONS)
+
+
+def get_ready() -> None:
+    """Read once what takes a quarter of a second, or a stopped process would wait for it."""
+    _vector_functions()
 
 
 def _executed(pid: int) -> list[tuple[str, int]]:
@@ -90,7 +100,7 @@ def _calls(pid: int) -> list[list[str]]:
     """Of each thread: the system call that it is in (-1: none), its arguments, stack and place."""
     found = []
     for thread in Path(f"/proc/{pid}/task").iterdir():
-        with contextlib.suppress(OSError):  # it has ended meanwhile
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
             found.append((thread / "syscall").read_text().split())
     return found
 
@@ -106,26 +116,27 @@ def library_label(case: str, seen: Sequence[str], seconds_per_call: float) -> La
         seen: Who was at work, glance by glance (`at_work`).
         seconds_per_call: How long it takes.
     """
-    if is_undecided(seen, seconds_per_call) or not _is_suspicious(seen, seconds_per_call):
-        return None
     names = _libraries(seen)
+    own, times = seen.count(OWN), names.total()
+    if seconds_per_call < _LEAST_CALL_S or not times or _at_most(own, own + times) >= _ALPHA:
+        return None
     ((name, _),) = names.most_common(1)
-    evidence = (
-        f"{case}: {name} was at work in {names.total()} glances at timed runs, own code in "
-        f"{seen.count(OWN)}"
-    )
+    evidence = f"{case}: {name} was at work in {times} glances at timed runs, own code in {own}"
     return Label("library_at_work", evidence)
 
 
 def is_undecided(seen: Sequence[str], seconds_per_call: float) -> bool:
-    """Whether it may be so, and was not seen often enough."""
-    return _is_suspicious(seen, seconds_per_call) and _libraries(seen).total() < _FEWEST
+    """Whether a library computes, and it has not been seen often enough how much of it all."""
+    own, times = seen.count(OWN), _libraries(seen).total()
+    is_less = _at_most(own, own + times) < _ALPHA
+    is_more = _at_most(own - 1, own + times) > 1 - _ALPHA
+    return times > 0 and seconds_per_call >= _LEAST_CALL_S and not is_less and not is_more
 
 
-def _is_suspicious(seen: Sequence[str], seconds_per_call: float) -> bool:
-    times = _libraries(seen).total()
-    is_library = times > 0 and seen.count(OWN) <= _OWN_SHARE * times
-    return is_library and seconds_per_call >= _LEAST_CALL_S
+def _at_most(own: int, times: int) -> float:
+    """The chance of so few glances at own code, were its share `_OWN_SHARE`."""
+    share = _OWN_SHARE
+    return sum(comb(times, k) * share**k * (1 - share) ** (times - k) for k in range(own + 1))
 
 
 def _libraries(seen: Sequence[str]) -> Counter[str]:

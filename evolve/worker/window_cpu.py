@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING
 
 from evolve.core.evaluation import Status
 from evolve.worker import custody
-from evolve.worker.faults import CandidateFault, MovedFault, blaming
+from evolve.worker.faults import EAGER, CandidateFault, MovedFault, blaming
 from evolve.worker.mappings import mappings_of
 from evolve.worker.process import STANDS_S, RunnerProcess
 from evolve.worker.sealed import Landing
 from evolve.worker.slab import Shared, Slab
-from evolve.worker.whereabouts import at_work
+from evolve.worker.whereabouts import HIDDEN, at_work, get_ready
 from evolve.worker.window import (
     SLOWEST_S,
     Block,
@@ -86,8 +86,10 @@ class CpuWindow:
         sampled = case.judged(number)
         buffers = [custody.buffers_for(self._device, layout) for _ in sampled]
         landing = self._stage(process, case.warm.block(number, case.calls))
+        if glance_after_s:
+            get_ready()
         start = time.perf_counter()
-        with _glancing(process, glance_after_s) as seen:
+        with self._glancing(process, glance_after_s) as seen:
             done = process.run(case.warm.index, case.limit_s, resume=True)
         end = time.perf_counter()
         used = process.cpu_seconds()
@@ -105,6 +107,42 @@ class CpuWindow:
             at: custody.as_tensors(raw, layout) for at, raw in zip(sampled, buffers, strict=True)
         }
         return Block(end - start, done.seconds, number, samples, late, "".join(seen))
+
+    @contextlib.contextmanager
+    def _glancing(self, process: RunnerProcess, after_s: float) -> Iterator[list[str]]:
+        """Stop it once after that time, if there is one; who was at work then."""
+        seen: list[str] = []
+        if not after_s:
+            yield seen
+            return
+        over = threading.Event()
+        moment = time.perf_counter() + after_s
+
+        def glance() -> None:
+            # Who sleeps until then is woken when a core is free, so when nobody computes.
+            while time.perf_counter() < moment:
+                time.sleep(0)  # lets our other thread go on
+                if over.is_set():
+                    return
+            process.pause()
+            try:
+                seen.append(self._at_work(process))
+            finally:
+                process.resume()
+
+        thread = threading.Thread(target=glance)
+        thread.start()
+        try:
+            yield seen
+        finally:
+            over.set()
+            thread.join()  # or it would stop the process at another time
+
+    def _at_work(self, process: RunnerProcess) -> str:
+        """As the function of that name; nothing where nobody can be looked at on this host."""
+        who = at_work(process.pid)
+        is_host = who == HIDDEN and at_work(self._processes[EAGER].pid) == HIDDEN
+        return "" if is_host else who
 
     def _require_apart(
         self,
@@ -168,37 +206,6 @@ class CpuWindow:
             with blaming(name):
                 used = process.cpu_seconds() - before[name]
                 _require_idle(used, _REST_SLACK_S, "when nothing was asked of it")
-
-
-@contextlib.contextmanager
-def _glancing(process: RunnerProcess, after_s: float) -> Iterator[list[str]]:
-    """Stop it once after that time, if there is one; who was at work then."""
-    seen: list[str] = []
-    if not after_s:
-        yield seen
-        return
-    over = threading.Event()
-    moment = time.perf_counter() + after_s
-
-    def glance() -> None:
-        # Who sleeps until then is woken when a core is free, so when nobody computes.
-        while time.perf_counter() < moment:
-            time.sleep(0)  # lets our other thread go on
-            if over.is_set():
-                return
-        process.pause()
-        try:
-            seen.append(at_work(process.pid))
-        finally:
-            process.resume()
-
-    thread = threading.Thread(target=glance)
-    thread.start()
-    try:
-        yield seen
-    finally:
-        over.set()
-        thread.join()  # or it would stop the process at another time
 
 
 @contextlib.contextmanager

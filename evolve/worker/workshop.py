@@ -32,7 +32,7 @@ from evolve.worker.wire import TensorAt
 
 BUILD_S = 120.0
 SETUP_S = 30.0
-_OPERATOR = re.compile(r"\b(custom_op|triton_op)\b")
+_OPERATOR = re.compile(r"\b(custom_op|triton_op)\b|\btorch\.library\b")
 
 
 @dataclass(slots=True)
@@ -50,6 +50,7 @@ class Candidate:
     margin: float | None = None  # the worst of its outcomes in the checks
     layouts: dict[str, tuple[TensorAt, ...]] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)  # of a call, by case; to plan with
+    custom: bool | None = None  # whether custom kernels make its outcome, by what is known yet
     setup_s: float | None = None  # of a process and its models, the longest so far
 
     def __post_init__(self) -> None:
@@ -69,7 +70,8 @@ class Candidate:
     def wants_compiler(self) -> bool:
         """Whether its processes import PyTorch's compiler, which takes each of them seconds.
 
-        What it registers as an operator with torch has it imported when it is first called.
+        What it registers as an operator with torch has it imported when it is first called. Words
+        of its text are enough: whoever says them without need has a larger process, and no more.
         """
         return self.kind.startswith("compile") or _OPERATOR.search(self.source) is not None
 

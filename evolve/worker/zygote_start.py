@@ -19,9 +19,10 @@ WITH_COMPILER = {COMPILER: "1", "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
 The compiler may ask on the way whether there is a GPU. Torch asks the driver then, after which no
 fork could use it, but for the second of these.
 """
-_START = (
-    "import sys; sys.path.append(sys.argv[1]); "
-    "sys.path[:0] = [path for path in sys.argv[3:] if path not in sys.path]; "
+_START = (  # isolated; folders of packages lie where they do among our own
+    "import os, sys; own = sys.path; ours = sys.argv[3].split(os.pathsep); "
+    "sys.path = [path for path in ours if path in {*own, *sys.argv[4:]}]; "
+    "sys.path += [path for path in (*own, sys.argv[1]) if path not in sys.path]; "
     "from evolve.worker.zygote import serve; serve(int(sys.argv[2]))"
 )
 
@@ -61,6 +62,7 @@ def start(variables: Mapping[str, str]) -> Started:
                 _START,
                 root,
                 str(theirs.fileno()),
+                os.pathsep.join(sys.path),
                 *package_folders(),
             ],
             env=environment(variables),
@@ -76,15 +78,16 @@ def start(variables: Mapping[str, str]) -> Started:
 def package_folders() -> list[str]:
     """Folders of this interpreter's path into which packages were installed.
 
-    Those of PYTHONPATH and of the user too, which an isolated interpreter leaves out; where we are
-    is not among them, whatever lies there.
+    Those of PYTHONPATH and of the user too, which an isolated interpreter leaves out.
     """
-    return [path for path in sys.path if path and path != str(Path.cwd()) and _has_packages(path)]
+    return list(filter(_has_packages, sys.path))
 
 
 def _has_packages(path: str) -> bool:
-    is_named_so = path.endswith(("site-packages", "dist-packages"))
-    return is_named_so or any(Path(path).glob("*.dist-info"))
+    if path.endswith(("site-packages", "dist-packages")):
+        return True
+    holds_us = Path.cwd().resolve().is_relative_to(Path(path).resolve())  # and what is not packages
+    return Path(path).is_absolute() and not holds_us and any(Path(path).glob("*.dist-info"))
 
 
 def environment(variables: Mapping[str, str]) -> dict[str, str]:

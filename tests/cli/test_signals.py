@@ -12,6 +12,7 @@ Invariants:
 7. A search outlives its terminal and the reader of its output.
 """
 
+import asyncio
 import os
 import pty
 import signal
@@ -24,6 +25,7 @@ from pathlib import Path
 
 import pytest
 
+from evolve.cli import stopping
 from evolve.store import Store
 from tests.cli.conftest import ROOT
 
@@ -149,6 +151,21 @@ def test_no_signal_of_a_stream_of_them_finds_a_moment_in_which_it_kills():
         [sys.executable, "-c", UNDER_FIRE], cwd=ROOT, capture_output=True, text=True, timeout=120
     )
     assert process.returncode == 0, process.stderr
+
+
+def test_a_signal_in_the_last_moment_of_a_block_calls_nobody_after_it():
+    heard: list[signal.Signals] = []
+
+    async def search() -> None:
+        with stopping.handling(heard.append):
+            os.kill(os.getpid(), signal.SIGUSR1)
+            await asyncio.sleep(0.05)
+            os.kill(os.getpid(), signal.SIGUSR1)
+        await asyncio.sleep(0.05)
+
+    asyncio.run(search())
+    assert heard == [signal.SIGUSR1]
+    assert signal.getsignal(signal.SIGUSR1) is signal.SIG_DFL
 
 
 def test_a_second_process_cannot_continue_the_same_run(evolve, tmp_path: Path):

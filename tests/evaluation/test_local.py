@@ -22,7 +22,7 @@ from evolve.core.evaluation import Fidelity, Stage, Status
 from evolve.core.protocols import EvaluationRequest
 from evolve.core.task import Task
 from evolve.evaluation import Deadlines, LocalEvaluator
-from evolve.evaluation.local import worker_environment
+from evolve.evaluation.local import package_path, worker_environment
 from evolve.evaluation.process import MAX_LINE
 from tests.worker.serving import alive, family_of
 
@@ -351,6 +351,22 @@ def test_a_task_that_ends_or_holds_up_the_worker_is_the_users_to_mend(name: str,
 
     with pytest.raises(UsageError, match=f"task {name}[:,] .*{words}"):
         asyncio.run(run())
+
+
+def test_packages_that_pythonpath_names_reach_candidates_and_the_folder_we_are_in_does_not(
+    monkeypatch, tmp_path
+):
+    installed, here = tmp_path / "installed", tmp_path / "here"
+    for folder in (installed, here / "deeper"):
+        folder.mkdir(parents=True)
+    for folder in (installed, here):
+        (folder / "its_module.py").write_text(f"where = {folder.name!r}")
+        (folder / "some-1.0.dist-info").mkdir()
+    monkeypatch.chdir(here / "deeper")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(["", ".", str(here), str(installed)]))
+    for folder in (installed, here):
+        monkeypatch.syspath_prepend(folder)
+    assert package_path().split(os.pathsep)[1:] == [str(installed)]
 
 
 def test_a_worker_gets_what_it_needs_of_the_environment_and_no_key(monkeypatch):

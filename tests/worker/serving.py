@@ -76,13 +76,17 @@ class ModelNew(nn.Module):
 """
 
 
+# Where torch's packages are a folder of PYTHONPATH, as on a lent GPU, a worker needs it too.
+_PATH = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+
+
 class Worker:
     """Starts `python -m evolve.worker serve` and gives a future for every request."""
 
     def __init__(self, folder: Path, *options: str, **environment: str) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         # A temporary folder of its own also means a lock of its own: other tests do not wait.
-        env = {**os.environ, "TMPDIR": str(folder), "PYTHONPATH": str(ROOT), **environment}
+        env = {**os.environ, "TMPDIR": str(folder), "PYTHONPATH": _PATH, **environment}
         folder.chmod(0o755)
         self.process = subprocess.Popen(
             [

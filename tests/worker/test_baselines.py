@@ -8,6 +8,7 @@ Invariants:
 import pytest
 
 from evolve.core.evaluation import Status
+from evolve.worker.baselines import _OF_INDUCTOR
 from tests.worker.serving import HONEST_CPP, RELU_TASK
 
 
@@ -27,6 +28,12 @@ def test_an_opponent_that_makes_no_sense_on_the_device_is_refused(worker):
         "evaluate", task=task, source=HONEST_CPP, fidelity="screen", opponents=opponents
     ).result(60)
     assert reply["error"]["kind"] == "usage"
+
+
+def test_this_torch_has_all_that_is_set_of_its_compiler():
+    from torch._inductor import config
+
+    assert [name for name in _OF_INDUCTOR if not hasattr(config, name)] == []
 
 
 @pytest.mark.slow

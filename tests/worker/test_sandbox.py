@@ -51,6 +51,10 @@ def tiered(request):
     launcher.close()
 
 
+def test_a_candidate_cannot_hide_from_who_looks_at_it(worker):
+    assert "-1" in says(worker, "__import__('ctypes').CDLL(None).prctl(4, 0)")  # PR_SET_DUMPABLE
+
+
 def says(worker, body: str) -> str:
     """What an expression of the candidate gives, as it comes out in the feedback."""
     verdict = worker.evaluate(forward(f"raise RuntimeError(repr({body}))"))

@@ -132,12 +132,13 @@ def test_a_library_that_computes_without_the_candidate_is_named():
     ("seen", "seconds_per_call"),
     [
         ([TORCH] * 9 + [OWN], 2e-4),
+        ([TORCH] * 9 + [OWN] * 9, 2e-4),
         ([TORCH] * 5, 2e-4),
         ([TORCH] * 9, 5e-5),
         ([""] * 40, 2e-4),
         ([], 2e-4),
     ],
-    ids=["own code", "few glances", "short calls", "nobody's", "none"],
+    ids=["own code", "much own code", "few glances", "short calls", "nobody's", "none"],
 )
 def test_without_clear_evidence_nothing_is_said(seen, seconds_per_call):
     assert library_label("main", seen, seconds_per_call) is None
@@ -147,12 +148,22 @@ def test_without_clear_evidence_nothing_is_said(seen, seconds_per_call):
     ("seen", "seconds_per_call", "more"),
     [
         ([TORCH] + [""] * 11, 2e-4, True),
-        ([TORCH, OWN], 2e-4, False),
-        ([TORCH] * 6, 2e-4, False),
+        ([TORCH] * 8 + [OWN], 2e-4, True),
+        ([TORCH] + [OWN] * 4, 2e-4, False),
+        ([TORCH] * 9, 2e-4, False),
+        ([TORCH] * 18 + [OWN] * 2, 2e-4, False),
         ([TORCH], 5e-5, False),
         ([""] * 12, 2e-4, False),
     ],
-    ids=["a library only", "own code too", "often enough", "short calls", "nobody's"],
+    ids=[
+        "a library only",
+        "hardly own code",
+        "own code",
+        "a library",
+        "nearly",
+        "short",
+        "nobody's",
+    ],
 )
 def test_more_glances_are_wanted_where_only_a_library_was_seen_and_not_often(
     seen, seconds_per_call, more

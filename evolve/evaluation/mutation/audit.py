@@ -15,7 +15,7 @@ from evolve.core.evaluation import Fidelity, Status
 from evolve.core.program import Program, instance_digest
 from evolve.core.protocols import EvaluationRequest, Evaluator
 from evolve.core.task import Task
-from evolve.evaluation.local import PACKAGE, worker_environment
+from evolve.evaluation.local import package_path, worker_environment
 from evolve.evaluation.mutation.mutant import Mutant
 
 SEEDS = 200
@@ -91,7 +91,7 @@ class OracleProcess:
 @asynccontextmanager
 async def oracle(task: Task, cache: Path, device: str, seeds: int) -> AsyncIterator[OracleProcess]:
     """A started oracle for a task, ended with the block."""
-    environment = worker_environment(str(PACKAGE.parent))
+    environment = worker_environment(package_path())
     if device == "cpu":
         environment["TRITON_INTERPRET"] = "1"
     process = await asyncio.create_subprocess_exec(
