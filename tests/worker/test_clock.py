@@ -208,6 +208,7 @@ return right(x)
     assert verdict.status is Status.TIMING_UNBOUNDED, verdict.feedback
 
 
+@pytest.mark.slow
 def test_a_candidate_that_is_very_slow_is_timed_briefly(worker):
     verdict = worker.evaluate(forward("time.sleep(0.05); return right(x)"))
     assert verdict.status is Status.CORRECT
@@ -347,6 +348,7 @@ def pliant(judge):
     return device, partial(referee.evaluate, RELU_TASK)
 
 
+@pytest.mark.slow
 def test_nobody_is_convicted_where_a_window_costs_more_than_the_references_calls(pliant):
     device, judged = pliant
     device.cost_s = 30.0
@@ -355,7 +357,9 @@ def test_nobody_is_convicted_where_a_window_costs_more_than_the_references_calls
     assert "too busy for a clock" in verdict.feedback
 
 
-@pytest.mark.parametrize("cost_s", [0.0, 0.001])  # more than what blocks of one call take
+@pytest.mark.parametrize("cost_s", [  # the second is more than what blocks of one call take
+    pytest.param(0.0, marks=pytest.mark.slow), 0.001,
+])  # fmt: skip
 def test_who_is_slow_in_the_checks_only_has_blocks_as_long_as_others(pliant, cost_s):
     device, judged = pliant
     device.cost_s = cost_s
@@ -365,6 +369,7 @@ def test_who_is_slow_in_the_checks_only_has_blocks_as_long_as_others(pliant, cos
     assert verdict.samples["default"]["calls_per_block"] == usual
 
 
+@pytest.mark.slow
 def test_how_far_a_program_is_below_the_bar_is_not_looked_at(pliant):
     device, judged = pliant
     device.shown, device.half_width = (0.1, 0.1), -1.0  # as many pairs as the fidelity has
@@ -407,6 +412,7 @@ def test_who_judges_with_wider_intervals_is_another_judge(worker, tmp_path):
         content.close()
 
 
+@pytest.mark.slow
 def test_of_a_program_that_is_clearly_slower_three_pairs_are_enough(worker):
     slow = forward("time.sleep(0.002)\nreturn right(x)", "import time")
     verdict = worker.evaluate(slow, fidelity="search")

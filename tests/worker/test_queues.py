@@ -69,6 +69,7 @@ def test_programs_in_one_stream_are_timed_with_one_queue(judged):
     assert judged(HONEST_CPP) == {False}
 
 
+@pytest.mark.slow
 def test_where_one_side_speaks_of_streams_all_have_all_queues(judged):
     assert judged(HONEST_CPP + STREAM) == {True}
     assert judged(HONEST_CPP, opponents=[HONEST_CPP + STREAM]) == {True}

