@@ -68,7 +68,7 @@ _MOST_CROWDED = 2  # turns that neighbours may spoil; then it is judged without 
 _MOST_DISTURBED = 3  # turns that a stranger may spoil
 _MOST_TOO_SHORT = 2  # sittings without a time, before it is the candidate's doing
 _MOST_MOVED = 2  # the same
-_MOST_LOOKS, _LOOKED_BLOCKS = 12, 2  # sittings that are there for nothing else, and their blocks
+_MOST_LOOKS, _LOOKED_BLOCKS = 24, 2  # sittings that are there for nothing else, and their blocks
 
 
 @dataclass(slots=True)
