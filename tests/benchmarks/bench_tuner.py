@@ -196,6 +196,8 @@ def measure(table: Path, names: Sequence[str], seconds: float) -> None:
     sources = {name: program(PROBLEMS[name]) for name in names}
     work = [(name, one) for name in names for one in instances(sources[name], PROBLEMS[name])]
     random.Random(0).shuffle(work)  # what is left out is left out of all problems
+    # But never what a replay begins with.
+    work.sort(key=lambda one: one[1] != tunables.parse(sources[one[0]]).defaults)
     for name in names:
         count = sum(problem == name for problem, _ in work)
         print(f"{name}: {count} of {tunables.parse(sources[name]).size} instances", flush=True)
