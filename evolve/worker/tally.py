@@ -124,7 +124,7 @@ def merged(pairs: Sequence[PairTimes], case: str) -> Label | None:
 def library_at_work(
     pairs: Sequence[PairTimes], case: str, seen: Mapping[str, Sequence[str]]
 ) -> Label | None:
-    """Where a library was at work whenever the candidate was glanced at; `seen` by case."""
+    """Where a library was at work in the candidate's place; `seen` by case, glance by glance."""
     return library_label(case, seen.get(case, ()), _seconds(pairs, case))
 
 

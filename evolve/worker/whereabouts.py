@@ -106,31 +106,36 @@ def _calls(pid: int) -> list[list[str]]:
 
 
 def library_label(case: str, seen: Sequence[str], seconds_per_call: float) -> Label | None:
-    """Says so where it was a library that computed, and hardly ever the candidate's own code.
+    """Says so where a library computed, and own code had less than its share of the glances.
 
-    Who leaves nearly all of its time to torch's zeros and copies is found, too. Vector functions
-    (Sleef) are nobody's: the compiler's own C++ for `gelu_bias` was seen in them in 20 of 21.
+    Who leaves most of its time to torch's zeros and copies is found, too. Vector functions (Sleef)
+    are nobody's: the compiler's own C++ for `gelu_bias` was seen in them in 20 of 21.
 
     Args:
         case: Its name.
         seen: Who was at work, glance by glance (`at_work`).
         seconds_per_call: How long it takes.
     """
-    names = _libraries(seen)
-    own, times = seen.count(OWN), names.total()
-    if seconds_per_call < _LEAST_CALL_S or not times or _at_most(own, own + times) >= _ALPHA:
+    names, own = _libraries(seen, seconds_per_call), seen.count(OWN)
+    if not names or not _is_less(own, names.total()):
         return None
     ((name, _),) = names.most_common(1)
-    evidence = f"{case}: {name} was at work in {times} glances at timed runs, own code in {own}"
+    evidence = (
+        f"{case}: {name} was at work in {names.total()} glances at timed runs, own code in {own}"
+    )
     return Label("library_at_work", evidence)
 
 
 def is_undecided(seen: Sequence[str], seconds_per_call: float) -> bool:
     """Whether a library computes, and it has not been seen often enough how much of it all."""
-    own, times = seen.count(OWN), _libraries(seen).total()
-    is_less = _at_most(own, own + times) < _ALPHA
+    times, own = _libraries(seen, seconds_per_call).total(), seen.count(OWN)
     is_more = _at_most(own - 1, own + times) > 1 - _ALPHA
-    return times > 0 and seconds_per_call >= _LEAST_CALL_S and not is_less and not is_more
+    return times > 0 and not _is_less(own, times) and not is_more
+
+
+def _is_less(own: int, library: int) -> bool:
+    """Whether so few of the glances that showed anybody speak against `_OWN_SHARE`."""
+    return _at_most(own, own + library) < _ALPHA
 
 
 def _at_most(own: int, times: int) -> float:
@@ -139,5 +144,7 @@ def _at_most(own: int, times: int) -> float:
     return sum(comb(times, k) * share**k * (1 - share) ** (times - k) for k in range(own + 1))
 
 
-def _libraries(seen: Sequence[str]) -> Counter[str]:
-    return Counter(name for name in seen if name not in ("", OWN))
+def _libraries(seen: Sequence[str], seconds_per_call: float) -> Counter[str]:
+    """How often each was seen; of calls too short to tell, none."""
+    is_long = seconds_per_call >= _LEAST_CALL_S
+    return Counter(name for name in seen if is_long and name not in ("", OWN))
