@@ -1,9 +1,11 @@
 """The function that launches, as the body of `forward`."""
 
 import ast
+import copy
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from operators.inductor.kernels import Kernel
 from operators.inductor.layout import LONGEST_LINE, call_text, launch_text
@@ -15,6 +17,8 @@ _STREAMS = ("get_raw_stream",)
 _WIDTH = LONGEST_LINE - 8  # of lines of a method
 # Vendors' kernels that Inductor calls by these names, all of them functions of torch.
 _EXTERNAL = frozenset(("mm", "addmm", "bmm", "baddbmm", "convolution", "_scaled_mm", "_int_mm"))
+
+_Node = TypeVar("_Node", bound=ast.AST)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,11 +107,11 @@ class Body:
             case ast.Expr(value=ast.Call(func=ast.Name(id=name), args=values)) if (
                 name in self._functions
             ):
-                passed = [ast.unparse(self._rewriter.visit(value)) for value in values]
+                passed = [ast.unparse(self._rewriter.written(value)) for value in values]
                 yield call_text(f"{self._functions[name]}(", passed, _WIDTH)
                 return
             case ast.Expr(value=ast.Call(func=ast.Subscript() as launched) as call):
-                passed = [ast.unparse(self._rewriter.visit(value)) for value in call.args]
+                passed = [ast.unparse(self._rewriter.written(value)) for value in call.args]
                 options = [ast.unparse(option) for option in call.keywords]
                 kernel = ast.unparse(launched.value)
                 yield launch_text(kernel, launched.slice, [*passed, *options], _WIDTH)
@@ -131,7 +135,7 @@ class Body:
                 if gone:
                     yield f"del {', '.join(gone)}"
                 return
-        yield _text(self._rewriter.visit(node))
+        yield _text(self._rewriter.written(node))
 
     def _root(self, name: str) -> str:
         """What the program calls it."""
@@ -147,7 +151,7 @@ class Body:
     def _launched(self, launch: Launch) -> str:
         kernel = self._kernels[launch.kernel]
         arguments = [
-            ast.unparse(self._rewriter.visit(launch.arguments[at])) for at in kernel.positions
+            ast.unparse(self._rewriter.written(launch.arguments[at])) for at in kernel.positions
         ]
         options = [f"{name}={constant}" for name, constant in kernel.launch.items()]
         grid = ast.parse(kernel.grid, mode="eval").body
@@ -156,7 +160,7 @@ class Body:
     def _returned(self, node: ast.Return) -> list[str]:
         if not isinstance(node.value, ast.Tuple):
             raise NotConvertible("the output code does not return a tuple")
-        return [ast.unparse(self._rewriter.visit(value)) for value in node.value.elts]
+        return [ast.unparse(self._rewriter.written(value)) for value in node.value.elts]
 
 
 class _Expressions(ast.NodeTransformer):
@@ -166,6 +170,11 @@ class _Expressions(ast.NodeTransformer):
         self._expressions = expressions
         self._device = device
         self.renamed: dict[str, str] = {}
+
+    def written(self, node: _Node) -> _Node:
+        """A copy; the node is also that of other programs that are made of the same code."""
+        written: _Node = self.visit(copy.deepcopy(node))
+        return written
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
         name = self.renamed.get(node.id, node.id)

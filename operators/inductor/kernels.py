@@ -5,6 +5,7 @@ import copy
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from operators.inductor.blocks import Blocks, choose
 from operators.inductor.layout import body_text
@@ -109,7 +110,14 @@ def convert_kernel(raw: RawKernel, name: str, pointers: Mapping[int, str], prefi
     Raises:
         NotConvertible: it has a size that is known at run time only, or an unknown kind of grid.
     """
-    function = raw.function
+    return _converted(raw, name, tuple(pointers.items()), prefix)
+
+
+@lru_cache(maxsize=1024)  # programs of the same code, with other kernels of ours beside these
+def _converted(
+    raw: RawKernel, name: str, pointer_names: tuple[tuple[int, str], ...], prefix: str
+) -> Kernel:
+    function, pointers = raw.function, dict(pointer_names)
     sizes = _sizes(function)
     parameters = [argument.arg for argument in function.args.args]
     blocked = [p for p in parameters if _LAUNCH.match(p)]

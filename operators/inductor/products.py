@@ -4,6 +4,7 @@ Inductor settles blocks, grid and arithmetic when it writes such a kernel; here 
 """
 
 import ast
+import copy
 import math
 from collections.abc import Mapping, Sequence
 
@@ -126,7 +127,7 @@ class Product:
         open_now = {*self._sides, *([_ALLOW_TF32] if self._is_float32() else [])}
         rewriter = _Precision() if self._is_float32() else ast.NodeTransformer()
         return [
-            rewriter.visit(node)
+            rewriter.visit(copy.deepcopy(node))
             for node in self._body
             if not (isinstance(node, ast.AnnAssign) and ast.unparse(node.target) in open_now)
         ]

@@ -17,7 +17,7 @@ from operators.inductor.kernels import (
     convert_product,
     kernel_name,
 )
-from operators.inductor.names import require_known_names, require_unequal_names
+from operators.inductor.names import require_good_names
 from operators.inductor.products import PRECISIONS, Product
 from operators.inductor.reading import NotConvertible, OutputCode, RawCpp, read
 from operators.inductor.reference import Reference, read_reference
@@ -109,8 +109,7 @@ def convert(
     source = "\n\n\n".join(piece for piece in pieces if piece) + "\n"
     if _ONLY_TEMPLATES in source:
         raise NotConvertible("it has operations that only templates stand for")
-    require_known_names(source)
-    require_unequal_names(source, reference)
+    require_good_names(source, reference)
     return source
 
 

@@ -4,6 +4,7 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 _ATEN = re.compile(r"Original ATen: \[(.*?)\]")
 _CONTEXT_MANAGERS = ("_DeviceGuard", "device")
@@ -13,9 +14,9 @@ class NotConvertible(Exception):
     """The output code holds something that a program of ours cannot; the message says what."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class RawKernel:
-    """A Triton kernel as Inductor wrote it.
+    """A Triton kernel as Inductor wrote it; each is equal to itself alone.
 
     Attributes:
         function: its definition, decorators included.
@@ -58,6 +59,7 @@ class OutputCode:
     statements: tuple[Statement, ...] = ()
 
 
+@lru_cache(maxsize=16)  # several programs are made of the same code; nobody changes its nodes
 def read(code: str) -> OutputCode:
     """Take output code apart.
 

@@ -32,11 +32,12 @@ def tidy(body: list[ast.stmt]) -> list[ast.stmt]:
 def _until_stable(
     body: list[ast.stmt], step: Callable[[list[ast.stmt]], list[ast.stmt]]
 ) -> list[ast.stmt]:
+    text = _text(body)
     while True:
-        changed = step(body)
-        if _text(changed) == _text(body):
-            return changed
-        body = changed
+        body = step(body)
+        before, text = text, _text(body)
+        if text == before:
+            return body
 
 
 def _text(body: Iterable[ast.stmt]) -> str:

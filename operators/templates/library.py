@@ -7,6 +7,11 @@ from functools import lru_cache
 
 def definitions(name: str) -> dict[str, str]:
     """A kernel and the functions that it calls, each with its text, the kernel last."""
+    return dict(_definitions(name))
+
+
+@lru_cache(maxsize=256)
+def _definitions(name: str) -> tuple[tuple[str, str], ...]:
     own = known()
     wanted: dict[str, str] = {}
 
@@ -18,13 +23,14 @@ def definitions(name: str) -> dict[str, str]:
             wanted[function] = own[function]
 
     add(name)
-    return wanted
+    return tuple(wanted.items())
 
 
-def names(text: str) -> list[str]:
+@lru_cache(maxsize=1024)  # a program has the same few functions many times
+def names(text: str) -> tuple[str, ...]:
     """Names that a text has, in the order of their first use."""
     found = [node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)]
-    return list(dict.fromkeys(found))
+    return tuple(dict.fromkeys(found))
 
 
 @lru_cache(maxsize=1)
