@@ -8,6 +8,7 @@ for the reference is the user's code.
 import importlib
 import inspect
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -45,6 +46,7 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
 }
 """Of Inductor, by variant; one that a version of it lacks is left out."""
 
+_OPERATOR = re.compile(r"\b(custom_op|triton_op)\b|\btorch\.library\b")
 _IMPORTED = ("torch.export", *(f"torch._inductor.{name}" for name in (
     "compile_fx", "decomposition", "lowering", "select_algorithm")))  # fmt: skip
 _LARGEST_CONSTANT = 64  # elements; a program holds them as text
@@ -59,8 +61,16 @@ class _Written(BaseException):
     """The code is there; what would follow is not wanted."""
 
 
+def is_wanted_by(source: str) -> bool:
+    """Whether torch imports its compiler for a program, when an operator of it is first called.
+
+    Words of its text are enough: whoever says them without need has a larger process, and no more.
+    """
+    return _OPERATOR.search(source) is not None
+
+
 def prepare() -> None:
-    """Import what writing code needs, in some three seconds."""
+    """Import what writing code needs, in three to seven seconds; nothing where it is there."""
     for name in _IMPORTED:
         importlib.import_module(name)
 

@@ -3,6 +3,7 @@
 import fcntl
 import os
 import shutil
+import sys
 import tempfile
 import threading
 import time
@@ -168,7 +169,13 @@ class Launcher:
             except InfraFault as error:
                 if _is_the_devices(error):
                     raise
-                self._failed.add(key)  # from now on each imports it for itself
+                self._failed.add(key)
+                print(
+                    f"evolve: PyTorch's compiler cannot be kept imported here ({error}); each "
+                    "process that needs it imports it for itself, which takes seconds",
+                    file=sys.stderr,
+                    flush=True,
+                )
         return self._connected_by(_key(variables), confinement, tensors, all_queues)
 
     def _connected_by(

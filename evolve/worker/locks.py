@@ -38,18 +38,37 @@ class HostLock:
     @contextlib.contextmanager
     def shared(self) -> Iterator[None]:
         """Held together with other checks and compilations; nothing where this thread holds it."""
-        if getattr(self._of_thread, "is_holding", False):
+        if self._held_by_thread() is not None:
             yield
             return
         with _open(self._lock) as lock:
-            with _open(self._gate) as gate:
-                fcntl.flock(gate, fcntl.LOCK_EX)
-                fcntl.flock(lock, fcntl.LOCK_SH)
-            self._of_thread.is_holding = True
+            self._share(lock)
             try:
                 yield
             finally:
-                self._of_thread.is_holding = False
+                self._of_thread.lock = None
+
+    @contextlib.contextmanager
+    def let_go(self) -> Iterator[None]:
+        """What this thread holds together with others is not held for as long."""
+        lock = self._held_by_thread()
+        assert lock is not None
+        self._of_thread.lock = None
+        fcntl.flock(lock, fcntl.LOCK_UN)
+        try:
+            yield
+        finally:
+            self._share(lock)
+
+    def _held_by_thread(self) -> int | None:
+        lock: int | None = getattr(self._of_thread, "lock", None)
+        return lock
+
+    def _share(self, lock: int) -> None:
+        with _open(self._gate) as gate:
+            fcntl.flock(gate, fcntl.LOCK_EX)
+            fcntl.flock(lock, fcntl.LOCK_SH)
+        self._of_thread.lock = lock
 
     @contextlib.contextmanager
     def exclusive(self) -> Iterator["Stopwatch"]:

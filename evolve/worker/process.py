@@ -132,11 +132,41 @@ class RunnerProcess:
         fd = arguments.fd if arguments else -1
         self._ask(("construct", case, seed, size, tree), Reply.ACK, seconds, fd)
 
-    def call(self, case: int, inputs: Shared, seconds: float, trap: bool = False) -> Output:
-        """One forward on the first inputs of a slab."""
+    def call(
+        self,
+        case: int,
+        inputs: Shared,
+        seconds: float,
+        trap: bool = False,
+        aside: Callable[[], AbstractContextManager[None]] | None = None,
+    ) -> Output:
+        """One forward on the first inputs of a slab.
+
+        Where it compiles kernels, that is done within `aside`, if there is one; the process may be
+        frozen there, and such time does not count.
+        """
         self.largest_sent = max(self.largest_sent, inputs.size)
-        command = ("call", case, inputs.size, inputs.trees[0], trap)
-        return self._parse(wire.parse_output, self._ask(command, Reply.OUTPUT, seconds, inputs.fd))
+        command = ("call", case, inputs.size, inputs.trees[0], trap, aside is not None)
+        self._send(command, seconds, inputs.fd)
+        while aside is not None:
+            start = time.monotonic()
+            reply, body = self._receive(seconds, "call")
+            if reply is not Reply.ASIDE:
+                return self._parse(wire.parse_output, _of_kind(Reply.OUTPUT, reply, body))
+            seconds -= time.monotonic() - start
+            with aside():
+                seconds = self._back(seconds)
+            self._send(("go on",), seconds, -1)
+        return self._parse(wire.parse_output, self._expect(Reply.OUTPUT, seconds, "call"))
+
+    def _back(self, seconds: float) -> float:
+        """Wait until it has compiled something; the seconds that are left of these."""
+        start, frozen_s = time.monotonic(), self._frozen_until_now()
+        if not self._answers(seconds):
+            raise faults.timeout("call", seconds)
+        self._expect(Reply.BACK, seconds, "call")
+        took_s = time.monotonic() - start - (self._frozen_until_now() - frozen_s)
+        return max(seconds - took_s, 0.0)
 
     def open_profiler(self, seconds: float) -> None:
         """Have it get ready to observe."""
@@ -299,6 +329,9 @@ class RunnerProcess:
     def _expect(
         self, answer: Reply, seconds: float, what: str = "starting", spin: bool = False
     ) -> bytes:
+        return _of_kind(answer, *self._receive(seconds, what, spin))
+
+    def _receive(self, seconds: float, what: str, spin: bool = False) -> tuple[Reply, bytes]:
         try:
             reply, body = wire.receive_reply(self._channel, time.monotonic() + seconds, spin)
         except DeadlineExceeded as error:
@@ -309,9 +342,7 @@ class RunnerProcess:
             raise CandidateFault(Status.HACK, str(error)) from error
         if reply is Reply.ERROR:
             raise faults.from_error(*self._parse(wire.parse_error, body))
-        if reply is not answer:
-            raise CandidateFault(Status.HACK, "the candidate's process answered out of turn")
-        return body
+        return reply, body
 
     def _answers(self, seconds: float) -> bool:
         """Whether there is a first word in that time, not counting what of it it was frozen."""
@@ -370,6 +401,12 @@ class RunnerProcess:
         self._control.close()
         shutil.rmtree(self._work, ignore_errors=True)
         return wire.sanitise(self._fate.output) if self._fate else ""
+
+
+def _of_kind(wanted: Reply, reply: Reply, body: bytes) -> bytes:
+    if reply is not wanted:
+        raise CandidateFault(Status.HACK, "the candidate's process answered out of turn")
+    return body
 
 
 def close_all(processes: Iterable[RunnerProcess]) -> None:

@@ -10,7 +10,9 @@ Commands (tuples, the first item names them) and what is answered:
     use_pool    put all tensors into the memory sent: `("use_pool", size, library)` -> DONE
     load        execute a source: `("load", kind, text, build, may_build, stub)` -> ACK
     construct   build the model of a case: `("construct", case, seed, size, tree)` -> ACK
-    call        one forward: `("call", case, size, tree, trap)` -> OUTPUT
+    call        one forward: `("call", case, size, tree, trap, may_leave)` -> OUTPUT; before it,
+                where it may leave the device to compile kernels, for each of them ASIDE and BACK,
+                which is answered by a command without a meaning
     open_profiler
                 get ready for the next -> ACK
     observe     a forward under a profiler: `("observe", case, size, tree)` -> TEXT
@@ -53,6 +55,7 @@ from evolve.worker import (
     compiler,
     events,
     graphs,
+    jit,
     probes,
     proof,
     slab,
@@ -146,6 +149,8 @@ class Runner:
     ) -> None:
         if kind == "candidate":
             self._build = build
+            if compiler.is_wanted_by(text):  # or the first call would take as long
+                compiler.prepare()
             buildcache.install(text, build, may_build)
         if stub:
             self._stubs.enter_context(probes.stub_custom())
@@ -177,15 +182,24 @@ class Runner:
         wire.send_ack(channel)
 
     def _call(
-        self, channel: socket.socket, case: int, size: int, tree: bytes, trap: bool, fd: int
+        self,
+        channel: socket.socket,
+        case: int,
+        size: int,
+        tree: bytes,
+        trap: bool,
+        may_leave: bool,
+        fd: int,
     ) -> None:
         memory = self._access.open(fd, size)
         inputs = slab.unpack(tree, memory)
         # The last output stays alive, so that memory handed out twice shows.
         self._held = self._held[-1:]
-        with torch.no_grad(), contextlib.ExitStack() as trapping:
+        with torch.no_grad(), contextlib.ExitStack() as around:
             if trap:
-                trapping.enter_context(probes.trap_aten())
+                around.enter_context(probes.trap_aten())
+            if may_leave:
+                around.enter_context(self._compiled_aside(channel))
             start = time.perf_counter()
             output = self._models[case](*inputs)
             self._access.finish()
@@ -193,6 +207,13 @@ class Runner:
         self._held.append((memory, output))
         tensors, spec = _plain_tensors(output)
         wire.send_output(channel, seconds, memory.data_ptr(), spec.encode(), tensors)
+
+    def _compiled_aside(self, channel: socket.socket) -> contextlib.AbstractContextManager[None]:
+        def tell() -> None:
+            self._access.finish()
+            wire.send_aside(channel)
+
+        return jit.compiled_aside(tell, lambda: wire.come_back(channel))
 
     def _open_profiler(self, channel: socket.socket) -> None:
         proof.open_profiler(self._access.finish)

@@ -52,6 +52,8 @@ class Reply(IntEnum):
     DONE = 4
     ERROR = 5
     TEXT = 6
+    ASIDE = 7
+    BACK = 8
 
 
 class ErrorKind(IntEnum):
@@ -286,6 +288,21 @@ def send_ready(sock: socket.socket, mask: int, reasons: str) -> None:
 def send_ack(sock: socket.socket) -> None:
     """Say that a command without an outcome is done."""
     _send(sock, Reply.ACK, b"")
+
+
+def send_aside(sock: socket.socket) -> None:
+    """Say that nothing is asked of the device until `come_back`."""
+    _send(sock, Reply.ASIDE, b"")
+
+
+def come_back(sock: socket.socket) -> None:
+    """Say that the device is wanted again, and wait until that may be.
+
+    Raises:
+        EOFError: the referee is gone.
+    """
+    _send(sock, Reply.BACK, b"")
+    receive_command(sock)
 
 
 def send_error(sock: socket.socket, kind: ErrorKind, text: str) -> None:

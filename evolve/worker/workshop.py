@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -32,7 +31,6 @@ from evolve.worker.wire import TensorAt
 
 BUILD_S = 120.0
 SETUP_S = 30.0
-_OPERATOR = re.compile(r"\b(custom_op|triton_op)\b|\btorch\.library\b")
 
 
 @dataclass(slots=True)
@@ -68,12 +66,8 @@ class Candidate:
 
     @property
     def wants_compiler(self) -> bool:
-        """Whether its processes import PyTorch's compiler, which takes each of them seconds.
-
-        What it registers as an operator with torch has it imported when it is first called. Words
-        of its text are enough: whoever says them without need has a larger process, and no more.
-        """
-        return self.kind.startswith("compile") or _OPERATOR.search(self.source) is not None
+        """Whether its processes import PyTorch's compiler, which takes each of them seconds."""
+        return self.kind.startswith("compile") or compiler.is_wanted_by(self.source)
 
     @property
     def key(self) -> str:
@@ -152,14 +146,21 @@ class Workshop:
         """Have kernels compiled that are only when they are first launched, on inputs of no use."""
         if not self.device.can_time(candidate.language) or not candidate.compiles_late:
             return
+        # Nobody else's timing has to wait while kernels are compiled.
+        aside = self._seats.lock.let_go if self.device.compiles_aside else None
         for case in task.timed if candidate.is_ours else task.cases:
             if case is not task.smallest:
                 self._construct(runner, case)
-            self._call_once(runner, case)
+            self._call_once(runner, case, aside)
 
-    def _call_once(self, runner: RunnerProcess, case: WarmCase) -> None:
+    def _call_once(
+        self,
+        runner: RunnerProcess,
+        case: WarmCase,
+        aside: Callable[[], contextlib.AbstractContextManager[None]] | None = None,
+    ) -> None:
         with self.device.share(case.block(-1, 1)) as inputs:
-            runner.call(case.index, inputs, BUILD_S)
+            runner.call(case.index, inputs, BUILD_S, aside=aside)
 
     def launched(
         self,

@@ -113,9 +113,11 @@ def serve(fd: int) -> None:
             (_, confinement), (channel_fd, guard_fd) = wire.receive_command(control)
         except EOFError:
             os._exit(0)
-        threads = len(os.listdir("/proc/self/task"))  # noqa: PTH208 (cheap, before every fork)
-        if threads != 1:
-            wire.send_command(control, (f"the zygote has {threads} threads and cannot fork",))
+        threads = os.listdir("/proc/self/task")  # noqa: PTH208 (cheap, before every fork)
+        if len(threads) != 1:
+            names = ", ".join(sorted(Path(f"/proc/self/task/{t}/comm").read_text().strip()
+                                     for t in threads))  # fmt: skip
+            wire.send_command(control, (f"the zygote has threads and cannot fork: {names}",))
             return
         if os.fork() == 0:
             control.close()

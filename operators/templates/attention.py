@@ -18,7 +18,7 @@ BIAS_AT: Mapping[str, int] = {
     "_scaled_dot_product_efficient_attention": 3,
     "_scaled_dot_product_cudnn_attention": 3,
 }
-_WIDE = 256  # features of a value; with more, few queries go into a block
+_WIDEST = 256  # features of a value at once; for more of them, scores are worked out again
 
 
 def launch(
@@ -46,10 +46,10 @@ def launch(
     k_heads, keys, values = v.shape[-3:]
     if k.shape != (batch, k_heads, keys, features) or heads % k_heads or v.shape[0] != batch:
         return None
-    width = 1 << max(values - 1, 15).bit_length()
+    width = min(_WIDEST, 1 << max(values - 1, 15).bit_length())
     return Launch(
         kernel="attention_kernel",
-        grid=f"({batch * heads} * triton.cdiv({queries}, BLOCK_M),)",
+        grid=f"({batch * heads * -(-values // width)} * triton.cdiv({queries}, BLOCK_M),)",
         pointers=(q.pointer, k.pointer, v.pointer, out.pointer),
         constants={
             "HEADS": heads,
@@ -67,11 +67,11 @@ def launch(
             "CAUSAL": causal,
         },
         tunables={
-            "BLOCK_M": powers(16, 128, queries, 64 if width <= _WIDE else 16),
-            "BLOCK_N": powers(16, 128, keys, 32 if width <= _WIDE else 16),
+            "BLOCK_M": powers(16, 128, queries, 64),
+            "BLOCK_N": powers(16, 128, keys, 32),
             "BLOCK_K": powers(16, 128, features, 64),
             "INPUT_PRECISION": one_of(*precisions, first=precisions[0]),
-            "num_warps": one_of(4, 8, first=4 if width <= _WIDE // 2 else 8),
+            "num_warps": one_of(4, 8, first=4 if width <= _WIDEST // 2 else 8),
             "num_stages": one_of(1, 2, 3, first=2),
         },
     )

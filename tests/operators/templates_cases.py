@@ -260,6 +260,8 @@ def attention_cases():
     yield attention("attention", "efficient_attention", q, k, v, ", None, False")
     k, v = heads(2, 3, 37, 20), heads(2, 3, 37, 24)
     yield attention("causal", "efficient_attention", q, k, v, ", None, True, 0.0, True")
+    wide = heads(2, 3, 37, 300)
+    yield attention("wide values", "efficient_attention", q, k, wide, ", None, True, 0.0, True")
     turned = [heads(2, 2, 20, 16, rows_first=True)] * 3
     yield attention("by rows", "flash_attention", *turned, ", 0.0, True, False, scale=0.3")
     yield attention("on a CPU", "flash_attention_for_cpu", *turned, "")

@@ -136,13 +136,16 @@ def test_what_torch_imports_for_the_first_call_of_an_operator_is_there_before(
     assert verdict.status is Status.CORRECT, verdict.feedback
 
 
-def test_where_no_zygote_can_have_the_compiler_each_process_imports_it_itself(led, monkeypatch):
+def test_where_no_zygote_can_have_the_compiler_each_process_imports_it_itself(
+    led, monkeypatch, capsys
+):
     dies = f"import os, sys; '{COMPILER}' in os.environ and sys.exit(1); "
     monkeypatch.setattr(zygote_start, "_START", dies + zygote_start._START)
     launcher = led([start({}), start(WITH_COMPILER)])
     for _ in range(2):
         with launcher.start(Language.TORCH, compiles=True) as runner:
-            runner.load("candidate", forward("return x"), 20.0)
+            runner.load("candidate", f"# custom_op\n{HAS_COMPILER}", 60.0)
+    assert capsys.readouterr().err.count("cannot be kept imported here") == 1
 
 
 @pytest.fixture

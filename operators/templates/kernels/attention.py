@@ -61,21 +61,23 @@ def attention_kernel(
     BLOCK_K: tl.constexpr,
     INPUT_PRECISION: tl.constexpr,
 ):
-    """BLOCK_M queries of one head. WIDTH is the power of two that holds the features of a value.
+    """WIDTH features of the values of BLOCK_M queries of one head.
 
     HEADS_PER_KEY heads of queries share one of keys and values. Scores are summed over BLOCK_K
     features at a time. With CAUSAL, query i sees keys up to i.
     """
+    CHUNKS: tl.constexpr = (VALUES + WIDTH - 1) // WIDTH
     TILES: tl.constexpr = (QUERIES + BLOCK_M - 1) // BLOCK_M
-    tile = tl.program_id(0) % TILES
-    batch = (tl.program_id(0) // TILES // HEADS).to(tl.int64)
-    head = (tl.program_id(0) // TILES % HEADS).to(tl.int64)
+    chunk = tl.program_id(0) % CHUNKS
+    tile = tl.program_id(0) // CHUNKS % TILES
+    batch = (tl.program_id(0) // CHUNKS // TILES // HEADS).to(tl.int64)
+    head = (tl.program_id(0) // CHUNKS // TILES % HEADS).to(tl.int64)
     k_head = head // HEADS_PER_KEY
     q_ptrs = q_ptr + batch * Q_STRIDE[0] + head * Q_STRIDE[1]
     k_ptrs = k_ptr + batch * K_STRIDE[0] + k_head * K_STRIDE[1]
     v_ptrs = v_ptr + batch * V_STRIDE[0] + k_head * V_STRIDE[1]
     rows = tile * BLOCK_M + tl.arange(0, BLOCK_M)
-    columns = tl.arange(0, WIDTH)
+    columns = chunk * WIDTH + tl.arange(0, WIDTH)
     largest = tl.full([BLOCK_M], float("-inf"), tl.float32)
     total = tl.zeros([BLOCK_M], tl.float32)
     value = tl.zeros([BLOCK_M, WIDTH], tl.float32)

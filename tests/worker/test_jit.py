@@ -1,0 +1,205 @@
+"""Kernels that are compiled while a candidate runs, and who has the device meanwhile.
+
+Invariants:
+- while a kernel is compiled another can have the device alone, and not before or after;
+- in a process that is stopped then, no deadline comes nearer;
+- where nobody wants to know, and in later calls, compiling says nothing;
+- whatever a candidate does, the lock is held again afterwards.
+"""
+
+import contextlib
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import torch
+
+from evolve.core.evaluation import Status
+from evolve.core.program import Language
+from evolve.worker.faults import CandidateFault
+from evolve.worker.locks import HostLock
+from tests.worker.serving import forward
+from tests.worker.sharing import shared
+
+pytest.importorskip("triton")
+
+TIMES = """
+import triton.compiler
+
+def compile(seconds):
+    time.sleep(seconds)
+    return seconds
+
+triton.compiler.compile = compile
+"""
+"""Compiling takes as long as is said."""
+
+KERNELS = """
+import triton
+import triton.language as tl
+from triton.backends.compiler import GPUTarget
+
+class Driver:
+    def get_current_target(self):
+        return GPUTarget("cuda", 90, 32)
+
+    def get_current_device(self):
+        return 0
+
+    def get_current_stream(self, device):
+        return 0
+
+@triton.jit
+def add_kernel(x, y, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y + at, tl.load(x + at, mask=at < n) + 1, mask=at < n)
+"""
+"""A kernel for a GPU that is not there: compiled, never launched."""
+
+
+class Lock:
+    """Whoever has the device alone is let in whenever it is left."""
+
+    def __init__(self, folder):
+        tempfile.tempdir = str(folder)
+        try:
+            self._lock = HostLock("jit")
+        finally:
+            tempfile.tempdir = None
+        self.alone = 0
+        self.during = lambda: None
+
+    def shared(self):
+        return self._lock.shared()
+
+    @contextlib.contextmanager
+    def aside(self):
+        with self._lock.let_go(), ThreadPoolExecutor(1) as other:
+            other.submit(self._have_it_alone).result(20)
+            yield
+
+    def _have_it_alone(self):
+        with self._lock.exclusive():
+            self.alone += 1
+            self.during()
+
+    def is_held_by_others(self):
+        """Whether nobody can have it alone now."""
+        with ThreadPoolExecutor(1) as other:
+            waiting = other.submit(self._have_it_alone)
+            with contextlib.suppress(TimeoutError):
+                waiting.result(0.3)
+            held = not waiting.done()
+            with self._lock.let_go():
+                waiting.result(20)
+            return held
+
+
+@pytest.fixture
+def lock(tmp_path):
+    return Lock(tmp_path)
+
+
+@pytest.fixture
+def runner(launcher):
+    @contextlib.contextmanager
+    def started(body, before=TIMES):
+        with launcher.start(Language.CPP) as runner:
+            runner.load("candidate", forward(body, before), 20.0)
+            runner.construct(0, 1, shared({"init": [], "state": {}}), 20.0)
+            yield runner
+
+    return started
+
+
+INPUTS = [torch.ones(4)]
+
+
+def test_while_a_kernel_is_compiled_another_can_have_the_device_alone(runner, lock, tmp_path):
+    body = "\n".join(
+        (
+            "triton.runtime.driver.set_active(Driver())",
+            "for block in (128, 256):",
+            "    for _ in range(2):",
+            "        add_kernel.warmup(torch.float32, torch.float32, 64, BLOCK=block, grid=(1,))",
+            "return right(x)",
+        )
+    )
+    with runner(body, KERNELS) as started, lock.shared():
+        output = started.call(0, shared(INPUTS), 60.0, aside=lock.aside)
+        assert output.tensors[0].shape == (4,)
+        assert lock.alone == 2  # what is compiled already is not compiled again
+        assert lock.is_held_by_others()
+
+
+def test_while_a_process_stands_no_deadline_comes_nearer(runner, lock):
+    with runner("triton.compiler.compile(0.5)\nreturn right(x)") as started, lock.shared():
+
+        def stop():
+            started.freeze()
+            time.sleep(2.5)
+            started.thaw()
+
+        @contextlib.contextmanager
+        def aside():
+            with lock.aside(), ThreadPoolExecutor(1) as other:
+                stopping = other.submit(stop)
+                yield
+                stopping.result()
+
+        started.call(0, shared(INPUTS), 2.0, aside=aside)
+
+
+def test_compiling_itself_has_a_deadline(runner, lock):
+    with runner("triton.compiler.compile(20)\nreturn right(x)") as started, lock.shared():
+        with pytest.raises(CandidateFault) as caught:
+            started.call(0, shared(INPUTS), 1.0, aside=lock.aside)
+        assert caught.value.status is Status.TIMEOUT
+        assert lock.is_held_by_others()
+
+
+def test_what_ends_while_it_compiles_leaves_the_lock_as_it_was(runner, lock):
+    before = TIMES.replace("time.sleep(seconds)", "os._exit(3)")
+    with runner("triton.compiler.compile(0)\nreturn right(x)", before) as started, lock.shared():
+        with pytest.raises(CandidateFault):
+            started.call(0, shared(INPUTS), 10.0, aside=lock.aside)
+        assert lock.is_held_by_others()
+
+
+def test_a_kernel_that_does_not_compile_says_so(runner, lock):
+    before = TIMES.replace("time.sleep(seconds)", "raise ValueError('no such operation')")
+    with runner("triton.compiler.compile(0)\nreturn right(x)", before) as started, lock.shared():
+        with pytest.raises(CandidateFault, match="no such operation"):
+            started.call(0, shared(INPUTS), 10.0, aside=lock.aside)
+        assert lock.alone == 1
+
+
+@pytest.mark.parametrize(
+    "compiling",
+    [
+        "kept = getattr(self, 'kept', triton.compiler.compile)\nself.kept = kept\nkept(0)",
+        "t = threading.Thread(target=triton.compiler.compile, args=(0,))\nt.start()\nt.join()",
+    ],
+    ids=["a function kept from an earlier call", "another thread"],
+)
+def test_who_may_not_leave_says_nothing(runner, lock, compiling):
+    with runner(f"{compiling}\nreturn right(x)") as started, lock.shared():
+        started.call(0, shared(INPUTS), 10.0, aside=lock.aside)
+        first = lock.alone
+        started.call(0, shared(INPUTS), 10.0)
+        assert first == lock.alone == ("kept" in compiling)
+
+
+def test_who_leaves_unasked_is_refused(runner, lock):
+    body = """
+from evolve.worker import wire
+frame = sys._getframe()
+while "channel" not in frame.f_locals:
+    frame = frame.f_back
+wire.send_aside(frame.f_locals["channel"])
+return right(x)
+"""
+    with runner(body) as started, pytest.raises(CandidateFault) as caught:
+        started.call(0, shared(INPUTS), 10.0)
+    assert caught.value.status is Status.HACK
