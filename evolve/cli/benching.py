@@ -34,6 +34,7 @@ from evolve.trackers import Feed
 FIRST_S = 45.0  # taken for a task's time before one has ended
 RESERVE_S = 20.0  # before the end: to give up what is under way, end the judge, write the report
 DRAIN_S = 5.0
+PATIENCE_S = 8.0  # after a stop, with what does not end by itself
 MAX_WHY = 150  # characters
 MOST_SKIPPED = 3  # tasks in a row under which the judge failed: it is not the tasks
 
@@ -81,27 +82,32 @@ class Bench:
             EvolveError: the judge or the database cannot be used; what is under way can be resumed.
         """
         reasons: list[str] = []
+        workers: list[asyncio.Task[EvolveError | None]] = []
+        loop = asyncio.get_running_loop()
 
         def stop(reason: str) -> None:
             reasons.append(reason)
             self._stop.set()
             for pipeline in self._pipelines:
                 pipeline.request_stop(reason)
+            for worker in workers:
+                loop.call_later(PATIENCE_S, worker.cancel)
 
         alarm = None
         if self._ends_at is not None:
             left_s = self._ends_at - time.monotonic() - RESERVE_S
-            loop = asyncio.get_running_loop()
             alarm = loop.call_later(max(left_s, 0.0), stop, "the time is up")
         try:
             with handling(lambda number: stop(f"stopped by {number.name}")):
-                workers = (self._work(stop) for _ in range(self._evaluator.slots))
+                slots = range(self._evaluator.slots)
+                workers += [loop.create_task(self._work(stop)) for _ in slots]
                 ends = await asyncio.gather(*workers, return_exceptions=True)
-                ends.append(await self._work_alone())
+                workers.append(loop.create_task(self._work_alone()))
+                ends += await asyncio.gather(workers[-1], return_exceptions=True)
         finally:
             if alarm is not None:
                 alarm.cancel()
-        if errors := [end for end in ends if isinstance(end, BaseException)]:
+        if errors := [end for end in ends if isinstance(end, Exception)]:
             raise errors[0]
         if not reasons and (self._waiting or self._alone):
             return "too little time is left for another task"
@@ -109,16 +115,17 @@ class Bench:
             return "the judge failed under some tasks"
         return reasons[0] if reasons else ""
 
-    async def _work(self, stop: Callable[[str], None]) -> None:
+    async def _work(self, stop: Callable[[str], None]) -> EvolveError | None:
         """Take one task after the other; what fails here ends all."""
         try:
             while not self._stop.is_set() and self._waiting and self._has_time():
                 await self._take(self._waiting.popleft())
         except EvolveError as error:
             stop(str(error))
-            raise
+            return error
+        return None
 
-    async def _work_alone(self) -> BaseException | None:
+    async def _work_alone(self) -> EvolveError | None:
         """Try again, one by one, what failed while others were under way."""
         try:
             while not self._stop.is_set() and self._alone and self._has_time():
@@ -230,9 +237,10 @@ class Bench:
         task, stop = asyncio.create_task(work), asyncio.create_task(self._stop.wait())
         try:
             await asyncio.wait((task, stop), return_when=asyncio.FIRST_COMPLETED)
-            if task.done():
-                return task.result()
-            raise _GivenUp
+            # Also where both are done: what begins now would hear of no stop.
+            if self._stop.is_set() and not (task.done() and task.exception()):
+                raise _GivenUp
+            return task.result()
         finally:
             stop.cancel()
             task.cancel()

@@ -131,10 +131,13 @@ class Pipeline:
                 await self._calls.settle(self._drain_s)
             raise
         finally:
-            await self._calls.abandon()
-            await self._judging.abandon()
-            self._beat()
-            store.release(run.id, "finished" if outcome.finished else "interrupted", outcome.reason)
+            try:
+                await self._calls.abandon()
+                await self._judging.abandon()
+            finally:  # also where whoever runs this has no patience left
+                self._beat()
+                state = "finished" if outcome.finished else "interrupted"
+                store.release(run.id, state, outcome.reason)
         return outcome
 
     async def _search_and_verify(self) -> Outcome:

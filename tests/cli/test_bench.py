@@ -186,6 +186,29 @@ def test_nothing_begins_that_would_not_end_in_time():
     assert judge.calls == 0
 
 
+def test_a_task_that_is_ready_in_the_moment_of_the_end_does_not_begin():
+    now = time.monotonic()
+    assert bench(planned(), ends_at=now + RESERVE_S, first_s=-1.0) == "the time is up"
+    with Store.open(DB) as store:
+        assert not list(store.runs())
+
+
+def test_what_does_not_end_when_it_is_given_up_holds_up_nothing():
+    class Deaf(SyntheticEvaluator):
+        async def evaluate(self, request: EvaluationRequest) -> Evaluation:
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                await asyncio.sleep(60)
+            return await super().evaluate(request)
+
+    end = time.monotonic() + RESERVE_S + 2
+    assert bench(planned(), Deaf(), ends_at=end, first_s=0.0) == "the time is up"
+    assert time.monotonic() < end
+    with Store.open(DB) as store:
+        assert {run.state for run in store.runs()} == {"interrupted"}
+
+
 @pytest.mark.parametrize(("slow_from", "state"), [(0, "interrupted"), (1, "finished")])
 def test_the_end_of_the_time_gives_up_what_is_under_way(slow_from: int, state: str):
     class Slow(SyntheticEvaluator):
