@@ -21,10 +21,10 @@ from typing import Any
 
 import pytest
 
-from evolve.cli import bench_plan
+from evolve.cli import bench_plan, benching
 from evolve.cli.bench import report
 from evolve.cli.bench_plan import BenchConfig, Plan, make_plan
-from evolve.cli.benching import RESERVE_S, Bench
+from evolve.cli.benching import DRAIN_S, RESERVE_S, Bench
 from evolve.cli.config.compose import compose_other
 from evolve.core.errors import EvaluatorUnavailable, UsageError
 from evolve.core.evaluation import Evaluation, Fidelity, Status
@@ -193,7 +193,9 @@ def test_a_task_that_is_ready_in_the_moment_of_the_end_does_not_begin():
         assert not list(store.runs())
 
 
-def test_what_does_not_end_when_it_is_given_up_holds_up_nothing():
+def test_what_does_not_end_when_it_is_given_up_holds_up_nothing(monkeypatch):
+    monkeypatch.setattr(benching, "PATIENCE_S", DRAIN_S + 0.5)
+
     class Deaf(SyntheticEvaluator):
         async def evaluate(self, request: EvaluationRequest) -> Evaluation:
             try:
