@@ -5,7 +5,7 @@ from functools import lru_cache
 from itertools import islice, product
 from typing import Any
 
-from evolve.core.compiled import VARIANTS, WHOLE, Compiled
+from evolve.core.compiled import EXACT_CONVOLUTIONS, VARIANTS, WHOLE, Compiled
 from evolve.core.errors import UsageError
 from evolve.core.program import Program
 from evolve.core.protocols import Context, Declined, Failed, Proposal
@@ -83,9 +83,9 @@ class TemplateSeed:
     def _programs(self, task: Task, device: Mapping[str, str]) -> Iterator[Proposal | Failed]:
         """All of them, kind by kind; equal ones once.
 
-        Where eager's convolutions round float32 to tf32 ours do too, since the judge measures
-        errors by the reference's own, and once they do not. Operands are cut in the layout that
-        the reference has, if the compiler has code for that.
+        Which of eager's convolutions round float32 to tf32 is known of a task; ours do as they do,
+        since the judge measures errors by the reference's own, and once none does. Operands are cut
+        in the layout that the reference has, if the compiler has code for that.
         """
         seen: set[str] = set()
         failed: list[Compiled] = []
@@ -93,7 +93,8 @@ class TemplateSeed:
         exact = precisions(task.accumulation, arch)
         is_rounded = device.get("eager_convolutions") == "tf32"
         as_eager = precisions("tf32", arch) if is_rounded else exact
-        convolutions = {_AS_EAGER: as_eager, _EXACT: exact}
+        rounded = {_AS_EAGER: as_eager, _EXACT: exact}
+        kept = frozenset(device.get(EXACT_CONVOLUTIONS, "").split(";"))
         count = Limits.of(device).multiprocessors
         wanted = [c for c in task.compiled if c.variant in self.variants and has_products(c)]
         variants = {compiled.variant for compiled in wanted}
@@ -103,7 +104,7 @@ class TemplateSeed:
             if kind.startswith(_CUT) and compiled.variant == "default" and _SAME_LAYOUT in variants:
                 continue  # which copies images to a layout that parts have anyway
             note = f"variant {compiled.variant}, own kernels{kind}"
-            about = kind, exact, convolutions[rounding], count
+            about = kind, exact, rounded[rounding], kept, count
             source = _converted(task.source, task.name, compiled, *about)
             if isinstance(source, NotConvertible):
                 failed.append(compiled)
@@ -121,10 +122,15 @@ def _converted(
     kind: str,
     allowed: tuple[str, ...],
     convolutions: tuple[str, ...],
+    kept: frozenset[str],
     multiprocessors: int,
 ) -> str | NotConvertible:
     products = Products(
-        allowed, convolutions=convolutions, multiprocessors=multiprocessors, **_KINDS[kind]
+        allowed,
+        convolutions=convolutions,
+        exact=kept,
+        multiprocessors=multiprocessors,
+        **_KINDS[kind],
     )
     try:
         return convert(source, name, compiled, products, allowed)

@@ -14,6 +14,19 @@ VARIANTS = (
 )
 """Settings of the compiler by name; `evolve.worker.compiler` says what each is."""
 
+EXACT_CONVOLUTIONS = "exact_convolutions"
+"""The fact of a device (`Compiled.device`) that lists those of a task, by `convolution_key`, which
+do not round float32 there although torch lets them; separated by semicolons."""
+
+
+def convolution_key(
+    x: Sequence[int], weight: Sequence[int], stride: Sequence[int], transposed: bool, groups: int
+) -> str:
+    """What a convolution is told from others by, of those of one task."""
+    kind = "transposed" if transposed else "convolution"
+    sizes = ("x".join(map(str, values)) for values in (x, weight, stride))
+    return " ".join((kind, *sizes, str(groups)))
+
 
 class ArgumentKind(StrEnum):
     """Where an argument of compiled code comes from."""

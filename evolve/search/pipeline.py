@@ -131,14 +131,21 @@ class Pipeline:
                 await self._calls.settle(self._drain_s)
             raise
         finally:
+            await self._abandon(outcome)
+        return outcome
+
+    async def _abandon(self, outcome: Outcome) -> None:
+        """Give up what is under way; whoever runs this may lose patience with either kind."""
+        store, run = self._search.store, self._search.run
+        try:
+            await self._calls.abandon()
+        finally:
             try:
-                await self._calls.abandon()
                 await self._judging.abandon()
-            finally:  # also where whoever runs this has no patience left
+            finally:
                 self._beat()
                 state = "finished" if outcome.finished else "interrupted"
                 store.release(run.id, state, outcome.reason)
-        return outcome
 
     async def _search_and_verify(self) -> Outcome:
         reason = await self._loop()

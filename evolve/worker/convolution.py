@@ -16,7 +16,7 @@ from torch.nn.functional import pad
 
 from evolve.worker.dispatch import DispatchMode
 
-_CONVOLUTION = torch.ops.aten.convolution.default
+CONVOLUTION = torch.ops.aten.convolution.default
 _MOST_PLACES = 1024  # of a kernel, each a few launches
 
 
@@ -24,7 +24,7 @@ class ByProducts(DispatchMode):
     """In it, convolutions of fp64 tensors on a GPU are made by `convolution`."""
 
     def run(self, operation: Any, arguments: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
-        if operation is _CONVOLUTION:
+        if operation is CONVOLUTION:
             x, weight = arguments[:2]
             places = math.prod(weight.shape[2:])
             if x.is_cuda and x.dtype is torch.float64 and x.numel() and places <= _MOST_PLACES:

@@ -95,7 +95,7 @@ def expect(
     to a copy: of each run is expected what the model as it is would give.
     """
     with ReductionTrace() as trace:
-        tree = evaluate_reference(task, _copied(model), inputs)
+        tree = evaluate_reference(task, copied(model), inputs)
     reference, spec = flatten(tree)
     truth = evaluate_truth(model, inputs, reference)
     arithmetic = Arithmetic(accumulation=accumulation, terms=trace.length, even=even)
@@ -117,7 +117,7 @@ def expect(
     )
 
 
-def _copied(model: nn.Module) -> nn.Module:
+def copied(model: nn.Module) -> nn.Module:
     """A copy, if the model can be copied."""
     try:
         return copy.deepcopy(model)

@@ -1,5 +1,6 @@
 """Kernels that Triton compiles when they are first launched: meanwhile others may be timed."""
 
+import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -7,36 +8,55 @@ from contextlib import contextmanager
 from typing import Any
 
 
-@contextmanager
-def compiled_aside(tell: Callable[[], None], come_back: Callable[[], None]) -> Iterator[None]:
-    """Inside, `tell` is called before Triton compiles a kernel, and `come_back` after it.
+class Compiling:
+    """What Triton compiles in this process, and who is to know of it.
 
-    Not for what other threads than this compile, since both talk to the referee, nor while a CUDA
-    graph is recorded, where the device cannot be waited for.
+    A kernel keeps the function that it was first compiled by, so there is one for good.
     """
-    compiler: Any = sys.modules.get("triton.compiler")
-    if compiler is None:
-        yield
-        return
-    thread, compile_now = threading.get_ident(), compiler.compile
-    is_over = False
 
-    def compile_aside(*arguments: Any, **options: Any) -> Any:
-        # A kernel keeps the function that it was first compiled by.
-        if is_over or threading.get_ident() != thread or _is_recording():
-            return compile_now(*arguments, **options)
+    def __init__(self) -> None:
+        self._compile: Callable[..., Any] | None = None  # Triton's own
+        self._thread = 0, 0  # the process and its thread that talk to the referee
+        self._tell: Callable[[], None] | None = None
+        self._come_back: Callable[[], None] = lambda: None
+
+    @contextmanager
+    def told(self, tell: Callable[[], None], come_back: Callable[[], None]) -> Iterator[None]:
+        """Inside, `tell` is called before a kernel is compiled, and `come_back` after it.
+
+        Not for what other threads or children than this compile, since both talk to the referee,
+        nor while a CUDA graph is recorded, where the device cannot be waited for.
+        """
+        self._install()
+        self._thread = _this_thread()
+        self._tell, self._come_back = tell, come_back
+        try:
+            yield
+        finally:
+            self._tell = None
+
+    def _install(self) -> None:
+        compiler: Any = sys.modules.get("triton.compiler")
+        if compiler is not None and self._compile is None:
+            self._compile = compiler.compile
+            compiler.compile = self._compile_aside
+
+    def _compile_aside(self, *arguments: Any, **options: Any) -> Any:
+        assert self._compile is not None
+        tell, self._tell = self._tell, None  # what compiles meanwhile is part of this
+        if tell is None or self._thread != _this_thread() or _is_recording():
+            self._tell = tell
+            return self._compile(*arguments, **options)
         tell()
         try:
-            return compile_now(*arguments, **options)
+            return self._compile(*arguments, **options)
         finally:
-            come_back()
+            self._come_back()
+            self._tell = tell
 
-    compiler.compile = compile_aside
-    try:
-        yield
-    finally:
-        compiler.compile = compile_now
-        is_over = True
+
+def _this_thread() -> tuple[int, int]:
+    return os.getpid(), threading.get_ident()
 
 
 def _is_recording() -> bool:

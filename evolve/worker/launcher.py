@@ -167,7 +167,7 @@ class Launcher:
             try:
                 return self._connected_by(key, confinement, tensors, all_queues)
             except InfraFault as error:
-                if _is_the_devices(error):
+                if self.closed or _is_the_devices(error):
                     raise
                 self._failed.add(key)
                 print(

@@ -50,7 +50,7 @@ class HostLock:
 
     @contextlib.contextmanager
     def let_go(self) -> Iterator[None]:
-        """What this thread holds together with others is not held for as long."""
+        """What this thread holds together with others, however often, is not held for as long."""
         lock = self._held_by_thread()
         assert lock is not None
         self._of_thread.lock = None

@@ -148,16 +148,28 @@ class RunnerProcess:
         self.largest_sent = max(self.largest_sent, inputs.size)
         command = ("call", case, inputs.size, inputs.trees[0], trap, aside is not None)
         self._send(command, seconds, inputs.fd)
-        while aside is not None:
+        if aside is None:
+            return self._parse(wire.parse_output, self._expect(Reply.OUTPUT, seconds, "call"))
+        try:
+            return self._output(seconds, aside)
+        except CandidateFault as fault:
+            if fault.status is Status.TIMEOUT:  # which tells of what was left
+                raise faults.timeout("call", seconds) from fault
+            raise
+
+    def _output(self, left: float, aside: Callable[[], AbstractContextManager[None]]) -> Output:
+        """What a call gives that has so many seconds left."""
+        while True:
             start = time.monotonic()
-            reply, body = self._receive(seconds, "call")
+            reply, body = self._receive(left, "call")
             if reply is not Reply.ASIDE:
                 return self._parse(wire.parse_output, _of_kind(Reply.OUTPUT, reply, body))
-            seconds -= time.monotonic() - start
+            left -= time.monotonic() - start
             with aside():
-                seconds = self._back(seconds)
-            self._send(("go on",), seconds, -1)
-        return self._parse(wire.parse_output, self._expect(Reply.OUTPUT, seconds, "call"))
+                left = self._back(left)
+            if left <= 0:
+                raise faults.timeout("call", left)
+            self._send(("go on",), left, -1)
 
     def _back(self, seconds: float) -> float:
         """Wait until it has compiled something; the seconds that are left of these."""
@@ -165,8 +177,7 @@ class RunnerProcess:
         if not self._answers(seconds):
             raise faults.timeout("call", seconds)
         self._expect(Reply.BACK, seconds, "call")
-        took_s = time.monotonic() - start - (self._frozen_until_now() - frozen_s)
-        return max(seconds - took_s, 0.0)
+        return seconds - (time.monotonic() - start - (self._frozen_until_now() - frozen_s))
 
     def open_profiler(self, seconds: float) -> None:
         """Have it get ready to observe."""
@@ -255,7 +266,7 @@ class RunnerProcess:
     def freeze(self) -> None:
         """Stop it and all that it has started, and wait until they stand.
 
-        Until `thaw`, the deadline of `load` comes no nearer; nothing else is under way meanwhile.
+        Until `thaw`, no deadline comes nearer: it executes or compiles a source, or waits.
         """
         self._frozen_at = time.monotonic()
         deadline = self._frozen_at + STANDS_S

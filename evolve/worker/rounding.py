@@ -5,12 +5,18 @@ Where torch lets cuDNN round operands to tf32 it does for most shapes, and for o
 that rounds where the reference does not is wrong.
 """
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import Any
 
+import torch
 from torch import Tensor
 
+from evolve.core.compiled import EXACT_CONVOLUTIONS, convolution_key
 from evolve.worker.blocks import relative_error
+from evolve.worker.convolution import CONVOLUTION, convolution
+from evolve.worker.dispatch import DispatchMode
 from evolve.worker.warm import WarmTask
 from evolve.worker.workshop import Workshop
 
@@ -34,7 +40,39 @@ def described(task: WarmTask, workshop: Workshop) -> dict[str, str]:
         with workshop.on_device():
             if are_exact(hidden.expected.reference, hidden.expected.truth):
                 facts[CONVOLUTIONS] = "ieee"
+            else:
+                facts[EXACT_CONVOLUTIONS] = ";".join(_exact_ones(task))
     return facts
+
+
+def _exact_ones(task: WarmTask) -> list[str]:
+    """Keys of the convolutions that do not round, as far as there is memory to see."""
+    watch = _Watch()
+    with contextlib.suppress(torch.OutOfMemoryError):
+        task.timed[0].run_under(watch)
+    return sorted(key for key, is_exact in watch.found.items() if is_exact)
+
+
+class _Watch(DispatchMode):
+    """Inside, each convolution of float32 is held against one in fp64, by its first image.
+
+    Attributes:
+        found: by key, whether it is exact.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: dict[str, bool] = {}
+
+    def run(self, operation: Any, arguments: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
+        outcome = operation(*arguments, **options)
+        if operation is CONVOLUTION and outcome.dtype is torch.float32:
+            x, weight, bias, stride, *_, transposed, _, groups = arguments
+            key = convolution_key(x.shape, weight.shape, stride, transposed, groups)
+            if key not in self.found:
+                doubled = (x[:1].double(), weight.double(), None if bias is None else bias.double())
+                self.found[key] = are_exact([outcome[:1]], [convolution(*doubled, *arguments[3:])])
+        return outcome
 
 
 def are_exact(outcomes: Sequence[Tensor], truth: Sequence[Tensor]) -> bool:

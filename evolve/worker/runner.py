@@ -125,6 +125,7 @@ class Runner:
         self._recording: graphs.Recording | None = None
         self._held: list[Any] = []
         self._stubs = contextlib.ExitStack()
+        self._compiling = jit.Compiling()
 
     def execute(self, channel: socket.socket, command: tuple[Any, ...], fds: list[int]) -> None:
         name, *arguments = command
@@ -150,7 +151,8 @@ class Runner:
         if kind == "candidate":
             self._build = build
             if compiler.is_wanted_by(text):  # or the first call would take as long
-                compiler.prepare()
+                with contextlib.suppress(ImportError, AttributeError, OSError, RuntimeError):
+                    compiler.prepare()  # who really needs it will meet the reason
             buildcache.install(text, build, may_build)
         if stub:
             self._stubs.enter_context(probes.stub_custom())
@@ -213,7 +215,7 @@ class Runner:
             self._access.finish()
             wire.send_aside(channel)
 
-        return jit.compiled_aside(tell, lambda: wire.come_back(channel))
+        return self._compiling.told(tell, lambda: wire.come_back(channel))
 
     def _open_profiler(self, channel: socket.socket) -> None:
         proof.open_profiler(self._access.finish)

@@ -12,6 +12,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -22,7 +23,7 @@ from evolve.core.errors import UsageError
 from evolve.core.evaluation import Fidelity
 from evolve.core.task import Task
 from evolve.worker.device import Device
-from evolve.worker.expected import Expected
+from evolve.worker.expected import Expected, copied, evaluate_reference
 from evolve.worker.extent import extent_of
 from evolve.worker.slab import Outline, Packed, Slab
 from evolve.worker.taskfile import LoadedCase, LoadedTask, load_task
@@ -112,6 +113,12 @@ class WarmCase:
     def inputs(self, family: str, number: int) -> Slab:
         """Those of `check` by themselves, for which nothing has to be worked out."""
         return self._store.made(partial(self._check_slab, family, number))
+
+    def run_under(self, mode: AbstractContextManager[object]) -> None:
+        """One forward of the reference in a mode of torch, whose outcome nobody wants."""
+        inputs = list(self.inputs("task", 0).tree())
+        with mode:
+            evaluate_reference(self.case.task, copied(self._model), inputs)
 
     @property
     def _bytes_of_check(self) -> int:

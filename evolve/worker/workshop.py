@@ -1,6 +1,7 @@
 """A candidate, and the processes that the stages need of it."""
 
 import contextlib
+import itertools
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,6 +32,7 @@ from evolve.worker.wire import TensorAt
 
 BUILD_S = 120.0
 SETUP_S = 30.0
+_ASIDE_S, _MOST_ASIDE = 60.0, 16  # of a candidate: each time others have their turns, up to four
 
 
 @dataclass(slots=True)
@@ -107,7 +109,8 @@ class Workshop:
         """A process that has executed and compiled the candidate; what it built is kept at the end.
 
         It sees none of the inputs that decide anything. Takes the lock by itself, and leaves it
-        while the source is executed, which is when C++ is compiled, where that disturbs no timing.
+        while the source is executed, which is when C++ is compiled, and while Triton compiles,
+        where that disturbs no timing.
         """
         key = framed_digest(candidate.key, self.device.device_class)
         candidate.build = self.builds.finished(key)
@@ -120,7 +123,7 @@ class Workshop:
                             may_build=fresh is not None)  # fmt: skip
                 with self.on_device():
                     self._construct(runner, task.smallest)
-                    self._exercise(runner, candidate, task)
+                    self._exercise(runner, candidate, task, is_new=fresh is not None)
                 yield runner
             if fresh:
                 candidate.build = self.builds.commit(key, fresh)
@@ -142,16 +145,27 @@ class Workshop:
         with self.device.share(case.arguments) as arguments:
             runner.construct(case.index, case.model_seed, arguments, seconds)
 
-    def _exercise(self, runner: RunnerProcess, candidate: Candidate, task: WarmTask) -> None:
+    def _exercise(
+        self, runner: RunnerProcess, candidate: Candidate, task: WarmTask, is_new: bool
+    ) -> None:
         """Have kernels compiled that are only when they are first launched, on inputs of no use."""
         if not self.device.can_time(candidate.language) or not candidate.compiles_late:
             return
-        # Nobody else's timing has to wait while kernels are compiled.
-        aside = self._seats.lock.let_go if self.device.compiles_aside else None
+        aside = self._aside() if is_new and self.device.compiles_aside else None
         for case in task.timed if candidate.is_ours else task.cases:
             if case is not task.smallest:
                 self._construct(runner, case)
             self._call_once(runner, case, aside)
+
+    def _aside(self) -> Callable[[], contextlib.AbstractContextManager[None]]:
+        """Where nobody else's timing has to wait for kernels that are compiled, for a while."""
+        start, before = time.monotonic(), itertools.count()
+
+        def aside() -> contextlib.AbstractContextManager[None]:
+            is_early = time.monotonic() - start < _ASIDE_S and next(before) < _MOST_ASIDE
+            return self._seats.lock.let_go() if is_early else contextlib.nullcontext()
+
+        return aside
 
     def _call_once(
         self,

@@ -115,8 +115,7 @@ def serve(fd: int) -> None:
             os._exit(0)
         threads = os.listdir("/proc/self/task")  # noqa: PTH208 (cheap, before every fork)
         if len(threads) != 1:
-            names = ", ".join(sorted(Path(f"/proc/self/task/{t}/comm").read_text().strip()
-                                     for t in threads))  # fmt: skip
+            names = ", ".join(sorted(map(_name_of_thread, threads)))
             wire.send_command(control, (f"the zygote has threads and cannot fork: {names}",))
             return
         if os.fork() == 0:
@@ -127,6 +126,13 @@ def serve(fd: int) -> None:
         os.close(channel_fd)
         os.close(guard_fd)
         wire.send_command(control, ("forked",))
+
+
+def _name_of_thread(number: str) -> str:
+    try:
+        return Path(f"/proc/self/task/{number}/comm").read_text().strip()
+    except OSError:
+        return "one that has ended"
 
 
 def _import_everything() -> Callable[..., None]:

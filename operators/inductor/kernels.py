@@ -113,7 +113,7 @@ def convert_kernel(raw: RawKernel, name: str, pointers: Mapping[int, str], prefi
     return _converted(raw, name, tuple(pointers.items()), prefix)
 
 
-@lru_cache(maxsize=1024)  # programs of the same code, with other kernels of ours beside these
+@lru_cache(maxsize=128)  # programs of the same code, with other kernels of ours beside these
 def _converted(
     raw: RawKernel, name: str, pointer_names: tuple[tuple[int, str], ...], prefix: str
 ) -> Kernel:

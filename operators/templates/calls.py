@@ -1,9 +1,10 @@
 """Calls of vendors' libraries in output code, and the launches that may stand for them."""
 
 import ast
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from evolve.core.compiled import convolution_key
 from operators.inductor.reading import Statement
 from operators.templates import attention, conv_packed, convolution, matmul, pooling, whole
 from operators.templates.launch import Launch
@@ -41,6 +42,7 @@ class Calls:
         tensors: of the code.
         precisions: what `tl.dot` may make of float32, the first to begin with.
         convolutions: the same for convolutions.
+        exact: keys of those that take what products do (`convolution_key`).
         multiprocessors: of the device.
         losses: numbers of the texts of losses, to which new ones are added.
         how: products are computed.
@@ -52,6 +54,7 @@ class Calls:
         tensors: Tensors,
         precisions: Sequence[str],
         convolutions: Sequence[str],
+        exact: Collection[str],
         multiprocessors: int,
         losses: dict[str, int],
         *,
@@ -63,6 +66,7 @@ class Calls:
         self._tensors = tensors
         self._precisions = precisions
         self._convolutions = convolutions
+        self._exact = exact
         self._firsts = {
             name: out
             for statement in statements
@@ -141,12 +145,15 @@ class Calls:
         out = self._result(name)
         if x is None or weight is None or out is None or (has_bias and bias is None):
             return None
-        precisions = self._known((x, weight), self._convolutions)
+        settings = convolution.Settings.read(keywords(call))
+        stride = settings.stride[-len(weight.shape[2:]) :]
+        key = convolution_key(x.shape, weight.shape, stride, settings.transposed, settings.groups)
+        wanted = self._precisions if key in self._exact else self._convolutions
+        precisions = self._known((x, weight), wanted)
         if not precisions or not weight.fits_32_bits():
             return None
         if not (x.fits_32_bits(1) and out.fits_32_bits(1)):
             return None
-        settings = convolution.Settings.read(keywords(call))
         about = x, weight, bias, out, settings, precisions
         cut = conv_packed.launches(*about) if self._how == "packed" else None
         launches = cut or (convolution.launch(*about),)

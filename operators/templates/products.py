@@ -5,7 +5,7 @@ large windows. Each call of the output code becomes a launch of a template, with
 own; what Inductor fused around it stays as it is.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from evolve.core.compiled import Compiled, CompiledCase
@@ -34,6 +34,7 @@ class Products:
     Args:
         precisions: for float32, of those that `tl.dot` takes, the first to begin with.
         convolutions: the same for convolutions, where it is something else.
+        exact: keys of convolutions for which it is not (`convolution_key`).
         fused: whether pointwise kernels go into the tails of ours where they can.
         how: products are computed, where they are large enough: `even`, work cut evenly among
             programs (stream-K), or `packed`, operands cut into narrower parts beforehand.
@@ -45,6 +46,7 @@ class Products:
         precisions: Sequence[str] = PRECISIONS,
         *,
         convolutions: Sequence[str] = (),
+        exact: Collection[str] = (),
         fused: bool = False,
         how: How = "",
         multiprocessors: int = 132,
@@ -52,6 +54,7 @@ class Products:
         self._multiprocessors = multiprocessors
         self._precisions = tuple(precisions)
         self._convolutions = tuple(convolutions) or self._precisions
+        self._exact = frozenset(exact)
         self._fused = fused
         self._how: How = how
         self._names: dict[str, str] = {}
@@ -62,8 +65,16 @@ class Products:
     ) -> tuple[OutputCode, dict[str, Kernel]]:
         """The code without the calls that a template can do, and the kernels."""
         tensors = Tensors(case.arguments, code.statements)
-        about = self._precisions, self._convolutions, self._multiprocessors, self._losses
-        calls = Calls(code.statements, tensors, *about, how=self._how)
+        calls = Calls(
+            code.statements,
+            tensors,
+            self._precisions,
+            self._convolutions,
+            self._exact,
+            self._multiprocessors,
+            self._losses,
+            how=self._how,
+        )
         found = [(each, calls.replacement(each.node)) for each in code.statements]
         if self._fused:
             found = fuse(found, code.kernels, tensors, self._names)

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from evolve.core import tunables
-from evolve.core.compiled import Compiled
+from evolve.core.compiled import EXACT_CONVOLUTIONS, Compiled, convolution_key
 from evolve.core.errors import UsageError
 from evolve.core.protocols import Declined, Failed, Proposal
 from evolve.core.task import Task
@@ -119,6 +119,13 @@ def test_convolutions_round_as_eagers_do_and_once_they_do_not():
     assert begun_with(first) == ["tf32"]
     assert begun_with(second) == ["bf16x6"]
     assert isinstance(propose(CONVOLUTION, count=2, eager_convolutions="tf32"), Declined)
+
+
+def test_of_a_tasks_convolutions_those_that_eager_does_not_round_stay_exact():
+    key = convolution_key(IMAGE.shape, FILTERS.shape, (1, 1), False, 1)
+    for known, begun in ((key, "bf16x6"), (f"other;{key}", "bf16x6"), ("other", "tf32")):
+        facts = {"eager_convolutions": "tf32", EXACT_CONVOLUTIONS: known}
+        assert begun_with(propose(CONVOLUTION, **facts)) == [begun]
 
 
 def test_where_eagers_convolutions_are_exact_so_are_ours_and_products_always():

@@ -120,7 +120,8 @@ def test_while_a_kernel_is_compiled_another_can_have_the_device_alone(runner, lo
     body = "\n".join(
         (
             "triton.runtime.driver.set_active(Driver())",
-            "for block in (128, 256):",
+            "self.calls = getattr(self, 'calls', 0) + 1",
+            "for block in (128 * self.calls, 512 * self.calls):",
             "    for _ in range(2):",
             "        add_kernel.warmup(torch.float32, torch.float32, 64, BLOCK=block, grid=(1,))",
             "return right(x)",
@@ -131,6 +132,9 @@ def test_while_a_kernel_is_compiled_another_can_have_the_device_alone(runner, lo
         assert output.tensors[0].shape == (4,)
         assert lock.alone == 2  # what is compiled already is not compiled again
         assert lock.is_held_by_others()
+        lock.alone = 0
+        started.call(0, shared(INPUTS), 60.0, aside=lock.aside)  # the same kernel, other blocks
+        assert lock.alone == 2
 
 
 def test_while_a_process_stands_no_deadline_comes_nearer(runner, lock):
@@ -153,7 +157,7 @@ def test_while_a_process_stands_no_deadline_comes_nearer(runner, lock):
 
 def test_compiling_itself_has_a_deadline(runner, lock):
     with runner("triton.compiler.compile(20)\nreturn right(x)") as started, lock.shared():
-        with pytest.raises(CandidateFault) as caught:
+        with pytest.raises(CandidateFault, match="longer than 1 s") as caught:
             started.call(0, shared(INPUTS), 1.0, aside=lock.aside)
         assert caught.value.status is Status.TIMEOUT
         assert lock.is_held_by_others()
@@ -180,8 +184,10 @@ def test_a_kernel_that_does_not_compile_says_so(runner, lock):
     [
         "kept = getattr(self, 'kept', triton.compiler.compile)\nself.kept = kept\nkept(0)",
         "t = threading.Thread(target=triton.compiler.compile, args=(0,))\nt.start()\nt.join()",
+        "child = os.fork()\nif not child:\n    triton.compiler.compile(0)\n    os._exit(0)\n"
+        "assert os.waitpid(child, 0)[1] == 0",
     ],
-    ids=["a function kept from an earlier call", "another thread"],
+    ids=["a function kept from an earlier call", "another thread", "a child"],
 )
 def test_who_may_not_leave_says_nothing(runner, lock, compiling):
     with runner(f"{compiling}\nreturn right(x)") as started, lock.shared():
@@ -189,6 +195,13 @@ def test_who_may_not_leave_says_nothing(runner, lock, compiling):
         first = lock.alone
         started.call(0, shared(INPUTS), 10.0)
         assert first == lock.alone == ("kept" in compiling)
+
+
+def test_what_is_compiled_for_a_kernel_that_is_compiled_is_part_of_it(runner, lock):
+    before = TIMES.replace("time.sleep(seconds)", "seconds and triton.compiler.compile(0)")
+    with runner("triton.compiler.compile(1)\nreturn right(x)", before) as started, lock.shared():
+        started.call(0, shared(INPUTS), 10.0, aside=lock.aside)
+        assert lock.alone == 1
 
 
 def test_who_leaves_unasked_is_refused(runner, lock):

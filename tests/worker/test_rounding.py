@@ -6,8 +6,10 @@ that rounds does so by itself.
 
 import pytest
 
-from evolve.core.compiled import Compiled
+from evolve.core.compiled import EXACT_CONVOLUTIONS, Compiled
 from evolve.core.task import Task
+from evolve.worker import rounding
+from evolve.worker.convolution import convolution
 from evolve.worker.device_cpu import CpuDevice
 from evolve.worker.referee import Referee
 from tests.worker.judging import task_source
@@ -33,10 +35,14 @@ def referee(tmp_path_factory):
         referee.close()
 
 
-def said(referee: Referee, forward: str, setup: str = SETUP, inputs: str = INPUTS) -> str:
+def facts(referee: Referee, forward: str, setup: str = SETUP, inputs: str = INPUTS):
     task = Task(name="t", source=task_source(forward, inputs, setup=setup))
     answer = referee.compiled(task, ["default"])["default"]
-    return Compiled.from_json(answer["compiled"]).device["eager_convolutions"]
+    return Compiled.from_json(answer["compiled"]).device
+
+
+def said(referee: Referee, forward: str, **task: str) -> str:
+    return facts(referee, forward, **task)["eager_convolutions"]
 
 
 def test_convolutions_that_might_round_and_do_not_are_exact(referee):
@@ -56,3 +62,24 @@ def test_so_are_those_whose_outcomes_are_small_or_mostly_zero(referee):
 def test_other_tasks_have_what_holds_for_the_device(referee):
     linear = {"setup": "self.layer = nn.Linear(8, 16)", "inputs": "[torch.rand(4, 8)]"}
     assert said(referee, "self.layer(x)", **linear) == "tf32"
+
+
+TWO = """
+self.layer = nn.Conv2d(8, 16, 3, stride=2)
+self.back = nn.ConvTranspose2d(16, 4, 5, groups=2)
+"""
+
+
+def test_where_some_round_those_that_do_not_are_told(referee, monkeypatch):
+    exact = "convolution 2x8x12x12 16x8x3x3 2x2 1", "transposed 2x16x5x5 16x2x5x5 1x1 2"
+    two = {"setup": TWO.strip().replace("\n", "\n        ")}
+    found = facts(referee, "self.back(self.layer(x.half().float()))", **two)
+    assert found["eager_convolutions"] == "tf32"
+    assert found[EXACT_CONVOLUTIONS].split(";") == list(exact)
+
+    def of_rounded(x, *arguments):
+        return convolution(x + 1e-3 if x.shape[1] == 8 else x, *arguments)
+
+    monkeypatch.setattr(rounding, "convolution", of_rounded)
+    found = facts(referee, "self.back(self.layer(x.half().float())) + 1", **two)
+    assert found[EXACT_CONVOLUTIONS] == exact[1]
