@@ -3,7 +3,7 @@
 Invariants:
 - who launches work in the background is convicted, alone as well as beside others;
 - a neighbour who does so, or has a child that does, changes nobody else's verdict;
-- nobody waits for a source that takes long to import.
+- nobody waits for a source that takes long to import, or whose kernels take long to compile.
 """
 
 import pytest
@@ -31,6 +31,19 @@ WAKING = torch_program(
     "            os.kill(os.getppid(), signal.SIGCONT)\n            time.sleep(0.001)",
 )
 SLOW_TO_IMPORT = RIGHT + "\nimport time\ntime.sleep(15)\n"
+SLOW_TO_COMPILE = f"""{RIGHT}
+import os
+import triton.compiler
+
+compile_now = triton.compiler.compile
+
+def compile_slowly(*arguments, **options):
+    if not os.listdir(os.environ["TRITON_CACHE_DIR"]):
+        time.sleep(15)
+    return compile_now(*arguments, **options)
+
+triton.compiler.compile = compile_slowly
+"""
 
 
 def ask(worker, sources, fidelity="screen"):
@@ -64,8 +77,9 @@ def test_a_guilty_neighbour_changes_no_verdict_but_its_own(worker, guilty):
     assert all(found.ratios["eager"].low > 1.2 for found in others)
 
 
-def test_nobody_waits_for_a_source_that_takes_long_to_import(worker):
-    slow, quick = ask(worker, [SLOW_TO_IMPORT, RIGHT + "\n# quick\n"])
+@pytest.mark.parametrize("source", [SLOW_TO_IMPORT, SLOW_TO_COMPILE], ids=["import", "compile"])
+def test_nobody_waits_for_a_source_that_takes_long_to_import_or_compile(worker, source):
+    slow, quick = ask(worker, [source, f"{RIGHT}\n# beside {len(source)}\n"])
     assert verdict(quick).status is Status.CORRECT
     assert not slow.done()
     assert verdict(slow).status is Status.CORRECT
