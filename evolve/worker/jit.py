@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import torch
+
 
 class Compiling:
     """What Triton compiles in this process, and who is to know of it.
@@ -43,10 +45,9 @@ class Compiling:
 
     def _compile_aside(self, *arguments: Any, **options: Any) -> Any:
         assert self._compile is not None
-        tell, self._tell = self._tell, None  # what compiles meanwhile is part of this
-        if tell is None or self._thread != _this_thread() or _is_recording():
-            self._tell = tell
+        if self._thread != _this_thread() or self._tell is None or _is_recording():
             return self._compile(*arguments, **options)
+        tell, self._tell = self._tell, None  # what is compiled for this kernel is part of it
         tell()
         try:
             return self._compile(*arguments, **options)
@@ -60,6 +61,4 @@ def _this_thread() -> tuple[int, int]:
 
 
 def _is_recording() -> bool:
-    import torch
-
     return torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()
