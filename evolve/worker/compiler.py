@@ -8,6 +8,7 @@ for the reference is the user's code.
 import importlib
 import inspect
 import json
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
@@ -41,7 +42,8 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
     # Matrix products and convolutions are Triton's where it has a template, and what follows is
     # fused into them.
     "products": {"max_autotune_gemm": True, "test_configs.max_mm_configs": 1},
-    # Normalisations, scans and losses stay calls, for which templates stand.
+    # Normalisations, scans, losses and averages over large windows stay calls, for which templates
+    # stand.
     WHOLE: {WHOLE: True},  # not of Inductor: its graph is another
 }
 """Of Inductor, by variant; one that a version of it lacks is left out."""
@@ -49,6 +51,7 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
 _OPERATOR = re.compile(r"\b(custom_op|triton_op)\b|\btorch\.library\b")
 _IMPORTED = ("torch.export", *(f"torch._inductor.{name}" for name in (
     "compile_fx", "decomposition", "lowering", "select_algorithm")))  # fmt: skip
+_LARGE_WINDOWS = range(26, 257)  # elements; Inductor adds up smaller ones without a reduction
 _LARGEST_CONSTANT = 64  # elements; a program holds them as text
 _RECURRENT = ("aten.lstm.input", "aten.gru.input", "aten.rnn_tanh.input", "aten.rnn_relu.input")
 _LAYERS, _BIDIRECTIONAL, _BATCH_FIRST = 4, 7, 8  # places among the arguments of each of these
@@ -163,7 +166,7 @@ def _require_short(graph: Any) -> None:
 
 
 def _lowered(graph: Any, options: Mapping[str, Any]) -> str:
-    from torch._inductor import config
+    from torch._inductor import config, lowering
     from torch._inductor.compile_fx import compile_fx_inner
     from torch._inductor.graph import GraphLowering
     from torch._inductor.select_algorithm import AlgorithmSelectorCache
@@ -190,6 +193,9 @@ def _lowered(graph: Any, options: Mapping[str, Any]) -> str:
         mock.patch.object(
             AlgorithmSelectorCache, "__call__", _with_one_choice(AlgorithmSelectorCache.__call__)
         ),
+        mock.patch.object(
+            lowering, "_avg_poolnd", _averages(lowering, is_left=bool(options.get(WHOLE)))
+        ),
     ):
         try:
             compile_fx_inner(graph, fakes, is_inference=True)
@@ -211,6 +217,24 @@ def _with_one_choice(select: Callable[..., Any]) -> Callable[..., Any]:
         return select(self, name, [*templates, *choices][:1], *about, **more)
 
     return chosen
+
+
+def _averages(lowering: Any, *, is_left: bool) -> Callable[..., Any]:
+    """Inductor's own averages, or where windows are large calls that templates stand for.
+
+    It leaves them to torch where windows overlap only, and reads each of the others by one program.
+    """
+    own = lowering._avg_poolnd
+
+    def averages(x: Any, kernel: Any, stride: Any, padding: Any, *rest: Any, dim: int) -> Any:
+        kernel = lowering.pad_listlike(kernel, dim)
+        if not is_left or math.prod(kernel) not in _LARGE_WINDOWS:
+            return own(x, kernel, stride, padding, *rest, dim=dim)
+        left = lowering.fallbacks_avg_poolnd[dim - 1]
+        stride = lowering.pad_listlike(stride or kernel, dim)
+        return left(x, kernel, stride, lowering.pad_listlike(padding or 0, dim), *rest)
+
+    return averages
 
 
 def _has(config: Any, name: str) -> bool:

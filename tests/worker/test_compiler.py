@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import nn
 
-from evolve.core.compiled import VARIANTS, Compiled
+from evolve.core.compiled import VARIANTS, WHOLE, Compiled
 from evolve.core.errors import UsageError
 from evolve.core.task import Task
 from evolve.worker.compiler import SETTINGS, compile_model, settings
@@ -101,6 +101,24 @@ class Several(nn.Module):
 def kernels(code):
     """The code without what only serves to try it out."""
     return code.partition("def get_args")[0]
+
+
+@pytest.mark.parametrize(
+    ("layer", "is_left"),
+    [
+        (nn.AvgPool2d(11), True),
+        (nn.AvgPool2d((3, 9), padding=1, count_include_pad=False), True),
+        (nn.AvgPool3d(3), True),
+        (nn.AvgPool2d(5), False),
+        (nn.AdaptiveAvgPool2d(1), False),
+    ],
+    ids=str,
+)
+def test_averages_over_large_windows_are_left_to_templates(layer, is_left):
+    images = torch.randn(2, 3, *[22] * (3 if isinstance(layer, nn.AvgPool3d) else 2))
+    for variant in (WHOLE, "default"):
+        code = compile_model(layer, [images], settings(variant)).code
+        assert ("torch.ops.aten.avg_pool" in code) == (is_left and variant == WHOLE)
 
 
 def test_without_values_the_same_code_is_written_as_for_real_inputs():
