@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from evolve.core.compiled import EXACT_CONVOLUTIONS
 from evolve.core.evaluation import CaseResult, Evaluation, Status
 from evolve.core.measurement import Interval, Ratio
 from evolve.core.program import Assignment, detect_language
@@ -182,7 +183,9 @@ def _change(child: Ratio, parent: Ratio) -> str:
     return "As fast as the program it came from, within the error."
 
 
-_UNTOLD = frozenset({"sandbox", "evaluator_version", "precision", "accumulation"})
+_UNTOLD = frozenset(
+    {"sandbox", "evaluator_version", "precision", "accumulation", EXACT_CONVOLUTIONS}
+)
 
 
 def device_facts(device: Mapping[str, str]) -> list[tuple[str, str]]:

@@ -20,12 +20,31 @@ do not round float32 there although torch lets them; separated by semicolons."""
 
 
 def convolution_key(
-    x: Sequence[int], weight: Sequence[int], stride: Sequence[int], transposed: bool, groups: int
+    x: Sequence[int],
+    weight: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    transposed: bool,
+    output_padding: Sequence[int],
+    groups: int,
 ) -> str:
-    """What a convolution is told from others by, of those of one task."""
+    """What a convolution is told from others by, of those of one task.
+
+    Shapes of its input, with the batch, and of its weight, and the other arguments of
+    `aten::convolution`, where one number may stand for every dimension in space.
+    """
     kind = "transposed" if transposed else "convolution"
-    sizes = ("x".join(map(str, values)) for values in (x, weight, stride))
+    for_each = (
+        each_of(values, len(weight) - 2) for values in (stride, padding, dilation, output_padding)
+    )
+    sizes = ("x".join(map(str, values)) for values in (x, weight, *for_each))
     return " ".join((kind, *sizes, str(groups)))
+
+
+def each_of(values: Sequence[int], dims: int) -> tuple[int, ...]:
+    """A value for each dimension in space, where torch has taken one for all of them."""
+    return tuple(values) * dims if len(values) == 1 else tuple(values)
 
 
 class ArgumentKind(StrEnum):

@@ -51,7 +51,8 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
 _OPERATOR = re.compile(r"\b(custom_op|triton_op)\b|\btorch\.library\b")
 _IMPORTED = ("torch.export", *(f"torch._inductor.{name}" for name in (
     "compile_fx", "decomposition", "lowering", "select_algorithm")))  # fmt: skip
-_LARGE_WINDOWS = range(26, 257)  # elements; Inductor adds up smaller ones without a reduction
+# Elements: smaller ones Inductor adds up without a reduction, larger ones are one for a block.
+_LARGE_WINDOWS = range(26, 257)
 _LARGEST_CONSTANT = 64  # elements; a program holds them as text
 _RECURRENT = ("aten.lstm.input", "aten.gru.input", "aten.rnn_tanh.input", "aten.rnn_relu.input")
 _LAYERS, _BIDIRECTIONAL, _BATCH_FIRST = 4, 7, 8  # places among the arguments of each of these
@@ -222,7 +223,8 @@ def _with_one_choice(select: Callable[..., Any]) -> Callable[..., Any]:
 def _averages(lowering: Any, *, is_left: bool) -> Callable[..., Any]:
     """Inductor's own averages, or where windows are large calls that templates stand for.
 
-    It leaves them to torch where windows overlap only, and reads each of the others by one program.
+    It leaves them to torch only where the stride is not the window's size, and else has a program
+    for each window.
     """
     own = lowering._avg_poolnd
 

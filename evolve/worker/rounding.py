@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 
 from evolve.core.compiled import EXACT_CONVOLUTIONS, convolution_key
+from evolve.core.errors import UsageError
 from evolve.worker.blocks import relative_error
-from evolve.worker.convolution import CONVOLUTION, convolution
+from evolve.worker.convolution import CONVOLUTION, ByProducts
 from evolve.worker.dispatch import DispatchMode
 from evolve.worker.warm import WarmTask
 from evolve.worker.workshop import Workshop
@@ -36,24 +37,30 @@ def described(task: WarmTask, workshop: Workshop) -> dict[str, str]:
     """The facts of the device, with what its convolutions do in this task."""
     facts = workshop.device.describe()
     if may_round(task, workshop):
-        hidden = workshop.hidden(partial(task.timed[0].check, "task", 0))
-        with workshop.on_device():
-            if are_exact(hidden.expected.reference, hidden.expected.truth):
-                facts[CONVOLUTIONS] = "ieee"
-            else:
-                facts[EXACT_CONVOLUTIONS] = ";".join(_exact_ones(task))
+        if _is_exact(task, workshop):
+            facts[CONVOLUTIONS] = "ieee"
+        else:
+            facts[EXACT_CONVOLUTIONS] = ";".join(_exact_ones(task, workshop))
     return facts
 
 
-def _exact_ones(task: WarmTask) -> list[str]:
+def _is_exact(task: WarmTask, workshop: Workshop) -> bool:
+    hidden = workshop.hidden(partial(task.timed[0].check, "task", 0))
+    with workshop.on_device():
+        return are_exact(hidden.expected.reference, hidden.expected.truth)
+
+
+def _exact_ones(task: WarmTask, workshop: Workshop) -> list[str]:
     """Keys of the convolutions that do not round, as far as there is memory to see."""
-    watch = _Watch()
-    with contextlib.suppress(torch.OutOfMemoryError):
-        task.timed[0].run_under(watch)
+    watch = Watch()
+    for case in task.cases:
+        # Who has come this far has a reference that can be run.
+        with workshop.on_device(), contextlib.suppress(UsageError, torch.OutOfMemoryError):
+            case.run_under(watch)
     return sorted(key for key, is_exact in watch.found.items() if is_exact)
 
 
-class _Watch(DispatchMode):
+class Watch(DispatchMode):
     """Inside, each convolution of float32 is held against one in fp64, by its first image.
 
     Attributes:
@@ -66,12 +73,14 @@ class _Watch(DispatchMode):
 
     def run(self, operation: Any, arguments: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
         outcome = operation(*arguments, **options)
-        if operation is CONVOLUTION and outcome.dtype is torch.float32:
-            x, weight, bias, stride, *_, transposed, _, groups = arguments
-            key = convolution_key(x.shape, weight.shape, stride, transposed, groups)
+        if operation is CONVOLUTION and outcome.dtype is torch.float32 and outcome.numel():
+            x, weight, bias, *settings = arguments
+            key = convolution_key(x.shape, weight.shape, *settings)
             if key not in self.found:
                 doubled = (x[:1].double(), weight.double(), None if bias is None else bias.double())
-                self.found[key] = are_exact([outcome[:1]], [convolution(*doubled, *arguments[3:])])
+                with ByProducts():
+                    truth = operation(*doubled, *settings)
+                self.found[key] = are_exact([outcome[:1]], [truth])
         return outcome
 
 

@@ -116,9 +116,13 @@ class WarmCase:
 
     def run_under(self, mode: AbstractContextManager[object]) -> None:
         """One forward of the reference in a mode of torch, whose outcome nobody wants."""
-        inputs = list(self.inputs("task", 0).tree())
-        with mode:
-            evaluate_reference(self.case.task, copied(self._model), inputs)
+        inputs = self.inputs("task", 0)
+
+        def run() -> None:
+            with mode:
+                evaluate_reference(self.case.task, copied(self._model), list(inputs.tree()))
+
+        self._store.made(run)
 
     @property
     def _bytes_of_check(self) -> int:

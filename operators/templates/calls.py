@@ -1,8 +1,9 @@
 """Calls of vendors' libraries in output code, and the launches that may stand for them."""
 
 import ast
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from evolve.core.compiled import convolution_key
 from operators.inductor.reading import Statement
@@ -17,6 +18,7 @@ _MAXIMA = ("max_pool2d_with_indices", "max_pool3d_with_indices")
 
 _HALVES = {"torch.float16", "torch.bfloat16"}
 
+SETTINGS = ("stride", "padding", "dilation", "transposed", "output_padding", "groups")
 CALLS = (
     *(f"{_LIBRARY}.{name}(" for name in (*_MATRICES, "convolution")),
     *(f"torch.ops.aten.{name}.default(" for name in (*_POOLS, *_MAXIMA, *attention.CAUSAL_AT)),
@@ -145,15 +147,15 @@ class Calls:
         out = self._result(name)
         if x is None or weight is None or out is None or (has_bias and bias is None):
             return None
-        settings = convolution.Settings.read(keywords(call))
-        stride = settings.stride[-len(weight.shape[2:]) :]
-        key = convolution_key(x.shape, weight.shape, stride, settings.transposed, settings.groups)
+        given: Mapping[str, Any] = keywords(call)
+        key = convolution_key(x.shape, weight.shape, *(given[name] for name in SETTINGS))
         wanted = self._precisions if key in self._exact else self._convolutions
         precisions = self._known((x, weight), wanted)
         if not precisions or not weight.fits_32_bits():
             return None
         if not (x.fits_32_bits(1) and out.fits_32_bits(1)):
             return None
+        settings = convolution.Settings.read(given, len(weight.shape) - 2)
         about = x, weight, bias, out, settings, precisions
         cut = conv_packed.launches(*about) if self._how == "packed" else None
         launches = cut or (convolution.launch(*about),)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from evolve.core.compiled import each_of
 from operators.inductor.blocks import Blocks
 from operators.templates.launch import Launch, one_of, powers
 from operators.templates.matmul import NOTHING
@@ -28,12 +29,22 @@ class Settings:
     groups: int
 
     @classmethod
-    def read(cls, given: Mapping[str, object]) -> "Settings":
-        """From literal arguments of a call. Raises KeyError where one is missing."""
+    def read(cls, given: Mapping[str, object], dims: int) -> "Settings":
+        """From literal arguments of a call over so many dimensions in space.
+
+        Raises:
+            KeyError: one is missing.
+        """
+
+        def each(name: str) -> tuple[int, ...]:
+            values = given[name]
+            assert isinstance(values, tuple)
+            return each_of(values, dims)
+
         return cls(
-            stride=in_space(given["stride"], 1),
-            padding=in_space(given["padding"], 0),
-            dilation=in_space(given["dilation"], 1),
+            stride=in_space(each("stride"), 1),
+            padding=in_space(each("padding"), 0),
+            dilation=in_space(each("dilation"), 1),
             transposed=bool(given["transposed"]),
             groups=int(str(given["groups"])),
         )

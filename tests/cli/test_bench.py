@@ -24,7 +24,7 @@ import pytest
 from evolve.cli import bench_plan, benching
 from evolve.cli.bench import report
 from evolve.cli.bench_plan import BenchConfig, Plan, make_plan
-from evolve.cli.benching import DRAIN_S, RESERVE_S, Bench
+from evolve.cli.benching import RESERVE_S, Bench
 from evolve.cli.config.compose import compose_other
 from evolve.core.errors import EvaluatorUnavailable, UsageError
 from evolve.core.evaluation import Evaluation, Fidelity, Status
@@ -188,13 +188,14 @@ def test_nothing_begins_that_would_not_end_in_time():
 
 def test_a_task_that_is_ready_in_the_moment_of_the_end_does_not_begin():
     now = time.monotonic()
-    assert bench(planned(), ends_at=now + RESERVE_S, first_s=-1.0) == "the time is up"
+    assert bench(planned(), ends_at=now + RESERVE_S, first_s=-60.0) == "the time is up"
     with Store.open(DB) as store:
         assert not list(store.runs())
 
 
 def test_what_does_not_end_when_it_is_given_up_holds_up_nothing(monkeypatch):
-    monkeypatch.setattr(benching, "PATIENCE_S", DRAIN_S + 0.5)
+    monkeypatch.setattr(benching, "DRAIN_S", 0.2)
+    monkeypatch.setattr(benching, "PATIENCE_S", 0.7)
 
     class Deaf(SyntheticEvaluator):
         async def evaluate(self, request: EvaluationRequest) -> Evaluation:

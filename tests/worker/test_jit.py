@@ -61,12 +61,8 @@ def add_kernel(x, y, n, BLOCK: tl.constexpr):
 class Lock:
     """Whoever has the device alone is let in whenever it is left."""
 
-    def __init__(self, folder):
-        tempfile.tempdir = str(folder)
-        try:
-            self._lock = HostLock("jit")
-        finally:
-            tempfile.tempdir = None
+    def __init__(self):
+        self._lock = HostLock("jit")
         self.alone = 0
         self.during = lambda: None
 
@@ -84,8 +80,8 @@ class Lock:
             self.alone += 1
             self.during()
 
-    def is_held_by_others(self):
-        """Whether nobody can have it alone now."""
+    def keeps_others_out(self):
+        """Whether nobody else can have it alone now."""
         with ThreadPoolExecutor(1) as other:
             waiting = other.submit(self._have_it_alone)
             with contextlib.suppress(TimeoutError):
@@ -97,8 +93,9 @@ class Lock:
 
 
 @pytest.fixture
-def lock(tmp_path):
-    return Lock(tmp_path)
+def lock(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return Lock()
 
 
 @pytest.fixture
@@ -131,7 +128,7 @@ def test_while_a_kernel_is_compiled_another_can_have_the_device_alone(runner, lo
         output = started.call(0, shared(INPUTS), 60.0, aside=lock.aside)
         assert output.tensors[0].shape == (4,)
         assert lock.alone == 2  # what is compiled already is not compiled again
-        assert lock.is_held_by_others()
+        assert lock.keeps_others_out()
         lock.alone = 0
         started.call(0, shared(INPUTS), 60.0, aside=lock.aside)  # the same kernel, other blocks
         assert lock.alone == 2
@@ -160,7 +157,7 @@ def test_compiling_itself_has_a_deadline(runner, lock):
         with pytest.raises(CandidateFault, match="longer than 1 s") as caught:
             started.call(0, shared(INPUTS), 1.0, aside=lock.aside)
         assert caught.value.status is Status.TIMEOUT
-        assert lock.is_held_by_others()
+        assert lock.keeps_others_out()
 
 
 def test_what_ends_while_it_compiles_leaves_the_lock_as_it_was(runner, lock):
@@ -168,7 +165,7 @@ def test_what_ends_while_it_compiles_leaves_the_lock_as_it_was(runner, lock):
     with runner("triton.compiler.compile(0)\nreturn right(x)", before) as started, lock.shared():
         with pytest.raises(CandidateFault):
             started.call(0, shared(INPUTS), 10.0, aside=lock.aside)
-        assert lock.is_held_by_others()
+        assert lock.keeps_others_out()
 
 
 def test_a_kernel_that_does_not_compile_says_so(runner, lock):

@@ -4,14 +4,23 @@ On a CPU convolutions never round, so the device here only claims that they may,
 that rounds does so by itself.
 """
 
-import pytest
+import ast
+from unittest import mock
 
-from evolve.core.compiled import EXACT_CONVOLUTIONS, Compiled
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from evolve.core.compiled import EXACT_CONVOLUTIONS, Compiled, convolution_key
 from evolve.core.task import Task
 from evolve.worker import rounding
-from evolve.worker.convolution import convolution
+from evolve.worker.compiler import compile_model
 from evolve.worker.device_cpu import CpuDevice
+from evolve.worker.dispatch import DispatchMode
 from evolve.worker.referee import Referee
+from operators.templates.calls import SETTINGS
+from operators.templates.tensors import keywords
 from tests.worker.judging import task_source
 
 SETUP = "self.layer = nn.Conv2d(8, 16, 3)"
@@ -71,15 +80,61 @@ self.back = nn.ConvTranspose2d(16, 4, 5, groups=2)
 
 
 def test_where_some_round_those_that_do_not_are_told(referee, monkeypatch):
-    exact = "convolution 2x8x12x12 16x8x3x3 2x2 1", "transposed 2x16x5x5 16x2x5x5 1x1 2"
+    exact = (
+        "convolution 2x8x12x12 16x8x3x3 2x2 0x0 1x1 0x0 1",
+        "transposed 2x16x5x5 16x2x5x5 1x1 0x0 1x1 0x0 2",
+    )
     two = {"setup": TWO.strip().replace("\n", "\n        ")}
     found = facts(referee, "self.back(self.layer(x.half().float()))", **two)
     assert found["eager_convolutions"] == "tf32"
     assert found[EXACT_CONVOLUTIONS].split(";") == list(exact)
 
-    def of_rounded(x, *arguments):
-        return convolution(x + 1e-3 if x.shape[1] == 8 else x, *arguments)
+    class Elsewhere(DispatchMode):
+        def run(self, operation, arguments, options):
+            x, *others = arguments
+            return operation(x + 1e-3 if x.shape[1:2] == (8,) else x, *others, **options)
 
-    monkeypatch.setattr(rounding, "convolution", of_rounded)
+    monkeypatch.setattr(rounding, "ByProducts", Elsewhere)
     found = facts(referee, "self.back(self.layer(x.half().float())) + 1", **two)
     assert found[EXACT_CONVOLUTIONS] == exact[1]
+
+
+class OneNumber(nn.Module):
+    """For all dimensions in space."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.rand(4, 6, 3, 3))
+
+    def forward(self, x):
+        return functional.conv2d(x, self.weight, None, (2,), (1,))
+
+
+LAYERS = {
+    "one dimension": (nn.Conv1d(6, 4, 3, stride=2, padding=1), (2, 6, 20)),
+    "without a batch": (nn.Conv2d(6, 4, 3), (6, 20, 20)),
+    "dilated, in groups": (nn.Conv2d(6, 4, 3, dilation=2, groups=2), (2, 6, 20, 20)),
+    "as large": (nn.Conv2d(6, 4, 3, padding="same"), (2, 6, 20, 20)),
+    "transposed": (nn.ConvTranspose2d(6, 4, 3, stride=2, output_padding=1), (2, 6, 9, 9)),
+    "one number for all": (OneNumber(), (2, 6, 9, 9)),
+}
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_what_is_found_has_the_key_of_the_call_that_the_compiler_writes(name):
+    layer, shape = LAYERS[name]
+    model, x = nn.Sequential(layer, nn.ReLU()).eval(), torch.rand(shape)
+    watch = rounding.Watch()
+    with torch.no_grad(), watch:
+        model(x)
+    with mock.patch("torch._inductor.config.cpp.weight_prepack", False):
+        code = compile_model(model, [x], {}).code
+    (call,) = (
+        node
+        for node in ast.walk(ast.parse(code))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "extern_kernels.convolution"
+    )
+    given = keywords(call)
+    settings = [given[one] for one in SETTINGS]
+    batched = shape if len(shape) == layer.weight.dim() else (1, *shape)
+    assert [*watch.found] == [convolution_key(batched, layer.weight.shape, *settings)]
