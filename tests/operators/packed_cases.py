@@ -133,7 +133,10 @@ def wide_cases():
 def several():
     """Convolutions whose runs of taps are divided into different blocks, one after the other."""
     kernels = image(32, 32, 3, 3), image(32, 32, 5, 5), image(16, 32, 7, 7)
-    settings = "stride=(1, 1), padding=(0, 0), dilation=(1, 1), transposed=False, groups=1"
+    settings = (
+        "stride=(1, 1), padding=(0, 0), dilation=(1, 1), transposed=False, "
+        "output_padding=(0, 0), groups=1"
+    )
     lines, before, reference = [], "x", "x"
     for number, (filters, side) in enumerate([(32, 13), (32, 9), (16, 3)]):
         called = f"extern_kernels.convolution({before}, w{number}, {settings}, bias=None)"

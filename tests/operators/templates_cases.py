@@ -334,7 +334,10 @@ def tail_cases():
         "tl.store(out_ptr0 + (x2), tmp3, xmask)",
     ]
     out = torch.empty(2, 20, 5, 6, device="meta")
-    settings = "stride=(1, 1), padding=(1, 1), dilation=(1, 1), transposed=True, groups=1"
+    settings = (
+        "stride=(1, 1), padding=(1, 1), dilation=(1, 1), transposed=True, "
+        "output_padding=(0, 0), groups=1"
+    )
     yield case(
         "scaled by channel into another tensor",
         {"x": image(2, 17, 5, 6), "weight": image(17, 20, 3, 3), "scale": matrix(20)},
@@ -387,7 +390,10 @@ def view_cases():
         out="buf1",
         kernels=relu(3840),
     )
-    settings = "stride=(1, 1), padding=(1, 1), dilation=(1, 1), transposed=False, groups=1"
+    settings = (
+        "stride=(1, 1), padding=(1, 1), dilation=(1, 1), transposed=False, "
+        "output_padding=(0, 0), groups=1"
+    )
     yield case(
         "a convolution with a tail by another shape",
         {"x": image(2, 17, 5, 6), "weight": image(20, 17, 3, 3)},
