@@ -19,27 +19,20 @@ EXACT_CONVOLUTIONS = "exact_convolutions"
 do not round float32 there although torch lets them; separated by semicolons."""
 
 
-def convolution_key(
-    x: Sequence[int],
-    weight: Sequence[int],
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
-    transposed: bool,
-    output_padding: Sequence[int],
-    groups: int,
-) -> str:
+def convolution_key(x: Sequence[int], weight: Sequence[int], settings: Sequence[Any]) -> str:
     """What a convolution is told from others by, of those of one task.
 
-    Shapes of its input, with the batch, and of its weight, and the other arguments of
-    `aten::convolution`, where one number may stand for every dimension in space.
+    Args:
+        x: shape of its input, with the batch.
+        weight: shape of its weight.
+        settings: what follows the bias in `aten::convolution`, where one number may stand for every
+            dimension in space.
     """
+    *sizes, transposed, padded, groups = settings
     kind = "transposed" if transposed else "convolution"
-    for_each = (
-        each_of(values, len(weight) - 2) for values in (stride, padding, dilation, output_padding)
-    )
-    sizes = ("x".join(map(str, values)) for values in (x, weight, *for_each))
-    return " ".join((kind, *sizes, str(groups)))
+    for_each = (each_of(values, len(weight) - 2) for values in (*sizes, padded))
+    words = ("x".join(map(str, values)) for values in (x, weight, *for_each))
+    return " ".join((kind, *words, str(groups)))
 
 
 def each_of(values: Sequence[int], dims: int) -> tuple[int, ...]:

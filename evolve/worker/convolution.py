@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from evolve.core.compiled import each_of
 from evolve.worker.dispatch import DispatchMode
 
 CONVOLUTION = torch.ops.aten.convolution.default
@@ -50,7 +51,7 @@ def convolution(
     """
     dims = x.dim() - 2
     stride, padding, dilation, output_padding = (
-        _for_each(values, dims) for values in (stride, padding, dilation, output_padding)
+        each_of(values, dims) for values in (stride, padding, dilation, output_padding)
     )
     kernel = weight.shape[2:]
     if transposed:
@@ -148,8 +149,3 @@ def _add_products(into: Tensor, factors: Tensor, x: Tensor, groups: int) -> None
         return
     of_all = factors.expand(batch, *factors.shape).flatten(0, 1)
     ours.flatten(0, 1).baddbmm_(of_all, theirs.flatten(0, 1))
-
-
-def _for_each(values: Sequence[int], dims: int) -> list[int]:
-    """One for each dimension, also where one stands for all."""
-    return list(values) * dims if len(values) == 1 else list(values)

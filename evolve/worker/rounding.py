@@ -75,7 +75,7 @@ class Watch(DispatchMode):
         outcome = operation(*arguments, **options)
         if operation is CONVOLUTION and outcome.dtype is torch.float32 and outcome.numel():
             x, weight, bias, *settings = arguments
-            key = convolution_key(x.shape, weight.shape, *settings)
+            key = convolution_key(x.shape, weight.shape, settings)
             if key not in self.found:
                 doubled = (x[:1].double(), weight.double(), None if bias is None else bias.double())
                 with ByProducts():

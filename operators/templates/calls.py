@@ -19,6 +19,8 @@ _MAXIMA = ("max_pool2d_with_indices", "max_pool3d_with_indices")
 _HALVES = {"torch.float16", "torch.bfloat16"}
 
 SETTINGS = ("stride", "padding", "dilation", "transposed", "output_padding", "groups")
+"""Of a convolution, in the order in which `aten::convolution` takes them."""
+
 CALLS = (
     *(f"{_LIBRARY}.{name}(" for name in (*_MATRICES, "convolution")),
     *(f"torch.ops.aten.{name}.default(" for name in (*_POOLS, *_MAXIMA, *attention.CAUSAL_AT)),
@@ -148,7 +150,7 @@ class Calls:
         if x is None or weight is None or out is None or (has_bias and bias is None):
             return None
         given: Mapping[str, Any] = keywords(call)
-        key = convolution_key(x.shape, weight.shape, *(given[name] for name in SETTINGS))
+        key = convolution_key(x.shape, weight.shape, [given[name] for name in SETTINGS])
         wanted = self._precisions if key in self._exact else self._convolutions
         precisions = self._known((x, weight), wanted)
         if not precisions or not weight.fits_32_bits():

@@ -122,7 +122,7 @@ def test_convolutions_round_as_eagers_do_and_once_they_do_not():
 
 
 def test_of_a_tasks_convolutions_those_that_eager_does_not_round_stay_exact():
-    key = convolution_key(IMAGE.shape, FILTERS.shape, (1, 1), (1, 1), (1, 1), False, (0, 0), 1)
+    key = convolution_key(IMAGE.shape, FILTERS.shape, [*[(1, 1)] * 3, False, (0, 0), 1])
     for known, begun in ((key, "bf16x6"), (f"other;{key}", "bf16x6"), ("other", "tf32")):
         facts = {"eager_convolutions": "tf32", EXACT_CONVOLUTIONS: known}
         assert begun_with(propose(CONVOLUTION, **facts)) == [begun]

@@ -137,4 +137,4 @@ def test_what_is_found_has_the_key_of_the_call_that_the_compiler_writes(name):
     given = keywords(call)
     settings = [given[one] for one in SETTINGS]
     batched = shape if len(shape) == layer.weight.dim() else (1, *shape)
-    assert [*watch.found] == [convolution_key(batched, layer.weight.shape, *settings)]
+    assert [*watch.found] == [convolution_key(batched, layer.weight.shape, settings)]
