@@ -97,8 +97,8 @@ def test_a_retry_that_would_come_after_the_deadline_is_not_waited_for(serve):
     server = serve(Refusal(429, retry_after=60))
     start = time.monotonic()
     with pytest.raises(ModelUnavailable, match="rate limit after 1 attempts") as caught:
-        ask(endpoint(server, deadline_s=5))
-    assert time.monotonic() - start < 5
+        ask(endpoint(server, deadline_s=30))
+    assert time.monotonic() - start < 30
     assert caught.value.retry_after_s >= 60
     assert server.deliveries == 0
 

@@ -136,6 +136,7 @@ def test_an_outcome_with_nothing_to_judge_by_is_refused(outcome, words):
         findings(task_source(outcome, "[torch.randn(64)]"))
 
 
+@pytest.mark.quiet
 def test_sixteen_megabytes_of_inputs_take_two_seconds_at_most():
     source = task_source("torch.softmax(x, -1)", "[torch.randn(1024, 4096)]")
     loaded = load_task(Task(name="probe", source=source))

@@ -55,16 +55,29 @@ def get_input_groups():
 SLOW = Task(name="slow", source="import time\ntime.sleep(2)\n" + RELU_TASK.source)
 
 
-def test_a_warm_task_does_not_wait_for_one_that_is_being_loaded():
+def test_a_warm_task_does_not_wait_for_one_that_is_being_loaded(tmp_path):
+    begun, may_end = tmp_path / "begun", tmp_path / "may_end"
+    source = f"""
+import pathlib, time
+pathlib.Path({str(begun)!r}).touch()
+for _ in range(6000):
+    if pathlib.Path({str(may_end)!r}).exists():
+        break
+    time.sleep(0.01)
+"""
     tasks = WarmTasks(CpuDevice())
     warm = tasks.get(RELU_TASK, Fidelity.SEARCH)
-    loading = threading.Thread(target=tasks.get, args=(SLOW, Fidelity.SEARCH))
+    held = Task(name="held", source=source + RELU_TASK.source)
+    loading = threading.Thread(target=tasks.get, args=(held, Fidelity.SEARCH))
     loading.start()
-    time.sleep(0.5)
-    start = time.monotonic()
-    assert tasks.get(RELU_TASK, Fidelity.SCREEN) is warm
-    assert time.monotonic() - start < 2
-    loading.join()
+    try:
+        while not begun.exists():
+            time.sleep(0.01)
+        assert tasks.get(RELU_TASK, Fidelity.SCREEN) is warm
+        assert loading.is_alive()
+    finally:
+        may_end.touch()
+        loading.join()
 
 
 def test_a_task_asked_for_by_several_is_loaded_once():
