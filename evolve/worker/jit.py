@@ -19,8 +19,7 @@ class Compiling:
     def __init__(self) -> None:
         self._compile: Callable[..., Any] | None = None  # Triton's own
         self._thread = 0, 0  # the process and its thread that talk to the referee
-        self._tell: Callable[[], None] | None = None
-        self._come_back: Callable[[], None] = lambda: None
+        self._talk: tuple[Callable[[], None], Callable[[], None]] | None = None
 
     @contextmanager
     def told(self, tell: Callable[[], None], come_back: Callable[[], None]) -> Iterator[None]:
@@ -31,29 +30,33 @@ class Compiling:
         """
         self._install()
         self._thread = _this_thread()
-        self._tell, self._come_back = tell, come_back
+        self._talk = tell, come_back
         try:
             yield
         finally:
-            self._tell = None
+            self._talk = None
 
     def _install(self) -> None:
+        """Stand in for Triton's function, where kernels and where PyTorch's compiler find it."""
         compiler: Any = sys.modules.get("triton.compiler")
         if compiler is not None and self._compile is None:
             self._compile = compiler.compile
             compiler.compile = self._compile_aside
+            package: Any = sys.modules["triton"]
+            package.compile = self._compile_aside
 
     def _compile_aside(self, *arguments: Any, **options: Any) -> Any:
         assert self._compile is not None
-        if self._thread != _this_thread() or self._tell is None or _is_recording():
+        if self._thread != _this_thread() or self._talk is None or _is_recording():
             return self._compile(*arguments, **options)
-        tell, self._tell = self._tell, None  # what is compiled for this kernel is part of it
+        talk, self._talk = self._talk, None  # what is compiled for this kernel is part of it
+        tell, come_back = talk
         tell()
         try:
             return self._compile(*arguments, **options)
         finally:
-            self._come_back()
-            self._tell = tell
+            come_back()
+            self._talk = talk
 
 
 def _this_thread() -> tuple[int, int]:

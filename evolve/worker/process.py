@@ -29,6 +29,7 @@ from evolve.worker.zygote import Zygote
 
 START_S = 20.0
 _FATE_S = 10.0
+_REST_S = 1.0  # at the least, for the rest of an answer that has begun
 STANDS_S = 0.5  # until a stopped process stands; longer only where a thread is deep in the kernel
 _STANDS_POLL_S = 0.0002
 _STANDING = "TtZX"  # states of threads: stopped, traced, ended
@@ -69,14 +70,17 @@ class RunnerProcess:
         self._sandbox: int | None = None
         self._frozen_at: float | None = None
         self.largest_sent = 0  # bytes of inputs of one call, of which it may hold some to its end
-        self._channel, self._control = zygote.fork(replace(confinement, work=self._work))
-        try:
-            self.pid = self._peer()
-            ready = wire.parse_ready(self._expect(Reply.READY, START_S))
+        with contextlib.ExitStack() as on_failure:
+            on_failure.callback(shutil.rmtree, self._work, ignore_errors=True)
+            self._channel, self._control = zygote.fork(replace(confinement, work=self._work))
+            on_failure.callback(self.close)
+            try:
+                self.pid = self._peer()
+                ready = self._parse(wire.parse_ready, self._expect(Reply.READY, START_S))
+            except CandidateFault as fault:  # no candidate code has run yet
+                raise InfraFault(f"a runner did not start: {fault}") from fault
             self.mechanisms, self.readable_at, self.reasons = ready
-        except CandidateFault as fault:  # no candidate code has run yet
-            self.close()
-            raise InfraFault(f"a runner did not start: {fault}") from fault
+            on_failure.pop_all()
 
     def __enter__(self) -> "RunnerProcess":
         return self
@@ -146,38 +150,32 @@ class RunnerProcess:
         frozen there, and such time does not count.
         """
         self.largest_sent = max(self.largest_sent, inputs.size)
-        command = ("call", case, inputs.size, inputs.trees[0], trap, aside is not None)
-        self._send(command, seconds, inputs.fd)
-        if aside is None:
-            return self._parse(wire.parse_output, self._expect(Reply.OUTPUT, seconds, "call"))
+        command: tuple[Any, ...] = ("call", case, inputs.size, inputs.trees[0], trap, bool(aside))
+        fd, left = inputs.fd, seconds
         try:
-            return self._output(seconds, aside)
+            while True:
+                start = time.monotonic()
+                self._send(command, left, fd)
+                reply, body = self._receive(left, "call")
+                if aside is None or reply is not Reply.ASIDE:
+                    return self._parse(wire.parse_output, _of_kind(Reply.OUTPUT, reply, body))
+                left -= time.monotonic() - start  # sending too: who does not read has no more time
+                with aside():
+                    left = self._back(left)
+                command, fd = ("go on",), -1
         except CandidateFault as fault:
             if fault.status is Status.TIMEOUT:  # which tells of what was left
                 raise faults.timeout("call", seconds) from fault
             raise
 
-    def _output(self, left: float, aside: Callable[[], AbstractContextManager[None]]) -> Output:
-        """What a call gives that has so many seconds left."""
-        while True:
-            start = time.monotonic()
-            reply, body = self._receive(left, "call")
-            if reply is not Reply.ASIDE:
-                return self._parse(wire.parse_output, _of_kind(Reply.OUTPUT, reply, body))
-            left -= time.monotonic() - start
-            with aside():
-                left = self._back(left)
-            if left <= 0:
-                raise faults.timeout("call", left)
-            self._send(("go on",), left, -1)
-
     def _back(self, seconds: float) -> float:
         """Wait until it has compiled something; the seconds that are left of these."""
         start, frozen_s = time.monotonic(), self._frozen_until_now()
-        if not self._answers(seconds):
+        self._expect(Reply.BACK, self._left_at_answer("call", seconds), "call")
+        left = seconds - (time.monotonic() - start - (self._frozen_until_now() - frozen_s))
+        if left <= 0:
             raise faults.timeout("call", seconds)
-        self._expect(Reply.BACK, seconds, "call")
-        return seconds - (time.monotonic() - start - (self._frozen_until_now() - frozen_s))
+        return left
 
     def open_profiler(self, seconds: float) -> None:
         """Have it get ready to observe."""
@@ -264,7 +262,7 @@ class RunnerProcess:
         _signal(self.pid, signal.SIGCONT)
 
     def freeze(self) -> None:
-        """Stop it and all that it has started, and wait until they stand.
+        """Stop it and all that it has started, and wait until they stand, `STANDS_S` at most.
 
         Until `thaw`, no deadline comes nearer: it executes or compiles a source, or waits.
         """
@@ -324,9 +322,8 @@ class RunnerProcess:
         may_freeze: bool = False,
     ) -> bytes:
         self._send(command, seconds, fd)
-        if may_freeze and not self._answers(seconds):
-            raise faults.timeout(command[0], seconds)
-        return self._expect(answer, seconds, command[0])
+        left = self._left_at_answer(command[0], seconds) if may_freeze else seconds
+        return self._expect(answer, left, command[0])
 
     def _send(self, command: tuple[Any, ...], seconds: float, fd: int) -> None:
         self._channel.settimeout(seconds)
@@ -355,17 +352,22 @@ class RunnerProcess:
             raise faults.from_error(*self._parse(wire.parse_error, body))
         return reply, body
 
-    def _answers(self, seconds: float) -> bool:
-        """Whether there is a first word in that time, not counting what of it it was frozen."""
+    def _left_at_answer(self, what: str, seconds: float) -> float:
+        """Wait for the first word in that time, not counting what of it it was frozen.
+
+        Returns:
+            The seconds that are left for the rest of the answer.
+        """
         poller = select.poll()
         poller.register(self._channel, select.POLLIN)
         left, counted = seconds, self._frozen_until_now()
         while left > 0:
+            start = time.monotonic()
             if poller.poll(1e3 * left):
-                return True
+                return max(left - (time.monotonic() - start), _REST_S)
             frozen = self._frozen_until_now()
             left, counted = frozen - counted, frozen
-        return False
+        raise faults.timeout(what, seconds)
 
     def _parse(self, parser: Any, body: bytes) -> Any:
         try:

@@ -32,7 +32,9 @@ from evolve.worker.wire import TensorAt
 
 BUILD_S = 120.0
 SETUP_S = 30.0
-_ASIDE_S, _MOST_ASIDE = 60.0, 16  # of a candidate: each time others have their turns, up to four
+# How long and how often a candidate leaves the lock to compile; each time up to `locks._AT_ONCE`
+# others have their turns before it goes on.
+_ASIDE_S, _MOST_ASIDE = 60.0, 16
 
 
 @dataclass(slots=True)

@@ -31,7 +31,7 @@ def compile(seconds):
     time.sleep(seconds)
     return seconds
 
-triton.compiler.compile = compile
+triton.compile = triton.compiler.compile = compile
 """
 """Compiling takes as long as is said."""
 
@@ -158,6 +158,44 @@ def test_compiling_itself_has_a_deadline(runner, lock):
             started.call(0, shared(INPUTS), 1.0, aside=lock.aside)
         assert caught.value.status is Status.TIMEOUT
         assert lock.keeps_others_out()
+
+
+def test_who_talks_without_listening_has_no_more_time_than_others(runner, lock):
+    """It says that it compiles until nobody can answer, and listens when its time is nearly up."""
+    body = """
+from evolve.worker import wire
+frame = sys._getframe()
+while "channel" not in frame.f_locals:
+    frame = frame.f_back
+channel = frame.f_locals["channel"]
+channel.setblocking(False)
+began = time.monotonic()
+while time.monotonic() - began < 8:
+    filling = time.monotonic()
+    with contextlib.suppress(BlockingIOError):
+        while time.monotonic() - filling < 0.8:
+            wire.send_aside(channel)
+            wire._send(channel, wire.Reply.BACK, b"")
+            time.sleep(0.0005)
+    time.sleep(max(0.8 - (time.monotonic() - filling), 0))
+    with contextlib.suppress(BlockingIOError):
+        while channel.recv(4096):
+            pass
+channel.setblocking(True)
+return right(x)
+"""
+    with runner(body, "import contextlib, sys, time") as started, lock.shared():
+        began = time.monotonic()
+        with pytest.raises(CandidateFault, match="longer than 1 s") as caught:
+            started.call(0, shared(INPUTS), 1.0, aside=contextlib.nullcontext)
+        assert caught.value.status is Status.TIMEOUT
+        assert time.monotonic() - began < 4
+
+
+def test_what_the_compiler_of_pytorch_compiles_is_told_of_too(runner, lock):
+    with runner("import triton\ntriton.compile(0.2)\nreturn right(x)") as started, lock.shared():
+        started.call(0, shared(INPUTS), 10.0, aside=lock.aside)
+        assert lock.alone == 1
 
 
 def test_what_ends_while_it_compiles_leaves_the_lock_as_it_was(runner, lock):

@@ -10,6 +10,7 @@ Invariants:
 import contextlib
 import os
 import signal
+import socket
 import tempfile
 import threading
 import time
@@ -22,9 +23,11 @@ from evolve.core.program import Language
 from evolve.worker import custody, slab
 from evolve.worker.buildcache import BuildCache, first_errors
 from evolve.worker.device_cpu import CpuDevice
-from evolve.worker.faults import CandidateFault
+from evolve.worker.faults import CandidateFault, InfraFault
 from evolve.worker.launcher import Launcher
 from evolve.worker.locks import HostLock
+from evolve.worker.process import RunnerProcess
+from evolve.worker.sandbox import Confinement
 from evolve.worker.sealed import map_privately
 from evolve.worker.trees import tensors_of
 from evolve.worker.wire import TensorAt
@@ -42,6 +45,35 @@ def loaded(launcher, source, arguments):
     runner.load("candidate", source, 20.0)
     runner.construct(0, 1, arguments, 20.0)
     return runner
+
+
+class Unwilling:
+    """A zygote that forks nothing, or something that ends without a word."""
+
+    def __init__(self, word):
+        self._word = word
+        self.theirs = []
+
+    def fork(self, confinement):
+        if self._word is None:
+            raise ConnectionError("the zygote is gone")
+        ours = []
+        for word in (self._word, b""):
+            mine, other = socket.socketpair()
+            other.sendall(word)
+            other.close()
+            ours.append(mine)
+        self.theirs = ours
+        return tuple(ours)
+
+
+@pytest.mark.parametrize("word", [None, b"", b"no message"])
+def test_a_process_that_does_not_start_leaves_nothing_open(tmp_path, word):
+    zygote = Unwilling(word)
+    with pytest.raises((InfraFault, ConnectionError)):
+        RunnerProcess(zygote, Confinement(work="", readable=()), tmp_path)
+    assert not list(tmp_path.iterdir())
+    assert all(one.fileno() < 0 for one in zygote.theirs)
 
 
 def test_a_tree_comes_out_of_a_slab_as_it_went_in():
