@@ -5,7 +5,6 @@ Where torch lets cuDNN round operands to tf32 it does for most shapes, and for o
 that rounds where the reference does not is wrong.
 """
 
-import contextlib
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -19,6 +18,7 @@ from evolve.worker.blocks import relative_error
 from evolve.worker.convolution import CONVOLUTION, ByProducts
 from evolve.worker.dispatch import DispatchMode
 from evolve.worker.warm import WarmTask
+from evolve.worker.warm_store import is_short_of_memory
 from evolve.worker.workshop import Workshop
 
 CONVOLUTIONS = "eager_convolutions"
@@ -54,9 +54,12 @@ def _exact_ones(task: WarmTask, workshop: Workshop) -> list[str]:
     """Keys of the convolutions that do not round, as far as there is memory to see."""
     watch = Watch()
     for case in task.cases:
-        # Who has come this far has a reference that can be run.
-        with workshop.on_device(), contextlib.suppress(UsageError, torch.OutOfMemoryError):
-            case.run_under(watch)
+        try:
+            with workshop.on_device():
+                case.run_under(watch)
+        except (UsageError, torch.OutOfMemoryError) as error:
+            if not is_short_of_memory(error):
+                raise
     return sorted(key for key, is_exact in watch.found.items() if is_exact)
 
 
@@ -64,7 +67,7 @@ class Watch(DispatchMode):
     """Inside, each convolution of float32 is held against one in fp64, by its first image.
 
     Attributes:
-        found: by key, whether it is exact.
+        found: by key, whether it is exact. One without any error, of zeros, says nothing.
     """
 
     def __init__(self) -> None:
@@ -80,18 +83,26 @@ class Watch(DispatchMode):
                 doubled = (x[:1].double(), weight.double(), None if bias is None else bias.double())
                 with ByProducts():
                     truth = operation(*doubled, *settings)
-                self.found[key] = are_exact([outcome[:1]], [truth])
+                if error := _largest_error([outcome[:1]], [truth]):
+                    self.found[key] = error < _LEAST
         return outcome
 
 
 def are_exact(outcomes: Sequence[Tensor], truth: Sequence[Tensor]) -> bool:
-    """Whether outcomes are nearer to those in fp64 than operands of 11 bits would leave them."""
+    """Whether outcomes are nearer to those in fp64 than operands of 11 bits would leave them.
+
+    Where there is no error at all, what is called truth may be the outcome itself.
+    """
+    return 0 < _largest_error(outcomes, truth) < _LEAST
+
+
+def _largest_error(outcomes: Sequence[Tensor], truth: Sequence[Tensor]) -> float:
     errors = [
         _usual_error(relative_error(native, exact))
         for native, exact in zip(outcomes, truth, strict=True)
         if native.is_floating_point() or native.is_complex()
     ]
-    return 0 < max(errors, default=0.0) < _LEAST
+    return max(errors, default=0.0)
 
 
 def _usual_error(errors: Tensor) -> float:

@@ -99,6 +99,15 @@ def test_where_some_round_those_that_do_not_are_told(referee, monkeypatch):
     assert found[EXACT_CONVOLUTIONS] == exact[1]
 
 
+def test_an_image_of_zeros_says_nothing_of_a_convolution():
+    layer, watch = nn.Conv2d(2, 4, 3, bias=False), rounding.Watch()
+    with torch.no_grad(), watch:
+        layer(torch.zeros(1, 2, 9, 9))
+        assert not watch.found
+        layer(torch.rand(1, 2, 9, 9))
+    assert [*watch.found.values()] == [True]
+
+
 class OneNumber(nn.Module):
     """For all dimensions in space."""
 
