@@ -9,7 +9,7 @@ import statistics
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, TypeVar
+from typing import Any, TypeGuard, TypeVar
 
 from evolve.cli import parts
 from evolve.cli.bench_plan import Entry, Plan
@@ -107,7 +107,7 @@ class Bench:
         finally:
             if alarm is not None:
                 alarm.cancel()
-        if errors := [end for end in ends if isinstance(end, Exception)]:
+        if errors := [end for end in ends if _is_failure(end, is_stopped=bool(reasons))]:
             raise errors[0]
         if not reasons and (self._waiting or self._alone):
             return "too little time is left for another task"
@@ -244,6 +244,7 @@ class Bench:
         finally:
             stop.cancel()
             task.cancel()
+            await asyncio.gather(task, stop, return_exceptions=True)
 
     async def _search(self, run: RunRow, config: Mapping[str, Any]) -> None:
         engine = self._engine(run, config)
@@ -283,6 +284,13 @@ class Bench:
         return parts.build_search(
             self._store, run, config, device_class=self._evaluator.device_class
         )
+
+
+def _is_failure(end: object, *, is_stopped: bool) -> TypeGuard[BaseException]:
+    """Whether a worker ended so; one that was given up by a stop is cancelled."""
+    return isinstance(end, BaseException) and not (
+        is_stopped and isinstance(end, asyncio.CancelledError)
+    )
 
 
 class _Failed(Exception):

@@ -193,6 +193,20 @@ def test_a_task_that_is_ready_in_the_moment_of_the_end_does_not_begin():
         assert not list(store.runs())
 
 
+@pytest.mark.parametrize("calls", [0, 1])
+def test_work_that_is_cancelled_without_a_stop_is_no_success(calls: int):
+    class Cancelled(SyntheticEvaluator):
+        """A judge whose work somebody cancels: in the search, or in the final."""
+
+        async def evaluate(self, request: EvaluationRequest) -> Evaluation:
+            if self.calls >= calls:
+                raise asyncio.CancelledError
+            return await super().evaluate(request)
+
+    with pytest.raises(asyncio.CancelledError):
+        bench(planned("problems=[1/1]"), Cancelled())
+
+
 def test_what_does_not_end_when_it_is_given_up_holds_up_nothing(monkeypatch):
     monkeypatch.setattr(benching, "DRAIN_S", 0.2)
     monkeypatch.setattr(benching, "PATIENCE_S", 0.7)
