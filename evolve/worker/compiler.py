@@ -24,7 +24,7 @@ from evolve.core.errors import UsageError
 from evolve.core.evaluation import Status
 from evolve.worker.faults import CandidateFault
 from evolve.worker.taskfile import LoadedCase
-from evolve.worker.whole import decomposed
+from evolve.worker.whole import decomposed, keep_recurrences
 
 ANSWER = "case{}.json"  # in the folder that the runner may write to
 SETTINGS: Mapping[str, Mapping[str, Any]] = {
@@ -147,6 +147,8 @@ def _exported(model: nn.Module, inputs: Sequence[Any], *, whole: bool) -> Any:
         program = export(model, tuple(inputs), strict=False)
     except _UNEXPORTABLE as error:
         raise UsageError(f"the reference cannot be exported: {error}") from error
+    if whole:
+        keep_recurrences(program.graph)
     _require_short(program.graph)
     table = select_decomp_table()
     return decomposed(program, table) if whole else program.run_decompositions(table)
@@ -162,7 +164,7 @@ def _require_short(graph: Any) -> None:
     if steps > _MOST_STEPS:
         raise UsageError(
             f"the reference has recurrent layers of {steps} steps in all, which the compiler "
-            f"would unroll; {_MOST_STEPS} at most"
+            f"would unroll; {_MOST_STEPS} at most (the variant {WHOLE!r} leaves float32 ones whole)"
         )
 
 

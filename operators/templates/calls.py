@@ -206,7 +206,8 @@ class Calls:
         out = self._result(name)
         found = None
         if out is not None:
-            found = whole.launches(call, out, self._tensors, self._multiprocessors, self._losses)
+            about = self._precisions, self._multiprocessors, self._losses
+            found = whole.launches(call, out, self._tensors, *about)
         if out is None or found is None:
             return None
         like = self._tensors[call.args[0]]

@@ -4,27 +4,38 @@ import ast
 from collections.abc import Sequence
 from typing import Any
 
-from operators.templates import loss, norm, scan
+from operators.templates import loss, norm, recurrence, scan
 from operators.templates.launch import Launch
 from operators.templates.tensors import Tensor, Tensors
 
 PREFIX = "torch.ops.evolve."
-_TENSORS = {"norm": 3, "batch_norm": 5, "scan": 2, "cross_entropy": 2, "total": 3}
+_TENSORS = {
+    "norm": 3,
+    "batch_norm": 5,
+    "scan": 2,
+    "recurrence": 5,
+    "cross_entropy": 2,
+    "total": 3,
+}
 
 
 def launches(
     call: ast.Call,
     out: Tensor,
     tensors: Tensors,
+    precisions: Sequence[str],
     multiprocessors: int,
     losses: dict[str, int],
 ) -> tuple[Launch, ...] | None:
     """For a call of one of the operators; None where a tensor is not known or not in order.
 
+    So it is where a device is too small for it.
+
     Args:
         call: of the operator.
         out: its result.
         tensors: of the output code.
+        precisions: what `tl.dot` may make of float32, the first to begin with.
         multiprocessors: of the device.
         losses: numbers of the texts of losses, to which new ones are added.
     """
@@ -38,7 +49,7 @@ def launches(
     if not all(_in_order(tensor) for tensor in known):
         return None
     given = [ast.literal_eval(node) for node in call.args[count:]]
-    return _launches(name, operands, out, given, multiprocessors, losses)
+    return _launches(name, operands, out, given, precisions, multiprocessors, losses)
 
 
 def _launches(
@@ -46,9 +57,10 @@ def _launches(
     operands: Sequence[Any],
     out: Tensor,
     given: Sequence[Any],
+    precisions: Sequence[str],
     multiprocessors: int,
     losses: dict[str, int],
-) -> tuple[Launch, ...]:
+) -> tuple[Launch, ...] | None:
     match name, given:
         case "norm", [kind, view, affine, share, eps]:
             x, weight, bias = operands
@@ -61,6 +73,8 @@ def _launches(
             x, mask = operands
             settings = {"product": product, "reverse": reverse, "exclusive": exclusive}
             return (scan.launch(x, mask, out, view, **settings),)
+        case "recurrence", [kind]:
+            return recurrence.launches(operands, out, kind, precisions, multiprocessors)
         case "cross_entropy", [view, ignored]:
             x, target = operands
             return (loss.cross_entropy(x, target, out, view, ignored),)

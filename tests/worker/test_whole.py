@@ -13,6 +13,7 @@ from torch.export import export
 from torch.nn import functional as F
 
 from evolve.core.compiled import WHOLE
+from evolve.core.errors import UsageError
 from evolve.worker.compiler import compile_model, settings
 from evolve.worker.whole.norms import keep_norms
 from tests.worker.whole_running import kept
@@ -300,3 +301,61 @@ def test_what_a_convolution_lays_out_as_it_likes_is_summed_in_order():
     shape, stride = inputs[1].shape, inputs[1].stride()
     layout = re.escape(f"{tuple(shape)}, {stride}")
     assert re.search(rf"{summed} = empty_strided_\w+\({layout}", code)
+
+
+SEQUENCE = torch.randn(4, 5, 6)
+LAYERS = {
+    "lstm": nn.LSTM(6, 8),
+    "lstm, both ways, in layers, batch first": nn.LSTM(
+        6, 8, num_layers=3, bidirectional=True, batch_first=True
+    ),
+    "lstm without biases": nn.LSTM(6, 8, bias=False),
+    "gru": nn.GRU(6, 8, num_layers=2),
+    "gru, both ways": nn.GRU(6, 8, bidirectional=True),
+    "gru without biases": nn.GRU(6, 8, bias=False, batch_first=True),
+    "tanh": nn.RNN(6, 8, bidirectional=True),
+    "relu": nn.RNN(6, 8, num_layers=2, nonlinearity="relu"),
+}
+
+
+def run(model, x):
+    """What a layer gives for each step, and its last states, in one tensor."""
+    out, last = model.layer(x)
+    flat = [one.flatten() for one in (out, *(last if isinstance(last, tuple) else (last,)))]
+    return torch.cat(flat)
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_recurrent_layers_stay_whole_layer_by_layer(name):
+    layer = LAYERS[name]
+    calls = found(run, SEQUENCE, layer=layer)
+    kind = "lstm" if isinstance(layer, nn.LSTM) else "gru" if isinstance(layer, nn.GRU) else name
+    assert calls == [("recurrence", [kind])] * layer.num_layers
+
+
+def test_first_states_that_are_given_are_the_layers():
+    states = torch.randn(2, 4, 5, 8)
+
+    def function(model, x, states):
+        out, (hidden, cell) = model.layer(x, (states[0], states[1]))
+        return torch.cat([out[-1], *hidden, *cell], 1)
+
+    calls = found(function, SEQUENCE, states, layer=nn.LSTM(6, 8, 2, bidirectional=True))
+    assert calls == [("recurrence", ["lstm"])] * 2
+
+
+@pytest.mark.parametrize(
+    "layer", [nn.LSTM(6, 8, proj_size=3), nn.GRU(6, 8).double()], ids=["projected", "float64"]
+)
+def test_a_recurrent_layer_that_no_template_does_is_unrolled(layer):
+    dtype = next(layer.parameters()).dtype
+    assert found(run, SEQUENCE.to(dtype), layer=layer) == []
+
+
+def test_a_long_recurrence_is_compiled_where_it_is_left_whole():
+    model = Reference(run, layer=nn.GRU(6, 8)).eval()
+    long = torch.randn(500, 2, 6)
+    with pytest.raises(UsageError, match="500 steps"):
+        compile_model(model, [long], {})
+    case = compile_model(model, [long], settings(WHOLE))
+    assert case.code.count("torch.ops.evolve.recurrence.default(") == 1

@@ -9,7 +9,7 @@ import torch
 from torch._inductor.decomposition import select_decomp_table
 from torch.export import export
 
-from evolve.worker.whole import NAMESPACE, decomposed
+from evolve.worker.whole import NAMESPACE, decomposed, keep_recurrences
 from evolve.worker.whole.operators import define
 
 LIBRARIES = []
@@ -20,6 +20,7 @@ def kept(model: torch.nn.Module, inputs: Sequence[torch.Tensor]) -> tuple[list[A
     implement()
     with torch.no_grad():
         program = export(model.eval(), tuple(inputs), strict=False)
+        keep_recurrences(program.graph)
         program = decomposed(program, select_decomp_table())
     calls = []
     for node in program.graph.nodes:
@@ -35,7 +36,7 @@ def implement() -> None:
     if not LIBRARIES:
         define()
         library = torch.library.Library(NAMESPACE, "IMPL")
-        for function in (norm, batch_norm, scan, cross_entropy, total):
+        for function in (norm, batch_norm, scan, recurrence, cross_entropy, total):
             library.impl(function.__name__, function, "CPU")
         LIBRARIES.append(library)
 
@@ -67,6 +68,39 @@ def scan(x, mask, view, product, reverse, exclusive):
         values = torch.cat([torch.zeros_like(values[:, :1]), values[:, :-1]], 1)
     values = values.cumprod(1) if product else values.cumsum(1)
     return (values.flip(1) if reverse else values).reshape(x.shape)
+
+
+def recurrence(gates, weight, bias, hidden, cell, kind):
+    """Of torch's cells, one step after the other."""
+    steps, directions = len(gates), len(hidden)
+    states = gates.new_full((steps + 2, hidden.shape[1], directions, hidden.shape[2]), torch.nan)
+    for direction in range(directions):
+        state, last = hidden[direction], None if cell is None else cell[direction]
+        own = gates.unflatten(-1, (directions, -1))[:, :, direction]
+        start, end, forward = (steps + 1, 0, -1) if direction else (0, steps + 1, 1)
+        states[start, :, direction] = state
+        for row in range(start + forward, end, forward):
+            added = torch.nn.functional.linear(
+                state, weight[direction], None if bias is None else bias[direction]
+            )
+            state, last = _cell(kind, own[row - 1], added, state, last)
+            states[row, :, direction] = state
+        if last is not None:
+            states[end, :, direction] = last
+    return states.flatten(2)
+
+
+def _cell(kind, given, added, state, cell):
+    """The state after a step, and the cell of an LSTM."""
+    if kind == "lstm":
+        into, forget, new, out = (given + added).chunk(4, -1)
+        cell = forget.sigmoid() * cell + into.sigmoid() * new.tanh()
+        return out.sigmoid() * cell.tanh(), cell
+    if kind == "gru":
+        (reset, update, x), (r, u, h) = given.chunk(3, -1), added.chunk(3, -1)
+        new = (x + (reset + r).sigmoid() * h).tanh()
+        return new + (update + u).sigmoid() * (state - new), None
+    return getattr(given + added, kind)(), None
 
 
 def cross_entropy(x, target, view, ignored):

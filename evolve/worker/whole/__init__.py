@@ -1,20 +1,22 @@
 """Operations of an exported graph that the compiler is to leave whole, for templates to do.
 
-Normalisations, scans, losses of rows and sums over everything are recognised by what the graph
-computes, not by the name of a task, and become calls of operators that have no implementation: in
-the output code they stay calls, and what is around them is fused as ever.
+Normalisations, scans, recurrent layers, losses of rows and sums over everything are recognised by
+what the graph computes, not by the name of a task, and become calls of operators that have no
+implementation: in the output code they stay calls, and what is around them is fused as ever.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
 from evolve.worker.whole.losses import keep_losses
+from evolve.worker.whole.nodes import fakes
 from evolve.worker.whole.norms import keep_batch_norms, keep_norms
 from evolve.worker.whole.operators import NAMESPACE, define
+from evolve.worker.whole.recurrences import keep_recurrences
 from evolve.worker.whole.scans import keep_scans
 from evolve.worker.whole.totals import keep_totals
 
-__all__ = ["NAMESPACE", "decomposed"]
+__all__ = ["NAMESPACE", "decomposed", "keep_recurrences"]
 
 
 def decomposed(program: Any, decompositions: Mapping[Any, Any]) -> Any:
@@ -33,5 +35,9 @@ def decomposed(program: Any, decompositions: Mapping[Any, Any]) -> Any:
     program = program.run_decompositions(decompositions)
     keep_totals(program.graph)
     program.graph.eliminate_dead_code()
+    for node in program.graph.nodes:
+        if str(node.target).startswith(f"{NAMESPACE}."):
+            # By this alone Inductor knows in which layouts such an operator gets its operands.
+            node.meta["eager_input_vals"] = (fakes(node.args), {})
     program.graph_module.recompile()
     return program

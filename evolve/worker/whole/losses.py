@@ -3,9 +3,8 @@
 from typing import Any
 
 import torch
-from torch.fx import Node
 
-from evolve.worker.whole.nodes import arguments, is_call, is_dense, put, rows, value
+from evolve.worker.whole.nodes import Adding, arguments, is_call, is_dense, put, rows, value
 
 _MEAN, _SUM = 1, 2  # how torch numbers reductions
 _ATEN = torch.ops.aten
@@ -30,7 +29,7 @@ def _keep_cross_entropy(graph: Any, node: Any) -> None:
     if given["weight"] is not None or given["label_smoothing"] != 0 or tensor.dim() < 2:
         return
     view = list(rows(tensor.shape, [1]) or ())
-    add = _Adding(graph, node)
+    add = Adding(graph, node)
     found = add(torch.ops.evolve.cross_entropy.default, x, target, view, given["ignore_index"])
     if given["reduction"] in (_MEAN, _SUM):
         found = add(_ATEN.sum.default, found, dtype=torch.float32)
@@ -51,7 +50,7 @@ def _spell_cosine(graph: Any, node: Any) -> None:
         return
     if one.shape != other.shape or one.dtype != other.dtype:
         return
-    add = _Adding(graph, node)
+    add = Adding(graph, node)
 
     def length(x: Any) -> Any:
         squares = add(_ATEN.sum.dim_IntList, add(_ATEN.mul.Tensor, x, x), dim)
@@ -59,17 +58,3 @@ def _spell_cosine(graph: Any, node: Any) -> None:
 
     dot = add(_ATEN.sum.dim_IntList, add(_ATEN.mul.Tensor, first, second), dim)
     put(graph, node, _ATEN.div.Tensor, dot, add(_ATEN.mul.Tensor, length(first), length(second)))
-
-
-class _Adding:
-    """Adds calls to a graph in front of a node, with what stands for their results."""
-
-    def __init__(self, graph: Any, node: Any) -> None:
-        self._graph, self._node = graph, node
-
-    def __call__(self, operator: Any, *given: Any, **named: Any) -> Any:
-        with self._graph.inserting_before(self._node):
-            new: Any = self._graph.call_function(operator, given, named)
-        fakes = [value(one) if isinstance(one, Node) else one for one in given]
-        new.meta["val"] = operator(*fakes, **named)
-        return new

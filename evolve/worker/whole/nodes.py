@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch.fx import Node
+from torch.fx.node import map_arg
 
 FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 FEWEST_ROWS = 32  # with fewer, most of a device would idle; Inductor cuts long rows
@@ -62,8 +63,24 @@ def put(graph: Any, node: Any, operator: Any, *given: Any) -> Any:
     """Have an operator's call take the place of a node."""
     with graph.inserting_before(node):
         new = graph.call_function(operator, given)
-    fakes = tuple(value(one) if isinstance(one, Node) else one for one in given)
-    # By this alone Inductor knows in which layouts an operator that it has not gets its operands.
-    new.meta = {**node.meta, "eager_input_vals": (fakes, {})}
+    new.meta = dict(node.meta)
     node.replace_all_uses_with(new)
     return new
+
+
+class Adding:
+    """Adds calls to a graph in front of a node, with what stands for their results."""
+
+    def __init__(self, graph: Any, node: Any) -> None:
+        self._graph, self._node = graph, node
+
+    def __call__(self, operator: Any, *given: Any, **named: Any) -> Any:
+        with self._graph.inserting_before(self._node):
+            new: Any = self._graph.call_function(operator, given, named)
+        new.meta["val"] = operator(*fakes(given), **named)
+        return new
+
+
+def fakes(given: Any) -> Any:
+    """Arguments of a call, with what stands for the tensors in the place of nodes."""
+    return map_arg(given, lambda node: node.meta["val"])

@@ -1,0 +1,108 @@
+"""Templates for recurrent layers, whose programs wait for each other after each step.
+
+Invariants:
+- programs that run at once, in any order, compute what torch's cells do;
+- there are never more of them than a device has multiprocessors, nor more weights than it holds;
+- a state is read after the wait for it, and not ahead of it.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from evolve.core import tunables
+from evolve.core.compiled import Compiled
+from operators.inductor import NotConvertible, convert
+from operators.templates import Products
+from tests.operators.compiling import compiled, launches
+from tests.operators.output_code import program
+
+ROOT = Path(__file__).parents[2]
+FIXTURE = Path(__file__).parent / "template_fixtures" / "recurrent_lstm.json"
+GATES = {"lstm": 4, "gru": 3, "tanh": 1}
+
+
+@pytest.fixture(scope="module")
+def differences() -> dict[str, float]:
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.operators.recurrence_running"],
+        cwd=ROOT,
+        env={**os.environ, "TRITON_INTERPRET": "1"},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return dict(map(json.loads, done.stdout.splitlines()))
+
+
+@pytest.mark.parametrize("kind", ["lstm", "gru", "tanh", "relu"])
+def test_programs_that_wait_for_each_other_compute_what_torchs_cells_do(differences, kind):
+    assert differences[kind] < 2e-6
+
+
+def layer(kind: str, batch: int, hidden: int, directions: int = 1, **options: int) -> str:
+    """A program of one layer."""
+    gates = GATES[kind] * hidden
+    arguments = {
+        "gates": torch.empty(512, batch, directions * gates, device="meta"),
+        "weight": torch.empty(directions, gates, hidden, device="meta"),
+        "first": torch.empty(directions, batch, hidden, device="meta"),
+    }
+    cell = "first" if kind == "lstm" else "None"
+    shape = 514, batch, directions * hidden
+    stride = batch * directions * hidden, directions * hidden, 1
+    lines = [
+        f"buf0 = torch.ops.evolve.recurrence.default(gates, weight, None, first, {cell}, {kind!r})",
+        "buf1 = buf0",
+        f"assert_size_stride(buf1, {shape}, {stride}, 'recurrence')",
+        "del buf0",
+    ]
+    return program(arguments, lines, "buf1", **options)
+
+
+@pytest.mark.parametrize("kind", GATES)
+@pytest.mark.parametrize(
+    ("batch", "hidden", "directions"), [(10, 256, 2), (1, 33, 1), (200, 64, 2)]
+)
+def test_programs_are_no_more_than_multiprocessors_and_hold_what_fits(
+    kind, batch, hidden, directions
+):
+    (units,) = (
+        tunable.choices
+        for tunable in tunables.parse(layer(kind, batch, hidden, directions))
+        if tunable.name.endswith("_BLOCK_H")
+    )
+    blocks = -(-batch // 64)
+    assert max(-(-hidden // block) for block in units) * directions * blocks <= 132
+    slots = 1 if kind == "tanh" else 4
+    assert max(units) * slots * hidden * 6 <= 200_000  # bytes in shared memory, cut in three
+
+
+@pytest.mark.parametrize(("hidden", "multiprocessors"), [(2048, 132), (256, 8)])
+def test_what_a_device_cannot_hold_at_once_is_no_program(hidden, multiprocessors):
+    with pytest.raises(NotConvertible):
+        layer("lstm", 10, hidden, multiprocessors=multiprocessors)
+
+
+def test_a_state_is_read_after_the_wait_for_it():
+    fixture = json.loads(FIXTURE.read_text())
+    source = convert(fixture["task"], "t", Compiled.from_json(fixture["compiled"]), Products())
+    shapes = (3, 5, 6), (4, 3, 4), (4, 3, 4)
+    found = launches(source, [torch.empty(shape, device="meta") for shape in shapes])
+    kernels = [launch for launch in found if launch[0].__name__ == "lstm_kernel"]
+    assert len(kernels) == 2
+    ttgir = compiled(kernels[0])["ttgir"]
+    _, loop = re.split(r"= scf\.for ", ttgir)
+    before, after = loop.split("scf.while")
+    assert "cacheModifier = cg" in after
+    assert "cacheModifier = cg" not in before
+    assert "async_copy" not in ttgir
+    assert after.index("tt.store") < after.index("barrier") < after.index("release")
