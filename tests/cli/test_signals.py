@@ -170,7 +170,7 @@ def test_a_signal_in_the_last_moment_of_a_block_calls_nobody_after_it():
 
 def test_a_second_process_cannot_continue_the_same_run(evolve, tmp_path: Path):
     database = tmp_path / "evolve.db"
-    process = sit(database, 0.3)
+    process = sit(database, 2.0)  # longer in all than another process takes to start
     time.sleep(1.5)
     try:
         done = evolve(

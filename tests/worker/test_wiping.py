@@ -21,6 +21,7 @@ def waited(wiping: Wiping) -> float:
     return time.monotonic() - start
 
 
+@pytest.mark.quiet
 def test_nothing_given_back_is_no_wait():
     assert waited(Wiping()) < 0.01
 
