@@ -10,7 +10,8 @@ import inspect
 import json
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -143,15 +144,22 @@ def _exported(model: nn.Module, inputs: Sequence[Any], *, whole: bool) -> Any:
     from torch._inductor.decomposition import select_decomp_table
     from torch.export import export
 
-    try:
+    with _exporting():
         program = export(model, tuple(inputs), strict=False)
-    except _UNEXPORTABLE as error:
-        raise UsageError(f"the reference cannot be exported: {error}") from error
     if whole:
         keep_recurrences(program.graph)
     _require_short(program.graph)
     table = select_decomp_table()
-    return decomposed(program, table) if whole else program.run_decompositions(table)
+    with _exporting():  # what forward changes in place is found out only here
+        return decomposed(program, table) if whole else program.run_decompositions(table)
+
+
+@contextmanager
+def _exporting() -> Iterator[None]:
+    try:
+        yield
+    except _UNEXPORTABLE as error:
+        raise UsageError(f"the reference cannot be exported: {error}") from error
 
 
 def _require_short(graph: Any) -> None:

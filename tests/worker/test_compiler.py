@@ -170,3 +170,21 @@ def test_references_are_compiled_where_the_compiler_is_imported_already(tmp_path
 def test_a_variant_that_nobody_knows_is_refused_in_words(worker):
     reply = worker.send("compiled", task=FRAGILE.to_json(), variants=["default", "best"]).result(60)
     assert "variant 'best': choose of default" in reply["error"]["message"]
+
+
+class Remembering(nn.Module):
+    """Its state is a tensor that torch does not know of."""
+
+    def __init__(self):
+        super().__init__()
+        self.last = torch.zeros(4)
+
+    def forward(self, x):
+        self.last.copy_(x)
+        return self.last + 1
+
+
+@pytest.mark.parametrize("variant", ["default", WHOLE])
+def test_a_reference_with_a_state_that_is_no_buffer_is_refused(variant):
+    with pytest.raises(UsageError, match=r"cannot be exported: .*last is mutated"):
+        compile_model(Remembering().eval(), [torch.ones(4)], settings(variant))
