@@ -73,7 +73,8 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
     arguments = parser(
         "eval",
         "Judge one candidate, and audit its task: compile, correctness, time, feedback. "
-        "Exit status 0: correct; 1: not correct; 2: cannot be judged.",
+        "Exit status 0: correct; 1: not correct, or the judge failed; 2: cannot be judged; "
+        "75, 130: stopped.",
     )
     arguments.add_argument(
         "candidate",

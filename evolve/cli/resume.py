@@ -23,7 +23,8 @@ stored ones, and those of termination, llm and trackers hold from then on:
   store.path      the database file (default: %s)
 
 Anything else is refused, with the difference. Exit status 0: finished; 75:
-stopped, resumable.
+stopped, or the judge failed under way: run it again; 130: Ctrl-C before the
+search began, or twice; 1: no judge comes up; 2: refused.
 """
 
 
