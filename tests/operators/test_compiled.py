@@ -20,11 +20,12 @@ from tests.operators.compiling import LOADS, STORES, accesses, compiled, launche
 from tests.operators.even_cases import EVEN_CASES
 from tests.operators.output_code import image, matrix
 from tests.operators.packed_cases import PACKED_CASES
+from tests.operators.recurrence_cases import RECURRENCE_CASES
 from tests.operators.templates_cases import CASES, convolution, product
 from tests.operators.whole_cases import WHOLE_CASES
 
 KERNELS = [name for name in library.known() if name.endswith("_kernel")]
-PROGRAMS = [*CASES, *EVEN_CASES, *PACKED_CASES, *WHOLE_CASES]
+PROGRAMS = [*CASES, *EVEN_CASES, *PACKED_CASES, *WHOLE_CASES, *RECURRENCE_CASES]
 
 
 def made(case, kernel: str):

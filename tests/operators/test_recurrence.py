@@ -21,11 +21,10 @@ from evolve.core.compiled import Compiled
 from operators.inductor import NotConvertible, convert
 from operators.templates import Products
 from tests.operators.compiling import compiled, launches
-from tests.operators.output_code import program
+from tests.operators.recurrence_cases import GATES, layer
 
 ROOT = Path(__file__).parents[2]
 FIXTURE = Path(__file__).parent / "template_fixtures" / "recurrent_lstm.json"
-GATES = {"lstm": 4, "gru": 3, "tanh": 1}
 
 
 @pytest.fixture(scope="module")
@@ -48,26 +47,6 @@ def test_programs_that_wait_for_each_other_compute_what_torchs_cells_do(differen
     assert differences[kind] < 2e-6
 
 
-def layer(kind: str, batch: int, hidden: int, directions: int = 1, **options: int) -> str:
-    """A program of one layer."""
-    gates = GATES[kind] * hidden
-    arguments = {
-        "gates": torch.empty(512, batch, directions * gates, device="meta"),
-        "weight": torch.empty(directions, gates, hidden, device="meta"),
-        "first": torch.empty(directions, batch, hidden, device="meta"),
-    }
-    cell = "first" if kind == "lstm" else "None"
-    shape = 514, batch, directions * hidden
-    stride = batch * directions * hidden, directions * hidden, 1
-    lines = [
-        f"buf0 = torch.ops.evolve.recurrence.default(gates, weight, None, first, {cell}, {kind!r})",
-        "buf1 = buf0",
-        f"assert_size_stride(buf1, {shape}, {stride}, 'recurrence')",
-        "del buf0",
-    ]
-    return program(arguments, lines, "buf1", **options)
-
-
 @pytest.mark.parametrize("kind", GATES)
 @pytest.mark.parametrize(
     ("batch", "hidden", "directions"), [(10, 256, 2), (1, 33, 1), (200, 64, 2)]
@@ -77,7 +56,7 @@ def test_programs_are_no_more_than_multiprocessors_and_hold_what_fits(
 ):
     (units,) = (
         tunable.choices
-        for tunable in tunables.parse(layer(kind, batch, hidden, directions))
+        for tunable in tunables.parse(layer(kind, batch, hidden, directions)["source"])
         if tunable.name.endswith("_BLOCK_H")
     )
     blocks = -(-batch // 64)
