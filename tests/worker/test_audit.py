@@ -137,10 +137,16 @@ def test_an_outcome_with_nothing_to_judge_by_is_refused(outcome, words):
 
 
 @pytest.mark.quiet
-def test_sixteen_megabytes_of_inputs_take_two_seconds_at_most():
+def test_an_audit_takes_no_longer_than_sixty_runs_of_the_reference_in_float64():
+    """Two seconds for sixteen megabytes of inputs, where a run takes 70 ms."""
     source = task_source("torch.softmax(x, -1)", "[torch.randn(1024, 4096)]")
     loaded = load_task(Task(name="probe", source=source))
-    torch.softmax(torch.randn(64, 64), -1)
+    x = torch.randn(1024, 4096)
+    torch.softmax(x.double(), -1)
+    start = time.process_time()
+    for _ in range(10):
+        torch.softmax(x.double(), -1)
+    usual = (time.process_time() - start) / 10
     start = time.process_time()
     assert audit(loaded) == ()
-    assert time.process_time() - start < 2.0
+    assert time.process_time() - start < 60 * usual
