@@ -14,7 +14,7 @@ import signal
 import socket
 import subprocess
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from evolve.worker import wire
@@ -142,8 +142,23 @@ def _import_everything() -> Callable[..., None]:
             importlib.import_module(name)
     run: Callable[..., None] = importlib.import_module("evolve.worker.runner").run
     if COMPILER in os.environ:
-        importlib.import_module("evolve.worker.compiler").prepare()
+        with _driver_left_alone():
+            importlib.import_module("evolve.worker.compiler").prepare()
     return run
+
+
+@contextlib.contextmanager
+def _driver_left_alone() -> Iterator[None]:
+    """PyTorch's compiler asks for a GPU while it is imported, and is told that there is one.
+
+    Torch would ask the driver, which no child could use after that, or NVML, which starts a thread.
+    """
+    cuda = importlib.import_module("torch.cuda")
+    asked, cuda.is_available = cuda.is_available, lambda: True  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        cuda.is_available = asked  # type: ignore[attr-defined]
 
 
 def _have_triton_know_itself(capability: int) -> None:

@@ -13,12 +13,8 @@ from evolve.worker import cuda_flags
 _PASSED_ON = ("PATH", "LANG", "LC_ALL", "CC", "CXX", "CUDA_HOME", "LD_LIBRARY_PATH",
               cuda_flags.VARIABLE)  # fmt: skip
 COMPILER = "EVOLVE_IMPORTS_COMPILER"
-WITH_COMPILER = {COMPILER: "1", "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
-"""Variables of a zygote that imports PyTorch's compiler too, which takes each process seconds.
-
-The compiler may ask on the way whether there is a GPU. Torch asks the driver then, after which no
-fork could use it, but for the second of these.
-"""
+WITH_COMPILER = {COMPILER: "1"}
+"""Variables of a zygote that imports PyTorch's compiler too, which takes each process seconds."""
 _START = (  # isolated; folders of packages lie where they do among our own
     "import os, sys; own = sys.path; ours = sys.argv[3].split(os.pathsep); "
     "sys.path = [path for path in ours if path in {*own, *sys.argv[4:]}]; "

@@ -114,6 +114,28 @@ def test_what_compiles_comes_from_one_that_has_the_compiler_and_nothing_else_doe
     assert [zygote.threads() for zygote in launcher.zygotes()] == [1, 1]
 
 
+# As where torch sees a GPU: what is imported asks for one, and the answer takes a thread.
+ASKS_FOR_A_GPU = """
+import sys, threading, time, torch
+class Asking:
+    def find_spec(self, name, *_):
+        if name == "torch._inductor.lowering": torch.cuda.is_available()
+torch.cuda.is_available = lambda: threading.Thread(target=time.sleep, args=(60,)).start()
+sys.meta_path.insert(0, Asking())
+"""
+
+
+def test_importing_the_compiler_does_not_ask_for_a_gpu(led, monkeypatch, capsys):
+    monkeypatch.setattr(zygote_start, "_START", zygote_start._START.replace(
+        "from evolve.worker.zygote", f"exec({ASKS_FOR_A_GPU!r}); from evolve.worker.zygote"
+    ))  # fmt: skip
+    launcher = led([start({}), start(WITH_COMPILER)])
+    with launcher.start(Language.TORCH, compiles=True) as runner:
+        runner.load("candidate", HAS_COMPILER, 60.0)
+    assert not capsys.readouterr().err
+    assert [zygote.threads() for zygote in launcher.zygotes()] == [1]
+
+
 OPERATOR = HONEST_CPP.replace(
     "class ModelNew",
     """

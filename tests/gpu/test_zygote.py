@@ -1,0 +1,15 @@
+"""The zygote that has PyTorch's compiler, where torch sees a GPU."""
+
+from evolve.core.program import Language
+from evolve.worker.device_cpu import CpuDevice
+from evolve.worker.launcher import Launcher
+from evolve.worker.zygote_start import WITH_COMPILER, start
+
+
+def test_it_has_one_thread_and_forks():
+    launcher = Launcher(CpuDevice(), "none", (), ahead=[start({}), start(WITH_COMPILER)])
+    try:
+        with launcher.start(Language.TORCH, compiles=True):
+            assert [zygote.threads() for zygote in launcher.zygotes()] == [1]
+    finally:
+        launcher.close()
