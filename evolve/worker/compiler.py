@@ -26,6 +26,7 @@ from evolve.core.evaluation import Status
 from evolve.worker.faults import CandidateFault
 from evolve.worker.taskfile import LoadedCase
 from evolve.worker.whole import decomposed, keep_recurrences
+from evolve.worker.wide_attention import take_apart
 
 ANSWER = "case{}.json"  # in the folder that the runner may write to
 SETTINGS: Mapping[str, Mapping[str, Any]] = {
@@ -149,6 +150,7 @@ def _exported(model: nn.Module, inputs: Sequence[Any], *, whole: bool) -> Any:
     if whole:
         keep_recurrences(program.graph)
     _require_short(program.graph)
+    take_apart(program.graph)
     table = select_decomp_table()
     with _exporting():  # what forward changes in place is found out only here
         return decomposed(program, table) if whole else program.run_decompositions(table)
