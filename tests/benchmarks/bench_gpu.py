@@ -1,6 +1,7 @@
 """The judge on a GPU: ties, bursts, faults, and KernelBench's evaluator beside it.
 
     python -m tests.benchmarks.bench_gpu aa --runs 10
+    python -m tests.benchmarks.bench_gpu eager
     python -m tests.benchmarks.bench_gpu seeds
     python -m tests.benchmarks.bench_gpu burst --candidates 256
     python -m tests.benchmarks.bench_gpu faults --injections 100
@@ -24,6 +25,8 @@ from evolve.core.task import Task
 from evolve.tasks import find_task
 from evolve.tasks.shipped import shipped_names
 from tests.benchmarks.conditions import print_conditions
+from tests.benchmarks.gpu_candidates import RECIPES
+from tests.benchmarks.gpu_eager import eager_times
 from tests.benchmarks.gpu_kernelbench import compare
 from tests.benchmarks.gpu_ties import against_itself, default_problems
 from tests.gpu.programs import RIGHT, SMALL, TASK, torch_program, triton_program
@@ -38,7 +41,7 @@ def main() -> None:
     parser.add_argument("--device", default="cuda", help="cpu, to try this program out")
     parser.add_argument("--runs", type=int, default=10, help="of aa, for each task")
     parser.add_argument("--seconds", type=float, default=1500,
-                        help="of aa: no start later; of burst and faults: for all")  # fmt: skip
+                        help="of aa and eager: no start later; of burst, faults: for all")  # fmt: skip
     parser.add_argument("--candidates", type=int, default=256, help="of burst")
     parser.add_argument("--injections", type=int, default=100, help="of faults")
     parser.add_argument("--tasks", default="", help="names, by comma; all shipped ones otherwise")
@@ -80,6 +83,13 @@ def ties(worker: Worker, options: argparse.Namespace) -> None:
         options.problems = ",".join(default_problems())
         options.tasks = ",".join(shipped_names())
     against_itself(worker, tasks(options), options)
+
+
+def eager(worker: Worker, options: argparse.Namespace) -> None:
+    """Eager's times by events beside KernelBench's own."""
+    if not options.tasks and not options.problems:
+        options.problems = ",".join(RECIPES)
+    eager_times(worker, tasks(options), options)
 
 
 def seeds(worker: Worker, options: argparse.Namespace) -> None:
@@ -192,7 +202,7 @@ def _quantile(values: list[float], share: float) -> float:
     return values[min(len(values) - 1, int(share * len(values)))]
 
 
-PARTS = {"aa": ties, "seeds": seeds, "burst": burst, "faults": faults}
+PARTS = {"aa": ties, "eager": eager, "seeds": seeds, "burst": burst, "faults": faults}
 
 
 if __name__ == "__main__":

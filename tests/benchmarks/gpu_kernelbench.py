@@ -115,7 +115,7 @@ def _take(problem: Problem, name: str, future: "Future[dict[str, Any]]", seconds
 
 
 @contextlib.contextmanager
-def _kernelbench(log: Path, limit_s: float) -> Iterator[tuple[subprocess.Popen[str], float]]:
+def evaluator_process(log: Path, limit_s: float) -> Iterator[tuple[subprocess.Popen[str], float]]:
     """Its evaluator's process, which ends after so long, and the seconds until it was ready."""
     start = time.monotonic()
     with log.open("a") as errors:
@@ -143,7 +143,7 @@ def _evaluate_all(chosen: Sequence[Problem], limit_s: float, log: Path) -> float
         if time.monotonic() > until - _LEAST_S:
             problem.trouble = "KernelBench had no time left for it"
             continue
-        with _kernelbench(log, until - time.monotonic()) as (process, seconds):
+        with evaluator_process(log, until - time.monotonic()) as (process, seconds):
             starts.append(seconds)
             for name, at in [(name, at) for name, taken in _TAKEN.items() for at in taken]:
                 asked = {

@@ -2,6 +2,7 @@
 
     {"reference": ..., "candidate": ..., "trials": 5, "timings": 100}
     -> {"compiled": ..., "correct": ..., "seconds": ..., "time_ms": ..., "eager_ms": ...}
+    {"reference": ..., "timings": 100} -> {"eager_ms": ...}
 
 KERNELBENCH_PATH names the checkout. What its modules import for language models and data sets takes
 no part in judging: it stands here as empty modules, and so do two others if they are not there.
@@ -62,6 +63,13 @@ def main() -> None:
     print(json.dumps({"ready": torch.cuda.get_device_name()}), file=answers, flush=True)
     for line in sys.stdin:
         asked = json.loads(line)
+        if "candidate" not in asked:
+            with contextlib.redirect_stdout(sys.stderr):
+                measured = evaluator.timing.measure_ref_program_time(
+                    "", asked["reference"], num_trials=asked["timings"]
+                )
+            print(json.dumps({"eager_ms": (measured or {}).get("mean")}), file=answers, flush=True)
+            continue
         start = time.monotonic()
         with contextlib.redirect_stdout(sys.stderr):
             result = evaluator.eval_kernel_against_ref(
