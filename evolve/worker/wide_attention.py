@@ -29,11 +29,11 @@ def take_apart(graph: Any) -> None:
 
 def _is_wide(node: Any) -> bool:
     given = arguments(node)
-    tensors = [value(given[name]) for name in ("query", "key", "value")]
-    if any(tensor is None or tensor.dtype != torch.float32 for tensor in tensors):
+    values = value(given["value"])
+    if values is None or values.dtype != torch.float32 or values.shape[-1] <= WIDEST:
         return False
     others = "attn_mask", "dropout_p", "is_causal", "enable_gqa"
-    return tensors[2].shape[-1] > WIDEST and not any(given.get(name) for name in others)
+    return not any(given.get(name) for name in others)
 
 
 def _outcome(add: Adding, given: dict[str, Any]) -> Any:

@@ -159,7 +159,9 @@ class Calls:
             return None
         settings = convolution.Settings.read(given, len(weight.shape) - 2)
         about = x, weight, bias, out, settings, precisions
-        cut = conv_packed.launches(*about) if self._how == "packed" else None
+        cut = None
+        if self._how == "packed":
+            cut = conv_packed.launches(*about, self._multiprocessors)
         launches = cut or (convolution.launch(*about),)
         return Replacement(launches, tuple(_room(name, out, x)))
 

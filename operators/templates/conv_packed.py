@@ -20,8 +20,10 @@ _LEAST_FILTERS = 4  # of a group
 _FEW_STEPS = 4  # blocks of the depth: stores take longer than products, for which small blocks do
 _MOST_OF_FILTERS = 2**27  # elements: many phases that meet few taps have all of them
 _LONGEST_FILTER = 2**14  # elements of one, which a program holds whole
-_BLOCK = 1024
+_BLOCK = 2048
 _MOST_CHUNKS = 256  # of an image, for each of which a program finds the largest element
+_LINES = 4096  # elements of a block of images to be cut
+_UNDER_WAY = 1024  # programs that cut images; with fewer, each has fewer channels
 _BLOCK_COST = 16  # a block of the depth takes as long as so many elements more than it has
 
 
@@ -32,6 +34,7 @@ def launches(
     out: Tensor,
     settings: Settings,
     precisions: Sequence[str],
+    multiprocessors: int,
 ) -> tuple[Launch, ...] | None:
     """For what `convolution.launch` does; None where that is to be preferred.
 
@@ -56,7 +59,7 @@ def launches(
     return (
         *_image_launches(x, layout, images, image_exponents),
         _filter_launch(weight, layout, filters, filter_exponents),
-        _product_launch(operands, bias, out, layout, known(precisions)),
+        _product_launch(operands, bias, out, layout, known(precisions), multiprocessors),
     )
 
 
@@ -184,26 +187,33 @@ def _image_launches(
     """What finds the largest elements of images, and what cuts images into parts."""
     sizes = layout.sizes
     images = sizes["BATCH"] * layout.groups
+    size = sizes["CHANNELS"] * math.prod(sizes["INPUT"])
+    (_, *inner), strides = _merged((sizes["CHANNELS"], *sizes["INPUT"]), sizes["X_STRIDE"][2:])
     largest = ast.Name(ast.unparse(exponents).replace("exponents", "largest"), ast.Load())
-    chunks = min(_MOST_CHUNKS, -(-math.prod(sizes["INPUT"]) // _BLOCK))
-    kept = {"GROUPS": layout.groups, **layout.only("CHANNELS", "INPUT")}
+    chunk = -(-size // (_MOST_CHUNKS * _BLOCK)) * _BLOCK
+    chunks = -(-size // chunk)
     find = Launch(
         kernel="conv_largest_kernel",
         grid=f"({chunks * images},)",
         pointers=(x.pointer, largest),
-        constants={**kept, **layout.only("X_STRIDE"), "CHUNKS": chunks, "BLOCK": _BLOCK},
+        constants={"GROUPS": layout.groups, **layout.only("X_STRIDE"), "SIZE": size}
+        | {"SIZES": tuple(inner), "STRIDES": strides, "CHUNKS": chunks, "CHUNK": chunk}
+        | {"BLOCK": _BLOCK},
         tunables={},
         before=(room(largest, chunks * images, x.pointer, "float32"),),
     )
     width = min(64, 1 << (layout.tap - 1).bit_length())
-    lines = 4 * _BLOCK // width
+    lines = _LINES // width
+    blocks = -(-math.prod(layout.room) // lines) * images
+    depth = -(-layout.tap // (width * -(-_UNDER_WAY // blocks))) * width
+    kept = {"GROUPS": layout.groups, **layout.only("CHANNELS", "INPUT")}
     place = {"ROOM": layout.room, "BEFORE": layout.before, **layout.only("X_STRIDE")}
     pack = Launch(
         kernel="conv_pack_kernel",
-        grid=f"({-(-math.prod(layout.room) // lines) * images},)",
+        grid=f"({blocks}, {-(-layout.tap // depth)})",
         pointers=(x.pointer, largest, parts, exponents),
         constants={**kept, **place, "PART_STRIDE": layout.image_stride}
-        | {"CHUNKS": chunks, "LINES": lines, "WIDTH": width},
+        | {"CHUNKS": chunks, "LINES": lines, "WIDTH": width, "DEPTH": depth},
         tunables={},
         before=(
             room_for_parts(parts, layout.image_stride[0], x.pointer),
@@ -213,6 +223,20 @@ def _image_launches(
         shared=("INPUT_PRECISION",),
     )
     return find, pack
+
+
+def _merged(sizes: Sizes, strides: Sizes) -> tuple[Sizes, Sizes]:
+    """The same elements in as few axes as they can be, and axes of one element after these."""
+    axes: list[tuple[int, int]] = []
+    for size, stride in sorted(zip(sizes, strides, strict=True), key=lambda axis: -axis[1]):
+        if size == 1:
+            continue
+        if axes and axes[-1][1] == size * stride:
+            size *= axes.pop()[0]
+        axes.append((size, stride))
+    axes += [(1, 1)] * (len(sizes) - len(axes))
+    merged, steps = zip(*axes, strict=True)
+    return merged, steps
 
 
 def _filter_launch(weight: Tensor, layout: _Layout, parts: ast.expr, exponents: ast.expr) -> Launch:
@@ -241,6 +265,7 @@ def _product_launch(
     out: Tensor,
     layout: _Layout,
     precisions: Sequence[str],
+    multiprocessors: int,
 ) -> Launch:
     filters, phases = layout.sizes["FILTERS"], math.prod(layout.phases["PHASES"])
     rows = layout.sizes["BATCH"] * math.prod(layout.phases["PLACES"])
@@ -252,23 +277,32 @@ def _product_launch(
         | {**layout.only("PLACES"), "WALK": layout.walk, "START": layout.start}
         | {**layout.only("STEP"), "IMAGE_STRIDE": layout.image_stride}
         | {"FILTER_STRIDE": layout.filter_stride, **layout.only("OUT_STRIDE")},
-        tunables=_tunables(rows, filters, layout, precisions),
+        tunables=_tunables(rows, filters, layout, precisions, multiprocessors),
         after=(deletion(*operands),),
     )
 
 
 def _tunables(
-    rows: int, filters: int, layout: _Layout, precisions: Sequence[str]
+    rows: int, filters: int, layout: _Layout, precisions: Sequence[str], multiprocessors: int
 ) -> dict[str, Blocks]:
     room = layout.run[3]
     deepest = math.gcd(room, 64)
     is_short = math.prod(layout.runs) * room <= _FEW_STEPS * deepest
+    copies = math.prod(layout.phases["PHASES"]) * layout.groups
+    block_m, block_n = next(
+        (
+            block
+            for block in ((128, 128), (128, 64), (64, 64))[is_short:]
+            if -(-rows // block[0]) * -(-filters // block[1]) * copies >= multiprocessors
+        ),
+        (64, 32),
+    )
     return {
-        "BLOCK_M": powers(64, 256, rows, 128),
-        "BLOCK_N": powers(16, 256, filters, 64 if is_short else 128),
+        "BLOCK_M": powers(64, 256, rows, block_m),
+        "BLOCK_N": powers(16, 256, filters, block_n),
         "BLOCK_K": powers(16, deepest, deepest, deepest),
         "GROUP_M": one_of(1, 8, first=8),
         "INPUT_PRECISION": one_of(*precisions, first=precisions[0]),
-        "num_warps": one_of(4, 8, first=4 if is_short else 8),
+        "num_warps": one_of(4, 8, first=8 if block_n == 128 else 4),
         "num_stages": one_of(2, 3, 4, first=3),
     }

@@ -47,13 +47,14 @@ class Launch:
 
         What blocks may be depends on how wide a row is that is held whole, on whether the elements
         of a row lie beside each other, and on what a run of taps can be divided into; and what one
-        may round, another may not.
+        may round, another may not. A convolution of few tiles begins with smaller ones.
         """
         view = self.constants.get("VIEW")
         lies_beside = isinstance(view, tuple) and view[2] == 1
         divided = self.tunables.get("BLOCK_K") if "RUN" in self.constants else None
         rounding = self.tunables.get("INPUT_PRECISION")
-        return self.kernel, self.constants.get("WIDTH"), lies_beside, divided, rounding
+        tile = [self.tunables[name].first for name in ("BLOCK_M", "BLOCK_N") if divided]
+        return self.kernel, self.constants.get("WIDTH"), lies_beside, divided, rounding, *tile
 
     def statements(self, prefix: str) -> Iterator[ast.stmt]:
         """With tunables as constants of the module, their names begun with the prefix."""

@@ -12,6 +12,7 @@ Invariants:
 from dataclasses import replace
 
 from evolve.core.evaluation import Status
+from operators.inductor.recording import MANY, recording
 from tests.gpu.programs import RIGHT, SMALL, triton_program
 
 BY_GRAPH = replace(SMALL, name="relu2-graph", source=SMALL.source + "\nTIMING = 'graph'\n")
@@ -84,3 +85,16 @@ def test_who_ends_over_being_recorded_keeps_its_verdict(worker):
     print(verdict.feedback)
     assert verdict.status is Status.CORRECT, verdict.feedback
     assert "candidate" in graph(verdict)["why_not"]
+
+
+def test_a_program_that_replays_its_own_graph_is_judged_by_what_it_launches(worker):
+    launch = "kernel[(triton.cdiv(x.numel(), BLOCK),)](x, y, x.numel(), BLOCK=BLOCK)"
+    plain = triton_program(forward="\n        ".join([launch] * MANY))
+    (more,) = recording([plain[plain.index("    def forward") :]], ["output[0]"])
+    verdicts = [
+        worker.evaluate(source, SMALL, fidelity="search") for source in (plain, plain + more)
+    ]
+    print([verdict.ratios for verdict in verdicts])
+    assert [verdict.status for verdict in verdicts] == [Status.CORRECT] * 2, verdicts[1].feedback
+    assert all(verdict.custom for verdict in verdicts)
+    assert verdicts[1].fitness > 2 * verdicts[0].fitness

@@ -38,27 +38,28 @@ def conv_largest_kernel(
     x_ptr,
     largest_ptr,
     GROUPS: tl.constexpr,
-    CHANNELS: tl.constexpr,
-    INPUT: tl.constexpr,
     X_STRIDE: tl.constexpr,
+    SIZE: tl.constexpr,
+    SIZES: tl.constexpr,
+    STRIDES: tl.constexpr,
     CHUNKS: tl.constexpr,
+    CHUNK: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """The largest element of a chunk of an image. X_STRIDE is as in `conv_kernel`."""
-    POSITIONS: tl.constexpr = INPUT[0] * INPUT[1] * INPUT[2]
-    CHUNK: tl.constexpr = (POSITIONS + CHUNKS - 1) // CHUNKS
+    """The largest of CHUNK elements of an image, of SIZE in all. X_STRIDE is as in `conv_kernel`.
+
+    SIZES are those of an image's inner axes and STRIDES those of all four, in which channels count
+    like places; where elements lie side by side it is one axis.
+    """
     image, chunk = (tl.program_id(0) // CHUNKS).to(tl.int64), tl.program_id(0) % CHUNKS
     x_ptr += image // GROUPS * X_STRIDE[0] + image % GROUPS * X_STRIDE[1]
     largest = tl.zeros([BLOCK], tl.float32)
     for start in tl.range(0, CHUNK, BLOCK):
-        inside = start + tl.arange(0, BLOCK)
-        place = chunk * CHUNK + inside
-        _, depth, height, width = conv_place(place, INPUT)
-        ptrs = x_ptr + conv_offset(depth, height, width, X_STRIDE)
-        mask = (inside < CHUNK) & (place < POSITIONS)
-        for channel in tl.range(0, CHANNELS):
-            x = tl.load(ptrs + channel * X_STRIDE[2], mask=mask, other=0.0)
-            largest = tl.maximum(largest, finite(x))
+        index = chunk * CHUNK + start + tl.arange(0, BLOCK)
+        first, second, third, last = conv_place(index, SIZES)
+        offsets = first * STRIDES[0] + second * STRIDES[1] + third * STRIDES[2] + last * STRIDES[3]
+        x = tl.load(x_ptr + offsets, mask=index < SIZE, other=0.0)
+        largest = tl.maximum(largest, finite(x))
     tl.store(largest_ptr + image * CHUNKS + chunk, tl.max(largest, 0))
 
 
@@ -78,9 +79,13 @@ def conv_pack_kernel(
     CHUNKS: tl.constexpr,
     LINES: tl.constexpr,
     WIDTH: tl.constexpr,
+    DEPTH: tl.constexpr,
     INPUT_PRECISION: tl.constexpr,
 ):
-    """Cuts LINES positions of the ROOM of an image into parts; INPUT lies BEFORE from its start."""
+    """Cuts LINES positions of the ROOM of an image into parts; INPUT lies BEFORE from its start.
+
+    Of channels a program cuts DEPTH, WIDTH at a time. The grid is (positions of images, channels).
+    """
     POSITIONS: tl.constexpr = ROOM[0] * ROOM[1] * ROOM[2]
     BLOCKS: tl.constexpr = (POSITIONS + LINES - 1) // LINES
     image, block = (tl.program_id(0) // BLOCKS).to(tl.int64), tl.program_id(0) % BLOCKS
@@ -98,15 +103,15 @@ def conv_pack_kernel(
     x_ptrs = x_ptr + offsets
     parts_ptr += image // GROUPS * PART_STRIDE[1] + image % GROUPS * PART_STRIDE[2]
     part_ptrs = parts_ptr + place[:, None] * PART_STRIDE[5]
-    for start in tl.range(0, PART_STRIDE[5], WIDTH):
-        channel = start + tl.arange(0, WIDTH)
+    for start in tl.range(0, DEPTH, WIDTH):
+        channel = tl.program_id(1) * DEPTH + start + tl.arange(0, WIDTH)
         mask = inside[None, :] & (channel < CHANNELS)[:, None]
         x = tl.load(x_ptrs + (channel * X_STRIDE[2])[:, None], mask=mask, other=0.0)
         ptrs = part_ptrs + channel[None, :]
         mask = (place < POSITIONS)[:, None] & (channel < PART_STRIDE[5])[None, :]
         x = tl.trans(x) * power_of_two(exponent)
         store_parts(x, ptrs, mask, PART_STRIDE[0], INPUT_PRECISION)
-    if block == 0:
+    if (block == 0) & (tl.program_id(1) == 0):
         tl.store(exponents_ptr + image, exponent)
 
 
