@@ -41,7 +41,7 @@ def main() -> None:
     parser.add_argument("--device", default="cuda", help="cpu, to try this program out")
     parser.add_argument("--runs", type=int, default=10, help="of aa, for each task")
     parser.add_argument("--seconds", type=float, default=1500,
-                        help="of aa and eager: no start later; of burst, faults: for all")  # fmt: skip
+                        help="of aa, eager: no start later; of others: for all")  # fmt: skip
     parser.add_argument("--candidates", type=int, default=256, help="of burst")
     parser.add_argument("--injections", type=int, default=100, help="of faults")
     parser.add_argument("--tasks", default="", help="names, by comma; all shipped ones otherwise")

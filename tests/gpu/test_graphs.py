@@ -97,4 +97,5 @@ def test_a_program_that_replays_its_own_graph_is_judged_by_what_it_launches(work
     print([verdict.ratios for verdict in verdicts])
     assert [verdict.status for verdict in verdicts] == [Status.CORRECT] * 2, verdicts[1].feedback
     assert all(verdict.custom for verdict in verdicts)
-    assert verdicts[1].fitness > 2 * verdicts[0].fitness
+    plain_ratio, own_ratio = (verdict.ratios["eager"].value for verdict in verdicts)
+    assert own_ratio > 2 * plain_ratio
