@@ -38,7 +38,8 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -49,6 +50,7 @@ from evolve.core.protocols import BASELINES
 from evolve.core.task import Task
 from evolve.worker import (
     access,
+    ahead,
     apart,
     baselines,
     buildcache,
@@ -120,6 +122,7 @@ class Runner:
         self._models: dict[int, torch.nn.Module] = {}
         self._given: dict[int, dict[str, Any]] = {}  # what they were made of, for `apart`
         self._build: str | None = None
+        self._many_kernels = ""  # the text of a program that has them
         self._staged: list[Any] = []
         self._fresh = torch.empty(0)  # the memory of what is staged
         self._recording: graphs.Recording | None = None
@@ -162,6 +165,7 @@ class Runner:
             baselines.prepare(build, may_build)
             self._make = baselines.run_as(kind, _reference(text, self._access.place))
         else:
+            self._many_kernels = text if ahead.is_worth_it(text) else ""
             self._make = _candidate(text, self._access.place)
         wire.send_ack(channel)
 
@@ -195,12 +199,13 @@ class Runner:
     ) -> None:
         memory = self._access.open(fd, size)
         inputs = slab.unpack(tree, memory)
+        is_compiled = may_leave and self._compile_ahead(channel, case, inputs)
         # The last output stays alive, so that memory handed out twice shows.
         self._held = self._held[-1:]
         with torch.no_grad(), contextlib.ExitStack() as around:
             if trap:
                 around.enter_context(probes.trap_aten())
-            if may_leave:
+            if may_leave and not is_compiled:
                 around.enter_context(self._compiled_aside(channel))
             start = time.perf_counter()
             output = self._models[case](*inputs)
@@ -210,12 +215,33 @@ class Runner:
         tensors, spec = _plain_tensors(output)
         wire.send_output(channel, seconds, memory.data_ptr(), spec.encode(), tensors)
 
-    def _compiled_aside(self, channel: socket.socket) -> contextlib.AbstractContextManager[None]:
-        def tell() -> None:
-            self._access.finish()
-            wire.send_aside(channel)
+    def _compile_ahead(self, channel: socket.socket, case: int, inputs: Sequence[Any]) -> bool:
+        """Have all kernels of a large program compiled at once, by a model that is then let go."""
+        given = self._given.get(case)
+        if not self._many_kernels or given is None or compiler.is_wanted_by(self._many_kernels):
+            return False
+        module, noted = sys.modules["candidate"], ahead.Noted()
+        with contextlib.suppress(Exception):  # what is wrong with it shows when it is called
+            make = _candidate(self._many_kernels, self._access.place)
+            model = make(case, given["seed"], given)
+            noted = ahead.noted(partial(model, *inputs))
+            del model
+        sys.modules["candidate"] = module
+        if noted:
+            self._tell_aside(channel)
+            try:
+                noted.compile()
+            finally:
+                wire.come_back(channel)
+        return noted.is_all
 
-        return self._compiling.told(tell, lambda: wire.come_back(channel))
+    def _tell_aside(self, channel: socket.socket) -> None:
+        self._access.finish()
+        wire.send_aside(channel)
+
+    def _compiled_aside(self, channel: socket.socket) -> contextlib.AbstractContextManager[None]:
+        tell, come_back = partial(self._tell_aside, channel), partial(wire.come_back, channel)
+        return self._compiling.told(tell, come_back)
 
     def _open_profiler(self, channel: socket.socket) -> None:
         proof.open_profiler(self._access.finish)

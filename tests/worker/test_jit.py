@@ -11,12 +11,14 @@ import contextlib
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 import torch
 
 from evolve.core.evaluation import Status
 from evolve.core.program import Language
+from evolve.worker import ahead
 from evolve.worker.faults import CandidateFault
 from evolve.worker.locks import HostLock
 from tests.worker.serving import forward
@@ -132,6 +134,41 @@ def test_while_a_kernel_is_compiled_another_can_have_the_device_alone(runner, lo
         lock.alone = 0
         started.call(0, shared(INPUTS), 60.0, aside=lock.aside)  # the same kernel, other blocks
         assert lock.alone == 2
+
+
+MANY = "\n".join(
+    (
+        "triton.runtime.driver.set_active(Driver())",
+        "y = torch.empty_like(x, dtype=torch.int64)",
+        "for block in range(4, 12):",
+        "    add_kernel.warmup(torch.float32, torch.float32, 64, BLOCK=1 << block, grid=(1,))",
+        "{}",
+        "self.seen = getattr(self, 'seen', 0) + 1",
+        "SEEN.append(1)",
+        "assert (self.seen, len(SEEN)) == (1, 1)",
+        "return right(x)",
+    )
+)
+MANY_KERNELS = f"SEEN = []\n{KERNELS}{''.join('# @triton.jit' for _ in range(ahead.KERNELS))}"
+
+
+def test_kernels_of_a_large_program_are_compiled_at_once(runner, lock):
+    """While others have the device once; the model and its module have not been called before."""
+    with runner(MANY.format("torch.arange(9)[y]"), MANY_KERNELS) as started, lock.shared():
+        started.call(0, shared(INPUTS), 60.0, aside=lock.aside)
+        assert lock.alone == 1
+        assert len(list(Path(f"/proc/{started.pid}/cwd/").glob("*/add_kernel.cubin"))) == 8
+
+
+def test_where_a_large_program_asks_for_values_the_rest_is_compiled_when_it_is_launched(
+    runner, lock
+):
+    later = (
+        "y.sum().item()\nadd_kernel.warmup(torch.float32, torch.float32, 64, BLOCK=2, grid=(1,))"
+    )
+    with runner(MANY.format(later), MANY_KERNELS) as started, lock.shared():
+        started.call(0, shared(INPUTS), 60.0, aside=lock.aside)
+        assert lock.alone == 1 + 8 + 1
 
 
 def test_while_a_process_stands_no_deadline_comes_nearer(runner, lock):
