@@ -7,17 +7,18 @@ from operators.inductor.reading import NotConvertible
 from operators.inductor.reference import Reference, bound
 
 
-def require_good_names(source: str, reference: Reference) -> None:
+def require_good_names(source: str, reference: Reference, task: str) -> None:
     """What is left of Inductor's run time would fail when it runs: better now.
 
-    What the reference's own text binds has to stay what it is, and so have our names.
+    What the reference's own text binds has to stay what it is, and so have our names. What nothing
+    binds in the task's text either is of code that is never run (KernelBench 3/29).
 
     Raises:
         NotConvertible: the program reads a name that nothing binds, or a name stands for something
             of the reference and for something of ours.
     """
     tree = ast.parse(source)
-    if unknown := _unknown(tree):
+    if unknown := _unknown(tree) - _unknown(ast.parse(task)):
         raise NotConvertible(f"it uses {', '.join(sorted(unknown))}")
     if twice := _bound_twice(tree, reference):
         raise NotConvertible(f"the reference uses {', '.join(sorted(twice))} for something else")

@@ -110,7 +110,7 @@ def convert(
     source = "\n\n\n".join(piece for piece in pieces if piece) + "\n"
     if _ONLY_TEMPLATES in source:
         raise NotConvertible("it has operations that only templates stand for")
-    require_good_names(source, reference)
+    require_good_names(source, reference, task)
     return source
 
 

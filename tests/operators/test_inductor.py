@@ -332,6 +332,15 @@ def test_a_reference_that_uses_a_name_of_the_program_for_something_else_is_refus
         convert(task, "t", compiled)
 
 
+def test_a_name_that_nothing_binds_in_the_reference_either_is_no_obstacle():
+    task, compiled = read(FOLDER / "softmax.json")
+    task = task.replace("class Model(nn.Module):", "class Part(nn.Module):\n"
+        "    def forward(self, x):\n        return checkpoint.checkpoint(self, x)\n\n\n"
+        "class Model(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.part = Part()\n")  # fmt: skip
+    assert "checkpoint.checkpoint" in convert(task, "t", compiled)
+
+
 def test_an_assertion_on_an_index_stays():
     task, compiled = read(FOLDER / "cross_entropy.json")
     written = compiled.cases[0].code.count("tl.device_assert(")
