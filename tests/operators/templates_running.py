@@ -6,21 +6,18 @@ reference. The argument is the device.
 """
 
 import json
-import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from tests.operators import interpreter
+from tests.operators.differences import differences_by
 from tests.operators.inductor_running import INTERPRETED, apart, flat, imported
 from tests.operators.output_code import instance
 
-ROOT = Path(__file__).parents[2]
 _LARGEST = 2**24
 
 
@@ -28,18 +25,7 @@ def answers(
     cases: Sequence[Mapping[str, Any]], device: str, **environment: str
 ) -> dict[str, float]:
     """The differences by the names of the cases."""
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.operators.templates_running", device],
-        cwd=ROOT,
-        env={**os.environ, **environment},
-        input=json.dumps(cases),
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return dict(map(json.loads, done.stdout.splitlines()))
+    return differences_by("templates_running", device, given=json.dumps(cases), **environment)
 
 
 def interpreted(cases: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -11,10 +11,7 @@ The fixtures are output code of torch 2.13, written for Triton on the CPU at tin
 
 import ast
 import json
-import os
 import re
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,10 +23,10 @@ from operators.inductor import PRECISIONS, NotConvertible, convert, precisions
 from operators.inductor.cpp import library
 from operators.inductor.reading import RawCpp
 from operators.inductor.tidy import tidy
+from tests.operators.differences import differences_by
 
 FOLDER = Path(__file__).parent / "inductor_fixtures"
 FIXTURES = sorted(FOLDER.glob("*.json"))
-ROOT = Path(__file__).parents[2]
 
 # What forward's argument is called; a program has other things of these names.
 NAMES = ("kernels", "shapes", "XBLOCK", "NUM_WARPS", "softmax_kernel", "maximum_2")
@@ -68,17 +65,7 @@ def differences(tmp_path_factory):
     for name in NAMES:
         (folder / f"{name}.json").write_text(json.dumps(renamed(name)))
     paths = [*FIXTURES, *sorted(folder.glob("*.json"))]
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.operators.inductor_running", *map(str, paths)],
-        cwd=ROOT,
-        env={**os.environ, "TRITON_INTERPRET": "1"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    return dict(map(json.loads, done.stdout.splitlines()))
+    return differences_by("inductor_running", *map(str, paths), TRITON_INTERPRET="1")
 
 
 @pytest.mark.parametrize("path", FIXTURES, ids=lambda path: path.stem)

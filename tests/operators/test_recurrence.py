@@ -7,10 +7,7 @@ Invariants:
 """
 
 import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -21,25 +18,15 @@ from evolve.core.compiled import Compiled
 from operators.inductor import NotConvertible, convert
 from operators.templates import Products
 from tests.operators.compiling import compiled, launches
+from tests.operators.differences import differences_by
 from tests.operators.recurrence_cases import GATES, layer
 
-ROOT = Path(__file__).parents[2]
 FIXTURE = Path(__file__).parent / "template_fixtures" / "recurrent_lstm.json"
 
 
 @pytest.fixture(scope="module")
 def differences() -> dict[str, float]:
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.operators.recurrence_running"],
-        cwd=ROOT,
-        env={**os.environ, "TRITON_INTERPRET": "1"},
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return dict(map(json.loads, done.stdout.splitlines()))
+    return differences_by("recurrence_running", TRITON_INTERPRET="1")
 
 
 @pytest.mark.parametrize("kind", ["lstm", "gru", "tanh", "relu"])

@@ -9,11 +9,8 @@ Programs are the fixtures of `test_inductor` and seeds that ship, interpreted at
 """
 
 import json
-import os
 import random
 import re
-import subprocess
-import sys
 import textwrap
 from pathlib import Path
 
@@ -25,6 +22,7 @@ from evolve.core.compiled import Compiled
 from operators.inductor import convert
 from operators.structure import REWRITES, NotApplicable, TritonProgram
 from tests.operators import row_sums
+from tests.operators.differences import differences_by
 from tests.operators.inductor_running import INTERPRETED
 from tests.operators.output_code import instance, matrix, quick
 from tests.operators.templates_cases import attention, convolution, pool, product
@@ -205,18 +203,7 @@ def differences():
         instance = tunables.render(source, interpreted)
         pair = {"name": name, "task": task, "before": before, "after": instance}
         lines.append(json.dumps(pair))
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.operators.structure_running"],
-        input="\n".join(lines),
-        cwd=ROOT,
-        env={**os.environ, "TRITON_INTERPRET": "1"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    return dict(map(json.loads, done.stdout.splitlines()))
+    return differences_by("structure_running", given="\n".join(lines), TRITON_INTERPRET="1")
 
 
 @pytest.mark.parametrize("name", REWRITTEN)

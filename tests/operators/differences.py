@@ -1,0 +1,34 @@
+"""How far programs are from their references, by a script in a process of its own."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def differences_by(
+    script: str, *arguments: str, given: str = "", **environment: str
+) -> dict[str, float]:
+    """By name, as a script of this folder prints them: a pair in JSON on each line.
+
+    Args:
+        script: its module's name.
+        arguments: after it.
+        given: on its standard input.
+        environment: of the process, beside our own.
+    """
+    done = subprocess.run(
+        [sys.executable, "-m", f"tests.operators.{script}", *arguments],
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        input=given,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return dict(map(json.loads, done.stdout.splitlines()))
