@@ -43,6 +43,7 @@ def launches(
     directions, batch, size = hidden.shape
     shape = (gates.shape[0], batch, size, directions)
     kernel, count, settings = _KERNELS[kind]
+    own = {"lstm": (cell,), "gru": (bias,)}.get(kind, ())
     width = max(16, 1 << max(size - 1, 0).bit_length())
     samples = min(_MOST_SAMPLES, max(16, 1 << max(batch - 1, 0).bit_length()))
     blocks = -(-batch // samples)
@@ -68,7 +69,7 @@ def launches(
         kernel=kernel,
         grid=f"(triton.cdiv({size}, BLOCK_H), {directions}, {blocks})",
         pointers=(
-            *(tensor.pointer if tensor else NOTHING for tensor in (gates, weight, bias, cell)),
+            *(tensor.pointer if tensor else NOTHING for tensor in (gates, weight, *own)),
             *(out.pointer, arrived),
         ),
         constants={"SHAPE": shape, **settings, "WIDTH": width, "BLOCK_B": samples},

@@ -45,7 +45,7 @@ def difference(kind: str) -> float:
     recurrence.recurrence_start_kernel[(1,)](hidden, states, arrived, SHAPE, 1024)
     own = cell if kind == "lstm" else None
     blocks = {"WIDTH": WIDTH, "BLOCK_B": BLOCK_B, "BLOCK_H": BLOCK_H, "PARTS": PARTS}
-    operands = given, weight, bias, own, states, arrived
+    operands = given, weight, *(one for one in (bias, own) if one is not None), states, arrived
 
     def program(place: tuple[int, ...]) -> None:
         builder = triton_interpreter.interpreter_builder

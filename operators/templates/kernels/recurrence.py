@@ -154,7 +154,6 @@ def logistic(x):
 def lstm_kernel(
     gates_ptr,
     weight_ptr,
-    bias_ptr,
     cell_ptr,
     states_ptr,
     arrived_ptr,
@@ -193,7 +192,6 @@ def gru_kernel(
     gates_ptr,
     weight_ptr,
     bias_ptr,
-    cell_ptr,
     states_ptr,
     arrived_ptr,
     SHAPE: tl.constexpr,
@@ -228,8 +226,6 @@ def gru_kernel(
 def rnn_kernel(
     gates_ptr,
     weight_ptr,
-    bias_ptr,
-    cell_ptr,
     states_ptr,
     arrived_ptr,
     SHAPE: tl.constexpr,
