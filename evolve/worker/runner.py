@@ -219,14 +219,10 @@ class Runner:
         """Have all kernels of a large program compiled at once, by a model that is then let go."""
         given = self._given.get(case)
         if not self._many_kernels or given is None or compiler.is_wanted_by(self._many_kernels):
-            return False
-        module, noted = sys.modules["candidate"], ahead.Noted()
-        with contextlib.suppress(Exception):  # what is wrong with it shows when it is called
-            make = _candidate(self._many_kernels, self._access.place)
-            model = make(case, given["seed"], given)
-            noted = ahead.noted(partial(model, *inputs))
-            del model
-        sys.modules["candidate"] = module
+            return False  # operators can be registered once only
+        noted = self._noted(case, given, inputs)
+        if self._access.place.type == "cuda":
+            torch.cuda.empty_cache()  # of that model
         if noted:
             self._tell_aside(channel)
             try:
@@ -234,6 +230,15 @@ class Runner:
             finally:
                 wire.come_back(channel)
         return noted.is_all
+
+    def _noted(self, case: int, given: dict[str, Any], inputs: Sequence[Any]) -> ahead.Noted:
+        """What is wrong with the candidate shows when it is called."""
+        module, noted = sys.modules["candidate"], ahead.Noted()
+        with contextlib.suppress(Exception):
+            make = _candidate(self._many_kernels, self._access.place)
+            noted = ahead.noted(partial(make(case, given["seed"], given), *inputs))
+        sys.modules["candidate"] = module
+        return noted
 
     def _tell_aside(self, channel: socket.socket) -> None:
         self._access.finish()

@@ -13,6 +13,7 @@ import torch
 from evolve.worker.whole.nodes import Adding, arguments, is_call, value
 
 WIDEST = 256  # features a head, as in PyTorch's own fused kernels for a Hopper GPU
+_MOST = 2**30  # scores, of 4 bytes each; a fused kernel stores none
 _ATEN = torch.ops.aten
 
 
@@ -29,8 +30,10 @@ def take_apart(graph: Any) -> None:
 
 def _is_wide(node: Any) -> bool:
     given = arguments(node)
-    values = value(given["value"])
-    if values is None or values.dtype != torch.float32 or values.shape[-1] <= WIDEST:
+    query, key, values = (value(given[name]) for name in ("query", "key", "value"))
+    if query is None or key is None or values is None or values.dtype != torch.float32:
+        return False
+    if values.shape[-1] <= WIDEST or query.numel() // query.shape[-1] * key.shape[-2] > _MOST:
         return False
     others = "attn_mask", "dropout_p", "is_causal", "enable_gqa"
     return not any(given.get(name) for name in others)
@@ -38,7 +41,9 @@ def _is_wide(node: Any) -> bool:
 
 def _outcome(add: Adding, given: dict[str, Any]) -> Any:
     query, key = given["query"], given["key"]
-    scale = given["scale"] or 1 / math.sqrt(query.meta["val"].shape[-1])
+    scale = given["scale"]
+    if scale is None:
+        scale = 1 / math.sqrt(query.meta["val"].shape[-1])
     scores = add(_ATEN.matmul.default, query, add(_ATEN.transpose.int, key, -2, -1))
     scores = add(_ATEN.mul.Tensor, scores, scale)
     return add(_ATEN.matmul.default, add(_ATEN.softmax.int, scores, -1), given["value"])

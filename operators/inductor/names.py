@@ -18,10 +18,17 @@ def require_good_names(source: str, reference: Reference, task: str) -> None:
             of the reference and for something of ours.
     """
     tree = ast.parse(source)
-    if unknown := _unknown(tree) - _unknown(ast.parse(task)):
+    if unknown := _unknown(tree) - _unbound(ast.parse(task)):
         raise NotConvertible(f"it uses {', '.join(sorted(unknown))}")
     if twice := _bound_twice(tree, reference):
         raise NotConvertible(f"the reference uses {', '.join(sorted(twice))} for something else")
+
+
+def _unbound(task: ast.Module) -> set[str]:
+    """Names that a task reads and nothing binds, as far as its text tells."""
+    imported = (node for node in ast.walk(task) if isinstance(node, ast.ImportFrom))
+    takes_all = any(alias.name == "*" for node in imported for alias in node.names)
+    return set() if takes_all else _unknown(task)
 
 
 def _unknown(tree: ast.Module) -> set[str]:

@@ -314,15 +314,16 @@ def _module(reference: Reference, parts: Sequence[_Part]) -> str:
         methods += [
             _method(_method_name(part), reference, _lines(reference, part)) for part in parts
         ]
-    if all(_takes_tensors_only(reference, part.case) for part in parts):
+    if all(_can_be_recorded(reference, part.case) for part in parts):
         methods += recording(methods[1:], [part.case.outcome for part in parts])
     return "\n\n".join(methods)
 
 
-def _takes_tensors_only(reference: Reference, case: CompiledCase) -> bool:
-    """Whether all that forward takes is tensors by themselves, and it changes nothing."""
-    inputs = [a.source for a in case.arguments if a.kind is ArgumentKind.INPUT]
-    return sorted(inputs) == sorted(reference.names) and not case.mutated
+def _can_be_recorded(reference: Reference, case: CompiledCase) -> bool:
+    """Whether forward takes dense tensors by themselves, and changes nothing that lasts."""
+    inputs = [a for a in case.arguments if a.kind is ArgumentKind.INPUT]
+    is_all = sorted(a.source for a in inputs) == sorted(reference.names)
+    return is_all and not case.mutated and all(a.stride == contiguous(a.shape) for a in inputs)
 
 
 def _method(name: str, reference: Reference, lines: Sequence[str]) -> str:

@@ -19,12 +19,12 @@ def __call__(self, *inputs):
     if torch.cuda.is_current_stream_capturing():
         return super().__call__(*inputs)
     graphs = self.__dict__.setdefault("_graphs", {})
-    shapes = tuple(one.shape for one in inputs)
-    if shapes not in graphs:
-        graphs[shapes] = self._recorded([one.clone() for one in inputs])
-    graph, copies, outcome = graphs[shapes]
+    key = tuple((one.shape, one.dtype) for one in inputs)
+    if key not in graphs:
+        graphs[key] = self._recorded([one.detach().clone() for one in inputs])
+    graph, copies, outcome = graphs[key]
     for copy, one in zip(copies, inputs):
-        copy.copy_(one)
+        copy.copy_(one.detach())
     graph.replay()
     return CLONED
 
@@ -39,6 +39,9 @@ def _apply(self, *arguments, **options):
     self.__dict__.pop("_graphs", None)  # parameters move
     return super()._apply(*arguments, **options)
 '''
+_WAITS = re.compile(r"aten\.\w*(linalg|nonzero|unique|masked_select|_local_scalar|bincount)")
+"""Operations for which the host waits, so that they cannot be recorded."""
+
 _CLONED = {
     r"output\[0\]": "outcome.clone()",
     r"\((output\[\d+\], )*output\[\d+\],?\)": "tuple(one.clone() for one in outcome)",
@@ -55,7 +58,7 @@ def recording(methods: Sequence[str], outcomes: Sequence[str]) -> list[str]:
     """
     launched = max(sum(map(_is_launch, ast.walk(ast.parse(textwrap.dedent(m))))) for m in methods)
     cloned = {text for form, text in _CLONED.items() for o in outcomes if re.fullmatch(form, o)}
-    if launched < MANY or len(cloned) != 1:
+    if launched < MANY or len(cloned) != 1 or any(map(_WAITS.search, methods)):
         return []
     text = _RECORDED.replace("CLONED", cloned.pop()).strip()
     return [textwrap.indent(text, " " * 4)]

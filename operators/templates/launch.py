@@ -53,7 +53,7 @@ class Launch:
         lies_beside = isinstance(view, tuple) and view[2] == 1
         divided = self.tunables.get("BLOCK_K") if "RUN" in self.constants else None
         rounding = self.tunables.get("INPUT_PRECISION")
-        tile = [self.tunables[name].first for name in ("BLOCK_M", "BLOCK_N") if divided]
+        tile = [self.tunables[name].first for name in ("BLOCK_M", "BLOCK_N")] if divided else []
         return self.kernel, self.constants.get("WIDTH"), lies_beside, divided, rounding, *tile
 
     def statements(self, prefix: str) -> Iterator[ast.stmt]:

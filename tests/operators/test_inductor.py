@@ -326,6 +326,8 @@ def test_a_name_that_nothing_binds_in_the_reference_either_is_no_obstacle():
         "class Model(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
         "        self.part = Part()\n")  # fmt: skip
     assert "checkpoint.checkpoint" in convert(task, "t", compiled)
+    with pytest.raises(NotConvertible, match="it uses checkpoint"):  # which may come from there
+        convert(f"from math import *\n{task}", "t", compiled)
 
 
 def test_an_assertion_on_an_index_stays():

@@ -128,6 +128,18 @@ def test_several_outcomes_come_as_they_did(made, outcome, returned, kind):
     assert first[0].tolist() == [3.0, 3.0]
 
 
+def test_inputs_may_be_of_another_type_and_want_gradients(made):
+    model, _, _ = made()
+    assert model(torch.ones(2)).dtype == torch.float32
+    assert model(torch.ones(2, dtype=torch.float64)).dtype == torch.float64
+    assert not model(torch.ones(2, requires_grad=True)).requires_grad
+
+
+def test_what_the_host_waits_for_is_not_recorded():
+    forward = FORWARD.format(ADD * MANY + "    torch.ops.aten.nonzero.default(y)\n", "y")
+    assert recording([textwrap.indent(forward, "    ")], ["output[0]"]) == []
+
+
 def test_few_launches_and_other_outcomes_are_left_alone():
     assert methods(launches=MANY - 1)[1] == []
     assert methods(returned="{'a': output[0]}")[1] == []

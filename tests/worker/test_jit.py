@@ -154,7 +154,7 @@ MANY_KERNELS = f"SEEN = []\n{KERNELS}{''.join('# @triton.jit' for _ in range(ahe
 
 def test_kernels_of_a_large_program_are_compiled_at_once(runner, lock):
     """While others have the device once; the model and its module have not been called before."""
-    with runner(MANY.format("torch.arange(9)[y]"), MANY_KERNELS) as started, lock.shared():
+    with runner(MANY.format("y + 1"), MANY_KERNELS) as started, lock.shared():
         started.call(0, shared(INPUTS), 60.0, aside=lock.aside)
         assert lock.alone == 1
         assert len(list(Path(f"/proc/{started.pid}/cwd/").glob("*/add_kernel.cubin"))) == 8
@@ -169,6 +169,31 @@ def test_where_a_large_program_asks_for_values_the_rest_is_compiled_when_it_is_l
     with runner(MANY.format(later), MANY_KERNELS) as started, lock.shared():
         started.call(0, shared(INPUTS), 60.0, aside=lock.aside)
         assert lock.alone == 1 + 8 + 1
+
+
+@pytest.mark.parametrize(
+    "later",
+    ["while not y.numpy().any(): y.sum().item()", "add_kernel.warmup(*WANTED).metadata.shared"],
+    ids=["a loop until a value comes", "what Triton says of a kernel"],
+)
+def test_a_large_program_that_waits_for_what_was_not_computed_is_not_kept_waiting(runner, later):
+    before = f"{MANY_KERNELS}\nWANTED = torch.float32, torch.float32, 64, 32\n"
+    body = MANY.format("if not SEEN: y[0] = 1\n" + later.replace("*WANTED", "*WANTED, grid=(1,)"))
+    with runner(body, before) as started:
+        started.call(0, shared(INPUTS), 60.0, aside=contextlib.nullcontext)
+
+
+def test_kernels_that_a_program_shares_with_itself_are_there_afterwards(runner):
+    shares = "sys.modules.setdefault('shared_kernels', types.SimpleNamespace(add=add_kernel))"
+    body = MANY.format("").replace("add_kernel.", "sys.modules['shared_kernels'].add.")
+    body = body.replace(".warmup(", ".warmup(").replace("grid=(1,))", "grid=(1,)).metadata.shared")
+    with runner(body, f"import sys, types\n{MANY_KERNELS}\n{shares}") as started:
+        started.call(0, shared(INPUTS), 60.0, aside=contextlib.nullcontext)
+
+
+def test_a_program_that_tunes_itself_is_not_called_in_vain():
+    assert ahead.is_worth_it(MANY_KERNELS)
+    assert not ahead.is_worth_it(f"{MANY_KERNELS}\n@triton.autotune(configs=[])")
 
 
 def test_while_a_process_stands_no_deadline_comes_nearer(runner, lock):

@@ -35,7 +35,7 @@ def operands(features, dtype=torch.float32):
     return tuple(torch.randn(2, 3, *shape, dtype=dtype) for shape in shapes)
 
 
-@pytest.mark.parametrize("settings", [{}, {"scale": 0.25}])
+@pytest.mark.parametrize("settings", [{}, {"scale": 0.25}, {"scale": 0.0}])
 def test_wide_heads_become_two_products_and_a_softmax(settings):
     called = taken(Attention(**settings), operands(WIDEST + 4))
     assert called == {"transpose", "matmul", "mul", "softmax", "add"}
