@@ -11,8 +11,9 @@ Invariants:
 
 from dataclasses import replace
 
+import pytest
+
 from evolve.core.evaluation import Status
-from operators.inductor.recording import MANY, recording
 from tests.gpu.programs import RIGHT, SMALL, triton_program
 
 BY_GRAPH = replace(SMALL, name="relu2-graph", source=SMALL.source + "\nTIMING = 'graph'\n")
@@ -88,6 +89,10 @@ def test_who_ends_over_being_recorded_keeps_its_verdict(worker):
 
 
 def test_a_program_that_replays_its_own_graph_is_judged_by_what_it_launches(worker):
+    for name in ("yaml", "jinja2"):
+        pytest.importorskip(name, reason="the package of operators needs it")
+    from operators.inductor.recording import MANY, recording
+
     launch = "kernel[(triton.cdiv(x.numel(), BLOCK),)](x, y, x.numel(), BLOCK=BLOCK)"
     plain = triton_program(forward="\n        ".join([launch] * MANY))
     (more,) = recording([plain[plain.index("    def forward") :]], ["output[0]"])
