@@ -5,6 +5,11 @@ import pytest
 from tests.worker.serving import Worker
 
 
+def pytest_ignore_collect(config):
+    """Reading files takes seconds in each process, also where nothing in them is wanted."""
+    return "not gpu" in config.getoption("markexpr") or None
+
+
 def pytest_collection_modifyitems(items):
     for item in items:
         if "tests/gpu/" in item.nodeid or item.nodeid.startswith("tests/gpu"):

@@ -51,6 +51,7 @@ def convolution_cases():
     yield cut("strided", x, weight, stride=(2, 3), padding=(1, 2))
     yield cut("dilated", image(1, 3, 12, 13), image(24, 3, 4, 3), dilation=(2, 3))
     yield cut("groups", image(2, 6, 7, 8), image(32, 3, 4, 4), groups=2, bias=True)
+    yield cut("groups, last", image(2, 6, 7, 8, last=True), image(32, 3, 4, 4), groups=2)
     yield cut("a line", image(2, 17, 30), image(32, 17, 9), padding=(2,))
     yield cut("a volume", image(1, 4, 5, 6, 7), image(32, 4, 2, 3, 3), padding=(1, 0, 1))
     last = image(2, 20, 6, 7, last=True), image(32, 20, 3, 3, last=True)
