@@ -85,6 +85,7 @@ class Alive(DispatchMode):
         made = operation(*arguments, **options)
         for tensor in tensors_of(made if isinstance(made, tuple | list) else [made]):
             self._count(tensor)
+        self.most = max(self.most, self._now + _terms_bytes(operation, arguments))
         return made
 
     def _count(self, tensor: Tensor) -> None:
@@ -100,3 +101,9 @@ class Alive(DispatchMode):
         self._holders[key] -= 1
         if not self._holders[key]:
             self._now -= size
+
+
+def _terms_bytes(operation: Any, arguments: tuple[Any, ...]) -> int:
+    """What a loss takes for its terms, one for each element, before it adds them up."""
+    is_loss = any(argument.name == "reduction" for argument in operation._schema.arguments)
+    return int(arguments[0].nbytes) if is_loss else 0

@@ -102,6 +102,10 @@ def test_what_has_been_let_go_of_does_not_count():
     assert extent("sum((x[:, None] * x).sum(1) for _ in range(20))", ROW).peak < 300 * KB
 
 
+def test_the_terms_of_a_loss_count_though_one_operation_adds_them_up():
+    assert extent("F.smooth_l1_loss(x, x.flip(0))", ROWS).peak >= 2 * 64 * KB
+
+
 def test_a_call_of_very_many_operations_is_made_instead(monkeypatch):
     steps = "sum(x + step for step in range(50))"
     assert extent(steps, ROW) is not None
