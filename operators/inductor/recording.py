@@ -3,7 +3,8 @@
 A launch takes the host 10 to 30 us, so that of a network of hundreds of kernels on few images a
 GPU waits for the host. Inputs are copied to where the graph reads them, outcomes from where it
 leaves them, both of which is little for such a network. Where a graph is being recorded around it
-anyway, the launches are part of that one.
+anyway, the launches are part of that one. An exported operator (`evolve best --as torch-op`) sets
+`replays_graph` to False, since it is given its parameters anew in each call.
 """
 
 import ast
@@ -14,9 +15,11 @@ from collections.abc import Sequence
 MANY = 24  # launches; the programs of KernelBench's levels 1 and 2 have fewer
 
 _RECORDED = '''
+replays_graph = True  # False where parameters may be others in each call
+
 def __call__(self, *inputs):
     """What `forward` gives, by a CUDA graph of its launches: the host is slower than they are."""
-    if torch.cuda.is_current_stream_capturing():
+    if not self.replays_graph or torch.cuda.is_current_stream_capturing():
         return super().__call__(*inputs)
     graphs = self.__dict__.setdefault("_graphs", {})
     key = tuple((one.shape, one.dtype) for one in inputs)

@@ -116,6 +116,14 @@ def test_inside_another_graph_launches_are_part_of_that_one(made):
     assert "_graphs" not in vars(model)
 
 
+def test_where_parameters_may_be_others_in_each_call_nothing_is_recorded(made):
+    model, kernel, _ = made()
+    model.replays_graph = False
+    model(torch.ones(2))
+    model(torch.ones(2))
+    assert kernel.launched == 2 * MANY
+
+
 @pytest.mark.parametrize(
     ("outcome", "returned", "kind"),
     [("(y, x)", "(output[0], output[1])", tuple), ("[y]", "[output[0]]", list)],

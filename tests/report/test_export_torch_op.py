@@ -255,6 +255,17 @@ def test_a_module_that_depends_on_training_is_the_reference_while_it_trains(tmp_
     assert "training mode" not in (linear / "op.py").read_text()
 
 
+def test_a_winner_replays_no_graph_of_its_own_for_parameters_that_may_differ(tmp_path: Path):
+    call = "\n    def __call__(self, x):\n        print(self.replays_graph)\n"
+    source = f"{as_kernel(LINEAR).rstrip()}\n{call}        return super().__call__(x)\n"
+    exported(tmp_path / "linear", example(LINEAR), source)
+    code = (
+        "import torch, linear.op\nmodel = linear.op.Model().eval()\nwith torch.no_grad():\n"
+        "    model(torch.randn(8, 16))\n"
+    )
+    assert printed(code, tmp_path) == ["False"]
+
+
 def test_the_reason_for_a_fallback_is_said(tmp_path: Path):
     exported(tmp_path / "linear", example(LINEAR), as_kernel(LINEAR))
     code = """
