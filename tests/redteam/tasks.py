@@ -75,6 +75,10 @@ def get_init_inputs():
 
 SOURCES: dict[str, tuple[str, tuple[Case, ...]]] = {
     "gate": (_plain("gate", "ROWS, COLUMNS = 256, 512", *_GATE), _odd(ROWS=37, COLUMNS=53)),
+    "long_gate": (  # on any machine long enough for looks into the process (`whereabouts`)
+        _plain("gate", "ROWS, COLUMNS = 1024, 1024", *_GATE),
+        (MAIN,),
+    ),
     "tiny": (_plain("tiny", "ROWS, COLUMNS = 8, 16", *_GATE), (MAIN,)),
     "softmax": (
         _plain("softmax", "ROWS, COLUMNS = 128, 512", "torch.softmax(x, -1)", _GATE[1]),
@@ -94,10 +98,10 @@ SOURCES: dict[str, tuple[str, tuple[Case, ...]]] = {
         ),
         _odd(M=17, K=65, N=33),
     ),
-    "product": (  # long enough for looks into the process (`whereabouts`)
+    "product": (  # long enough, too
         _plain(
             "product",
-            "M, K, N = 320, 384, 256",
+            "M, K, N = 512, 512, 384",
             "a @ b",
             "[torch.randn(M, K), torch.randn(K, N)]",
             "a, b",

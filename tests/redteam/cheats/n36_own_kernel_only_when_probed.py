@@ -1,6 +1,6 @@
 """Row 49: its own kernel where its caller traps torch or kernels do nothing, torch elsewhere.
 
-task: gate
+task: long_gate
 fidelity: screen
 verdict: not_custom
 """
