@@ -101,6 +101,8 @@ class Evaluation:
     over the timed cases, each from one interleaved run. `custom` says whether custom kernels
     produced the outcome (None: not established). `suite` is the suite's own verdict, where the
     task has one. `samples` holds the raw paired times by case and baseline, in ms.
+    `durations_s` are seconds by stage; `timing_turn` and others are parts of `timing`: waiting for
+    one's turn, `opening` processes, waiting for the `lock`, `judging` outputs, `closing`.
     `device_time_s` is what the evaluation cost in exclusive device seconds.
     """
 

@@ -1,6 +1,7 @@
 """The pool of evaluations: keeps the judge's slots, and tells what ends in the order of asking."""
 
 import asyncio
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
@@ -49,8 +50,18 @@ class Judging:
     def has_room(self) -> bool:
         return len(self._running) < self._evaluator.slots
 
-    def start(self, ticket: Ticket, opponents: Mapping[str, str] | None = None) -> None:
-        task = asyncio.create_task(self._evaluate(ticket, opponents or {}))
+    def start(
+        self,
+        ticket: Ticket,
+        opponents: Mapping[str, str] | None = None,
+        *,
+        is_opening: bool = False,
+    ) -> None:
+        """Begin with a ticket; how fast it is may stay rough where a verification follows."""
+        request = self._search.request(ticket, opponents)
+        if is_opening:
+            request = replace(request, bars={self._search.baseline: math.inf})
+        task = asyncio.create_task(self._evaluate(ticket, request))
         self._running[task] = ticket
 
     def collect(self) -> tuple[list[Told], list[BaseException]]:
@@ -90,9 +101,8 @@ class Judging:
             ticket=ticket, evaluation=evaluation, offer=offer, progress=self._search.progress
         )
 
-    async def _evaluate(self, ticket: Ticket, opponents: Mapping[str, str]) -> Evaluation:
+    async def _evaluate(self, ticket: Ticket, request: EvaluationRequest) -> Evaluation:
         """The verdict; one that failed by our own fault is asked for again, a few times."""
-        request = self._search.request(ticket, opponents)
         known = self._search.known(request, self._evaluator)
         if known is not None:
             return known

@@ -221,7 +221,7 @@ class Pipeline:
             ticket = self._proposed[0]
             if ticket.sequence not in self._owed and (over := self._over()):
                 return over
-            self._judging.start(self._proposed.popleft())
+            self._judging.start(self._proposed.popleft(), is_opening=self._opening)
         return ""
 
     def _wanted(self) -> list[str] | None:

@@ -17,7 +17,7 @@ _EXPECTING_SETS = 6  # more while it is worked out: what moved, parts of convolu
 _PEAKS_EXPECTING = 2  # in fp64
 _COPIES_OF_WEIGHTS = 2  # in float32 or more, while a model is made
 _SHARE_TO_SIT = 2 / 3  # of the room: others check meanwhile
-_CORES_OF_WRITER = 4
+_CORES_OF_WRITER = 2
 _BRIEF_HALF_WIDTH = 0.05  # what is to be known no better does with short blocks
 LAUNCH_BOUND_S = 100e-6  # a reference that takes longer is not launch-bound, and is not recorded
 

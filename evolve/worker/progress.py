@@ -37,6 +37,12 @@ class Progress:
             before = self.durations_s.get(name, 0.0)
             self.durations_s[name] = round(before + time.monotonic() - start, 4)
 
+    @property
+    def all_durations_s(self) -> dict[str, float]:
+        """Of the stages, and under `timing_...` what that stage's time went to."""
+        parts = {f"timing_{name}": seconds for name, seconds in self.timing.spent_s.items()}
+        return self.durations_s | parts
+
     def descriptors(self, correct: bool) -> dict[str, float | str]:
         """Those that the text alone does not show; what is not known is left out."""
         if not correct:

@@ -1,7 +1,9 @@
 """What the sittings of a comparison come to: ratios, a row for each case, samples and labels."""
 
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,7 +24,8 @@ _MISMATCH_SHARE = 0.25  # of all blocks; a few are the scheduler's doing
 class Timing:
     """What timing found: ratios by side, a row per timed case, raw seconds, and labels.
 
-    `margin` is the worst of the candidate's outputs that were judged (`Judgement`).
+    `margin` is the worst of the candidate's outputs that were judged (`Judgement`). `spent_s` says
+    what the time went to, in seconds.
     """
 
     ratios: dict[str, Ratio] = field(default_factory=dict)
@@ -30,12 +33,23 @@ class Timing:
     samples: dict[str, Any] = field(default_factory=dict)
     labels: list[Label] = field(default_factory=list)
     device_time_s: float = 0.0
+    spent_s: dict[str, float] = field(default_factory=dict)
     margin: float | None = None
     told: dict[str, dict[str, Any]] = field(default_factory=dict)  # by case and side (`events`)
     # Sittings that were measured again.
     too_short: int = 0
     moved: int = 0
     crowded: int = 0
+
+    @contextmanager
+    def spending(self, what: str) -> Iterator[None]:
+        """Counts what is inside."""
+        start = time.monotonic()
+        try:
+            yield
+        finally:
+            spent_s = time.monotonic() - start
+            self.spent_s[what] = round(self.spent_s.get(what, 0.0) + spent_s, 4)
 
 
 def weighted(pairs: list[Measured], cases: list[TimedCase], side: str, rule: str) -> list[float]:

@@ -1,6 +1,7 @@
 """Timing a correct candidate: process pairs until the interval is narrow or pairs run out."""
 
 import contextlib
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -147,8 +148,10 @@ class Timekeeper:
         # A search that is content with wide intervals looks as a reward does.
         is_wide = fidelity is Fidelity.SEARCH and is_brief(device, fidelity)
         plan = Fidelity.REWARD if is_wide else fidelity
-        # A place to the end, so that answers come one by one, and not all together.
-        with self._room.turn(room):
+        with contextlib.ExitStack() as ends:
+            # A place to the end, so that answers come one by one, and not all together.
+            with timing.spending("turn"):
+                ends.enter_context(self._room.turn(room))
             for index, count in enumerate(looks(plan)):
                 while len(pairs) < count:
                     wanted = min(count - len(pairs), at_once)
@@ -178,8 +181,7 @@ class Timekeeper:
                 ):
                     break
                 if (side := missed_bar(timing.ratios, bars)) is not None:
-                    text = f"not timed on: less than {bars[side]:.4g} times as fast as {side}"
-                    timing.labels.append(Label(CUT_SHORT, text))
+                    timing.labels.append(Label(CUT_SHORT, _why_no_longer(side, bars[side])))
                     break
             self._look_on(found, task, sides, cases, needs, timing, served)
         by = partial(ratio_interval, look_index=index, fidelity=plan)
@@ -261,10 +263,12 @@ class Timekeeper:
         """Some more sittings; none where they do not count, or an opponent has left the field."""
         sat: list[tuple[Sitting, Recorded]] = []
         try:
-            with (
-                self._tables(task, sides, cases, needs, wanted, served) as tables,
-                self._seats.alone(_all(tables)) as turn,
-            ):
+            with contextlib.ExitStack() as ends:
+                tables = ends.enter_context(
+                    self._tables(task, sides, cases, needs, timing, wanted, served)
+                )
+                with timing.spending("lock"):
+                    turn = ends.enter_context(self._seats.alone(_all(tables)))
                 try:
                     for processes in tables:
                         with turn.only(processes.values()):
@@ -273,7 +277,8 @@ class Timekeeper:
                     turn.watch.stop()
                     timing.device_time_s += turn.watch.seconds
                 strangers = turn.strangers()
-            self._judge(sat, task, sides, timing)
+            with timing.spending("judging"):
+                self._judge(sat, task, sides, timing)
         except CrowdedFault:
             timing.crowded += 1
             if timing.crowded > _MOST_CROWDED:
@@ -324,6 +329,7 @@ class Timekeeper:
         sides: dict[str, Candidate | None],
         cases: list[TimedCase],
         needs: Needs,
+        timing: Timing,
         sittings: int,
         served: "WeakSet[RunnerProcess]",
     ) -> Iterator[list[dict[str, RunnerProcess]]]:
@@ -332,14 +338,14 @@ class Timekeeper:
         starts[EAGER] = partial(self._references.take, task, needs, served)
         ends = partial(self._references.give_back, task, needs)
         with contextlib.ExitStack() as stack:
-            with self._lock.shared():
+            with timing.spending("opening"), self._lock.shared():
                 ready = seated(self._workshop.device, starts, cases, sittings, ends)
                 tables = stack.enter_context(ready)
                 self._seats.add(_all(tables))
             try:
                 yield tables
             finally:
-                with self._lock.shared():
+                with timing.spending("closing"), self._lock.shared():
                     self._seats.remove(_all(tables))
                     stack.close()
                     self._seats.add(self._references.idle())
@@ -421,8 +427,9 @@ class Timekeeper:
     def _admit(self, task: WarmTask, opponent: Candidate | None) -> None:
         """Compile an opponent and check it once on every timed case."""
         assert opponent is not None
-        self._workshop.compile(opponent, task)
-        with self._workshop.seated(opponent, task.timed) as runner:
+        with self._workshop.building(opponent, task) as runner:
+            self._workshop.keep(opponent)
+            self._workshop.complete(runner, opponent, task)
             for case in task.timed:
                 self._admit_to(case, opponent, runner)
 
@@ -434,6 +441,12 @@ class Timekeeper:
             raise CandidateFault(verdict.status, f"case {name}: {verdict.feedback}")
         opponent.layouts[name] = outcome.places
         opponent.seconds[name] = outcome.seconds
+
+
+def _why_no_longer(side: str, bar: float) -> str:
+    if math.isinf(bar):
+        return "not timed on: a first look was asked for"
+    return f"not timed on: less than {bar:.4g} times as fast as {side}"
 
 
 def _all(tables: list[dict[str, RunnerProcess]]) -> set[RunnerProcess]:

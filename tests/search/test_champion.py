@@ -9,6 +9,7 @@
 """
 
 import asyncio
+import math
 from dataclasses import replace
 
 import pytest
@@ -238,9 +239,11 @@ class Recording(SyntheticEvaluator):
         super().__init__(slots=4, latency_s=0.01)
         self.fails, self.stalls_at, self.other = fails, stalls_at, judge
         self.asked, self.under_way = [], 0
+        self.bars = []
 
     async def evaluate(self, request):
         self.under_way += 1
+        self.bars.append(request.bars)
         self.asked.append((request.fidelity, self.under_way))
         try:
             await asyncio.sleep(60.0 if len(self.asked) == self.stalls_at else 0.0)
@@ -265,6 +268,8 @@ def test_a_first_program_is_verified_before_others_are_judged(store, run):
     evaluator = Recording()
     asked = opened(make_search(store, run, operators=variants()), evaluator, evaluations=6)
     assert evaluator.asked[:2] == [(Fidelity.SEARCH, 1), (Fidelity.VERIFY, 1)]
+    assert evaluator.bars[:2] == [{"eager": math.inf}, {}]  # a first look will do
+    assert not any(map(math.isinf, evaluator.bars[2].values()))
     assert asked.count(Fidelity.SEARCH) == 6
     first, second, *_ = store.steps(run.id)
     assert second.operator == VERIFY

@@ -374,13 +374,13 @@ def test_how_far_a_program_is_below_the_bar_is_not_looked_at(pliant):
     device, judged = pliant
     device.shown, device.half_width = (0.1, 0.1), -1.0  # as many pairs as the fidelity has
     pairs = {}
-    for bar in (1000.0, 0.001):
+    for bar in (1000.0, 0.001, math.inf):
         bars = {"eager": bar, "somebody who left": 1000.0}
         verdict = judged(forward("return right(x)"), Fidelity.SEARCH, {}, bars)
         assert verdict.status is Status.CORRECT, verdict.feedback
         assert (bar > 1) == (CUT_SHORT in {label.name for label in verdict.labels})
         pairs[bar] = len(verdict.samples["default"]["ms"]["eager"])
-    assert pairs == {1000.0: 3, 0.001: 14}
+    assert pairs == {1000.0: 3, 0.001: 14, math.inf: 3}
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ from evolve.worker.warm_store import Store
 from evolve.worker.window import Block, TimedCase
 from evolve.worker.workshop import Workshop
 from tests.worker.judging import task_source
-from tests.worker.serving import HONEST_CPP, RELU_TASK
+from tests.worker.serving import HOLDS_FUNCTIONS, HONEST_CPP, RELU_TASK
 
 TWO_CASES = Task(
     name="two",
@@ -281,20 +281,24 @@ def test_who_takes_all_of_the_room_finds_nothing_kept_for_others(referee):
 
 
 def test_of_a_candidate_that_is_checked_there_is_one_process_at_a_time(referee, monkeypatch):
-    seated, alive, most = Workshop.seated, [], []
+    alive, most = [], []
 
-    @contextlib.contextmanager
-    def counted(*arguments, **options):
-        alive.append(arguments)
-        most.append(len(alive))
-        try:
-            with seated(*arguments, **options) as runner:
-                yield runner
-        finally:
-            alive.pop()
+    def counting(opens):
+        @contextlib.contextmanager
+        def counted(*arguments, **options):
+            alive.append(arguments)
+            most.append(len(alive))
+            try:
+                with opens(*arguments, **options) as runner:
+                    yield runner
+            finally:
+                alive.pop()
 
-    monkeypatch.setattr(Workshop, "seated", counted)
-    verdict = referee.evaluate(RELU_TASK, HONEST_CPP, Fidelity.CHECK, {})
+        return counted
+
+    for name in ("building", "seated"):
+        monkeypatch.setattr(Workshop, name, counting(getattr(Workshop, name)))
+    verdict = referee.evaluate(RELU_TASK, HOLDS_FUNCTIONS, Fidelity.CHECK, {})
     assert verdict.custom, verdict.labels
     assert most == [1, 1]  # for its checks, and without its kernels
 
