@@ -1,250 +1,150 @@
-"""How fast the seeds of a KernelBench level are: by CUDA events, without the judge.
+"""How fast the seeds of KernelBench levels are, and torch.compile: by events, without the judge.
 
     export KERNELBENCH_PATH=KernelBench
     python -m tests.benchmarks.gpu_kinds 2 --problems 1-40 --seconds 120
+    python -m tests.benchmarks.gpu_kinds 1 2 --problems 1/3,2/40-60 --out lines.jsonl
 
 A quick look, half a second for a program: which kind is fast where, and which kernels take the time
 (`--profile`). Problems run in processes of their own, forked from one that has imported the
-compiler; kernels are compiled side by side, and what works on the GPU does so alone, under a lock.
-Inputs are not hidden, one outcome is compared with the reference's, and the cache is as warm as the
-sizes leave it: figures that count come from `evolve bench`.
+compiler; kernels are compiled side by side, and what works on the GPU does so alone (but for calls
+of vendors' libraries while a program that has some is compiled). Inputs are not hidden, one outcome
+is compared with the reference's, and the cache is as warm as the sizes leave it: figures that count
+come from `evolve bench`.
+
+With `--out` a file that holds lines already is gone on with: tasks that are done are left alone.
+`--seconds 0` prints what it holds. What compilers and dying processes say is beside it, in `.log`.
+A task begins when the memory that it seems to take is free; one that takes more than there is comes
+once more, alone, when the others are through.
 """
 
 import argparse
-import fcntl
-import json
-import math
 import os
-import re
-import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from functools import partial
-from itertools import pairwise
-from multiprocessing import get_context
+from collections.abc import Iterator, Sequence
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any
 
-os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"  # else nobody could be forked
-
-import torch
-import torch._inductor.codegen.triton
-import torch._inductor.lowering
-from triton.errors import TritonError
-from triton.runtime.jit import JITFunction
-
-from evolve.core.compiled import Compiled
-from evolve.core.errors import UsageError
-from evolve.core.protocols import Proposal
-from evolve.core.task import Task
-from evolve.tasks import find_task
 from evolve.tasks.kernelbench import list_problems
-from evolve.worker import compiler
-from evolve.worker.expected import evaluate_truth
-from evolve.worker.rounding import are_exact
-from evolve.worker.trees import flatten
-from operators.compiler_seed import CompilerSeed
-from operators.template_seed import TemplateSeed
+from tests.benchmarks import json_lines
 from tests.benchmarks.conditions import print_conditions
-from tests.operators.inductor_running import imported
-from tests.operators.proposing import proposals
+from tests.benchmarks.gpu_forks import Turns, fork, hush, kill, prepare, until_stopped
+from tests.benchmarks.kinds_child import LOST, MEMORY, Attempt, look
+from tests.benchmarks.kinds_summary import done, summarise
 
 PROCESSES = 14
-MILLISECONDS = 80.0  # of timing for each program
-VENDORS = re.compile(r"\btorch\.(mm|addmm|bmm|baddbmm|convolution|ops)\b")
-OPERATORS = (CompilerSeed(["default"]), TemplateSeed(["default", "same_layout"]))
-
-
-class Compiling:
-    """Kernels are compiled and not launched."""
-
-    def __enter__(self) -> None:
-        self._run = run = JITFunction.run
-        JITFunction.run = lambda *given, **named: run(*given, **named | {"warmup": True})
-
-    def __exit__(self, *_: object) -> None:
-        JITFunction.run = self._run
-
-
-def rounding(model: torch.nn.Module, inputs: list[Any], expected: Any) -> str:
-    """What eager's convolutions make of float32, as `operators.template_seed` has to know."""
-    if not torch.backends.cudnn.allow_tf32:
-        return "ieee"
-    outcomes = flatten(expected)[0]
-    truth = evaluate_truth(model, inputs, outcomes).outputs
-    return "ieee" if are_exact(outcomes, truth) else "tf32"
-
-
-def programs(task: Task, rounds: str) -> Iterator[Proposal]:
-    """Seeds of the compiler and of the template library, in their order."""
-    device = {"eager_convolutions": rounds}
-    if torch.cuda.is_available():
-        properties = torch.cuda.get_device_properties(0)
-        device["arch"] = f"{properties.major}{properties.minor}"
-        device["multiprocessors"] = str(properties.multi_processor_count)
-    for operator in OPERATORS:
-        for found in proposals(operator, task, **device):
-            if isinstance(found, Proposal):
-                yield found
-
-
-def compiled(model: torch.nn.Module, inputs: Sequence[Any]) -> tuple[Compiled, ...]:
-    """What the compiler makes of a reference, by those of the variants that differ."""
-    found = {}
-    for variant in ("default", "same_layout"):
-        with suppress(UsageError):
-            case = compiler.compile_model(model, inputs, compiler.settings(variant))
-            found.setdefault(case.code, Compiled(variant, torch.__version__, (case,)))
-    return tuple(found.values())
-
-
-def milliseconds(call: Callable[[], object]) -> float:
-    """The median of some calls, one event after the other."""
-    call()
-    return median(call, max(3, min(15, int(MILLISECONDS / max(median(call, 2), 1e-3)))))
-
-
-def median(call: Callable[[], object], count: int) -> float:
-    """Of the milliseconds of calls; by the host's clock where there is no GPU."""
-    if not torch.cuda.is_available():
-        times = [time.perf_counter()]
-        for _ in range(count):
-            call()
-            times.append(time.perf_counter())
-        return statistics.median(1000 * (end - start) for start, end in pairwise(times))
-    events = [torch.cuda.Event(enable_timing=True) for _ in range(count + 1)]
-    events[0].record()
-    for event in events[1:]:
-        call()
-        event.record()
-    torch.cuda.synchronize()
-    return statistics.median(one.elapsed_time(other) for one, other in pairwise(events))
-
-
-def kernels(call: Callable[[], object]) -> dict[str, int]:
-    """Microseconds by kernel, the longest first."""
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as found:
-        call()
-        torch.cuda.synchronize()
-    events = sorted(found.key_averages(), key=lambda event: -event.self_device_time_total)
-    return {event.key[:60]: round(event.self_device_time_total) for event in events[:6]}
-
-
-@contextmanager
-def alone(lock: Path) -> Iterator[None]:
-    with lock.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-        if torch.cuda.is_available():
-            torch.cuda.synchronize()
-
-
-def measured(call: Callable[[], object], profile: bool) -> dict[str, object]:
-    """Milliseconds, and the time of kernels where that is wanted."""
-    return {"ms": milliseconds(call)} | ({"kernels": kernels(call)} if profile else {})
-
-
-def look(name: str, answers: Path, options: argparse.Namespace) -> None:
-    """Notes a line for the reference and one for each program of it."""
-
-    def note(**about: object) -> None:
-        with answers.open("a") as file:
-            file.write(json.dumps({"task": name} | about) + "\n")
-
-    task = find_task(f"kernelbench:{name}", size="gpu")
-    module: dict[str, Any] = {}
-    exec(task.source, module)
-    lock = answers.with_suffix(".lock")
-    with torch.no_grad(), torch.device(options.device):
-        arguments = module["get_init_inputs"]()
-        torch.manual_seed(0)
-        model, inputs = module["Model"](*arguments).eval(), module["get_inputs"]()
-        with alone(lock):
-            expected = model(*inputs)
-            note(kind="eager", **measured(partial(model, *inputs), options.profile))
-        made = compiled(model, inputs)
-        rounds = rounding(model, inputs, expected)
-        for each in programs(Task(name=task.name, source=task.source, compiled=made), rounds):
-            own = not VENDORS.search(each.program.source)
-            try:
-                candidate = imported(each.program.source).ModelNew(*arguments).eval()
-                candidate.load_state_dict(model.state_dict())
-                call = partial(candidate, *inputs)
-                with Compiling():
-                    call()
-                with alone(lock):
-                    off = difference(call(), expected)
-                    note(kind=each.note, own=own, off=off, **measured(call, options.profile))
-            except (TritonError, RuntimeError, AssertionError) as error:
-                note(kind=each.note, own=own, error=repr(error)[:300])
-            candidate = call = None
-            torch.cuda.empty_cache()
-
-
-def difference(found: Any, expected: Any) -> float:
-    """Relative to the largest expected value; of the first tensor of each."""
-    while isinstance(expected, (tuple, list)):
-        found, expected = found[0], expected[0]
-    largest = expected.double().abs().max().clamp(min=1e-30)
-    return float((found.double() - expected.double()).abs().max() / largest)
+_LONGEST = 60.0  # seconds that a task has the GPU for itself; a kernel may hang
 
 
 def main() -> None:
+    options = parsed()
+    hush()
+    print_conditions()
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        answers = options.out or Path(folder) / "kinds.jsonl"
+        answers.touch()
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(Path(folder) / "inductor")
+        tasks = list(asked(options.levels, options.problems))
+        left = [task for task in tasks if task not in done(json_lines.read(answers))]
+        if options.seconds > 0:
+            prepare()
+            Looking(left, answers, Turns(Path(folder) / "lock"), options).go()
+        summarise(json_lines.read(answers), tasks)
+
+
+def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("level", type=int)
-    parser.add_argument("--problems", default="1-100", help="numbers and ranges, by comma")
+    parser.add_argument("levels", type=int, nargs="+")
+    parser.add_argument("--problems", default="1-100", help="3,40-60 of all levels, or 1/3,2/40-60")
     parser.add_argument("--seconds", type=float, default=120, help="for all")
     parser.add_argument("--profile", action="store_true", help="time of each kernel as well")
+    parser.add_argument("--no-compile", dest="compile", action="store_false")
     parser.add_argument("--device", default="cuda", help="cpu, to try this program out")
     parser.add_argument("--out", type=Path, help="of the lines of JSON")
-    options = parser.parse_args()
-    print_conditions()
-    ranges = [part.partition("-") for part in options.problems.split(",")]
-    numbers = {n for a, _, b in ranges for n in range(int(a), int(b or a) + 1)}
-    answers = options.out or Path(tempfile.mkdtemp()) / "kinds.jsonl"
-    known = [number for level, number, _ in list_problems() if level == options.level]
-    left = [f"{options.level}/{number}" for number in known if number in numbers]
-    until, live = time.monotonic() + options.seconds, list[BaseProcess]()
-    while (left or live) and time.monotonic() < until:
-        live = [process for process in live if process.is_alive()]
-        while left and len(live) < PROCESSES:
-            process = get_context("fork").Process(target=look, args=(left.pop(0), answers, options))
-            process.start()
-            live.append(process)
-        time.sleep(0.1)
-    for process in live:
-        process.kill()
-    summarise([json.loads(line) for line in answers.read_text().splitlines()])
+    return parser.parse_args()
 
 
-def summarise(rows: Sequence[Mapping[str, Any]]) -> None:
-    """A line for each task, and means of the best programs."""
-    eager = {row["task"]: row["ms"] for row in rows if row["kind"] == "eager"}
-    best: dict[bool, dict[str, float]] = {True: {}, False: {}}
-    for task, ms in eager.items():
-        own = [row for row in rows if row["task"] == task and row["kind"] != "eager"]
-        shown = [f"{ms:.3f} ms"]
-        for row in own:
-            if "error" in row:
-                shown.append(f"{row['kind']}: {row['error']}")
+def asked(levels: Sequence[int], problems: str) -> Iterator[str]:
+    """Names of the checkout's tasks that are meant, level by level."""
+    wanted = set()
+    for part in problems.split(","):
+        level, _, numbers = part.rpartition("/")
+        first, _, last = numbers.partition("-")
+        for each in [int(level)] if level else levels:
+            wanted |= {(each, number) for number in range(int(first), int(last or first) + 1)}
+    for level, number, _ in list_problems():
+        if level in levels and (level, number) in wanted:
+            yield f"{level}/{number}"
+
+
+class Looking:
+    """At tasks, several at once.
+
+    Args:
+        tasks: by name.
+        answers: the file of lines.
+        turns: on the device.
+        options: of the command.
+    """
+
+    def __init__(
+        self, tasks: Sequence[str], answers: Path, turns: Turns, options: argparse.Namespace
+    ) -> None:
+        self._left, self._again = list(tasks), list[str]()
+        self._answers, self._turns, self._options = answers, turns, options
+        self._live: dict[str, BaseProcess] = {}
+        self._begun = set[str]()
+        self._old = len(json_lines.read(answers))  # lines of other runs
+
+    def go(self) -> None:
+        until = time.monotonic() + self._options.seconds
+        try:
+            with until_stopped():
+                while (self._left or self._again or self._live) and time.monotonic() < until:
+                    self._start()
+                    time.sleep(0.1)
+                    self._end()
+        finally:
+            kill(*self._live.values())
+
+    def _start(self) -> None:
+        while self._left and len(self._live) < PROCESSES:
+            self._fork(self._left.pop(0), last=False)
+        if self._again and not self._left and not self._live:
+            self._fork(self._again.pop(0), last=True)
+
+    def _fork(self, task: str, *, last: bool) -> None:
+        log = self._answers.with_suffix(".log")
+        attempt = Attempt(last, self._kinds(task) if task in self._begun else frozenset())
+        given = task, self._answers, self._turns, self._options, attempt
+        self._begun.add(task)
+        self._live[task] = fork(log, look, *given)
+
+    def _kinds(self, task: str) -> frozenset[str]:
+        """Of a task's programs, as far as this run has come."""
+        rows = json_lines.read(self._answers)[self._old :]
+        return frozenset(row["kind"] for row in rows if row["task"] == task)
+
+    def _end(self) -> None:
+        """Of tasks that are through, and of one whose kernel hangs."""
+        holder, seconds = self._turns.longest()
+        for task, process in list(self._live.items()):
+            if process.pid == holder and seconds > _LONGEST:
+                kill(process)
+                self._note(task, kind="stuck", error=f"had the device for {seconds:.0f} s")
+                self._note(task, kind="done")
+            elif process.is_alive():
                 continue
-            shown.append(f"{row['kind'].removeprefix('variant ')}: {ms / row['ms']:.2f}")
-            for only in (True, False):
-                if row["own"] or not only:
-                    best[only][task] = max(best[only].get(task, 0.0), ms / row["ms"])
-        print(f"{task} | {' | '.join(shown)}")
-    for only, found in best.items():
-        if found:
-            mean = math.exp(sum(map(math.log, found.values())) / len(found))
-            faster = sum(speed > 1 for speed in found.values())
-            print(
-                f"{'own kernels only' if only else 'with vendor calls'}: {len(found)} of "
-                f"{len(eager)} tasks, geometric mean {mean:.2f} times as fast as eager, "
-                f"{faster} faster"
-            )
+            elif process.exitcode == MEMORY:
+                self._again.append(task)
+            elif process.exitcode == LOST:
+                self._left.insert(0, task)
+            elif process.exitcode:
+                self._note(task, kind="died", error=f"exit status {process.exitcode}")
+            del self._live[task]
+
+    def _note(self, task: str, **about: object) -> None:
+        json_lines.add(self._answers, {"task": task} | about)
 
 
 if __name__ == "__main__":

@@ -94,10 +94,14 @@ class Run:
 
     @property
     def gap(self) -> float:
-        """By how much the fastest in full measurement is slower than the best of the table."""
-        known = [trial.assignment for trial in self.measured if trial.ratio]
-        times = [self.table.time(one) for one in (*known, self.table.written)]
-        return min(time for time in times if time is not None) / self.table.best - 1
+        """By how much the fastest in full measurement is slower than the best of the table.
+
+        Infinite where none that was measured runs.
+        """
+        measured = [trial.assignment for trial in self.measured if trial.ratio]
+        times = [self.table.time(one) for one in (*measured, self.table.written)]
+        known = (time for time in times if time is not None)
+        return min(known, default=math.inf) / self.table.best - 1
 
     def step(self, operator: Operator) -> bool:
         """Ask once and measure; False where nothing is proposed."""
