@@ -49,8 +49,10 @@ class Device(Protocol):
         warm_bytes: For inputs and expectations that stay from candidate to candidate, and as much
             for references that do.
         block_bytes: For the inputs of a block, and for its outputs.
-        reward_blocks, reward_bytes: The same for a reward, which may be less exact; of short blocks
-            there are as many as usual.
+        few_blocks: Instead of `blocks`, where each is long: what a window costs is lost in it, and
+            processes differ by more. For a reward, which may be less exact, where those of the
+            reference are.
+        reward_bytes: Instead of `block_bytes`, for a reward.
         pool_bytes: For the tensors of a runner, unless it asks for more.
         process_bytes: That a process takes beside its tensors.
         expecting_bytes: For what is worked out of an expectation, one at a time.
@@ -66,7 +68,7 @@ class Device(Protocol):
     block_s: float
     calls: tuple[int, int]
     blocks: int
-    reward_blocks: int
+    few_blocks: int
     block_pool: int
     has_profiler: bool
     has_memory_mark: bool

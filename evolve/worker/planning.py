@@ -15,6 +15,7 @@ from evolve.worker.workshop import Candidate
 
 CLOSE = 0.2  # log ratio: what is farther apart is told apart anyway
 _SHORT_BLOCK_S = 5e-3  # a GPU's window costs some 0.5 ms, give or take 0.1 (an H200)
+_LONG_SHARE = 0.6  # of the length that a block is to have; seconds in the checks err upwards
 _UNSTEADY = 0.05  # of a block's time
 _LONGEST_BLOCK_S = 0.5  # where a side is much slower than the reference
 _LENGTHENED_S = 5.0  # at most, of calls seen to be quick: who is not always would hold us up
@@ -63,16 +64,18 @@ def _planned(
 ) -> TimedCase:
     name, reference_s, candidate = case.case.name, task.reference_s[case.index], sides[CANDIDATE]
     _require_worth(candidate, name, reference_s)
-    slowest = max((who.seconds[name] for who in sides.values() if who), default=1e-6)
+    seconds = [who.seconds[name] for who in sides.values() if who]
     wanted = block_calls(task, case, device, fidelity)
+    calls = _affordable(wanted, max(seconds, default=1e-6))
+    is_long = calls * min([reference_s, *seconds]) >= _LONG_SHARE * device.block_s
     by_graph = task.loaded.timing == "graph"
     is_wanted = by_graph or (candidate is not None and fidelity in _RECORDED)
     is_enough = reference_s * wanted >= _SHORT_BLOCK_S and is_brief(device, fidelity)
     return TimedCase(
         warm=case,
-        calls=_affordable(wanted, slowest),
+        calls=calls,
         layouts=layouts,
-        blocks=device.reward_blocks if is_enough else device.blocks,
+        blocks=device.few_blocks if is_enough or is_long else device.blocks,
         recorded=is_wanted and may_record(case, device, reference_s, wanted),
         wanted=wanted,
         unshortened_s=reference_s * wanted,

@@ -18,9 +18,12 @@ import pytest
 
 from evolve.core.evaluation import CUT_SHORT, Fidelity, Stage, Status
 from evolve.worker.device_cpu import CpuDevice
-from evolve.worker.faults import CANDIDATE
+from evolve.worker.faults import CANDIDATE, EAGER
+from evolve.worker.planning import planned
 from evolve.worker.referee import Referee
 from evolve.worker.window_cpu import CpuWindow
+from evolve.worker.workshop import Candidate
+from evolve.worker.yardstick import Yardstick
 from tests.worker.serving import HONEST_CPP, RELU_TASK, Worker, forward
 
 pytestmark = pytest.mark.quiet
@@ -393,6 +396,30 @@ def test_where_blocks_are_unsteady_those_of_close_sides_are_more(pliant, shown, 
     verdict = judged(HONEST_CPP, Fidelity.SCREEN, {})
     assert verdict.status is Status.CORRECT, verdict.feedback
     assert [len(times) for times in verdict.samples["default"]["ms"]["eager"]] == blocks
+
+
+@pytest.mark.parametrize(
+    ("times_as_long", "blocks"), [(0.02, 8), (0.33, 8), (0.8, 4), (1.2, 4), (200, 8)]
+)
+def test_blocks_are_few_where_those_of_all_sides_are_long(judge, times_as_long, blocks):
+    """With a slow candidate all sides have fewer calls: the reference's blocks are short then."""
+    device, referee = judge
+    device.reset()
+    task = referee.warm(RELU_TASK)
+    own = Yardstick(referee.workshop, referee._seats).layouts(task)
+    (case,) = task.timed
+    task.calls[case.index], task.reference_s[case.index] = 64, 0.9 * device.block_s / 64
+    candidate = Candidate(HONEST_CPP, layouts=own)
+    candidate.seconds[case.case.name] = times_as_long * task.reference_s[case.index]
+    device.few_blocks = 4
+    try:
+        (of_case,) = planned(
+            task, {CANDIDATE: candidate, EAGER: None}, own, device, Fidelity.SEARCH
+        )
+    finally:
+        task.layouts = {}  # measured anew by whoever comes next
+        del device.few_blocks
+    assert of_case.blocks == blocks
 
 
 @pytest.mark.parametrize(("half_width", "pairs"), [(0.03, 7), (0.05, 3)])
