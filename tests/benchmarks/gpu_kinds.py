@@ -19,6 +19,7 @@ once more, alone, when the others are through.
 
 import argparse
 import os
+import random
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -45,6 +46,7 @@ def main() -> None:
         answers.touch()
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(Path(folder) / "inductor")
         tasks = list(asked(options.levels, options.problems))
+        random.Random(0).shuffle(tasks)  # large ones apart; what is not reached is of all kinds
         left = [task for task in tasks if task not in done(json_lines.read(answers))]
         if options.seconds > 0:
             prepare()
@@ -58,6 +60,8 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--problems", default="1-100", help="3,40-60 of all levels, or 1/3,2/40-60")
     parser.add_argument("--seconds", type=float, default=120, help="for all")
     parser.add_argument("--profile", action="store_true", help="time of each kernel as well")
+    parser.add_argument("--first", type=int, default=99,
+                        help="programs for each operator and variant of the compiler")  # fmt: skip
     parser.add_argument("--no-compile", dest="compile", action="store_false")
     parser.add_argument("--device", default="cuda", help="cpu, to try this program out")
     parser.add_argument("--out", type=Path, help="of the lines of JSON")

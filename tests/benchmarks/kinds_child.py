@@ -5,6 +5,7 @@ import re
 import statistics
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from unittest import mock
 import torch
 from torch.utils._pytree import tree_leaves
 
-from evolve.core.compiled import EXACT_CONVOLUTIONS, Compiled
+from evolve.core.compiled import EXACT_CONVOLUTIONS, WHOLE, Compiled
 from evolve.core.errors import UsageError
 from evolve.core.protocols import Proposal
 from evolve.core.task import Task
@@ -37,7 +38,8 @@ MEMORY = 3  # exit status: there was not enough beside the others
 LOST = 4  # exit status: a program has taken the device with it
 _MILLISECONDS = 80.0  # of timing for each program
 _VENDORS = re.compile(r"\btorch\.(mm|addmm|bmm|baddbmm|convolution|ops)\b")
-_OPERATORS = (CompilerSeed(["default"]), TemplateSeed(["default", "same_layout"]))
+_OPERATORS = (CompilerSeed(["default"]), TemplateSeed(["same_layout", WHOLE]))
+_VARIANTS = ("default", "same_layout", WHOLE)
 _UNKNOWN = 8 << 30  # bytes, of a task that torch cannot weigh
 _MOST = 0.8  # of the device, for one task
 _SPARE = 2 << 30  # bytes beside what tasks have reserved
@@ -187,14 +189,18 @@ class Look:
         made = tuple(self._references())
         task = Task(name=self._task.name, source=self._task.source, compiled=made)
         for operator in _OPERATORS:
+            taken = Counter[str]()
             for found in proposals(operator, task, **device):
                 if isinstance(found, Proposal):
-                    yield found
+                    variant = found.note.partition(",")[0]
+                    taken[variant] += 1
+                    if taken[variant] <= self._options.first:
+                        yield found
 
     def _references(self) -> Iterator[Compiled]:
         """What the compiler makes of the reference, by those of the variants that differ."""
         seen = set()
-        for variant in ("default", "same_layout"):
+        for variant in _VARIANTS:
             with suppress(UsageError):
                 settings = compiler.settings(variant)
                 case = compiler.compile_model(self._model, self._inputs, settings)
