@@ -152,7 +152,6 @@ def _time_case(
     order = case.warm.draw_blocks(case.blocks, case.calls, rng)
     case = replace(case, drawn=case.warm.draw_call(order, case.calls, rng))
     blocks: dict[str, list[Block]] = {side: [] for side in processes}
-    idle: list[float] = []
     singles: dict[str, float] = {}
     for turn in _turns(case, list(processes), rng):
         number = order[len(blocks[turn.side])] if turn.number is None else turn.number
@@ -160,9 +159,9 @@ def _time_case(
         asked = replace(case, calls=1) if number == case.warm.single else case
         with window.alone(turn.side, processes), blaming(turn.side):
             layout, process = case.layouts[turn.side], processes[turn.side]
-            block = window.run(process, asked, layout, number, glance_after_s=glance_after_s)
-            if turn.side == EAGER:
-                idle.append(window.idle(process, case, layout))
+            is_measured = turn.side == EAGER and turn.number is None
+            block = window.run(process, asked, layout, number, glance_after_s=glance_after_s,
+                               then_idle=is_measured)  # fmt: skip
         if turn.side == EAGER:
             block = replace(block, samples={})  # nobody judges them, and each may take gigabytes
         if turn.number is None:
@@ -174,7 +173,7 @@ def _time_case(
         if number == case.warm.single:
             singles[turn.side] = block.run
     window.settle()
-    overhead = statistics.median(idle)
+    overhead = statistics.median(block.idle for block in blocks[EAGER])
     name = case.warm.case.name
     for side, taken in blocks.items():
         extra = window.charges(taken, blocks[EAGER])

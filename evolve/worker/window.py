@@ -26,7 +26,8 @@ class Block:
 
     `run` is wall time, taken outside; `inside` the same as the process tells it; `samples` outputs
     by call; `late` processor time used after the run, where the device does not exclude that;
-    `seen` who was at work, where it was glanced at (`whereabouts`).
+    `seen` who was at work, where it was glanced at (`whereabouts`); `idle` what a block of no calls
+    took right after it, where that was asked for.
     """
 
     run: float
@@ -35,6 +36,7 @@ class Block:
     samples: dict[int, list[Tensor]]
     late: float = 0.0
     seen: str = ""
+    idle: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,10 +85,6 @@ class Window(Protocol):
         """Bring a fresh process into the state in which it is timed."""
         ...
 
-    def idle(self, process: "RunnerProcess", case: TimedCase, layout: Layout) -> float:
-        """Seconds that a block of no calls takes; `process` runs trusted code."""
-        ...
-
     def run(
         self,
         process: "RunnerProcess",
@@ -95,10 +93,12 @@ class Window(Protocol):
         number: int,
         recorded: bool = False,
         glance_after_s: float = 0.0,
+        then_idle: bool = False,
     ) -> Block:
         """Time block `number`, its calls one by one or (a GPU's only) recorded as a graph.
 
-        With `glance_after_s` (the CPU's only) it is stopped once after so long, for a glance.
+        With `glance_after_s` (the CPU's only) it is stopped once after so long, for a glance. With
+        `then_idle` a block of no calls follows; `process` runs trusted code.
 
         Raises:
             CandidateFault: the process fails in it.

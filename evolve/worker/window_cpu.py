@@ -67,7 +67,8 @@ class CpuWindow:
         process.run(case.warm.index, SLOWEST_S)
         process.drop(SLOWEST_S)
 
-    def idle(self, process: RunnerProcess, case: TimedCase, layout: Layout) -> float:
+    def idle(self, process: RunnerProcess, case: TimedCase) -> float:
+        """Seconds that a block of no calls takes."""
         with _stopped(process):
             pass
         start = time.perf_counter()
@@ -82,6 +83,7 @@ class CpuWindow:
         number: int,
         recorded: bool = False,
         glance_after_s: float = 0.0,
+        then_idle: bool = False,
     ) -> Block:
         sampled = case.judged(number)
         buffers = [custody.buffers_for(self._device, layout) for _ in sampled]
@@ -106,7 +108,8 @@ class CpuWindow:
         samples = {
             at: custody.as_tensors(raw, layout) for at, raw in zip(sampled, buffers, strict=True)
         }
-        return Block(end - start, done.seconds, number, samples, late, "".join(seen))
+        idle = self.idle(process, case) if then_idle else 0.0
+        return Block(end - start, done.seconds, number, samples, late, "".join(seen), idle)
 
     @contextlib.contextmanager
     def _glancing(self, process: RunnerProcess, after_s: float) -> Iterator[list[str]]:

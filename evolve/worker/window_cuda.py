@@ -19,8 +19,8 @@ import os
 import secrets
 import signal
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -88,10 +88,6 @@ class CudaWindow:
         for _ in range(_WARM_BLOCKS):
             self._block(process, case, layout, -1)
 
-    def idle(self, process: RunnerProcess, case: TimedCase, layout: Layout) -> float:
-        with self._core_of_timed(process):
-            return self._block(process, case, layout, -1, idle=True).run
-
     def run(
         self,
         process: RunnerProcess,
@@ -100,9 +96,10 @@ class CudaWindow:
         number: int,
         recorded: bool = False,
         glance_after_s: float = 0.0,
+        then_idle: bool = False,
     ) -> Block:
         with self._core_of_timed(process):
-            return self._block(process, case, layout, number, recorded=recorded)
+            return self._block(process, case, layout, number, recorded, then_idle)
 
     def _block(
         self,
@@ -110,11 +107,19 @@ class CudaWindow:
         case: TimedCase,
         layout: Layout,
         number: int,
-        idle: bool = False,
         recorded: bool = False,
+        then_idle: bool = False,
     ) -> Block:
-        with self._clock_cores():
-            return self._timed(process, case, layout, number, idle, recorded)
+        with (
+            self._clock_cores(),
+            self._device.share(case.warm.block(number, case.calls)) as inputs,
+        ):
+            if recorded:
+                self._record(process, case, inputs)
+            block = self._timed(process, case, layout, number, inputs, recorded)
+            if then_idle:
+                block = replace(block, idle=self._idle(process, case, layout, inputs))
+            return block
 
     @contextlib.contextmanager
     def _core_of_timed(self, process: RunnerProcess) -> Iterator[None]:
@@ -146,42 +151,55 @@ class CudaWindow:
         case: TimedCase,
         layout: Layout,
         number: int,
-        idle: bool,
+        inputs: Shared,
         recorded: bool,
     ) -> Block:
-        device = self._device
-        sampled = case.sampled(number)
-        pieces = [_Piece.chosen(size_in_bytes(place)) for _ in sampled for place in layout]
-        with device.share(case.warm.block(number, case.calls)) as inputs:
-            if recorded:
-                self._record(process, case, inputs)
-            if idle or number >= 0:  # not to warm up
-                WIPING.wait()
-            cuda_driver.reset_persisting_l2()
-            self._flush.fill_(1)
-            torch.cuda.synchronize()
-            process.stage(inputs, SLOWEST_S, layout_only=True)
-            start = time.perf_counter()
-            done = process.run(
-                case.warm.index, case.limit_s, idle=idle, reveal=inputs.fd, recorded=recorded
-            )
-            if idle:
-                places = [device.pool_base(process)] * len(pieces)
-            else:
-                by_call = {at: places_of(done, at, case.calls, layout) for at in sampled}
-                places = [address for at in sampled for address in by_call[at]]
-            starts = [place + piece.start for place, piece in zip(places, pieces, strict=True)]
-            custody.read_all(device, process, starts, [piece.seen for piece in pieces])
-            end = time.perf_counter()
-            samples = {}
-            if not idle:
-                require_distinct(done, case.calls, layout)
-                judged = case.judged(number)
-                samples = self._samples(process, layout, judged, by_call, pieces)
-            if device.inputs_changed(process, inputs, 0):
-                raise CandidateFault(Status.MUTATED_INPUT, "forward wrote to its inputs when timed")
+        device, sampled = self._device, case.sampled(number)
+        pieces = _pieces(len(sampled), layout)
+        self._make_ready(process, inputs, is_warm_up=number < 0)
+        start = time.perf_counter()
+        done = process.run(case.warm.index, case.limit_s, reveal=inputs.fd, recorded=recorded)
+        by_call = {at: places_of(done, at, case.calls, layout) for at in sampled}
+        places = [address for at in sampled for address in by_call[at]]
+        self._look(process, places, pieces)
+        end = time.perf_counter()
+        require_distinct(done, case.calls, layout)
+        judged = case.judged(number)
+        samples = self._samples(process, layout, judged, by_call, pieces)
+        if device.inputs_changed(process, inputs, 0):
+            raise CandidateFault(Status.MUTATED_INPUT, "forward wrote to its inputs when timed")
         process.drop(SLOWEST_S)
         return Block(end - start, done.seconds, number, samples)
+
+    def _idle(
+        self, process: RunnerProcess, case: TimedCase, layout: Layout, inputs: Shared
+    ) -> float:
+        """Seconds of the same without a call; the process, which is ours, has had these inputs."""
+        pieces = _pieces(len(case.sampled(-1)), layout)
+        self._make_ready(process, inputs)
+        start = time.perf_counter()
+        process.run(case.warm.index, case.limit_s, idle=True, reveal=inputs.fd)
+        self._look(process, [self._device.pool_base(process)] * len(pieces), pieces)
+        end = time.perf_counter()
+        process.drop(SLOWEST_S)
+        return end - start
+
+    def _make_ready(
+        self, process: RunnerProcess, inputs: Shared, *, is_warm_up: bool = False
+    ) -> None:
+        if not is_warm_up:
+            WIPING.wait()
+        cuda_driver.reset_persisting_l2()
+        self._flush.fill_(1)
+        torch.cuda.synchronize()
+        process.stage(inputs, SLOWEST_S, layout_only=True)
+
+    def _look(
+        self, process: RunnerProcess, places: Iterable[int], pieces: Sequence["_Piece"]
+    ) -> None:
+        """The pieces, as they are now."""
+        starts = [place + piece.start for place, piece in zip(places, pieces, strict=True)]
+        custody.read_all(self._device, process, starts, [piece.seen for piece in pieces])
 
     def _samples(
         self,
@@ -238,6 +256,11 @@ class CudaWindow:
 
     def settle(self) -> None:
         """All that there is to see has been seen block by block."""
+
+
+def _pieces(calls: int, layout: Layout) -> list[_Piece]:
+    """Of the outputs of so many calls."""
+    return [_Piece.chosen(size_in_bytes(place)) for _ in range(calls) for place in layout]
 
 
 def _suspect(sides: Iterable[str]) -> str:

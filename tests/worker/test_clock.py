@@ -311,10 +311,8 @@ class PliantDevice(CpuDevice):
 
 
 class PliantWindow(CpuWindow):
-    def idle(self, process, case, layout):
-        return (
-            0.0 if self._device.shown else self._device.cost_s + super().idle(process, case, layout)
-        )
+    def idle(self, process, case):
+        return 0.0 if self._device.shown else self._device.cost_s + super().idle(process, case)
 
     @contextlib.contextmanager
     def alone(self, side, processes):
