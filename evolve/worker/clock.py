@@ -149,11 +149,13 @@ def _time_case(
     result: Sitting,
 ) -> None:
     window = device.window()
-    order = case.warm.draw_blocks(case.blocks, case.calls, rng)
-    case = replace(case, drawn=case.warm.draw_call(order, case.calls, rng))
+    counts = {side: case.blocks_of(side) for side in processes}
+    count = counts[CANDIDATE]
+    order = case.warm.draw_blocks(count, max(counts.values()), case.calls, rng)
+    case = replace(case, drawn=case.warm.draw_call(order[:count], case.calls, rng))
     blocks: dict[str, list[Block]] = {side: [] for side in processes}
     singles: dict[str, float] = {}
-    for turn in _turns(case, list(processes), rng):
+    for turn in _turns(case, counts, rng):
         number = order[len(blocks[turn.side])] if turn.number is None else turn.number
         glance_after_s = _moment(blocks[turn.side], rng) if turn.is_glance else 0.0
         asked = replace(case, calls=1) if number == case.warm.single else case
@@ -206,13 +208,13 @@ def _moment(blocks: Sequence[Block], rng: random.Random) -> float:
     return rng.uniform(0.1, 0.9) * min(block.run for block in blocks)
 
 
-def _turns(case: TimedCase, sides: list[str], rng: random.Random) -> list[_Turn]:
+def _turns(case: TimedCase, counts: Mapping[str, int], rng: random.Random) -> list[_Turn]:
     """Scored blocks, interleaved, and blocks that are not scored at secret places among them.
 
     Those are one of other input families, and one of a single call: work that is merged over the
     calls of a block, or right for the task's own values only, shows there. And glances.
     """
-    turns = [_Turn(side) for side in _interleaved(sides, case.blocks, rng)]
+    turns = [_Turn(side) for side in _interleaved(counts, rng)]
     single = case.warm.single
     others = [_Turn(CANDIDATE, single), _Turn(EAGER, single)] if case.calls > 1 else []
     if (other := case.warm.other_block()) is not None:
@@ -233,12 +235,14 @@ def _working_set(case: TimedCase) -> int:
     return min(2 * case.calls * output + temporaries + (16 << 20), _LARGEST_RESERVE)
 
 
-def _interleaved(sides: list[str], blocks: int, rng: random.Random) -> list[str]:
-    """Each side `blocks` times; every order of sides is followed by its reverse (ABBA)."""
+def _interleaved(counts: Mapping[str, int], rng: random.Random) -> list[str]:
+    """Each side so many times, even numbers; every order is followed by its reverse (ABBA)."""
+    rounds = math.gcd(*counts.values()) // 2
     sequence: list[str] = []
-    for _ in range(blocks // 2):
-        order = rng.sample(sides, len(sides))
-        sequence += order + order[::-1]
+    for _ in range(rounds):
+        order = rng.sample(list(counts), len(counts))
+        there = [side for side in order for _ in range(counts[side] // (2 * rounds))]
+        sequence += there + there[::-1]
     return sequence
 
 

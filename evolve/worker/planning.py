@@ -1,5 +1,6 @@
 """How the cases of a comparison are timed: calls and blocks, and what a sitting makes of them."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -15,7 +16,7 @@ from evolve.worker.workshop import Candidate
 
 CLOSE = 0.2  # log ratio: what is farther apart is told apart anyway
 _SHORT_BLOCK_S = 5e-3  # a GPU's window costs some 0.5 ms, give or take 0.1 (an H200)
-_LONG_SHARE = 0.6  # of the length that a block is to have; seconds in the checks err upwards
+_LONG_SHARE = 0.75  # of the length that a block is to have: few of those that long will do
 _UNSTEADY = 0.05  # of a block's time
 _LONGEST_BLOCK_S = 0.5  # where a side is much slower than the reference
 _LENGTHENED_S = 5.0  # at most, of calls seen to be quick: who is not always would hold us up
@@ -64,23 +65,48 @@ def _planned(
 ) -> TimedCase:
     name, reference_s, candidate = case.case.name, task.reference_s[case.index], sides[CANDIDATE]
     _require_worth(candidate, name, reference_s)
-    seconds = [who.seconds[name] for who in sides.values() if who]
+    seconds = {side: who.seconds[name] if who else reference_s for side, who in sides.items()}
     wanted = block_calls(task, case, device, fidelity)
-    calls = _affordable(wanted, max(seconds, default=1e-6))
-    is_long = calls * min([reference_s, *seconds]) >= _LONG_SHARE * device.block_s
+    others = [seconds[side] for side, who in sides.items() if who]
+    calls = _affordable(wanted, max(others, default=1e-6))
     by_graph = task.loaded.timing == "graph"
     is_wanted = by_graph or (candidate is not None and fidelity in _RECORDED)
-    is_enough = reference_s * wanted >= _SHORT_BLOCK_S and is_brief(device, fidelity)
-    return TimedCase(
+    planned_case = TimedCase(
         warm=case,
         calls=calls,
         layouts=layouts,
-        blocks=device.few_blocks if is_enough or is_long else device.blocks,
+        blocks=device.blocks,
         recorded=is_wanted and may_record(case, device, reference_s, wanted),
         wanted=wanted,
         unshortened_s=reference_s * wanted,
         glances=device.glances if candidate and candidate.custom else 0,
     )
+    if is_brief(device, fidelity):
+        is_enough = reference_s * wanted >= _SHORT_BLOCK_S
+        return replace(planned_case, blocks=device.few_blocks) if is_enough else planned_case
+    return _by_length(planned_case, seconds, device)
+
+
+def _by_length(case: TimedCase, seconds: Mapping[str, float], device: Device) -> TimedCase:
+    """The case, with few blocks of the sides whose blocks are long, and more of the others.
+
+    What a window costs varies by as much whatever its calls take, so the number of blocks that tell
+    as much goes by the square of that. Recorded calls need blocks that plain ones have not used.
+
+    Args:
+        case: To be timed.
+        seconds: Of a call, by side.
+        device: Where it is.
+    """
+    few = device.few_blocks
+    if case.recorded or not device.inputs_with_run:
+        return case
+    most = device.block_pool // few
+    more = {}
+    for side, of_call in seconds.items():
+        share = _LONG_SHARE * device.block_s / max(case.calls * of_call, 1e-9)
+        more[side] = few * min(most, max(1, math.ceil(share**2)))
+    return replace(case, blocks=few, more=more)
 
 
 def lengthened(
@@ -115,25 +141,25 @@ def _lengthened(case: TimedCase, pairs: Sequence[Measured], is_short: bool) -> T
 def with_blocks(
     cases: Sequence[TimedCase], pair: PairTimes, device: Device, fidelity: Fidelity
 ) -> list[TimedCase]:
-    """The cases, with all blocks that there are where those of a sitting told too little.
+    """The cases, with as many blocks as those of a sitting say.
 
-    They were short, or unsteady while the sides are close: on a noisy virtual machine the ratio
-    of a sitting varies by 9 % with 8 blocks and by 4 % with 24, for twice the time.
+    All that there are where they were unsteady while the sides are close: on a noisy virtual
+    machine the ratio of a sitting varies by 9 % with 8 blocks and by 4 % with 24, for twice the
+    time.
     """
     return [_with_blocks(case, pair, device, fidelity) for case in cases]
 
 
 def _with_blocks(case: TimedCase, pair: PairTimes, device: Device, fidelity: Fidelity) -> TimedCase:
+    if case.recorded or is_brief(device, fidelity):
+        return case
     name = case.warm.case.name
     sides = pair.blocks[name]
     others = sides.keys() - {CANDIDATE}
-    is_short = case.calls * min(map(middle, sides.values())) < _SHORT_BLOCK_S
     is_close = any(abs(pair.log_ratio(name, side)) < CLOSE for side in others)
-    is_unsteady = variation(sides[EAGER]) > _UNSTEADY
-    needs_more = (is_short and device.inputs_with_run) or (is_close and is_unsteady)
-    if not needs_more or case.recorded or is_brief(device, fidelity):
-        return case  # recorded calls need blocks that plain ones have not used
-    return replace(case, blocks=device.block_pool)
+    if is_close and variation(sides[EAGER]) > _UNSTEADY:
+        return replace(case, blocks=device.block_pool, more={})
+    return _by_length(case, {side: middle(times) for side, times in sides.items()}, device)
 
 
 def _affordable(wanted: int, slowest_s: float) -> int:

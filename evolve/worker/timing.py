@@ -215,7 +215,7 @@ class Timekeeper:
         """
         names = [case.warm.case.name for case in cases]
         two = {side: sides[side] for side in (CANDIDATE, EAGER)}
-        short = [replace(case, blocks=_LOOKED_BLOCKS, recorded=False) for case in cases]
+        short = [replace(case, blocks=_LOOKED_BLOCKS, more={}, recorded=False) for case in cases]
         looking = Timing()
         is_cut = any(label.name == CUT_SHORT for label in timing.labels)
         with contextlib.suppress(CrowdedFault, InfraFault, TooShortFault):

@@ -262,13 +262,16 @@ class WarmCase:
             return None
         return rng.choice(numbers), rng.randrange(calls)
 
-    def draw_blocks(self, count: int, calls: int, rng: random.Random) -> list[int]:
-        """Numbers of some blocks for a sitting; of one at least an output is judged."""
+    def draw_blocks(self, count: int, most: int, calls: int, rng: random.Random) -> list[int]:
+        """Numbers of blocks for a sitting, `most` of them; of the first `count` one is judged."""
         pool = range(self._device.block_pool)
-        numbers = rng.sample(pool, count)
+        numbers = rng.sample(pool, most)
         judged = [number for number in pool if self.usually_judged(number, calls)]
-        if not set(judged).intersection(numbers):
-            numbers[rng.randrange(count)] = rng.choice(judged)
+        if not set(judged).intersection(numbers[:count]):
+            place, chosen = rng.randrange(count), rng.choice(judged)
+            if chosen in numbers:
+                numbers[numbers.index(chosen)] = numbers[place]
+            numbers[place] = chosen
         return numbers
 
     def block_check(self, number: int, at: int, calls: int) -> Check:

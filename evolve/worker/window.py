@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from torch import Tensor
@@ -43,23 +43,28 @@ class Block:
 class TimedCase:
     """A case to be timed: calls per block, and the layout of each side's outputs.
 
-    `blocks`: of each side in a sitting. `recorded`: its calls are also to be timed as a CUDA graph.
-    `wanted`: calls that a block would have, were no side too slow for that; `unshortened_s` what
-    they take the reference, in seconds. `drawn`: a block and a call of it that are judged in this
-    sitting, and maybe in no other. `glances`: blocks of a sitting that show whose code the
-    candidate's process executes (`whereabouts`). `limit_s`: for a block.
+    `blocks`: of each side in a sitting, but for those that have `more`. `recorded`: its calls are
+    also to be timed as a CUDA graph. `wanted`: calls that a block would have, were no side too slow
+    for that; `unshortened_s` what they take the reference, in seconds. `drawn`: a block and a call
+    of it that are judged in this sitting, and maybe in no other. `glances`: blocks of a sitting
+    that show whose code the candidate's process executes (`whereabouts`). `limit_s`: for a block.
     """
 
     warm: "WarmCase"
     calls: int
     layouts: Mapping[str, Layout]
     blocks: int
+    more: Mapping[str, int] = field(default_factory=dict)
     recorded: bool = False
     wanted: int = 0
     unshortened_s: float = 0.0
     drawn: tuple[int, int] | None = None
     glances: int = 0
     limit_s: float = SLOWEST_S
+
+    def blocks_of(self, side: str) -> int:
+        """Of one side in a sitting."""
+        return self.more.get(side, self.blocks)
 
     def sampled(self, number: int) -> tuple[int, ...]:
         """The calls of a block whose outputs are looked at; the first of them may be judged."""

@@ -11,12 +11,16 @@ Invariants:
 import contextlib
 import math
 import re
+from collections import Counter
 from dataclasses import replace
 from functools import partial
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from evolve.core.evaluation import CUT_SHORT, Fidelity, Stage, Status
+from evolve.worker import clock
 from evolve.worker.device_cpu import CpuDevice
 from evolve.worker.faults import CANDIDATE, EAGER
 from evolve.worker.planning import planned
@@ -397,27 +401,38 @@ def test_where_blocks_are_unsteady_those_of_close_sides_are_more(pliant, shown, 
 
 
 @pytest.mark.parametrize(
-    ("times_as_long", "blocks"), [(0.02, 8), (0.33, 8), (0.8, 4), (1.2, 4), (200, 8)]
+    ("times_as_long", "blocks"),
+    [(0.02, (24, 4)), (0.5, (12, 4)), (0.7, (8, 4)), (1.2, (4, 4)), (200, (4, 24))],
 )
-def test_blocks_are_few_where_those_of_all_sides_are_long(judge, times_as_long, blocks):
+def test_sides_have_as_many_blocks_as_tell_equally_much(judge, times_as_long, blocks):
     """With a slow candidate all sides have fewer calls: the reference's blocks are short then."""
     device, referee = judge
     device.reset()
     task = referee.warm(RELU_TASK)
     own = Yardstick(referee.workshop, referee._seats).layouts(task)
     (case,) = task.timed
-    task.calls[case.index], task.reference_s[case.index] = 64, 0.9 * device.block_s / 64
+    task.calls[case.index], task.reference_s[case.index] = 64, device.block_s / 64
     candidate = Candidate(HONEST_CPP, layouts=own)
     candidate.seconds[case.case.name] = times_as_long * task.reference_s[case.index]
-    device.few_blocks = 4
+    device.few_blocks, device.inputs_with_run = 4, True
     try:
-        (of_case,) = planned(
-            task, {CANDIDATE: candidate, EAGER: None}, own, device, Fidelity.SEARCH
-        )
+        sides = {CANDIDATE: candidate, EAGER: None}
+        (of_case,) = planned(task, sides, own, device, Fidelity.SEARCH)
     finally:
         task.layouts = {}  # measured anew by whoever comes next
-        del device.few_blocks
-    assert of_case.blocks == blocks
+        del device.few_blocks, device.inputs_with_run
+    assert (of_case.blocks_of(CANDIDATE), of_case.blocks_of(EAGER)) == blocks
+
+
+@given(
+    st.dictionaries(st.sampled_from("abcd"), st.integers(1, 6).map(lambda n: 4 * n), min_size=1),
+    st.randoms(use_true_random=False),
+)
+def test_every_order_of_sides_is_followed_by_its_reverse(counts, rng):
+    turns = clock._interleaved(counts, rng)
+    assert Counter(turns) == counts
+    first = turns[: len(turns) // (math.gcd(*counts.values()) // 2)]
+    assert first == first[::-1]
 
 
 @pytest.mark.parametrize(("half_width", "pairs"), [(0.03, 7), (0.05, 3)])

@@ -134,7 +134,7 @@ def _weights(step: Step) -> dict[str, float]:
 
 
 def _bucket_means(step: Step, case: str) -> list[float]:
-    """Of one case: for every pair of processes the mean ratio of their blocks."""
+    """Of one case: for every pair of processes the ratio of their blocks' means."""
     means = []
     for judged in step.timings(step.baseline):
         times: Mapping[str, Sequence[Sequence[float]]] = judged.samples.get(case, {}).get("ms", {})
@@ -142,7 +142,7 @@ def _bucket_means(step: Step, case: str) -> list[float]:
             continue
         pairs = zip(times[step.baseline], times[_CANDIDATE], strict=True)
         means += [
-            statistics.fmean(theirs / own for theirs, own in zip(reference, candidate, strict=True))
+            statistics.fmean(reference) / statistics.fmean(candidate)
             for reference, candidate in pairs
         ]
     return means
