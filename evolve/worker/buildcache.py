@@ -1,7 +1,9 @@
-"""In a runner: what a candidate builds is kept in its directory, or found there.
+"""Builds of C++ extensions: made once per candidate, read-only afterwards.
 
-Runners that come after the one that compiled find the shared library of a C++ extension and need
-neither ninja nor a compiler: `tvm_ffi.cpp.load_inline` and torch's are replaced to do so.
+The compile runner builds into an empty directory of the candidate's own. Only when that runner has
+ended well does the referee give the directory its final name; a build that failed or was killed
+half-way never gets one. Runners that come later find the shared library there and need neither
+ninja nor a compiler. Inside a runner `tvm_ffi.cpp.load_inline` is replaced to do so.
 """
 
 import contextlib
@@ -19,6 +21,46 @@ from evolve.core.digest import framed_digest
 
 class BuildError(Exception):
     """The compiler or linker refused the candidate's source; the message is the compiler's."""
+
+
+class BuildCache:
+    """Directories of finished builds below `root`, one per key."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        root.mkdir(parents=True, exist_ok=True)
+        root.chmod(0o711)
+
+    def finished(self, key: str) -> str | None:
+        """The directory of a finished build."""
+        path = self._root / key
+        return str(path) if path.is_dir() else None
+
+    def begin(self, key: str) -> str:
+        """A new empty directory to build in."""
+        return tempfile.mkdtemp(prefix=f".{key[:16]}-", dir=self._root)
+
+    def commit(self, key: str, directory: str) -> str:
+        """Give a build that ended well its name; the earlier of two equal builds stays."""
+        final = self._root / key
+        _own(Path(directory))
+        try:
+            Path(directory).rename(final)
+        except OSError:
+            self.discard(directory)
+        return str(final)
+
+    def discard(self, directory: str) -> None:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def _own(directory: Path) -> None:
+    """Take the files over from the runner's user; anybody may read them, nobody write."""
+    uid, gid = os.getuid(), os.getgid()
+    for path in (directory, *directory.rglob("*")):
+        os.chown(path, uid, gid, follow_symlinks=False)
+        if not path.is_symlink():
+            path.chmod(0o755 if path.is_dir() else 0o555)
 
 
 def install(source: str, directory: str | None, may_build: bool) -> None:

@@ -7,7 +7,7 @@ import secrets
 from pathlib import Path
 
 MOST_ENTRIES = 20_000
-DEEPEST = 32
+_DEEPEST = 32
 
 
 def excessive(directory: str, most_bytes: int) -> bool:
@@ -26,7 +26,7 @@ def excessive(directory: str, most_bytes: int) -> bool:
                     size += 512 * entry.stat(follow_symlinks=False).st_blocks
                 if entry.is_dir(follow_symlinks=False):
                     waiting.append((entry.path, depth + 1))
-                if size > most_bytes or entries > MOST_ENTRIES or depth > DEEPEST:
+                if size > most_bytes or entries > MOST_ENTRIES or depth > _DEEPEST:
                     return True
     return False
 

@@ -120,8 +120,7 @@ def _moves_data(name: str) -> bool:
 def stub_custom() -> Iterator[list[str]]:
     """Inside, functions of tvm_ffi modules and torch extensions, and Triton launches, do nothing.
 
-    Sure where it is entered before the candidate is imported: elsewhere it may hold functions that
-    it was given before, or a CUDA graph with launches in it.
+    To be entered before the candidate is imported: a module keeps functions it has handed out.
     Outputs that a custom kernel should have written keep whatever their memory held. The value
     collects the names of what was skipped, in order.
     """
@@ -148,15 +147,9 @@ def _tvm_ffi_stubs(skipped: list[str]) -> Stubs:
 
         return skip
 
-    def attribute(self: Any, name: str) -> Any:
-        """A module keeps as attributes what it has been asked for."""
-        found = object.__getattribute__(self, name)
-        return get_function(self, name) if isinstance(found, tvm_ffi.Function) else found
-
     get_function.__qualname__ = tvm_ffi.Module.get_function.__qualname__  # as if it were that
     names = ("get_function", "__getattr__", "__getitem__")
-    stubs = dict.fromkeys(names, get_function) | {"__getattribute__": attribute}
-    return [(tvm_ffi.Module, stubs)]
+    return [(tvm_ffi.Module, dict.fromkeys(names, get_function))]
 
 
 def _triton_stubs(skipped: list[str]) -> Stubs:

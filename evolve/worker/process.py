@@ -177,10 +177,6 @@ class RunnerProcess:
             raise faults.timeout("call", seconds)
         return left
 
-    def stub(self, seconds: float) -> None:
-        """From now on have the candidate's kernels do nothing, where they can still be reached."""
-        self._ask(("stub",), Reply.ACK, seconds)
-
     def open_profiler(self, seconds: float) -> None:
         """Have it get ready to observe."""
         self._ask(("open_profiler",), Reply.ACK, seconds)

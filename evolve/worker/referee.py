@@ -23,7 +23,7 @@ from evolve.worker import compiler, observing, rounding
 from evolve.worker.admission import Admission
 from evolve.worker.audit import Finding, audit
 from evolve.worker.baselines import require_baseline
-from evolve.worker.builds import BuildCache
+from evolve.worker.buildcache import BuildCache
 from evolve.worker.descriptors import describe
 from evolve.worker.device import Device
 from evolve.worker.environment import environment, evaluator_version
@@ -43,7 +43,7 @@ from evolve.worker.proof import Proof
 from evolve.worker.room import Room
 from evolve.worker.scratch import scratch_bytes
 from evolve.worker.seats import Seats
-from evolve.worker.stages import check, probe_custom, prove_kernels, smoke, stub, trap
+from evolve.worker.stages import check, probe_custom, prove_kernels, smoke, trap
 from evolve.worker.tally import Timing
 from evolve.worker.timing import Timekeeper
 from evolve.worker.warm import WarmTask
@@ -60,6 +60,7 @@ _VIOLENT = (
 )
 # A screen crowns nobody, and a check only asks whether the outcome is right.
 _PROFILED = (Fidelity.REWARD, Fidelity.SEARCH, Fidelity.VERIFY)
+_INFRA_TEXT = 1000  # characters: what the system says may have a candidate's names in it
 _WEIGHED = (Fidelity.SEARCH, Fidelity.VERIFY)  # what archives and finals look at
 
 
@@ -281,7 +282,10 @@ class Referee:
             # The task has been seen to fit: a candidate is there, which may hold what is missing.
             if isinstance(error, UsageError) and not is_short_of_memory(error):
                 raise
-            status, feedback = Status.INFRA, f"the evaluator failed: {error}"
+            status, feedback = (
+                Status.INFRA,
+                f"the evaluator failed: {plain(str(error), _INFRA_TEXT)}",
+            )
         return self._evaluation(warm, asked, status, feedback, progress)
 
     def warm(self, task: Task, fidelity: Fidelity = Fidelity.SEARCH) -> WarmTask:
@@ -309,6 +313,13 @@ class Referee:
         if refusal := self.device.refuses(candidate.language):
             raise CandidateFault(Status.CONTRACT, refusal)
         progress.stage = Stage.CONTRACT
+        with contextlib.ExitStack() as ends:
+            with progress.timed("compile"):
+                runner = ends.enter_context(self.workshop.building(candidate, task))
+            progress.stage = Stage.COMPILE
+            with progress.timed("smoke"):
+                smoke(self.workshop, runner, candidate, task)
+        progress.stage = Stage.SMOKE
         self._check(candidate, task, fidelity, progress)
         if self.device.has_profiler and fidelity is Fidelity.VERIFY:
             with self._stage("tools", progress):
@@ -347,29 +358,20 @@ class Referee:
 
         Of what may take gigabytes there is one process at a time.
         """
-        workshop, proof = self.workshop, None
+        proof = None
         with contextlib.ExitStack() as ends:
-            with progress.timed("compile"):
-                runner = ends.enter_context(workshop.building(candidate, task))
-            progress.stage = Stage.COMPILE
-            with progress.timed("smoke"):
-                smoke(workshop, runner, candidate, task)
-                workshop.keep(candidate)
-            progress.stage = Stage.SMOKE
             with progress.timed("correctness"):
-                workshop.complete(runner, candidate, task)
-                progress.suite = check(workshop, runner, candidate, task, fidelity)
+                runner = ends.enter_context(self.workshop.seated(candidate, task.cases))
+                progress.suite = check(self.workshop, runner, candidate, task, fidelity)
             progress.stage = Stage.CORRECTNESS
             with progress.timed("labels"):
-                trapped = trap(workshop, runner, task)
+                trapped = trap(self.workshop, runner, task)
             if self.device.has_profiler and trapped.all_right and fidelity in _PROFILED:
                 with progress.timed("profile"):
-                    proof = prove_kernels(workshop, runner, candidate, task)
-            with progress.timed("labels"):
-                stubbed = stub(workshop, runner, trapped)
+                    proof = prove_kernels(self.workshop, runner, candidate, task)
         with progress.timed("labels"):
             progress.custom, labels = probe_custom(
-                workshop, candidate, trapped, stubbed, progress.labels
+                self.workshop, candidate, trapped, progress.labels
             )
             progress.labels += labels
         if progress.custom and proof is not None:

@@ -15,7 +15,6 @@ Commands (tuples, the first item names them) and what is answered:
                 which is answered by a command without a meaning
     open_profiler
                 get ready for the next -> ACK
-    stub        from now on have functions of the candidate's kernels do nothing -> ACK
     observe     a forward under a profiler: `("observe", case, size, tree)` -> TEXT
     events      time forwards by events: `("events", case, size, tree, trials)` -> TEXT
     apart       a forward in a process of its own, under a tool:
@@ -248,10 +247,6 @@ class Runner:
     def _compiled_aside(self, channel: socket.socket) -> contextlib.AbstractContextManager[None]:
         tell, come_back = partial(self._tell_aside, channel), partial(wire.come_back, channel)
         return self._compiling.told(tell, come_back)
-
-    def _stub(self, channel: socket.socket) -> None:
-        self._stubs.enter_context(probes.stub_custom())
-        wire.send_ack(channel)
 
     def _open_profiler(self, channel: socket.socket) -> None:
         proof.open_profiler(self._access.finish)

@@ -1,8 +1,8 @@
 """The ladder that a candidate climbs, up to where it is timed.
 
-Each stage raises `CandidateFault` or leaves something for the next. One process compiles, is
-checked and observed; what it has compiled is kept before it sees inputs that decide anything. Where
-its outcome stays right when its kernels do nothing, that is tried once more in a fresh one.
+Each stage raises `CandidateFault` or leaves something for the next. There is a process that
+compiles, and sees no inputs but those of the smoke test, which decide nothing later; one that is
+checked and observed; and one for each run without the candidate's kernels.
 """
 
 import contextlib
@@ -163,37 +163,19 @@ def trap(workshop: Workshop, runner: RunnerProcess, task: WarmTask) -> Trapped:
     return Trapped(cases, probes)
 
 
-def stub(workshop: Workshop, runner: RunnerProcess, trapped: Trapped) -> Sequence[Probe]:
-    """The same cases without the candidate's kernels, as the last thing that a process does.
-
-    Wrong outcomes say as much as those of a fresh process, right ones do not: it may have taken
-    along how to launch its kernels.
-    """
-    try:
-        runner.stub(workshop.call_s)
-    except CandidateFault:
-        return [Probe(None) for _ in trapped.cases]
-    return [_probed(workshop, runner, case, STUBBED, excuse=False) for case in trapped.cases]
-
-
 def probe_custom(
-    workshop: Workshop,
-    candidate: Candidate,
-    trapped: Trapped,
-    stubbed: Sequence[Probe],
-    known: Sequence[Label],
+    workshop: Workshop, candidate: Candidate, trapped: Trapped, known: Sequence[Label]
 ) -> tuple[bool | None, tuple[Label, ...]]:
     """Whether custom kernels make the outcome, and what was found that speaks for or against it.
 
-    Where it was right without them, a fresh process has the last word. None where a run did not end
-    in time. `known` are labels found so far.
+    The same cases are run without the candidate's kernels, in a process of their own. None where a
+    run did not end in time. `known` are labels found so far.
     """
     labels = dict.fromkeys(library_labels(candidate.build, workshop.device.has_profiler))
     customs: list[bool | None] = [not labels and not disowned(known)]
-    for at, (case, left) in enumerate(zip(trapped.cases, stubbed, strict=True)):
+    for at, case in enumerate(trapped.cases):
         taken = trapped.probes[min(at, len(trapped.probes) - 1)]
-        if left.right is not False:
-            left = _stubbed(workshop, candidate, case)
+        left = _stubbed(workshop, candidate, case)
         if taken.right is None or left.right is None:
             customs.append(None)
             continue
@@ -222,7 +204,7 @@ def prove_kernels(
 
 
 def _stubbed(workshop: Workshop, candidate: Candidate, case: WarmCase) -> Probe:
-    """A case without the candidate's kernels, in a process that never had them."""
+    """A case without the candidate's kernels."""
     with contextlib.ExitStack() as ends:
         try:
             runner = ends.enter_context(workshop.seated(candidate, [case], stub=True))

@@ -225,6 +225,8 @@ class Timekeeper:
                 for sitting, _ in self._sit(task, two, short, needs, looking, 1, served):
                     found.look(sitting)
         timing.device_time_s += looking.device_time_s
+        for what, seconds in looking.spent_s.items():
+            timing.spent_s[what] = round(timing.spent_s.get(what, 0.0) + seconds, 4)
 
     def _needs(
         self, task: WarmTask, sides: Mapping[str, Candidate | None], fidelity: Fidelity
@@ -427,9 +429,8 @@ class Timekeeper:
     def _admit(self, task: WarmTask, opponent: Candidate | None) -> None:
         """Compile an opponent and check it once on every timed case."""
         assert opponent is not None
-        with self._workshop.building(opponent, task) as runner:
-            self._workshop.keep(opponent)
-            self._workshop.complete(runner, opponent, task)
+        self._workshop.compile(opponent, task)
+        with self._workshop.seated(opponent, task.timed) as runner:
             for case in task.timed:
                 self._admit_to(case, opponent, runner)
 

@@ -19,7 +19,7 @@ from evolve.core.evaluation import Status
 from evolve.core.program import Language, detect_language
 from evolve.worker import apart, compiler, custody
 from evolve.worker.budget import Judgement, judge
-from evolve.worker.builds import BuildCache
+from evolve.worker.buildcache import BuildCache
 from evolve.worker.device import Device
 from evolve.worker.environment import versions
 from evolve.worker.faults import CandidateFault
@@ -49,7 +49,6 @@ class Candidate:
     kind: str = "candidate"
     language: Language = field(init=False)
     build: str | None = None
-    unfinished: str | None = None  # where its process builds, as long as nothing of it is kept
     margin: float | None = None  # the worst of its outcomes in the checks
     layouts: dict[str, tuple[TensorAt, ...]] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)  # of a call, by case; to plan with
@@ -109,48 +108,36 @@ class Workshop:
 
     @contextlib.contextmanager
     def building(self, candidate: Candidate, task: WarmTask) -> Iterator[RunnerProcess]:
-        """A process that has executed and compiled the candidate, with the smallest case's model.
+        """A process that has executed and compiled the candidate; what it built is kept at the end.
 
-        It has seen none of the inputs that decide anything: before it does, `keep` what it built.
-        Takes the lock by itself, and leaves it while the source is executed, which is when C++ is
-        compiled, and while Triton compiles, where that disturbs no timing.
+        It sees none of the inputs that decide anything. Takes the lock by itself, and leaves it
+        while the source is executed, which is when C++ is compiled, and while Triton compiles,
+        where that disturbs no timing.
         """
-        key = self._key(candidate)
+        key = framed_digest(candidate.key, self.device.device_class)
         candidate.build = self.builds.finished(key)
-        fresh = candidate.unfinished = None if candidate.build else self.builds.begin(key)
+        fresh = None if candidate.build else self.builds.begin(key)
         try:
-            start = partial(self.launched, candidate, task.cases, (fresh,) if fresh else ())
+            writable = (fresh,) if fresh else ()
+            start = partial(self.launched, candidate, task.cases, writable)
             with self._unless_aside(), self._seats.beside(start) as runner:
-                began = time.perf_counter()
                 runner.load(candidate.kind, candidate.source, BUILD_S, fresh or candidate.build,
                             may_build=fresh is not None)  # fmt: skip
                 with self.on_device():
                     self._construct(runner, task.smallest)
-                    candidate.setup_s = time.perf_counter() - began
                     self._exercise(runner, candidate, task, is_new=fresh is not None)
                 yield runner
+            if fresh:
+                candidate.build = self.builds.commit(key, fresh)
+                fresh = None
         finally:
-            candidate.unfinished = None
             if fresh:
                 self.builds.discard(fresh)
 
-    def keep(self, candidate: Candidate) -> None:
-        """What its process has built by now is what its other processes find."""
-        if candidate.unfinished:
-            candidate.build = self.builds.keep(self._key(candidate), candidate.unfinished)
-            candidate.unfinished = None
-
-    def complete(self, runner: RunnerProcess, candidate: Candidate, task: WarmTask) -> None:
-        """Construct the models that `building` has not."""
-        if self._is_exercised(candidate):
-            return
-        with self.on_device():
-            for case in task.cases:
-                if case is not task.smallest:
-                    self._construct(runner, case)
-
-    def _key(self, candidate: Candidate) -> str:
-        return framed_digest(candidate.key, self.device.device_class)
+    def compile(self, candidate: Candidate, task: WarmTask) -> None:
+        """Build it, and let its process go."""
+        with self.building(candidate, task):
+            pass
 
     def _unless_aside(self) -> contextlib.AbstractContextManager[None]:
         """The lock, where work on the CPU's cores disturbs timing."""
@@ -164,16 +151,13 @@ class Workshop:
         self, runner: RunnerProcess, candidate: Candidate, task: WarmTask, is_new: bool
     ) -> None:
         """Have kernels compiled that are only when they are first launched, on inputs of no use."""
-        if not self._is_exercised(candidate):
+        if not self.device.can_time(candidate.language) or not candidate.compiles_late:
             return
         aside = self._aside() if is_new and self.device.compiles_aside else None
         for case in task.timed if candidate.is_ours else task.cases:
             if case is not task.smallest:
                 self._construct(runner, case)
             self._call_once(runner, case, aside)
-
-    def _is_exercised(self, candidate: Candidate) -> bool:
-        return self.device.can_time(candidate.language) and candidate.compiles_late
 
     def _aside(self) -> Callable[[], contextlib.AbstractContextManager[None]]:
         """Where nobody else's timing has to wait for kernels that are compiled, for a while."""
@@ -285,7 +269,7 @@ class Workshop:
                     if fault:
                         reasons[name] = fault.feedback
                     else:
-                        done[name] = self.builds.keep(keys[name], folders[name])
+                        done[name] = self.builds.commit(keys[name], folders[name])
             finally:
                 for folder in folders.values():
                     self.builds.discard(folder)

@@ -10,7 +10,7 @@ import pytest
 
 from evolve.core.evaluation import Fidelity
 from evolve.worker.device_cuda import CudaDevice
-from evolve.worker.faults import EAGER
+from evolve.worker.faults import CANDIDATE, EAGER
 from evolve.worker.footprint import block_outputs
 from evolve.worker.planning import planned
 from evolve.worker.process import Needs
@@ -32,7 +32,8 @@ def referee(tmp_path_factory):
 def test_memory_that_was_had_before_costs_a_window_as_much_as_fresh_memory(referee, task):
     device, warm = referee.device, referee.warm(task)
     own = referee._timekeeper._yardstick.layouts(warm)
-    (case,) = planned(warm, {EAGER: None}, own, device, Fidelity.SEARCH)
+    sides = {CANDIDATE: None, EAGER: None}
+    (case,) = planned(warm, sides, own, device, Fidelity.SEARCH)
     layout, window = own[case.warm.case.name], device.window()
     again, fresh = [], []
     with referee.workshop.reference(

@@ -17,7 +17,7 @@ import pytest
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import Fidelity, Status
 from evolve.core.task import Task
-from evolve.worker.builds import BuildCache
+from evolve.worker.buildcache import BuildCache
 from evolve.worker.clock import PairTimes
 from evolve.worker.faults import CandidateFault
 from evolve.worker.locks import HostLock

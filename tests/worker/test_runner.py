@@ -21,8 +21,7 @@ import torch
 from evolve.core.evaluation import Status
 from evolve.core.program import Language
 from evolve.worker import custody, slab
-from evolve.worker.buildcache import first_errors
-from evolve.worker.builds import BuildCache
+from evolve.worker.buildcache import BuildCache, first_errors
 from evolve.worker.device_cpu import CpuDevice
 from evolve.worker.faults import CandidateFault, InfraFault
 from evolve.worker.launcher import Launcher
@@ -140,7 +139,7 @@ def test_a_finished_build_is_loaded_without_a_compiler(launcher, arguments, tmp_
     directory = cache.begin("key")
     with launcher.start(Language.CPP, (directory,)) as runner:
         runner.load("candidate", HONEST_CPP, 60.0, directory, may_build=True)
-    final = cache.keep("key", directory)
+    final = cache.commit("key", directory)
     without = "import os; os.environ['PATH'] = '/nowhere'\n"
     with launcher.start(Language.CPP, (), (final,)) as runner:
         runner.load("candidate", without + HONEST_CPP, 20.0, final)
@@ -163,7 +162,7 @@ def test_a_build_that_was_killed_half_way_is_not_used(launcher, tmp_path):
 def test_a_later_runner_cannot_write_to_a_finished_build(launcher, tmp_path):
     tmp_path.chmod(0o755)
     cache = BuildCache(tmp_path / "builds")
-    final = cache.keep("key", cache.begin("key"))
+    final = cache.commit("key", cache.begin("key"))
     runner = launcher.start(Language.CPP, (), (final,))
     with runner, pytest.raises(CandidateFault) as caught:
         runner.load("candidate", f"open('{final}/more', 'w')", 20.0)

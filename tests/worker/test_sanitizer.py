@@ -18,7 +18,7 @@ from torch import nn
 
 from evolve.core.program import Language
 from evolve.worker import apart
-from evolve.worker.builds import BuildCache
+from evolve.worker.buildcache import BuildCache
 from evolve.worker.sanitizer import Finding, last_words, read
 from tests.worker.sharing import shared
 
@@ -163,7 +163,7 @@ def test_what_was_built_is_not_built_again(launcher, tmp_path):
     with launcher.start(Language.CPP, writable=(fresh,)) as runner:
         runner.load("candidate", source, 60.0, fresh, may_build=True)
     no_compiler = ("/usr/bin/env", "CXX=/nonexistent", "PATH=/nonexistent")
-    said, _ = apart_from(launcher, source, builds.keep("key", fresh), no_compiler)
+    said, _ = apart_from(launcher, source, builds.commit("key", fresh), no_compiler)
     assert said.code == 0, said.text
 
 

@@ -19,7 +19,7 @@ import pytest
 
 from evolve.core.evaluation import Fidelity, Status
 from evolve.core.task import Task
-from evolve.worker.builds import BuildCache
+from evolve.worker.buildcache import BuildCache
 from evolve.worker.device_cpu import CpuDevice
 from evolve.worker.launcher import Launcher
 from evolve.worker.locks import HostLock

@@ -42,7 +42,7 @@ from evolve.worker.warm_store import Store
 from evolve.worker.window import Block, TimedCase
 from evolve.worker.workshop import Workshop
 from tests.worker.judging import task_source
-from tests.worker.serving import HOLDS_FUNCTIONS, HONEST_CPP, RELU_TASK
+from tests.worker.serving import HONEST_CPP, RELU_TASK
 
 TWO_CASES = Task(
     name="two",
@@ -281,24 +281,20 @@ def test_who_takes_all_of_the_room_finds_nothing_kept_for_others(referee):
 
 
 def test_of_a_candidate_that_is_checked_there_is_one_process_at_a_time(referee, monkeypatch):
-    alive, most = [], []
+    seated, alive, most = Workshop.seated, [], []
 
-    def counting(opens):
-        @contextlib.contextmanager
-        def counted(*arguments, **options):
-            alive.append(arguments)
-            most.append(len(alive))
-            try:
-                with opens(*arguments, **options) as runner:
-                    yield runner
-            finally:
-                alive.pop()
+    @contextlib.contextmanager
+    def counted(*arguments, **options):
+        alive.append(arguments)
+        most.append(len(alive))
+        try:
+            with seated(*arguments, **options) as runner:
+                yield runner
+        finally:
+            alive.pop()
 
-        return counted
-
-    for name in ("building", "seated"):
-        monkeypatch.setattr(Workshop, name, counting(getattr(Workshop, name)))
-    verdict = referee.evaluate(RELU_TASK, HOLDS_FUNCTIONS, Fidelity.CHECK, {})
+    monkeypatch.setattr(Workshop, "seated", counted)
+    verdict = referee.evaluate(RELU_TASK, HONEST_CPP, Fidelity.CHECK, {})
     assert verdict.custom, verdict.labels
     assert most == [1, 1]  # for its checks, and without its kernels
 

@@ -23,7 +23,7 @@ from evolve.core.evaluation import Status
 from evolve.core.task import Task
 from evolve.evaluation.mutation.subject import Fault, Inputs, Outputs, Subject
 from evolve.worker.budget import judge
-from evolve.worker.builds import BuildCache
+from evolve.worker.buildcache import BuildCache
 from evolve.worker.expected import Expected
 from evolve.worker.seeding import derived_seed
 from evolve.worker.taskfile import LoadedCase, load_task
