@@ -201,12 +201,17 @@ class Look:
         """What the compiler makes of the reference, by those of the variants that differ."""
         seen = set()
         for variant in _VARIANTS:
-            with suppress(UsageError):
+            try:
                 settings = compiler.settings(variant)
                 case = compiler.compile_model(self._model, self._inputs, settings)
-                if case.code not in seen:
-                    seen.add(case.code)
-                    yield Compiled(variant, torch.__version__, (case,))
+            except UsageError:
+                continue
+            except FAULTS as error:
+                self._say(kind=f"variant {variant}", error=self._text(error))
+                continue
+            if case.code not in seen:
+                seen.add(case.code)
+                yield Compiled(variant, torch.__version__, (case,))
 
     def _convolutions(self) -> dict[str, str]:
         """Which of eager's make what of float32, as `operators.template_seed` has to know."""
