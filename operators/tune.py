@@ -4,18 +4,19 @@ import math
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from evolve.core.evaluation import Fidelity, Status
 from evolve.core.program import Assignment, Program, TunableValue
 from evolve.core.protocols import Context, Declined, Elite, Proposal, Trial
 from evolve.core.tunables import Space, parse
 from operators.checks import check_whole
-from operators.tuning import Limits, fits, suggest
+from operators.tuning import Limits, expected, fits, suggest
 
 _ENUMERABLE = 4096  # spaces up to this size are listed, larger ones sampled
 _SAMPLED = 1024
 _SECOND_RING = 512
-_FEWEST_DRAWN, _DRAWN_OF = 3, 25  # drawn before there is a model: one in so many of a small space
+_FEWEST, _ONE_IN = 3, 30  # of a small space: screens before the first full measurement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,13 +26,14 @@ class Tune:
     Asynchronous successive halving (Li et al. 2020) with two rungs. A first rung of `breadth`
     screens; from then on, whenever one of the best `1 / reduction` of the finished screens has not
     been measured in full, it is; else another instance is screened, and where none is left, those
-    few screens are all that there will be. The first few are drawn at
-    random, the others are those that a model of all trials expects most of
-    (`operators.tuning.surrogate`); what cannot fit on a device is left out. All of it is derived
+    few screens are all that there will be. Screened is what a model of all trials expects most of
+    (`operators.tuning.surrogate`), which begins with what launches leave idle
+    (`operators.tuning.expectation`); what cannot fit on a device is left out. All of it is derived
     from the stored trials, pending ones included, so that concurrent asks never repeat each other.
 
     Args:
-        breadth: screens before the first full measurement.
+        breadth: screens before the first full measurement, at most: one instance in 30 of a space,
+            and no fewer than three, are enough.
         reduction: one in so many finished screens is measured in full.
         limit: the most instances of one program.
 
@@ -61,7 +63,8 @@ class Tune:
         if space.size == 1:
             return Declined("the program has no open tunables")
         history = History(space, context.facts.trials(parent.program), parent)
-        assignment, note = self._promotion(history, self.breadth), "best of its screens"
+        breadth = min(self.breadth, max(_FEWEST, space.size // _ONE_IN))
+        assignment, note = self._promotion(history, breadth), "best of its screens"
         fidelity = Fidelity.SEARCH
         if assignment is None:
             assignment, note = self._unknown(program, history, context)
@@ -102,9 +105,8 @@ class Tune:
         ]
         if not open_:
             return None, "space explored"
-        if len(history) <= min(self.breadth, max(_FEWEST_DRAWN, space.size // _DRAWN_OF)):
-            return open_[0], "random instance"
-        return suggest(space, history.known, open_, context.rng), "most is expected of it"
+        before = partial(expected, program.source, limits=limits)
+        return suggest(space, history.known, open_, context.rng, before), "most is expected of it"
 
 
 _Key = tuple[TunableValue | None, ...]

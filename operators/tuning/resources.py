@@ -49,7 +49,7 @@ class Need:
             width = 2 if values.get(_PRECISION, _ROUNDED) == _ROUNDED else 4
             if _tile_bytes(sizes, width) > limits.shared_memory:
                 return False
-        elif math.prod(size for name, size in sizes.items() if _is_side(name)) > (
+        elif math.prod(size for name, size in sizes.items() if is_side(name)) > (
             _SPILLED * registers
         ):
             return False
@@ -57,7 +57,7 @@ class Need:
         return carried <= registers
 
 
-def _is_side(name: str) -> bool:
+def is_side(name: str) -> bool:
     """Of a block. WIDTH holds a row whole."""
     return "BLOCK" in name or name == "WIDTH"
 
@@ -69,33 +69,37 @@ def fits(source: str, assignment: Assignment, limits: Limits | None = None) -> b
 
 @lru_cache(maxsize=16)  # a program is looked at for each of its instances
 def needs(source: str) -> Sequence[Need]:
-    """Of every launch of a Triton program; none where the source is something else."""
+    """Those of a program's launches that differ."""
+    return tuple(dict.fromkeys(need for need, _ in launched(source)))
+
+
+def launched(source: str) -> Sequence[tuple[Need, Launch]]:
+    """Every launch of a Triton program; none where the source is something else."""
     try:
         program = TritonProgram(source)
     except UsageError:
         return ()
-    constants = _constants(program.module.tree)
+    known = constants(program.module.tree)
     functions = {
         node.name: node for node in program.module.tree.body if isinstance(node, ast.FunctionDef)
     }
-    found = (
-        _need(functions, functions[kernel], launch, constants)
+    return tuple(
+        (_need(functions, functions[kernel], launch, known), launch)
         for kernel, launch in program.all_launches
         if kernel in program.kernels
     )
-    return tuple(dict.fromkeys(found))
 
 
 def _need(
     functions: Mapping[str, ast.FunctionDef],
     kernel: ast.FunctionDef,
     launch: Launch,
-    constants: Mapping[str, TunableValue],
+    named: Mapping[str, TunableValue],
 ) -> Need:
     options = {k.arg: k.value for k in launch.call.keywords if k.arg in _OPTIONS}
     known = dict(_own_constants(kernel))
     for name, value in (passed(kernel, launch) | options).items():
-        if (size := _size(value, constants)) is not None and name is not None:
+        if (size := _size(value, named)) is not None and name is not None:
             known[name] = size
     reached = list(_reached(functions, kernel))
     carried = [_carried(function, known) for function in reached]
@@ -107,7 +111,8 @@ def _need(
     )
 
 
-def _constants(tree: ast.Module) -> dict[str, TunableValue]:
+def constants(tree: ast.Module) -> dict[str, TunableValue]:
+    """Numbers and words that a module gives names to."""
     found: dict[str, TunableValue] = {}
     for node in tree.body:
         match node:
@@ -126,12 +131,12 @@ def _own_constants(kernel: ast.FunctionDef) -> Iterator[tuple[str, Size]]:
                 yield name, ("", value)
 
 
-def _size(value: ast.expr, constants: Mapping[str, TunableValue]) -> Size | None:
+def _size(value: ast.expr, named: Mapping[str, TunableValue]) -> Size | None:
     match value:
         case ast.Constant(int() | str() as number):
             return "", number
-        case ast.Name(id=name) if name in constants:
-            return name, constants[name]
+        case ast.Name(id=name) if name in named:
+            return name, named[name]
     return None
 
 

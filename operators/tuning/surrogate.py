@@ -1,16 +1,18 @@
 """A model of how fast instances are, from those that were measured, and what it would try next.
 
 A Gaussian process over the places of choices (Rasmussen and Williams, 2006) and its expected
-improvement (Jones, Schonlau and Welch, 1998). A program's time is the sum of those of its kernels,
-so what is known of one kernel says nothing of another: the covariance is a sum over kernels. Within
-a kernel half of it is a mean over tunables, each by itself, which learns main effects early, and
-half is of the distance in all of them together. Numbers are as far apart as their places among the
-choices, two words as the first and the last number.
+improvement (Jones, Schonlau and Welch, 1998). Its mean is what is expected of instances before any
+is measured (`operators.tuning.expectation`), up to a constant, so that not even the first are drawn
+at random. A program's time is the sum of those of its kernels, so what is known of one kernel says
+nothing of another: the covariance is a sum over kernels. Within a kernel half of it is a mean over
+tunables, each by itself, which learns main effects early, and half is of the distance in all of
+them together. Numbers are as far apart as their places among the choices, two words as the first
+and the last number.
 """
 
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,10 +23,20 @@ from evolve.core.tunables import Space, Tunable
 from operators.tuning.groups import by_kernel
 
 Matrix = NDArray[np.float64]
+Vector = NDArray[np.float64]
 
-_SLOWEST = math.log(3.0)  # below the best by as much, by how much more does not matter
-_LENGTHS = (0.3, 0.6, 1.2, 2.4)  # of correlation; a tunable's choices span 1
-_NOISES = (1e-4, 1e-2)  # variances, of values with variance 1
+_SLOWEST = math.log(3.0)  # below the best, measured or expected, more does not matter
+_LENGTHS = (0.3, 0.6, 1.2)  # of correlation; a tunable's choices span 1
+_SPREADS = (0.1, 0.2, 0.4, 0.8)  # of log speedups about what is expected
+_USUAL, _FACTOR = 0.2, 2.0  # of spreads, which are log-normal
+_NOISE = 0.01  # of a screen's log speedup
+
+Expected = Callable[[Sequence[Assignment]], Vector]
+
+
+def nothing(assignments: Sequence[Assignment]) -> Vector:
+    """Expected of instances of which nothing is."""
+    return np.zeros(len(assignments))
 
 
 def suggest(
@@ -32,6 +44,7 @@ def suggest(
     known: Sequence[tuple[Assignment, float | None]],
     candidates: Sequence[Assignment],
     rng: random.Random,
+    expected: Expected = nothing,
 ) -> Assignment:
     """The candidate that is expected to improve most on the best that is known.
 
@@ -40,21 +53,19 @@ def suggest(
         known: instances with their log speedups; None for one that cannot run.
         candidates: instances that were not tried, at least one.
         rng: decides among equals.
+        expected: log speedups of instances before anything is known, up to a constant.
     """
+    tried = [one for one, _ in known]
+    before = expected([*tried, *candidates])
+    before = np.maximum(before, before.max() - _SLOWEST)
+    inside, gains = before[: len(tried)], before[len(tried) :]
     values = [value for _, value in known if value is not None]
-    if not values:
-        return rng.choice(candidates)
-    least = max(values) - _SLOWEST
-    targets = np.array([least if value is None else max(value, least) for _, value in known])
-    places = Places(space)
-    inside, outside = places([one for one, _ in known]), places(candidates)
-    spread = float(targets.std()) or 1.0
-    scaled = (targets - targets.mean()) / spread
-    model = max(
-        (_fit(places, inside, scaled, length, noise) for length in _LENGTHS for noise in _NOISES),
-        key=lambda fitted: fitted.evidence,
-    )
-    gains = model.improvement(outside, float(scaled.max()))
+    if values:
+        least = max(values) - _SLOWEST
+        targets = np.array([least if value is None else max(value, least) for _, value in known])
+        places = Places(space)
+        model = _best_fit(places, places(tried), targets - inside)
+        gains = model.improvement(places(candidates), gains, float(targets.max()))
     best = np.flatnonzero(gains >= gains.max() - 1e-12)
     return candidates[int(rng.choice(best.tolist()))]
 
@@ -112,29 +123,53 @@ class _Model:
     places: Places
     inside: list[Matrix]
     length: float
+    spread: float
+    constant: float
     factor: Matrix  # lower Cholesky factor of the covariance
-    weights: Matrix
+    weights: Vector
     evidence: float
 
-    def improvement(self, outside: list[Matrix], best: float) -> Matrix:
+    def improvement(self, outside: list[Matrix], expected: Vector, best: float) -> Vector:
         """Expected improvement on the best, for each point."""
-        across = self.places.covariance(outside, self.inside, self.length)
-        mean = across @ self.weights
+        across = self.spread**2 * self.places.covariance(outside, self.inside, self.length)
+        mean = expected + self.constant + across @ self.weights
         solved = np.linalg.solve(self.factor, across.T)
-        deviation = np.sqrt(np.maximum(1.0 - (solved**2).sum(0), 1e-12))
+        deviation = np.sqrt(np.maximum(self.spread**2 - (solved**2).sum(0), 1e-8))
         score = (mean - best) / deviation
         density = np.exp(-0.5 * score**2) / math.sqrt(2 * math.pi)
         below = 0.5 * (1 + np.vectorize(math.erf)(score / math.sqrt(2)))
-        improvement: Matrix = deviation * (score * below + density)
+        improvement: Vector = deviation * (score * below + density)
         return improvement
 
 
+def _best_fit(places: Places, inside: list[Matrix], targets: Vector) -> _Model:
+    """Of all lengths and spreads the likeliest ("type II maximum a posteriori")."""
+    alike = [(length, places.covariance(inside, inside, length)) for length in _LENGTHS]
+    return max(
+        (
+            _fit(places, inside, targets, length, spread, covariance)
+            for length, covariance in alike
+            for spread in _SPREADS
+        ),
+        key=lambda fitted: fitted.evidence,
+    )
+
+
 def _fit(
-    places: Places, inside: list[Matrix], targets: Matrix, length: float, noise: float
+    places: Places,
+    inside: list[Matrix],
+    targets: Vector,
+    length: float,
+    spread: float,
+    alike: Matrix,
 ) -> _Model:
-    covariance = places.covariance(inside, inside, length) + noise * np.eye(len(targets))
+    """With an unknown constant for the mean (Rasmussen and Williams, section 2.7)."""
+    covariance = spread**2 * alike + _NOISE**2 * np.eye(len(targets))
     factor: Matrix = np.linalg.cholesky(covariance).astype(np.float64)
-    half = np.linalg.solve(factor, targets)
-    weights: Matrix = np.linalg.solve(factor.T, half)
+    ones, values = np.linalg.solve(factor, np.stack([np.ones(len(targets)), targets], 1)).T
+    constant = float(ones @ values / (ones @ ones))
+    half = values - constant * ones
+    weights: Vector = np.linalg.solve(factor.T, half)
     evidence = -0.5 * float(half @ half) - float(np.log(np.diag(factor)).sum())
-    return _Model(places, inside, length, factor, weights, evidence)
+    evidence -= 0.5 * math.log(ones @ ones) + 0.5 * math.log(spread / _USUAL, _FACTOR) ** 2
+    return _Model(places, inside, length, spread, constant, factor, weights, evidence)

@@ -143,8 +143,13 @@ def test_tune_drops_what_failed_its_screen():
     assert best_ratio(facts, program) > 3.0
 
 
+def indifferent(choices: int) -> str:
+    """A program of one tunable, which makes no difference."""
+    return f"TUNABLE = {{'X': {tuple(range(choices))}}}\nX = 0\n" + BARE
+
+
 def test_tune_screens_breadth_instances_before_it_measures_one():
-    _, _, answers = tuned(Tune(breadth=6), budget=8, seed=2)
+    _, _, answers = tuned(Tune(breadth=6), budget=8, seed=2, source=indifferent(400))
     fidelities = [answer.fidelity for answer in answers]
     assert fidelities[:6] == [Fidelity.SCREEN] * 6
     assert fidelities[6] is Fidelity.SEARCH
@@ -152,9 +157,8 @@ def test_tune_screens_breadth_instances_before_it_measures_one():
 
 @pytest.mark.parametrize(("reduction", "measured"), [(2, 6), (6, 2)])
 def test_reduction_is_how_many_screens_earn_one_measurement(reduction, measured):
-    source = f"TUNABLE = {{'X': {tuple(range(40))}}}\nX = 0\n" + BARE  # X makes no difference
     operator = Tune(breadth=12, reduction=reduction)
-    _, _, answers = tuned(operator, budget=100, seed=3, source=source, noise=0.0)
+    _, _, answers = tuned(operator, budget=100, seed=3, source=indifferent(400), noise=0.0)
     first = [answer.fidelity for answer in answers[: 13 + measured]]
     assert first[12:] == [Fidelity.SEARCH] * measured + [Fidelity.SCREEN]
 

@@ -4,7 +4,8 @@ Invariants:
 - only what cannot fit the device at hand is left out, by the program's own text;
 - what is known of one kernel's tunables says nothing of another's;
 - the model finds the best of a smooth space in few looks, in the presence of failures too;
-- on tables of times with interactions and steps, a tenth of the instances is enough.
+- on tables of times with interactions and steps, a tenth of the instances is enough;
+- small spaces are looked at whole, and measured in full earlier.
 """
 
 import itertools
@@ -275,6 +276,15 @@ def test_the_best_of_a_few_screens_is_measured_where_no_more_will_come(operator)
         assert run.evaluations < 20
     assert len(run.measured) >= 1
     assert run.gap == 0
+
+
+@pytest.mark.parametrize(("choices", "screens"), [(20, 3), (150, 5), (900, 8)])
+def test_in_a_small_space_a_few_screens_come_before_the_first_full_measurement(choices, screens):
+    rows = [{"assignment": {"X": x}, "time_ms": 1.0 + x % 7} for x in range(choices)]
+    run = Run(Table.read(rows, source_of(X=tuple(range(choices)))), 0)
+    while not run.measured:
+        assert run.step(Tune())
+    assert run.evaluations == 1 + screens + 1
 
 
 def test_what_is_looked_at_in_a_large_space_does_not_grow_with_its_square():
