@@ -14,6 +14,7 @@ from pathlib import Path
 from tests.benchmarks.bench_tuner import replay
 from tests.benchmarks.tuner_parent import described, put_together
 from tests.benchmarks.tuner_problems import Problem, planned
+from tests.benchmarks.tuner_weights import left_out
 
 ROOT = Path(__file__).parents[2]
 SEED = """
@@ -123,6 +124,28 @@ def test_tables_are_replayed_as_they_were_before_there_were_lines(tmp_path, caps
     assert "p: 25 of 25 instances, 2 evaluations" in said
     assert "as written 300.0%" in said
     assert "q: no times" in said
+    assert "0 of 1 programs of 20 instances or more are within 2 %" in said
+
+
+def test_a_small_space_is_tuned_to_the_end(tmp_path, capsys):
+    table = tmp_path / "table.json"
+    instances = planned(TILES, Problem("p", only={"X": (1, 2, 4)}))
+    rows = [
+        {"problem": "p", "assignment": each, "time_ms": each["X"] + 8 / each["Y"]}
+        for each in instances
+    ]
+    table.write_text(json.dumps({"device": "d", "sources": {"p": TILES}, "rows": rows}))
+    replay(table, range(2))
+    said = capsys.readouterr().out
+    assert "gap 0.0% (0.0% to 0.0%)" in said
+    assert "0 of 0 programs of 20 instances" in said
+
+
+def test_numbers_are_chosen_without_the_program_that_they_are_judged_by():
+    good_for_p = {"p": [0.0, 0.0], "q": [0.9, 0.2], "r": [0.1, 0.1]}
+    good_for_others = {"p": [0.5, 0.5], "q": [0.0, 0.0], "r": [0.1, 0.1]}
+    chosen = left_out([good_for_p, good_for_others])
+    assert chosen == {"p": [0.5, 0.5], "q": [0.9, 0.2], "r": [0.1, 0.1]}
 
 
 def test_what_a_replay_begins_with_is_measured_first():
