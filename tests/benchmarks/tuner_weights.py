@@ -17,7 +17,7 @@ from multiprocessing import Pool
 from pathlib import Path
 
 from operators.tuning import expectation
-from tests.benchmarks.bench_tuner import SMALL, run
+from tests.benchmarks.bench_tuner import CLOSE, SMALL, run
 from tests.benchmarks.conditions import print_conditions
 from tests.benchmarks.tuner_replay import Table
 
@@ -80,7 +80,7 @@ def capped(each: Sequence[float]) -> float:
 def said(found: Gaps) -> str:
     medians = {name: statistics.median(each) for name, each in found.items()}
     listed = ", ".join(f"{name} {median:.1%}" for name, median in medians.items())
-    reached = sum(median <= 0.02 for median in medians.values())
+    reached = sum(median <= CLOSE for median in medians.values())
     mean = statistics.mean(map(capped, found.values()))
     return f"{reached} of {len(found)} within 2 %, mean gap {mean:.1%}\n  {listed}"
 
