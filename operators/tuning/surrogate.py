@@ -2,12 +2,12 @@
 
 A Gaussian process over the places of choices (Rasmussen and Williams, 2006) and its expected
 improvement (Jones, Schonlau and Welch, 1998). Its mean is what is expected of instances before any
-is measured (`operators.tuning.expectation`), up to a constant, so that not even the first are drawn
-at random. A program's time is the sum of those of its kernels, so what is known of one kernel says
-nothing of another: the covariance is a sum over kernels. Within a kernel half of it is a mean over
-tunables, each by itself, which learns main effects early, and half is of the distance in all of
-them together. Numbers are as far apart as their places among the choices, two words as the first
-and the last number.
+is measured (`operators.tuning.expectation`), up to a constant; only where that is nothing, the
+first one is drawn at random. A program's time is the sum of those of its kernels, so what is known
+of one kernel says nothing of another: the covariance is a sum over kernels. Within a kernel half of
+it is a mean over tunables, each by itself, which learns main effects early, and half is of the
+distance in all of them together. Numbers are as far apart as their places among the choices, two
+words as the first and the last number.
 """
 
 import math
@@ -60,7 +60,7 @@ def suggest(
     before = np.maximum(before, before.max() - _SLOWEST)
     inside, gains = before[: len(tried)], before[len(tried) :]
     values = [value for _, value in known if value is not None]
-    if values:
+    if values and (len(known) > 1 or np.ptp(before) > 0):  # else only what is far would tempt
         least = max(values) - _SLOWEST
         targets = np.array([least if value is None else max(value, least) for _, value in known])
         places = Places(space)

@@ -38,7 +38,7 @@ def drawn(case):
 
 @pytest.mark.parametrize("name", [each["name"] for each in CASES])
 def test_parts_make_up_float32(differences, name):
-    assert differences[name] < 1e-6
+    assert differences[name] < 2e-6  # those of up to three products add up
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])

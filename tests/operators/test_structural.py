@@ -80,13 +80,13 @@ def test_a_rewrite_is_not_made_again_when_its_parent_is_best_with_other_values()
     facts = Known()
     first = propose(facts, Structural(["hold_rows"]))
     facts.notes.append(first.note)
-    answer = propose(facts, Structural(["hold_rows"]), assignment={"NUM_WARPS": 16})
+    answer = propose(facts, Structural(["hold_rows"]), assignment={"NUM_WARPS": 8})
     assert answer == Declined("no rewrite is left, the last: all that there are have been made")
 
 
 def test_a_child_begins_where_its_parent_was_best():
     operator = Structural(["pipeline_loops"])
-    best = {"XBLOCK": 4, "NUM_WARPS": 16}
+    best = {"XBLOCK": 4, "NUM_WARPS": 8}
     space = parse(PARENT.source)
     assert all(value != space[name].default for name, value in best.items())
     child = propose(Known(), operator, assignment=best)

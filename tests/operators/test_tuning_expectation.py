@@ -180,6 +180,14 @@ def test_the_first_suggestion_is_what_most_is_expected_of():
     assert one(source, chosen) == 0
 
 
+def test_where_nothing_is_expected_the_first_suggestion_is_any():
+    space = space_of(A=tuple(range(9)), B=tuple(range(9)))
+    listed = [one for one in space.assignments() if one != space.defaults]
+    rng = random.Random(0)
+    found = [suggest(space, [(space.defaults, 0.0)], listed, rng) for _ in range(60)]
+    assert len({tuple(one.values()) for one in found}) > 30
+
+
 def test_a_wrong_expectation_is_left_for_what_is_measured():
     powers = tuple(1 << k for k in range(9))
     space = space_of(A=powers, B=powers)
