@@ -51,6 +51,12 @@ class BuildCache:
         return str(final)
 
     def discard(self, directory: str) -> None:
+        """Remove it, with folders in which a candidate has forbidden to write."""
+        for folder, names, _ in os.walk(directory):
+            for name in names:  # before they are walked
+                with contextlib.suppress(OSError):
+                    if not (below := Path(folder, name)).is_symlink():
+                        below.chmod(0o700)
         shutil.rmtree(directory, ignore_errors=True)
 
 

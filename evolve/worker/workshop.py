@@ -73,12 +73,12 @@ class Candidate:
         """Whether its processes import PyTorch's compiler, which takes each of them seconds."""
         return self.kind.startswith("compile") or compiler.is_wanted_by(self.source)
 
-    @property
-    def key(self) -> str:
-        """Identity of what a build of it would give."""
+    def build_key(self, device_class: str) -> str:
+        """Identity of what a build of it would give on such a device."""
         known = versions()
         return framed_digest("build", self.kind, self.source, known["tvm_ffi"], known["compiler"],
-                             known["python"], known["torch"], known["nvcc_flags"])  # fmt: skip
+                             known["python"], known["torch"], known["nvcc_flags"],
+                             device_class)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ class Workshop:
         while the source is executed, which is when C++ is compiled, and while Triton compiles,
         where that disturbs no timing.
         """
-        key = framed_digest(candidate.key, self.device.device_class)
+        key = candidate.build_key(self.device.device_class)
         candidate.build = self.builds.finished(key)
         fresh = None if candidate.build else self.builds.begin(key)
         try:

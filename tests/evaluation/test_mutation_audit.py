@@ -88,8 +88,13 @@ def fates(sources: dict[str, str], folder: Path, kernel: str = RIGHT, seeds: int
 
 
 @pytest.fixture(scope="module")
-def audited(tmp_path_factory):
-    found, places = fates(SOURCES, tmp_path_factory.mktemp("cache"))
+def cache(tmp_path_factory):
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="module")
+def audited(cache):
+    found, places = fates(SOURCES, cache)
     return {one.mutant.after: one for one in found}, places
 
 
@@ -105,6 +110,10 @@ def test_every_mutant_gets_the_fate_that_it_deserves(audited):
         "outside": Fate.SURVIVED,
         "shape": Fate.KILLED,
     }
+
+
+def test_what_the_oracle_has_examined_leaves_no_build_behind(audited, cache):
+    assert [found.name for found in cache.iterdir() if found.name != "inductor"] == []
 
 
 def test_the_kill_matrix_names_the_inputs_that_tell_a_mutant_from_the_kernel(audited):

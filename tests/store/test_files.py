@@ -5,16 +5,14 @@
 3. Where the write-ahead log does not work, a rollback journal is used and one line says so.
 """
 
-import multiprocessing
 import os
 import shutil
 import sqlite3
 import stat
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
-from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
@@ -26,9 +24,8 @@ from evolve.store import Store
 from evolve.store.connection import choose_journal
 from evolve.store.filesystem import type_of
 from evolve.store.schema import VERSION
+from tests.nobody import as_nobody
 from tests.store.facts import SmallArchive, new_run, recount, replay, take_step
-
-NOBODY = 65534
 
 
 def pragma(path: Path, statement: str) -> object:
@@ -123,28 +120,6 @@ def test_reading_only_does_not_write(store: Store) -> None:
             reader.ask(run, "tune", ())
     with pytest.raises(UsageError, match="no database"):
         Store.open(store.path.with_name("other.db"), read_only=True, create=True)
-
-
-def answer_as_nobody(pipe: Connection, action: Callable[[], str]) -> None:
-    if os.geteuid() == 0:
-        os.setgroups([])
-        os.setgid(NOBODY)
-        os.setuid(NOBODY)
-    try:
-        pipe.send(action())
-    except (UsageError, StoreError) as error:
-        pipe.send(f"{type(error).__name__}: {error}")
-
-
-def as_nobody(action: Callable[[], str]) -> str:
-    """What an action answers in a process without root's right to write everywhere."""
-    context = multiprocessing.get_context("fork")
-    ours, theirs = context.Pipe()
-    child = context.Process(target=answer_as_nobody, args=(theirs, action))
-    child.start()
-    answer: str = ours.recv() if ours.poll(20) else "no answer"
-    child.join()
-    return answer
 
 
 @pytest.fixture

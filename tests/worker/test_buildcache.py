@@ -1,12 +1,15 @@
 """Builds that later processes take over."""
 
+import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
 from evolve.worker.buildcache import BuildCache
+from tests.nobody import as_nobody
 
 pytest.importorskip("triton.runtime.cache")
 
@@ -54,3 +57,24 @@ def test_a_note_that_is_none_hinders_nobody(tmp_path: Path) -> None:
         (Path(kept) / "triton" / f"__grp__{number}.json").write_text(text)
     (Path(kept) / "triton" / "__grp__folder.json").mkdir()
     assert run(FINDS, kept, tmp_path / "next") == "k.cubin k.cubin\nk.json k.json\n"
+
+
+def test_a_folder_in_which_nobody_may_write_is_removed_too() -> None:
+    def attempt() -> str:
+        root = Path(tempfile.mkdtemp())
+        cache, kept = BuildCache(root / "cache"), root / "kept"
+        kept.mkdir(0o750)
+        begun = Path(cache.begin("key"))
+        closed = begun / "below" / "closed"
+        closed.mkdir(parents=True)
+        (closed / "file").touch()
+        (begun / "link").symlink_to(kept)
+        closed.chmod(0)
+        closed.parent.chmod(0o500)
+        cache.discard(str(begun))
+        left = [path.name for path in (root / "cache").iterdir()]
+        mode = kept.stat().st_mode & 0o777
+        shutil.rmtree(root)
+        return f"{left}, {mode:o}"
+
+    assert as_nobody(attempt) == "[], 750"

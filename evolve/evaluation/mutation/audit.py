@@ -150,7 +150,8 @@ async def _require_correct(
             f"a mutation audit needs a correct kernel; this one is judged {evaluation.status}: "
             f"{evaluation.feedback}"
         )
-    answer = await prover.ask({"source": source, "seeds": _OWN_SEEDS})
+    about = {"source": source, "device_class": evaluator.device_class}
+    answer = await prover.ask(about | {"seeds": _OWN_SEEDS})
     if answer["proof"] or answer["invalid"]:
         raise UsageError(
             "a mutation audit needs a correct kernel; outside of the service this one is wrong: "
@@ -165,7 +166,8 @@ async def _try(evaluator: Evaluator, prover: OracleProcess, task: Task, mutant: 
         return Judged(mutant, Fate.UNDECIDED, status, feedback)
     if status in (Status.COMPILE_ERROR, Status.CONTRACT):
         return Judged(mutant, Fate.INVALID, status, feedback)
-    answer = await prover.ask({"source": mutant.source})
+    about = {"source": mutant.source, "device_class": evaluator.device_class}
+    answer = await prover.ask(about)
     fate = _fate(answer, status)
     return Judged(mutant, fate, status, feedback, answer["proof"], tuple(answer["kills"]))
 

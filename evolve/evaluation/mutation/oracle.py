@@ -68,15 +68,15 @@ class Oracle:
         self._device = device
         self._expected: OrderedDict[Inputs, tuple[Expected, int]] = OrderedDict()
 
-    def examine(self, source: str, seeds: int | None = None) -> dict[str, Any]:
+    def examine(self, source: str, device_class: str, seeds: int | None = None) -> dict[str, Any]:
         """Proof, or why it cannot run at all, and what each family of inputs makes of it.
 
-        `seeds` asks for fewer inputs than usual. `invalid` is what the very first call raises: a
-        mutant that Triton or Python refuses.
+        `device_class` is what the service built it for. `seeds` asks for fewer inputs than usual.
+        `invalid` is what the very first call raises: a mutant that Triton or Python refuses.
         `kills` lists the places of the ordinary ladder (`case/family`) that tell it from the right
         kernel; it is made only for what is proven wrong.
         """
-        build = self._builds.finished(Candidate(source).key)
+        build = self._builds.finished(Candidate(source).build_key(device_class))
         with Subject(source, build, self._cases, self._device) as subject:
             proof = self._prove(subject, seeds or self._seeds)
             invalid = proof is not None and proof.number == 0 and proof.how.startswith("raised")
