@@ -30,6 +30,7 @@ _LENGTHS = (0.3, 0.6, 1.2)  # of correlation; a tunable's choices span 1
 _SPREADS = (0.1, 0.2, 0.4, 0.8)  # of log speedups about what is expected
 _USUAL, _FACTOR = 0.2, 2.0  # of spreads, which are log-normal
 _NOISE = 0.01  # of a screen's log speedup
+_EQUAL = 1e-9  # of the largest gain; late in a run all gains are tiny
 
 Expected = Callable[[Sequence[Assignment]], Vector]
 
@@ -66,7 +67,7 @@ def suggest(
         places = Places(space)
         model = _best_fit(places, places(tried), targets - inside)
         gains = model.improvement(places(candidates), gains, float(targets.max()))
-    best = np.flatnonzero(gains >= gains.max() - 1e-12)
+    best = np.flatnonzero(gains >= gains.max() - _EQUAL * abs(gains.max()))
     return candidates[int(rng.choice(best.tolist()))]
 
 
@@ -137,7 +138,7 @@ class _Model:
         deviation = np.sqrt(np.maximum(self.spread**2 - (solved**2).sum(0), 1e-8))
         score = (mean - best) / deviation
         density = np.exp(-0.5 * score**2) / math.sqrt(2 * math.pi)
-        below = 0.5 * (1 + np.vectorize(math.erf)(score / math.sqrt(2)))
+        below = 0.5 * np.vectorize(math.erfc)(-score / math.sqrt(2))  # 1 + erf is 0 below -6
         improvement: Vector = deviation * (score * below + density)
         return improvement
 

@@ -13,6 +13,7 @@ import math
 import random
 import statistics
 
+import numpy as np
 import pytest
 import torch
 
@@ -232,6 +233,21 @@ def test_without_a_value_any_candidate_will_do():
     space = space_of(A=(1, 2, 3))
     chosen = suggest(space, [({"A": 1}, None)], [{"A": 2}, {"A": 3}], random.Random(0))
     assert chosen["A"] in (2, 3)
+
+
+def test_what_would_improve_little_is_still_told_from_what_would_improve_less():
+    """Late in a run all that is left is expected to be slower, by more or by less."""
+    space = space_of(A=tuple(range(100)))
+    known = [({"A": at}, 0.0) for at in range(45, 56)]
+    left = [{"A": at} for at in (*range(45), *range(56, 100))]
+
+    def slower(instances) -> np.ndarray:
+        return np.array(
+            [0.0 if 45 <= one["A"] <= 55 else -0.9 - 0.005 * one["A"] for one in instances]
+        )
+
+    chosen = {suggest(space, known, left, random.Random(k), slower)["A"] for k in range(20)}
+    assert len(chosen) == 1
 
 
 def test_a_word_weighs_as_much_as_a_number_however_many_choices_it_has():
