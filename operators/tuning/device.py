@@ -12,6 +12,7 @@ class Limits:
         shared_memory: bytes that a block may have.
         registers: of 32 bits that a thread may have.
         warp: threads.
+        threads: of a block, at most.
         multiprocessors: of the device.
         sums: values that products may keep beside the registers of a block's threads.
     """
@@ -19,6 +20,7 @@ class Limits:
     shared_memory: int = 232_448
     registers: int = 255
     warp: int = 32
+    threads: int = 1024
     multiprocessors: int = 132
     sums: int = 0
 

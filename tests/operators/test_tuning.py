@@ -1,7 +1,7 @@
 """What the tuner knows of instances: which fit a device, and which are worth a look.
 
 Invariants:
-- only what cannot fit the device at hand is left out, by the program's own text;
+- what cannot fit the device at hand is left out, by the program's own text;
 - what is known of one kernel's tunables says nothing of another's;
 - the model finds the best of a smooth space in few looks, in the presence of failures too;
 - on tables of times with interactions and steps, a tenth of the instances is enough;
@@ -171,6 +171,38 @@ def test_a_row_that_is_held_whole_counts_by_its_width():
 
 def test_a_program_of_other_tunables_always_fits():
     assert fits(source_of(CHUNK=(1, 4), FLAG=(True, False)), {"CHUNK": 4, "FLAG": True})
+
+
+@pytest.mark.parametrize(
+    ("warps", "limits", "fit"),
+    [(1, H200, True), (32, H200, True), (64, H200, False), (16, MI300, True), (32, MI300, False),
+     (3, H200, False), (0, H200, False), (-4, H200, False)],
+)  # fmt: skip
+def test_a_block_has_1024_threads_at_most_and_warps_by_powers_of_two(warps, limits, fit):
+    source = source_of(ROW.format(line="tl.store(x_ptr, 1)"), **BLOCKS)
+    assert fits(source, {"ROW_NUM_WARPS": warps}, limits) is fit
+
+
+@pytest.mark.parametrize(
+    ("line", "fit"),
+    [
+        ("at = x_ptr + tl.arange(0, R0_BLOCK)[None, :]", False),
+        ("if XBLOCK > 1: at = tl.arange(0, R0_BLOCK)", True),
+        ("tl.store(x_ptr, R0_BLOCK)", True),
+    ],
+)
+def test_what_a_kernel_counts_up_to_is_a_power_of_two(line, fit):
+    source = source_of(ROW.format(line=line), **BLOCKS)
+    assert fits(source, {"ROW_R0_BLOCK": 256})
+    assert fits(source, {"ROW_R0_BLOCK": 96}) is fit
+
+
+@pytest.mark.parametrize("choices", [(True, False), ("a", "b")])
+def test_a_block_with_a_flag_or_a_word_for_a_side_ends_no_search(choices):
+    loop = "sums = tl.zeros([XBLOCK, R0_BLOCK])\n    for k in range(9):\n        sums += 1"
+    source = source_of(ROW.format(line=loop), **BLOCKS | {"ROW_R0_BLOCK": choices})
+    assert fits(source, {"ROW_R0_BLOCK": choices[1]})
+    assert not fits(source, {"ROW_XBLOCK": 1 << 14, "ROW_R0_BLOCK": choices[1]})
 
 
 def instances_that_fit(source: str, limits: Limits = H200) -> tuple[int, int]:
