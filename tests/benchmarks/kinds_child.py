@@ -87,7 +87,8 @@ def look(
         Look(name, say, turns, options, attempt).all()
     except torch.OutOfMemoryError as error:
         say(kind="memory", error=repr(error)[:200])
-        sys.exit(MEMORY)
+        if not attempt.last:
+            sys.exit(MEMORY)
     say(kind="done")
 
 

@@ -129,12 +129,16 @@ def test_outcomes_are_compared_by_the_largest_value():
         difference(expected[:1], expected)
 
 
+WATCHED = "torch.utils._python_dispatch._get_current_dispatch_mode()"
+
+
 def test_every_task_leaves_a_line_and_none_is_done_twice(tmp_path):
     folder = checkout(
         tmp_path,
         Refuses="raise ValueError('no')",
         Large="raise torch.OutOfMemoryError('large')",
         Dies="os._exit(9)",
+        Watched=f"if {WATCHED}: raise torch.OutOfMemoryError('not by a program')",
     )
     lines = tmp_path / "lines.jsonl"
     command = [sys.executable, "-m", "tests.benchmarks.gpu_kinds", "1", "--device", "cpu"]
@@ -154,6 +158,7 @@ def test_every_task_leaves_a_line_and_none_is_done_twice(tmp_path):
     assert known["1/1"] == ["eager", "done"]
     assert known["1/2"] == ["memory", "eager", "done"]
     assert known["1/3"] == ["died", "died"]
+    assert known["1/4"] == ["eager", "compile", "memory", "eager", "memory", "done"]
 
 
 SPY = """
