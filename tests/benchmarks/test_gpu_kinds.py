@@ -161,6 +161,17 @@ def test_every_task_leaves_a_line_and_none_is_done_twice(tmp_path):
     assert known["1/4"] == ["eager", "compile", "memory", "eager", "memory", "done"]
 
 
+def test_a_line_after_one_that_was_cut_off_stands_by_itself(tmp_path):
+    lines = tmp_path / "lines.jsonl"
+    json_lines.add(lines, {"task": "1/1"})
+    with lines.open("a") as file:
+        file.write('{"task": "1/2", "ki')
+    json_lines.add(lines, {"task": "1/3"})
+    json_lines.add(lines, {"task": "1/4"})
+    assert [row["task"] for row in json_lines.read(lines)] == ["1/1", "1/3", "1/4"]
+    assert lines.read_text().count("\n") == 4
+
+
 SPY = """
 import os, sys, torch
 usual = torch.cuda.is_available
