@@ -157,11 +157,12 @@ class History:
     def known(self) -> list[tuple[Assignment, float | None]]:
         """Instances with their log speedups, by full measurement where there is one.
 
-        None stands for one that failed. What is pending counts as average, so that the next ask
-        looks elsewhere ("constant liar", Ginsbourger et al. 2010).
+        None stands for one that failed, or has no finite time. What is pending counts as average,
+        so that the next ask looks elsewhere ("constant liar", Ginsbourger et al. 2010).
         """
+        fitness = self._parent.fitness.value
         values: dict[_Key, float | None] = {
-            self._key(self._parent.assignment): self._parent.fitness.value
+            self._key(self._parent.assignment): fitness if math.isfinite(fitness) else None
         }
         pending: list[_Key] = []
         for trial in (*self.screens, *self._full):
@@ -169,8 +170,7 @@ class History:
             if trial.status is None:
                 pending.append(key)
             else:
-                timed = trial.ratio if trial.status is Status.CORRECT else None
-                values[key] = math.log(timed.value) if timed else None
+                values[key] = _log_speedup(trial)
         timed_values = [value for value in values.values() if value is not None]
         average = sum(timed_values) / max(len(timed_values), 1)
         for key in pending:
@@ -190,8 +190,15 @@ class History:
 
 def ranked(trials: Sequence[Trial]) -> list[Trial]:
     """The correct and timed trials, fastest first, the earlier first among equals."""
-    timed = [(t.ratio.value, t) for t in trials if t.status is Status.CORRECT and t.ratio]
+    timed = [(value, one) for one in trials if (value := _log_speedup(one)) is not None]
     return [trial for _, trial in sorted(timed, key=lambda pair: -pair[0])]
+
+
+def _log_speedup(trial: Trial) -> float | None:
+    """None for one that failed, or has no finite time."""
+    if trial.status is not Status.CORRECT or trial.ratio is None:
+        return None
+    return math.log(trial.ratio.value) if 0 < trial.ratio.value < math.inf else None
 
 
 def candidates(history: History, rng: random.Random) -> list[Assignment]:

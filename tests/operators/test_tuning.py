@@ -12,19 +12,24 @@ import itertools
 import math
 import random
 import statistics
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
 from evolve.core import tunables
+from evolve.core.evaluation import Fidelity, Status
+from evolve.core.measurement import Interval, Ratio
 from evolve.core.program import Program
-from evolve.testing.parts import make_elite
+from evolve.core.protocols import Proposal
+from evolve.testing.parts import MemoryFacts, make_context, make_elite
 from operators.tune import History, Tune, candidates
 from operators.tuning import Limits, fits, suggest
 from operators.tuning.groups import by_kernel
 from operators.tuning.surrogate import Places
 from tests.benchmarks.tuner_replay import Run, Table
+from tests.operators.history import failing
 from tests.operators.output_code import matrix
 from tests.operators.templates_cases import attention, convolution, product
 
@@ -333,6 +338,23 @@ def test_in_a_small_space_a_few_screens_come_before_the_first_full_measurement(c
     while not run.measured:
         assert run.step(Tune())
     assert run.evaluations == 1 + screens + 1
+
+
+@pytest.mark.parametrize("speedup", [math.inf, 0.0])
+def test_what_has_no_finite_time_counts_as_failed(speedup):
+    source = source_of(X=tuple(range(40)))
+    program = Program(source)
+    facts = MemoryFacts()
+    for x, ratio in ((1, 1.1), (2, 1.2), (3, 1.3), (7, speedup)):
+        verdict = replace(failing(Status.CORRECT), ratios={"eager": Ratio(*[ratio] * 3)})
+        facts.judge(program, {"X": x}, fidelity=Fidelity.SCREEN, verdict=verdict)
+    parent = make_elite(program.digest)
+    history = History(tunables.parse(source), facts.trials(program.digest), parent)
+    assert ({"X": 7}, None) in history.known
+    proposal = Tune().propose(make_context(facts, [parent]))
+    assert (proposal.assignment, proposal.fidelity) == ({"X": 3}, Fidelity.SEARCH)
+    lost = replace(parent, fitness=Interval(-math.inf, -math.inf, math.inf))
+    assert isinstance(Tune(breadth=20).propose(make_context(facts, [lost])), Proposal)
 
 
 def test_what_is_looked_at_in_a_large_space_does_not_grow_with_its_square():
