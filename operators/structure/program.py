@@ -103,9 +103,8 @@ class TritonProgram:
     @cached_property
     def _launches(self) -> list[Launch]:
         found = []
-        for node in ast.walk(self.module.tree):
-            block: list[ast.stmt] = getattr(node, "body", [])
-            for statement in block if isinstance(block, list) else ():
+        for block in _blocks(self.module.tree):
+            for statement in block:
                 match statement:
                     case ast.Expr(value=ast.Call(func=ast.Subscript(slice=grid)) as call):
                         found.append(Launch(statement, call, grid, block))
@@ -217,6 +216,15 @@ class TritonProgram:
     def _after_imports(self) -> int:
         imports = [n for n in self.module.tree.body if isinstance(n, ast.Import | ast.ImportFrom)]
         return self.module.span(imports[-1])[1] if imports else 0
+
+
+def _blocks(tree: ast.AST) -> Iterator[list[ast.stmt]]:
+    """All statements, as lists of those that stand one after the other."""
+    for node in ast.walk(tree):
+        for field in ("body", "orelse", "finalbody"):
+            block = getattr(node, field, None)
+            if isinstance(block, list):  # and not the value of `a if b else c`
+                yield block
 
 
 def launch_name(node: ast.AST) -> str:

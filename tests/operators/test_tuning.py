@@ -202,6 +202,20 @@ def test_what_a_kernel_counts_up_to_is_a_power_of_two(line, fit):
     assert fits(source, {"ROW_R0_BLOCK": 96}) is fit
 
 
+@pytest.mark.parametrize(
+    "before",
+    ["if x:", "if x:\n        pass\n    else:", "if x:\n        pass\n    elif not x:", "with x:",
+     "for x in y:\n        pass\n    else:", "try:\n        pass\n    finally:",
+     "try:\n        pass\n    except OSError:", "match x:\n      case 1:"],
+)  # fmt: skip
+def test_a_launch_is_seen_wherever_it_stands(before):
+    kernel = ROW.format(line="tl.store(x_ptr, 1)")
+    source = source_of(
+        kernel.replace("    row_kernel[", f"    {before}\n        row_kernel["), **BLOCKS
+    )
+    assert not fits(source, {"ROW_NUM_WARPS": 64})
+
+
 @pytest.mark.parametrize("choices", [(True, False), ("a", "b")])
 def test_a_block_with_a_flag_or_a_word_for_a_side_ends_no_search(choices):
     loop = "sums = tl.zeros([XBLOCK, R0_BLOCK])\n    for k in range(9):\n        sums += 1"
