@@ -11,17 +11,19 @@ it misses what a person aims at:
   ISA, `mma.m16n8k16`, `wgmma.m64` of four warps);
 - 64 of a tile's sums for a thread, as in CUTLASS's first ones (Kerr et al. 2017): of more, few
   registers are left for operands and the parts that float32 is cut into, and of fewer, an operand
-  is used less often. Every tile counts that lives through a loop, attention's scores too;
+  is used less often. Tiles are those that live through a loop: their octaves add up, as those of
+  attention's values and scores, and rows are those of the tile that has too few most;
 - without products 1 to 8 elements for a thread: two loads of 16 bytes of float32 at the most.
 
 Where threads, rows or elements are too few for it, half of a device takes twice the time; any other
-octave costs a tenth. Launches are taken to be equally long, as by the surrogate's covariance. Where
-a program does not say in the words of our templates what it launches, nothing is expected.
+octave costs a tenth. Launches are taken to be equally long, as by the surrogate's covariance; those
+of which nothing can be told count for nothing. Where a program does not say in the words of our
+templates what it launches, nothing is expected.
 """
 
 import ast
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -63,24 +65,34 @@ def expected(source: str, assignments: Sequence[Assignment], limits: Limits) -> 
 
 @lru_cache(maxsize=16)
 def _open_launches(source: str) -> Sequence[tuple[Need, tuple[ast.expr, ...]]]:
-    """Launches that differ and have sizes to tune, with their programs by axis where known."""
+    """Launches that differ and may lose by what is tuned, with their programs by axis if known."""
     written = _numbers(source, ())
     tuned = {tunable.name for tunable in parse(source)} & written.keys()
     found = {}
     for need, launch in launched(source):
         counts = _counts(launch, written)
-        used = {constant for name, (constant, _) in need.given if _decides(need, name)}
+        deciding = _deciding(need, counts)
+        used = {constant for name, (constant, _) in need.given if name in deciding}
         used |= {name for each in counts for name in names(each)}
         if used & tuned:
             found[need, *map(ast.unparse, counts)] = need, counts
     return tuple(found.values())
 
 
-def _decides(need: Need, parameter: str) -> bool:
-    """Whether what is expected of a launch depends on this one, apart from its programs."""
-    if need.multiplies:
-        return parameter == "num_warps" or any(parameter in sides for sides in need.carried)
-    return parameter == "num_warps" or is_side(parameter)
+def _deciding(need: Need, counts: Sequence[ast.expr]) -> set[str]:
+    """Parameters that what is expected of a launch depends on, apart from its programs."""
+    sizes = {name for name, (_, value) in need.given if type(value) is int}
+    sides = {side for tile in _tiles(need, sizes) for side in tile}
+    if not need.multiplies:
+        sides = {name for name in sizes if is_side(name)}
+    return sides | {"num_warps"} if sides or counts else set()
+
+
+def _tiles(need: Need, sizes: Container[str]) -> Iterator[tuple[str, ...]]:
+    """Sides of a launch's tiles of sums, as far as their sizes are known."""
+    for sides in need.carried:
+        if len(sides) > 1 and all(side in sizes for side in sides):
+            yield sides
 
 
 def _numbers(source: str, assignments: Sequence[Assignment]) -> Mapping[str, Vector]:
@@ -149,9 +161,7 @@ def _lost(
 def _by_product(need: Need, sizes: Mapping[str, Vector], warps: Vector, limits: Limits) -> Vector:
     """Of a launch with products, by the sums that live through a loop."""
     lost = idle = np.zeros(1)
-    for sides in need.carried:
-        if len(sides) < 2 or not set(sides) <= sizes.keys():
-            continue
+    for sides in _tiles(need, sizes):
         sums = math.prod(sizes[side] for side in sides) / (limits.warp * warps)
         lost = lost + _OFF * _above(_SUMS / sums)
         if not limits.sums:  # which have a memory of their own there

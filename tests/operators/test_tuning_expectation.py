@@ -116,6 +116,29 @@ def test_launches_count_alike_and_those_without_anything_to_tune_not_at_all():
     assert one(source_of(rows() + fixed, **BLOCKS), {"XBLOCK": 4}) == pytest.approx(2 * OFF)
 
 
+BARE = """
+@triton.jit
+def bare_kernel(x_ptr):
+    {line}
+
+def bare(x):
+    bare_kernel[{grid}](x, num_warps=NUM_WARPS)
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "grid", "counts"),
+    [("tl.store(x_ptr, 1)", "grid", False), ("tl.dot(x_ptr, x_ptr)", "grid", False),
+     ("tl.store(x_ptr, 1)", "(132,)", True)],
+)  # fmt: skip
+def test_a_launch_that_can_lose_nothing_makes_others_count_no_less(line, grid, counts):
+    bare = BARE.format(line=line, grid=grid)
+    own, both = source_of(rows(), **BLOCKS), source_of(rows() + bare, **BLOCKS)
+    lost = one(own, {"XBLOCK": 4})
+    bare_lost = 3 * IDLE  # a program of 4 warps for each multiprocessor
+    assert one(both, {"XBLOCK": 4}) == pytest.approx((lost + bare_lost) / 2 if counts else lost)
+
+
 def test_attention_has_scores_and_values_of_usual_size():
     heads = torch.empty(8, 16, 1024, 64, device="meta")
     source = attention("a", "flash_attention", heads, heads, heads, ", 0.0, False")["source"]
