@@ -100,7 +100,7 @@ def _wanted(
         elements = _persistent_elements(raw, sizes)
         most = max(1, _MOST_ELEMENTS // elements)
         usual = _OUTER_WHOLE // elements if _direction(raw) == "OUTER" else most // 8
-        return {block: (_powers(1, min(most, 128)), max(1, usual)) for block in blocked}
+        return _shared(sorted(blocked), sizes, _powers(1, min(most, 128)), max(1, usual))
     if raw.heuristic == "reduction":
         direction = _direction(raw)
         if direction == "OUTER":
@@ -111,11 +111,25 @@ def _wanted(
             rows, columns = (_powers(1, 8), max(1, short)), (_powers(256, 4096), _ROW)
         else:
             rows, columns = (_powers(1, 64), 8), (_powers(16, 1024), 256)
-        return {block: columns if block.startswith("R") else rows for block in blocked}
+        reduced = sorted((block for block in blocked if block.startswith("R")), reverse=True)
+        others = sorted(block for block in blocked if not block.startswith("R"))
+        return _shared(others, sizes, *rows) | _shared(reduced, sizes, *columns)
     if len(blocked) == 1:
         first = _WINDOW_BLOCK if _loads(raw) >= _MANY_LOADS else 1024
         return {blocked[0]: (_powers(128, 4096), first)}
     return {block: (_powers(4, 256), 32) for block in blocked}
+
+
+def _shared(
+    blocked: Sequence[str], sizes: Mapping[str, int], choices: tuple[int, ...], first: int
+) -> dict[str, tuple[tuple[int, ...], int]]:
+    """Of dimensions, the innermost first, which together have what is for one."""
+    found, taken = {}, 1
+    for block in blocked:
+        low, high, usual = (max(1, size // taken) for size in (choices[0], choices[-1], first))
+        found[block] = _powers(low, high), usual
+        taken *= min(_power_above(sizes[f"{_dimension(block)}numel"]), usual)
+    return found
 
 
 def _columns_of(size: int) -> int:

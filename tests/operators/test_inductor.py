@@ -11,6 +11,7 @@ The fixtures are output code of torch 2.13, written for Triton on the CPU at tin
 
 import ast
 import json
+import math
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +25,8 @@ from operators.inductor.cpp import library
 from operators.inductor.reading import RawCpp
 from operators.inductor.tidy import tidy
 from tests.operators.differences import differences_by
+from tests.operators.output_code import matrix
+from tests.operators.output_code import program as written
 
 FOLDER = Path(__file__).parent / "inductor_fixtures"
 FIXTURES = sorted(FOLDER.glob("*.json"))
@@ -164,6 +167,54 @@ def test_where_columns_lie_side_by_side_a_block_has_many_of_them(columns, wanted
     assert outer != code
     found = tunables.parse(convert(task, "t", with_code(compiled, outer))).defaults
     assert (found["XBLOCK"], found["R0_BLOCK"]) == wanted
+
+
+TWO_REDUCED = """
+triton_red_fused_sum_0 = async_compile.triton('triton_red_fused_sum_0', '''
+import triton
+
+@triton_heuristics.reduction(
+    size_hints={{'x': 1024, 'r0_': 1024, 'r1_': 1024}}, reduction_hint=ReductionHint.{hint},
+    triton_meta={{}}, inductor_meta={{'grid_type': 'Grid1D'}}
+)
+@triton.jit
+def triton_red_fused_sum_0(in_ptr0, out_ptr0, xnumel, r0_numel, r1_numel, XBLOCK : tl.constexpr, R0_BLOCK : tl.constexpr, R1_BLOCK : tl.constexpr):
+    xnumel = 2048
+    r0_numel = {outer}
+    r1_numel = {inner}
+    xoffset = tl.program_id(0) * XBLOCK
+    xindex = xoffset + tl.arange(0, XBLOCK)[:, None, None]
+    xmask = xindex < xnumel
+    r0_base = tl.arange(0, R0_BLOCK)[None, :, None]
+    r1_base = tl.arange(0, R1_BLOCK)[None, None, :]
+    _tmp2 = tl.full([XBLOCK, R0_BLOCK, R1_BLOCK], 0, tl.float32)
+    for r0_offset in tl.range(0, r0_numel, R0_BLOCK):
+        r0_index = r0_offset + r0_base
+        r0_mask = r0_index < r0_numel
+        for r1_offset in tl.range(0, r1_numel, R1_BLOCK):
+            r1_index = r1_offset + r1_base
+            r1_mask = r1_index < r1_numel
+            at = in_ptr0 + (r1_index + {inner}*r0_index + {inner}*{outer}*xindex)
+            tmp0 = tl.load(at, r0_mask & r1_mask & xmask, other=0.0)
+            _tmp2 = _tmp2 + tl.broadcast_to(tmp0, [XBLOCK, R0_BLOCK, R1_BLOCK])
+    tl.store(out_ptr0 + (xindex), tl.sum(tl.sum(_tmp2, 2), 1)[:, None, None], xmask)
+''', device_str='cuda')
+"""  # noqa: E501
+
+
+@pytest.mark.parametrize("hint", ["INNER", "OUTER", "DEFAULT"])
+@pytest.mark.parametrize(("outer", "inner"), [(1000, 255), (3, 5000), (5000, 3), (4096, 4096)])
+def test_two_dimensions_that_are_reduced_share_what_one_block_holds(hint, outer, inner):
+    kernel = TWO_REDUCED.format(hint=hint, outer=outer, inner=inner)
+    lines = [
+        "buf0 = empty_strided_cuda((2048, ), (1, ), torch.float32)",
+        f"triton_red_fused_sum_0.run(a, buf0, 2048, {outer}, {inner}, stream=raw_stream0)",
+    ]
+    source = written({"a": matrix(2048, outer, inner)}, lines, kernels=kernel)
+    blocks = [int(size) for size in re.findall(r"^\w*BLOCK = (\d+)$", source, re.MULTILINE)]
+    assert len(blocks) == 3
+    assert 256 <= math.prod(blocks) <= 2048
+    assert max(blocks[1:]) > 1
 
 
 def test_where_all_rows_are_held_there_are_more_columns_where_they_lie_side_by_side():
