@@ -61,7 +61,8 @@ class Fidelity(StrEnum):
     VERIFY = "verify"
 
 
-CUT_SHORT = "cut_short"  # label of a verdict whose timing ended since the run's best is better
+CUT_SHORT = "cut_short"
+"""Label of a verdict whose timing ended at a look: its run had use for no more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +101,10 @@ class Evaluation:
     `ratios` maps a baseline (`eager`, `file:mine.py`, `elite`) to the speedup against it, weighted
     over the timed cases, each from one interleaved run. `custom` says whether custom kernels
     produced the outcome (None: not established). `suite` is the suite's own verdict, where the
-    task has one. `samples` holds the raw paired times by case and baseline, in ms.
-    `durations_s` are seconds by stage; `timing_turn` and others are parts of `timing`: waiting for
-    one's turn, `opening` processes, waiting for the `lock`, `judging` outputs, `closing`.
+    task has one. `samples` holds the raw times of each pair of processes, by case: ms of a call in
+    every block of a side, of which one side may have more than another. `durations_s` are seconds
+    by stage; `timing_turn` and others are parts of `timing`: waiting for one's turn, `opening`
+    processes, waiting for the `lock`, `judging` outputs, `closing`.
     `device_time_s` is what the evaluation cost in exclusive device seconds.
     """
 

@@ -11,6 +11,9 @@ from evolve.core.protocols import AddStatus
 OPPONENT = "baseline"
 """Operator name of tickets that judge the user's own baseline: no part of the search."""
 
+REMEASURE = "remeasure"
+"""Operator name of tickets that measure in full what had a first look only, once it leads."""
+
 VERIFY = "verify"
 """Operator name of tickets that measure a contender again after it has won."""
 

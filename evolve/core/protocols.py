@@ -412,8 +412,9 @@ class EvaluationRequest:
     `file:mine.py`; `eager` always takes part. One that has the name of one of `BASELINES` needs no
     source: it is the reference. `bars` says, by opponent or `eager`, how many times as fast as
     that the best program known surely is: timing may stop at a look that shows less, and so at the
-    first where a bar is infinite. `repeat` counts the earlier evaluations of the same instance at
-    the same fidelity in the same run: recorded and synthetic verdicts tell them apart by it.
+    first where a bar is `OUT_OF_REACH`. `repeat` counts the earlier evaluations of the same
+    instance at the same fidelity in the same run: recorded and synthetic verdicts tell them apart
+    by it.
     """
 
     task: Task

@@ -266,7 +266,7 @@ class Search:
 
         Never where other sources are timed along: the key does not say which they were. Nor where
         the instance is to be evaluated again, or has been: one of several verdicts says too little.
-        Nor a verdict whose timing ended early for another run's best, unless it would end here too.
+        Nor a verdict whose timing ended early (`CUT_SHORT`), unless it would end here too.
         """
         if not self._reuse or request.opponents or request.repeat:
             return None

@@ -1,11 +1,11 @@
 """The pool of evaluations: keeps the judge's slots, and tells what ends in the order of asking."""
 
 import asyncio
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from evolve.core.evaluation import Evaluation, Stage, Status
+from evolve.core.measurement import OUT_OF_REACH
 from evolve.core.protocols import EvaluationRequest, Evaluator, Offer, Progress
 from evolve.search.engine import Search
 from evolve.search.pace import Pace
@@ -60,7 +60,7 @@ class Judging:
         """Begin with a ticket; how fast it is may stay rough where a verification follows."""
         request = self._search.request(ticket, opponents)
         if is_opening:
-            request = replace(request, bars={self._search.baseline: math.inf})
+            request = replace(request, bars={self._search.baseline: OUT_OF_REACH})
         task = asyncio.create_task(self._evaluate(ticket, request))
         self._running[task] = ticket
 

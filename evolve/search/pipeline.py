@@ -10,7 +10,7 @@ from pathlib import Path
 
 from evolve.core.errors import EvolveError, StoreError
 from evolve.core.evaluation import Fidelity
-from evolve.core.lineage import OPPONENT, VERIFY
+from evolve.core.lineage import OPPONENT, REMEASURE, VERIFY
 from evolve.core.model import Reservation
 from evolve.core.protocols import Evaluator, Progress, TerminationRule
 from evolve.search.calls import Calls
@@ -171,6 +171,8 @@ class Pipeline:
         while not self._stop.is_set():
             if self._opening:
                 await self._open()
+                if self._stop.is_set():
+                    break
             reason = self._fill()
             if not self._tasks():
                 if not self._calls.outstanding:
@@ -187,11 +189,25 @@ class Pipeline:
         judged = search.progress.evaluations + search.progress.screens
         if verified_instances(search.store, search.run):
             self._opening = False
+            self._measure_leader()
         elif self._left[VERIFY] or search.contenders():
             await self._verify_champion()
             self._opening = self._stop.is_set()
+            if not self._opening:
+                self._measure_leader()
         elif judged >= OPENING:
             self._opening = False
+
+    def _measure_leader(self) -> None:
+        """In full, if it had a first look only: what others are weighed against has to be sure."""
+        search, leader = self._search, self._search.leader
+        is_due = any(ticket.operator == REMEASURE for ticket in self._proposed)
+        if leader is None or leader.evaluations > 1 or is_due:
+            return
+        known = search.store.attempt_evaluation(search.run.id, leader.program)
+        if known is not None and known.cut_short:
+            again = search.again(leader, operator=REMEASURE, fidelity=Fidelity.SEARCH)
+            self._proposed.appendleft(again)
 
     def _fill(self) -> str:
         """Put to work whatever has room; why nothing more is asked for, where a rule says so."""

@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, bindparam, insert, select
 
 from evolve.core.digest import canonical_json
-from evolve.core.evaluation import Evaluation, Status
+from evolve.core.evaluation import CUT_SHORT, Evaluation, Status
 from evolve.core.measurement import Ratio
 from evolve.store import blobs
 from evolve.store.schema import evaluation, evaluation_ratio, instance
@@ -33,7 +33,8 @@ _CACHED = (
         evaluation.c.fidelity == bindparam("fidelity"),
         *(evaluation.c.status != status for status in SAYS_NOTHING),  # IN is expanded each time
     )
-    .limit(2)
+    .order_by(evaluation.c.id.desc())
+    .limit(64)
 )
 
 
@@ -105,7 +106,9 @@ def cached(
 ) -> Evaluation | None:
     """The evaluation with this key, of any run, that says something about the program.
 
-    None where several do: each alone may be the lucky one, or the one that was refuted later.
+    None where several do: each alone may be the lucky one, or the one that was refuted later. A
+    verdict that was taken over says no more than the one that it is a copy of, nor does one that
+    was cut short beside a full one.
     """
     key = {
         "digest": digest,
@@ -114,8 +117,18 @@ def cached(
         "evaluator_version": evaluator_version,
         "fidelity": fidelity,
     }
-    rows = connection.execute(_CACHED, key).all()
+    rows = [*{_said_by(row): row for row in connection.execute(_CACHED, key)}.values()]
+    rows = [row for row in rows if not _is_cut_short(row)] or rows
     return _whole(connection, rows[0]) if len(rows) == 1 else None
+
+
+def _said_by(row: Row[Any]) -> tuple[Any, ...]:
+    """All that a verdict has measured: no two have it in common, but for copies."""
+    return row.status, row.custom, row.cases, row.labels, row.durations_s, row.samples
+
+
+def _is_cut_short(row: Row[Any]) -> bool:
+    return any(name == CUT_SHORT for name, _ in json.loads(row.labels))
 
 
 def ratios(connection: Connection, evaluations: Iterable[int]) -> dict[int, dict[str, Ratio]]:

@@ -25,6 +25,7 @@ from dataclasses import dataclass, field, replace
 import torch
 
 from evolve.core.evaluation import Status
+from evolve.core.measurement import middle
 from evolve.worker.budget import Judgement, judge, worst
 from evolve.worker.device import Device
 from evolve.worker.faults import CANDIDATE, EAGER, CandidateFault, CrowdedFault, blaming
@@ -55,12 +56,6 @@ class PairTimes:
         """Log of how many times faster the candidate is than another side."""
         times = self.blocks[case]
         return math.log(middle(times[side]) / middle(times[CANDIDATE]))
-
-
-def middle(times: list[float]) -> float:
-    """Mean without the quarter at each end: nearly as steady as a mean, whatever the outliers."""
-    left_out = len(times) // 4
-    return statistics.fmean(sorted(times)[left_out : len(times) - left_out])
 
 
 def variation(times: list[float]) -> float:
@@ -155,6 +150,7 @@ def _time_case(
     case = replace(case, drawn=case.warm.draw_call(order[:count], case.calls, rng))
     blocks: dict[str, list[Block]] = {side: [] for side in processes}
     singles: dict[str, float] = {}
+    idles = math.ceil(max(counts.values()) / counts[EAGER])  # as many as anybody has blocks
     for turn in _turns(case, counts, rng):
         number = order[len(blocks[turn.side])] if turn.number is None else turn.number
         glance_after_s = _moment(blocks[turn.side], rng) if turn.is_glance else 0.0
@@ -163,7 +159,7 @@ def _time_case(
             layout, process = case.layouts[turn.side], processes[turn.side]
             is_measured = turn.side == EAGER and turn.number is None
             block = window.run(process, asked, layout, number, glance_after_s=glance_after_s,
-                               then_idle=is_measured)  # fmt: skip
+                               idles=idles if is_measured else 0)  # fmt: skip
         if turn.side == EAGER:
             block = replace(block, samples={})  # nobody judges them, and each may take gigabytes
         if turn.number is None:
@@ -175,7 +171,8 @@ def _time_case(
         if number == case.warm.single:
             singles[turn.side] = block.run
     window.settle()
-    overhead = statistics.median(block.idle for block in blocks[EAGER])
+    # As times are averaged: of what is skewed, the median would be less than what they hold of it.
+    overhead = middle([idle for block in blocks[EAGER] for idle in block.idle])
     name = case.warm.case.name
     for side, taken in blocks.items():
         extra = window.charges(taken, blocks[EAGER])
@@ -237,6 +234,7 @@ def _working_set(case: TimedCase) -> int:
 
 def _interleaved(counts: Mapping[str, int], rng: random.Random) -> list[str]:
     """Each side so many times, even numbers; every order is followed by its reverse (ABBA)."""
+    assert not any(count % 2 for count in counts.values()), counts
     rounds = math.gcd(*counts.values()) // 2
     sequence: list[str] = []
     for _ in range(rounds):

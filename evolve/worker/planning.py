@@ -1,11 +1,12 @@
 """How the cases of a comparison are timed: calls and blocks, and what a sitting makes of them."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from evolve.core.evaluation import Fidelity, Status
-from evolve.worker.clock import PairTimes, middle, variation
+from evolve.core.measurement import middle
+from evolve.worker.clock import PairTimes, variation
 from evolve.worker.device import Device
 from evolve.worker.faults import CANDIDATE, EAGER, CandidateFault
 from evolve.worker.footprint import block_calls, is_brief, may_record
@@ -16,7 +17,8 @@ from evolve.worker.workshop import Candidate
 
 CLOSE = 0.2  # log ratio: what is farther apart is told apart anyway
 _SHORT_BLOCK_S = 5e-3  # a GPU's window costs some 0.5 ms, give or take 0.1 (an H200)
-_LONG_SHARE = 0.75  # of the length that a block is to have: few of those that long will do
+_LONG_SHARE = 2 / 3  # of the length that a block is to have: few of those that long will do
+_ROUGH_S = 5e-3  # a call this short took, in the checks, up to a millisecond that is not its own
 _UNSTEADY = 0.05  # of a block's time
 _LONGEST_BLOCK_S = 0.5  # where a side is much slower than the reference
 _LENGTHENED_S = 5.0  # at most, of calls seen to be quick: who is not always would hold us up
@@ -84,10 +86,16 @@ def _planned(
     if is_brief(device, fidelity):
         is_enough = reference_s * wanted >= _SHORT_BLOCK_S
         return replace(planned_case, blocks=device.few_blocks) if is_enough else planned_case
-    return _by_length(planned_case, seconds, device)
+    rough = {side for side, who in sides.items() if who and seconds[side] < _ROUGH_S}
+    return _by_length(planned_case, seconds, device, rough)
 
 
-def _by_length(case: TimedCase, seconds: Mapping[str, float], device: Device) -> TimedCase:
+def _by_length(
+    case: TimedCase,
+    seconds: Mapping[str, float],
+    device: Device,
+    rough: Collection[str] = (),
+) -> TimedCase:
     """The case, with few blocks of the sides whose blocks are long, and more of the others.
 
     What a window costs varies by as much whatever its calls take, so the number of blocks that tell
@@ -97,6 +105,7 @@ def _by_length(case: TimedCase, seconds: Mapping[str, float], device: Device) ->
         case: To be timed.
         seconds: Of a call, by side.
         device: Where it is.
+        rough: Sides that may take much less; of theirs no fewer than usual.
     """
     few = device.few_blocks
     if case.recorded or not device.inputs_with_run:
@@ -105,7 +114,8 @@ def _by_length(case: TimedCase, seconds: Mapping[str, float], device: Device) ->
     more = {}
     for side, of_call in seconds.items():
         share = _LONG_SHARE * device.block_s / max(case.calls * of_call, 1e-9)
-        more[side] = few * min(most, max(1, math.ceil(share**2)))
+        least = device.blocks // few if side in rough else 1
+        more[side] = few * min(most, max(least, math.ceil(share**2)))
     return replace(case, blocks=few, more=more)
 
 

@@ -15,8 +15,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from evolve.core.evaluation import Status
+from evolve.core.measurement import middle
 from evolve.worker.budget import Judgement
-from evolve.worker.clock import PairTimes, judged_outputs, middle
+from evolve.worker.clock import PairTimes, judged_outputs
 from evolve.worker.device import Device
 from evolve.worker.faults import CANDIDATE, CandidateFault
 from evolve.worker.process import RunnerProcess

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from evolve.core.evaluation import CaseResult, Label
-from evolve.core.measurement import Interval, Ratio
-from evolve.worker.clock import PairTimes, middle
+from evolve.core.measurement import Interval, Ratio, middle
+from evolve.worker.clock import PairTimes
 from evolve.worker.faults import CANDIDATE, EAGER
 from evolve.worker.recorded import Measured, stored
 from evolve.worker.statistics import median_interval
@@ -25,7 +25,7 @@ class Timing:
     """What timing found: ratios by side, a row per timed case, raw seconds, and labels.
 
     `margin` is the worst of the candidate's outputs that were judged (`Judgement`). `spent_s` says
-    what the time went to, in seconds.
+    what the time went to, in seconds; what is inside of something else counts once.
     """
 
     ratios: dict[str, Ratio] = field(default_factory=dict)
@@ -34,6 +34,7 @@ class Timing:
     labels: list[Label] = field(default_factory=list)
     device_time_s: float = 0.0
     spent_s: dict[str, float] = field(default_factory=dict)
+    _inside_s: float = 0.0  # spent inside of what is being spent
     margin: float | None = None
     told: dict[str, dict[str, Any]] = field(default_factory=dict)  # by case and side (`events`)
     # Sittings that were measured again.
@@ -43,13 +44,18 @@ class Timing:
 
     @contextmanager
     def spending(self, what: str) -> Iterator[None]:
-        """Counts what is inside."""
-        start = time.monotonic()
+        """Counts what is inside, but for what is counted there under a name of its own."""
+        start, outside_s, self._inside_s = time.monotonic(), self._inside_s, 0.0
         try:
             yield
         finally:
             spent_s = time.monotonic() - start
-            self.spent_s[what] = round(self.spent_s.get(what, 0.0) + spent_s, 4)
+            self.spend({what: spent_s - self._inside_s})
+            self._inside_s = outside_s + spent_s
+
+    def spend(self, spent_s: Mapping[str, float]) -> None:
+        for what, seconds in spent_s.items():
+            self.spent_s[what] = round(self.spent_s.get(what, 0.0) + seconds, 4)
 
 
 def weighted(pairs: list[Measured], cases: list[TimedCase], side: str, rule: str) -> list[float]:
@@ -107,8 +113,9 @@ def fill(
             }
 
 
-def label_mismatches(timing: Timing, mismatches: list[str], blocks: int) -> None:
-    """A label where a good part of so many blocks do not fit what the process tells of them."""
+def label_mismatches(timing: Timing, mismatches: Sequence[str], pairs: Sequence[PairTimes]) -> None:
+    """A label where a good part of the candidate's blocks do not fit what its process tells."""
+    blocks = sum(len(sides[CANDIDATE]) for pair in pairs for sides in pair.blocks.values())
     if len(mismatches) > _MISMATCH_SHARE * blocks:
         evidence = f"in {len(mismatches)} blocks, e.g. {mismatches[0]}"
         timing.labels.append(Label("timing_mismatch", evidence))

@@ -1,7 +1,6 @@
 """Timing a correct candidate: process pairs until the interval is narrow or pairs run out."""
 
 import contextlib
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -9,7 +8,7 @@ from weakref import WeakSet
 
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import CUT_SHORT, Fidelity, Label, Status
-from evolve.core.measurement import CLEARLY_SLOWER, FAR_WIDTHS, Ratio, missed_bar
+from evolve.core.measurement import CLEARLY_SLOWER, FAR_WIDTHS, OUT_OF_REACH, Ratio, missed_bar
 from evolve.worker import events
 from evolve.worker.budget import worst
 from evolve.worker.clock import (
@@ -161,7 +160,7 @@ class Timekeeper:
                     ):
                         found.add(sitting, recorded)
                     is_short = timing.too_short > too_short
-                    with self._lock.shared():
+                    with self._beside_others(timing):
                         longer = lengthened(cases, found.pairs, is_short)
                     if longer != cases:
                         cases = longer
@@ -186,14 +185,13 @@ class Timekeeper:
             self._look_on(found, task, sides, cases, needs, timing, served)
         by = partial(ratio_interval, look_index=index, fidelity=plan)
         fill(timing, pairs, cases, list(sides), by, rule)
-        numbers = [order for one in pairs for order in one.pair.numbers.values()]
-        label_mismatches(timing, found.mismatches, sum(map(len, numbers)))
+        plain = [measured.pair for measured in pairs]
+        label_mismatches(timing, found.mismatches, plain)
         timing.labels += [
             Label("wrong_when_recorded", f"{case}: {text}")
             for (case, side), text in wrong.items()
             if side == CANDIDATE
         ]
-        plain = [measured.pair for measured in pairs]
         names = [case.warm.case.name for case in cases]
         timing.labels += filter(None, (merged(plain, name) for name in names))
         timing.labels += filter(None, (library_at_work(plain, name, found.seen) for name in names))
@@ -225,8 +223,7 @@ class Timekeeper:
                 for sitting, _ in self._sit(task, two, short, needs, looking, 1, served):
                     found.look(sitting)
         timing.device_time_s += looking.device_time_s
-        for what, seconds in looking.spent_s.items():
-            timing.spent_s[what] = round(timing.spent_s.get(what, 0.0) + seconds, 4)
+        timing.spend(looking.spent_s)
 
     def _needs(
         self, task: WarmTask, sides: Mapping[str, Candidate | None], fidelity: Fidelity
@@ -318,11 +315,20 @@ class Timekeeper:
         for sitting, recorded in sat:
             sitting.samples = [sample for sample in sitting.samples if sample[0] not in ours]
             recorded.samples = [s for s in recorded.samples if s[0] not in {EAGER, *ours}]
-        margin = judge_samples([sitting for sitting, _ in sat], self._lock.shared)
+        beside_others = partial(self._beside_others, timing)
+        margin = judge_samples([sitting for sitting, _ in sat], beside_others)
         timing.margin = worst(timing.margin, margin)
-        with self._lock.shared():
+        with beside_others():
             for _, recorded in sat:
                 judge_recorded(recorded, task.loaded.timing)
+
+    @contextlib.contextmanager
+    def _beside_others(self, timing: Timing) -> Iterator[None]:
+        """The device while nothing is timed; what one waits for that is counted by itself."""
+        with contextlib.ExitStack() as ends:
+            with timing.spending("lock"):
+                ends.enter_context(self._lock.shared())
+            yield
 
     @contextlib.contextmanager
     def _tables(
@@ -340,14 +346,14 @@ class Timekeeper:
         starts[EAGER] = partial(self._references.take, task, needs, served)
         ends = partial(self._references.give_back, task, needs)
         with contextlib.ExitStack() as stack:
-            with timing.spending("opening"), self._lock.shared():
+            with timing.spending("opening"), self._beside_others(timing):
                 ready = seated(self._workshop.device, starts, cases, sittings, ends)
                 tables = stack.enter_context(ready)
                 self._seats.add(_all(tables))
             try:
                 yield tables
             finally:
-                with timing.spending("closing"), self._lock.shared():
+                with timing.spending("closing"), self._beside_others(timing):
                     self._seats.remove(_all(tables))
                     stack.close()
                     self._seats.add(self._references.idle())
@@ -423,7 +429,7 @@ class Timekeeper:
             except CandidateFault as fault:
                 self._leave(side, fault, sides, timing)
         own = self._yardstick.layouts(task)
-        with self._lock.shared():
+        with self._beside_others(timing):
             return planned(task, sides, own, self._workshop.device, fidelity)
 
     def _admit(self, task: WarmTask, opponent: Candidate | None) -> None:
@@ -445,7 +451,7 @@ class Timekeeper:
 
 
 def _why_no_longer(side: str, bar: float) -> str:
-    if math.isinf(bar):
+    if bar >= OUT_OF_REACH:
         return "not timed on: a first look was asked for"
     return f"not timed on: less than {bar:.4g} times as fast as {side}"
 

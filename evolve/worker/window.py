@@ -26,8 +26,8 @@ class Block:
 
     `run` is wall time, taken outside; `inside` the same as the process tells it; `samples` outputs
     by call; `late` processor time used after the run, where the device does not exclude that;
-    `seen` who was at work, where it was glanced at (`whereabouts`); `idle` what a block of no calls
-    took right after it, where that was asked for.
+    `seen` who was at work, where it was glanced at (`whereabouts`); `idle` what blocks of no calls
+    took right after it, as many as were asked for.
     """
 
     run: float
@@ -36,7 +36,7 @@ class Block:
     samples: dict[int, list[Tensor]]
     late: float = 0.0
     seen: str = ""
-    idle: float = 0.0
+    idle: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,12 +98,12 @@ class Window(Protocol):
         number: int,
         recorded: bool = False,
         glance_after_s: float = 0.0,
-        then_idle: bool = False,
+        idles: int = 0,
     ) -> Block:
         """Time block `number`, its calls one by one or (a GPU's only) recorded as a graph.
 
-        With `glance_after_s` (the CPU's only) it is stopped once after so long, for a glance. With
-        `then_idle` a block of no calls follows; `process` runs trusted code.
+        With `glance_after_s` (the CPU's only) it is stopped once after so long, for a glance. So
+        many `idles` follow, blocks of no calls: where there are any, `process` runs trusted code.
 
         Raises:
             CandidateFault: the process fails in it.

@@ -83,7 +83,7 @@ class CpuWindow:
         number: int,
         recorded: bool = False,
         glance_after_s: float = 0.0,
-        then_idle: bool = False,
+        idles: int = 0,
     ) -> Block:
         sampled = case.judged(number)
         buffers = [custody.buffers_for(self._device, layout) for _ in sampled]
@@ -108,7 +108,7 @@ class CpuWindow:
         samples = {
             at: custody.as_tensors(raw, layout) for at, raw in zip(sampled, buffers, strict=True)
         }
-        idle = self.idle(process, case) if then_idle else 0.0
+        idle = tuple(self.idle(process, case) for _ in range(idles))
         return Block(end - start, done.seconds, number, samples, late, "".join(seen), idle)
 
     @contextlib.contextmanager

@@ -96,10 +96,10 @@ class CudaWindow:
         number: int,
         recorded: bool = False,
         glance_after_s: float = 0.0,
-        then_idle: bool = False,
+        idles: int = 0,
     ) -> Block:
         with self._core_of_timed(process):
-            return self._block(process, case, layout, number, recorded, then_idle)
+            return self._block(process, case, layout, number, recorded, idles)
 
     def _block(
         self,
@@ -108,18 +108,15 @@ class CudaWindow:
         layout: Layout,
         number: int,
         recorded: bool = False,
-        then_idle: bool = False,
+        idles: int = 0,
     ) -> Block:
         with self._clock_cores():
             with self._device.share(case.warm.block(number, case.calls)) as inputs:
                 if recorded:
                     self._record(process, case, inputs)
                 block = self._timed(process, case, layout, number, inputs, recorded)
-            if not then_idle:
-                return block
-            # Memory of its own: what the process has had already takes a seventh less (an H200).
-            with self._device.share(case.warm.block(-1, case.calls)) as inputs:
-                return replace(block, idle=self._idle(process, case, layout, inputs))
+            idle = tuple(self._idle(process, case, layout) for _ in range(idles))
+            return replace(block, idle=idle)
 
     @contextlib.contextmanager
     def _core_of_timed(self, process: RunnerProcess) -> Iterator[None]:
@@ -171,18 +168,20 @@ class CudaWindow:
         process.drop(SLOWEST_S)
         return Block(end - start, done.seconds, number, samples)
 
-    def _idle(
-        self, process: RunnerProcess, case: TimedCase, layout: Layout, inputs: Shared
-    ) -> float:
-        """Seconds of a block without a call."""
+    def _idle(self, process: RunnerProcess, case: TimedCase, layout: Layout) -> float:
+        """Seconds of a block without a call.
+
+        With memory of its own: what the process has had already takes a seventh less (an H200).
+        """
         pieces = _pieces(len(case.sampled(-1)), layout)
-        self._make_ready(process, inputs)
-        start = time.perf_counter()
-        process.run(case.warm.index, case.limit_s, idle=True, reveal=inputs.fd)
-        self._look(process, [self._device.pool_base(process)] * len(pieces), pieces)
-        end = time.perf_counter()
-        process.drop(SLOWEST_S)
-        return end - start
+        with self._device.share(case.warm.block(-1, case.calls)) as inputs:
+            self._make_ready(process, inputs)
+            start = time.perf_counter()
+            process.run(case.warm.index, case.limit_s, idle=True, reveal=inputs.fd)
+            self._look(process, [self._device.pool_base(process)] * len(pieces), pieces)
+            end = time.perf_counter()
+            process.drop(SLOWEST_S)
+            return end - start
 
     def _make_ready(
         self, process: RunnerProcess, inputs: Shared, *, is_warm_up: bool = False

@@ -5,18 +5,18 @@
 3. The last word on an instance counts, and it is about the instance, not the program.
 4. A champion that its verification found slower than the search had is challenged by whoever is
    faster than that by a whole interval; also where a run is resumed.
-5. Where it is asked for, the first program that can be is verified before others are judged.
+5. Where it is asked for, the first program that can be is verified before others are judged, and
+   measured in full after that.
 """
 
 import asyncio
-import math
 from dataclasses import replace
 
 import pytest
 
-from evolve.core.evaluation import Fidelity, Status
-from evolve.core.lineage import VERIFY
-from evolve.core.measurement import Ratio
+from evolve.core.evaluation import CUT_SHORT, Fidelity, Label, Status
+from evolve.core.lineage import REMEASURE, VERIFY
+from evolve.core.measurement import OUT_OF_REACH, Ratio
 from evolve.search.finals import play_finals
 from evolve.search.pipeline import Pipeline
 from evolve.search.termination import from_config
@@ -268,13 +268,58 @@ def test_a_first_program_is_verified_before_others_are_judged(store, run):
     evaluator = Recording()
     asked = opened(make_search(store, run, operators=variants()), evaluator, evaluations=6)
     assert evaluator.asked[:2] == [(Fidelity.SEARCH, 1), (Fidelity.VERIFY, 1)]
-    assert evaluator.bars[:2] == [{"eager": math.inf}, {}]  # a first look will do
-    assert not any(map(math.isinf, evaluator.bars[2].values()))
+    assert evaluator.bars[:2] == [{"eager": OUT_OF_REACH}, {}]  # a first look will do
+    assert OUT_OF_REACH not in evaluator.bars[2].values()
     assert asked.count(Fidelity.SEARCH) == 6
     first, second, *_ = store.steps(run.id)
     assert second.operator == VERIFY
     assert second.program == first.program
     assert max(beside for _, beside in evaluator.asked) == 4
+
+
+class Glancing(Recording):
+    """Ends where a judge does that is content with a first look."""
+
+    def judge(self, request):
+        verdict = super().judge(request)
+        if OUT_OF_REACH not in request.bars.values():
+            return verdict
+        rough = {
+            name: Ratio(1.1 * of.value, 0.9 * of.value, 1.3 * of.value)
+            for name, of in verdict.ratios.items()
+        }
+        return replace(verdict, ratios=rough, labels=(Label(CUT_SHORT, "a first look"),))
+
+
+def test_what_a_run_opens_with_is_measured_in_full_once_it_is_verified(store, run):
+    evaluator = Glancing()
+    asked = opened(make_search(store, run, operators=variants()), evaluator, evaluations=2)
+    assert asked[:3] == [Fidelity.SEARCH, Fidelity.VERIFY, Fidelity.SEARCH]
+    first, verified_then, again, *_ = store.steps(run.id)
+    assert first.program == verified_then.program == again.program
+    assert again.operator == REMEASURE
+    leader = make_search(store, run).leader
+    assert leader.evaluations == 2
+    ratio = Ratio.exp(leader.fitness)
+    assert (ratio.high - ratio.low) / ratio.value < 0.1
+
+
+def test_the_first_program_is_measured_in_full_by_a_resume_where_the_run_was_stopped_before(
+    store, run
+):
+    def stop_once_verified(told):
+        if told.ticket.operator == VERIFY:
+            pipeline.request_stop("stopped")
+
+    search, limits = make_search(store, run, operators=variants()), from_config(LIMITS)
+    pipeline = Pipeline(
+        search, Glancing(), limits, listeners=[stop_once_verified], open_verified=True
+    )
+    asyncio.run(pipeline.run())
+    for _ in range(2):
+        opened(make_search(store, run, operators=variants()), Glancing(), **LIMITS)
+    made = [step for step in store.steps(run.id) if step.operator == REMEASURE]
+    assert [step.program for step in made] == [next(iter(store.steps(run.id))).program]
 
 
 def test_a_run_with_a_verified_program_is_resumed_without_an_opening(store, run):

@@ -45,7 +45,8 @@ def judged(store, run):
 
 def another(store, judged, fidelity=Fidelity.SEARCH, **changes) -> Search:
     """Another run of the same task that proposes the same instance."""
-    run = store.create_run(name="other", task=judged.run.task, config={"baseline": "eager"}, seed=1)
+    name = f"other-{len(store.runs())}"
+    run = store.create_run(name=name, task=judged.run.task, config={"baseline": "eager"}, seed=1)
     return make_search(
         store, run, operators={"once": Scheduled(operator=Once(fidelity))}, **changes
     )
@@ -98,6 +99,30 @@ def test_what_another_runs_best_cut_short_is_judged_anew_where_it_may_matter(sto
     for bar, is_answer in ((None, False), (0.9 * found.high, False), (1.1 * found.high, True)):
         barred = replace(request, bars={"eager": bar} if bar else {})
         assert (other.known(barred, SyntheticEvaluator()) is not None) == is_answer
+
+
+def timed(verdict, seconds, *labels):
+    """Another measurement of the same."""
+    labels = tuple(Label(name, "as a test has it") for name in labels)
+    return replace(verdict, durations_s={"timing": seconds}, labels=(*verdict.labels, *labels))
+
+
+def test_a_rough_verdict_beside_a_full_one_is_no_second_opinion(store, run):
+    first = make_search(store, run, operators={"once": Scheduled(operator=Once())})
+    ticket = first.ask()
+    verdict = SyntheticEvaluator().judge(first.request(ticket))
+    first.tell(ticket, timed(verdict, 1.0, CUT_SHORT))
+    second = another(store, first)
+    second.tell(second.ask(), full := timed(verdict, 2.0))
+    third = another(store, first)
+    ticket = third.ask()
+    found = third.known(third.request(ticket), SyntheticEvaluator())
+    assert found.durations_s == full.durations_s
+    third.tell(ticket, found)
+    assert known(another(store, first)).durations_s == full.durations_s  # a copy is none either
+    fourth = another(store, first)
+    fourth.tell(fourth.ask(), timed(verdict, 3.0))
+    assert known(another(store, first)) is None
 
 
 def test_judging_again_can_be_asked_for(store, judged):

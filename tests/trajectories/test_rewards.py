@@ -147,11 +147,16 @@ def blocks(*pairs: tuple[list[float], list[float]]) -> dict:
 
 
 def test_cuda_l1_is_the_median_of_bucket_means_rounded_towards_one() -> None:
-    # bucket means: (4/2 + 6/2)/2 = 2.5, 3/2 = 1.5, 9.999/4 = 2.49975; their median is 2.49975
+    # buckets: 5/2 = 2.5, 3/2 = 1.5, 9.999/4 = 2.49975; their median is 2.49975
     samples = {"large": blocks(([4.0, 6.0], [2.0, 2.0]), ([3.0], [2.0]), ([9.999], [4.0]))}
-    assert score("cuda_l1@1", verdict(2.2, samples=samples)) == 2.49
-    assert score("cuda_l1@1", verdict(2.2)) is None  # no samples were kept
-    assert score("cuda_l1@1", WRONG) == 0.0
+    assert score("cuda_l1@2", verdict(2.2, samples=samples)) == 2.49
+    assert score("cuda_l1@2", verdict(2.2)) is None  # no samples were kept
+    assert score("cuda_l1@2", WRONG) == 0.0
+
+
+def test_cuda_l1_goes_by_no_outlier_and_sides_may_have_different_numbers_of_blocks() -> None:
+    samples = {"large": blocks((8 * [1.0] + [7.0], [0.5, 0.25, 0.75, 5.0]))}
+    assert score("cuda_l1@2", verdict(2.2, samples=samples)) == 1.6  # 1 / mean(0.5, 0.75)
 
 
 def test_cuda_l1_takes_the_buckets_of_every_evaluation_that_counts() -> None:
@@ -159,11 +164,11 @@ def test_cuda_l1_takes_the_buckets_of_every_evaluation_that_counts() -> None:
         pairs = [([mean], [1.0]) for mean in means]
         return verdict(2.2, samples={"large": blocks(*pairs)}, **others)
 
-    assert score("cuda_l1@1", judged(3.0, 3.2)) == 3.1
+    assert score("cuda_l1@2", judged(3.0, 3.2)) == 3.1
     # the median of 2, 2, 2, 3, 3.2
-    assert score("cuda_l1@1", judged(3.0, 3.2), later=(judged(2.0, 2.0, 2.0),)) == 2.0
+    assert score("cuda_l1@2", judged(3.0, 3.2), later=(judged(2.0, 2.0, 2.0),)) == 2.0
     verified = judged(1.5, fidelity=Fidelity.VERIFY)
-    assert score("cuda_l1@1", judged(3.0, 3.2), later=(verified,)) == 1.5
+    assert score("cuda_l1@2", judged(3.0, 3.2), later=(verified,)) == 1.5
 
 
 def test_cuda_l1_weighs_cases_by_a_geometric_mean() -> None:
@@ -174,9 +179,9 @@ def test_cuda_l1_weighs_cases_by_a_geometric_mean() -> None:
         CaseResult(name=name, weight=weight, timed=True, passed=True)
         for name, weight in (("small", 1.0), ("large", 3.0))
     )
-    assert score("cuda_l1@1", replace(judged, cases=(small, large))) == 2.27
+    assert score("cuda_l1@2", replace(judged, cases=(small, large))) == 2.27
     missing = replace(judged, cases=(small, large, replace(small, name="other")))
-    assert score("cuda_l1@1", missing) is None
+    assert score("cuda_l1@2", missing) is None
 
 
 @pytest.mark.parametrize(
@@ -197,7 +202,7 @@ def test_a_gain_whose_interval_holds_one_is_worth_exactly_one() -> None:
     assert score("kevin@1", lucky) == 1.3  # 0.3 + 1.0
     assert score("dr_kernel@1", lucky) == 3.0  # 1 + 1 + 1
     assert score("kernel_smith@1", verdict(Ratio(1.7, 1.5, 1.9))) == 1.0
-    assert score("cuda_l1@1", lucky) == 1.0
+    assert score("cuda_l1@2", lucky) == 1.0
 
 
 @given(

@@ -11,6 +11,7 @@ Invariants:
 import contextlib
 import math
 import re
+import time
 from collections import Counter
 from dataclasses import replace
 from functools import partial
@@ -20,11 +21,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evolve.core.evaluation import CUT_SHORT, Fidelity, Stage, Status
+from evolve.core.measurement import OUT_OF_REACH
 from evolve.worker import clock
+from evolve.worker.clock import PairTimes
 from evolve.worker.device_cpu import CpuDevice
 from evolve.worker.faults import CANDIDATE, EAGER
 from evolve.worker.planning import planned
 from evolve.worker.referee import Referee
+from evolve.worker.tally import Timing, label_mismatches
 from evolve.worker.window_cpu import CpuWindow
 from evolve.worker.workshop import Candidate
 from evolve.worker.yardstick import Yardstick
@@ -300,7 +304,8 @@ class PliantDevice(CpuDevice):
     Attributes:
         cost_s: what a window costs more, even if nothing is called.
         shown: what the clock shows for a block, and for the next; None: what it takes.
-        faster: the candidate's then take a third of that.
+        faster: how many times as fast the candidate then is.
+        idles: windows without calls so far.
     """
 
     def __init__(self):
@@ -309,6 +314,7 @@ class PliantDevice(CpuDevice):
 
     def reset(self):
         self.half_width, self.cost_s, self.shown, self.faster = type(self).half_width, 0.0, None, 1
+        self.idles = 0
 
     def window(self):
         return PliantWindow(self)
@@ -316,6 +322,7 @@ class PliantDevice(CpuDevice):
 
 class PliantWindow(CpuWindow):
     def idle(self, process, case):
+        self._device.idles += 1
         return 0.0 if self._device.shown else self._device.cost_s + super().idle(process, case)
 
     @contextlib.contextmanager
@@ -379,13 +386,13 @@ def test_how_far_a_program_is_below_the_bar_is_not_looked_at(pliant):
     device, judged = pliant
     device.shown, device.half_width = (0.1, 0.1), -1.0  # as many pairs as the fidelity has
     pairs = {}
-    for bar in (1000.0, 0.001, math.inf):
+    for bar in (1000.0, 0.001, OUT_OF_REACH):
         bars = {"eager": bar, "somebody who left": 1000.0}
         verdict = judged(forward("return right(x)"), Fidelity.SEARCH, {}, bars)
         assert verdict.status is Status.CORRECT, verdict.feedback
         assert (bar > 1) == (CUT_SHORT in {label.name for label in verdict.labels})
         pairs[bar] = len(verdict.samples["default"]["ms"]["eager"])
-    assert pairs == {1000.0: 3, 0.001: 14, math.inf: 3}
+    assert pairs == {1000.0: 3, 0.001: 14, OUT_OF_REACH: 3}
 
 
 @pytest.mark.parametrize(
@@ -402,10 +409,14 @@ def test_where_blocks_are_unsteady_those_of_close_sides_are_more(pliant, shown, 
 
 @pytest.mark.parametrize(
     ("times_as_long", "blocks"),
-    [(0.02, (24, 4)), (0.5, (12, 4)), (0.7, (8, 4)), (1.2, (4, 4)), (200, (4, 24))],
+    [(0.02, (24, 4)), (0.4, (12, 4)), (0.6, (8, 4)), (1.2, (8, 4)), (50, (4, 4)), (200, (4, 24))],
 )
 def test_sides_have_as_many_blocks_as_tell_equally_much(judge, times_as_long, blocks):
-    """With a slow candidate all sides have fewer calls: the reference's blocks are short then."""
+    """With a slow candidate all sides have fewer calls: the reference's blocks are short then.
+
+    What a short call took in the checks is partly the judge's own: it may be far shorter, and has
+    few blocks only once it has been timed.
+    """
     device, referee = judge
     device.reset()
     task = referee.warm(RELU_TASK)
@@ -422,6 +433,39 @@ def test_sides_have_as_many_blocks_as_tell_equally_much(judge, times_as_long, bl
         task.layouts = {}  # measured anew by whoever comes next
         del device.few_blocks, device.inputs_with_run
     assert (of_case.blocks_of(CANDIDATE), of_case.blocks_of(EAGER)) == blocks
+
+
+def test_windows_without_calls_are_as_many_as_anybody_has_blocks(pliant, monkeypatch):
+    device, judged = pliant
+    device.few_blocks, device.inputs_with_run = 4, True
+    device.shown, device.faster = (0.1, 0.1), 20
+    try:
+        verdict = judged(HONEST_CPP, Fidelity.SCREEN, {})
+    finally:
+        del device.few_blocks, device.inputs_with_run
+    assert verdict.status is Status.CORRECT, verdict.feedback
+    times = verdict.samples["default"]["ms"]
+    counts = {side: [len(sitting) for sitting in times[side]] for side in (CANDIDATE, EAGER)}
+    blocks = list(zip(counts[CANDIDATE], counts[EAGER], strict=True))
+    assert blocks[-1] == (8, 4)
+    assert device.idles == sum(map(max, blocks))
+
+
+def test_a_clock_that_does_not_fit_is_found_however_many_blocks_the_reference_has():
+    timing = Timing()
+    pair = PairTimes(blocks={"small": {CANDIDATE: 4 * [1.0], EAGER: 16 * [1.0]}})
+    label_mismatches(timing, 3 * ["1 ms claimed, 9 ms measured"], [pair])
+    assert [label.name for label in timing.labels] == ["timing_mismatch"]
+
+
+def test_what_one_waits_for_inside_of_something_is_counted_once():
+    timing = Timing()
+    with timing.spending("opening"):
+        with timing.spending("lock"):
+            time.sleep(0.2)
+        with timing.spending("lock"):
+            time.sleep(0.1)
+    assert timing.spent_s["lock"] >= 0.3 > 0.1 > timing.spent_s["opening"]
 
 
 @given(

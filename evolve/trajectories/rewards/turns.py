@@ -8,6 +8,7 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 
+from evolve.core.measurement import middle
 from evolve.core.program import Language, detect_language
 from evolve.trajectories.rewards.reward import Grade, Reward, grade, worth
 from evolve.trajectories.step import Step
@@ -98,11 +99,12 @@ def mtmc(step: Step) -> float | None:
 
 
 def cuda_l1(step: Step) -> float | None:
-    """Speedup as the median of bucket means, rounded towards 1.00; 0 for a failure.
+    """Speedup as the median of buckets' speedups, rounded towards 1.00; 0 for a failure.
 
     A bucket is a pair of processes whose blocks were timed in turns, of any evaluation that says
-    how fast the program is. Several cases count by their weights, as a geometric mean. `smoothed`
-    then takes out the spikes.
+    how fast the program is; its speedup is as the judge takes it, of means without outliers.
+    Several cases count by their weights, as a geometric mean. `smoothed` then takes out the
+    spikes.
     """
     found = grade(step)
     if found is not Grade.CORRECT:
@@ -134,17 +136,14 @@ def _weights(step: Step) -> dict[str, float]:
 
 
 def _bucket_means(step: Step, case: str) -> list[float]:
-    """Of one case: for every pair of processes the ratio of their blocks' means."""
+    """Of one case: for every pair of processes the ratio of what their blocks take."""
     means = []
     for judged in step.timings(step.baseline):
         times: Mapping[str, Sequence[Sequence[float]]] = judged.samples.get(case, {}).get("ms", {})
         if step.baseline not in times or _CANDIDATE not in times:
             continue
         pairs = zip(times[step.baseline], times[_CANDIDATE], strict=True)
-        means += [
-            statistics.fmean(reference) / statistics.fmean(candidate)
-            for reference, candidate in pairs
-        ]
+        means += [middle(reference) / middle(candidate) for reference, candidate in pairs]
     return means
 
 
@@ -161,6 +160,6 @@ TURN_REWARDS = (
     ),
     Reward(name="mtmc@1", source="QiMeng-Kernel, arXiv 2511.20100", compute=mtmc),
     Reward(
-        name="cuda_l1@1", source="CUDA-L1, arXiv 2507.14111", compute=cuda_l1, needs_samples=True
+        name="cuda_l1@2", source="CUDA-L1, arXiv 2507.14111", compute=cuda_l1, needs_samples=True
     ),
 )
