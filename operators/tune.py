@@ -16,7 +16,7 @@ from operators.tuning import Limits, expected, fits, suggest
 _ENUMERABLE = 4096  # spaces up to this size are listed, larger ones sampled
 _SAMPLED = 1024
 _SECOND_RING = 512
-_FEWEST, _ONE_IN = 3, 30  # of a small space: screens before the first full measurement
+_FEWEST, _ONE_IN, _MOST = 3, 30, 8  # instances: screens before the first full measurement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,15 +25,16 @@ class Tune:
 
     Asynchronous successive halving (Li et al. 2020) with two rungs. A first rung of `breadth`
     screens; from then on, whenever one of the best `1 / reduction` of the finished screens has not
-    been measured in full, it is; else another instance is screened, and where none is left, those
-    few screens are all that there will be. Screened is what a model of all trials expects most of
-    (`operators.tuning.surrogate`), which begins with what launches leave idle
-    (`operators.tuning.expectation`); what cannot fit on a device is left out. All of it is derived
+    been measured in full, it is, unless its whole interval lies below that of the fastest that was;
+    else another instance is screened, and where none is left, those few screens are all that there
+    will be. Screened is what a model of all trials expects most of (`operators.tuning.surrogate`),
+    which begins with what launches leave idle (`operators.tuning.expectation`); what does not fit a
+    device, or only by spilling, is left out (`operators.tuning.resources`). All of it is derived
     from the stored trials, pending ones included, so that concurrent asks never repeat each other.
 
     Args:
-        breadth: screens before the first full measurement, at most: one instance in 30 of a space,
-            and no fewer than three, are enough.
+        breadth: finished screens before the first full measurement; None for one in 30 of the
+            instances that a program has, but no fewer than 3 and no more than 8.
         reduction: one in so many finished screens is measured in full.
         limit: the most instances of one program.
 
@@ -41,12 +42,13 @@ class Tune:
         UsageError: a setting is out of range.
     """
 
-    breadth: int = 8
+    breadth: int | None = None
     reduction: int = 3
     limit: int = 40
 
     def __post_init__(self) -> None:
-        check_whole("operators.*.breadth", self.breadth, least=1)
+        if self.breadth is not None:
+            check_whole("operators.*.breadth", self.breadth, least=1)
         check_whole("operators.*.reduction", self.reduction, least=1)
         check_whole("operators.*.limit", self.limit, least=1)
 
@@ -63,7 +65,7 @@ class Tune:
         if space.size == 1:
             return Declined("the program has no open tunables")
         history = History(space, context.facts.trials(parent.program), parent)
-        breadth = min(self.breadth, max(_FEWEST, space.size // _ONE_IN))
+        breadth = self.breadth or min(_MOST, max(_FEWEST, space.size // _ONE_IN))
         assignment, note = self._promotion(history, breadth), "best of its screens"
         fidelity = Fidelity.SEARCH
         if assignment is None:

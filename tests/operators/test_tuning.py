@@ -347,11 +347,21 @@ def test_the_best_of_a_few_screens_is_measured_where_no_more_will_come(operator)
 
 @pytest.mark.parametrize(("choices", "screens"), [(20, 3), (150, 5), (900, 8)])
 def test_in_a_small_space_a_few_screens_come_before_the_first_full_measurement(choices, screens):
+    assert screens_before_a_measurement(Tune(), choices) == screens
+
+
+@pytest.mark.parametrize("breadth", [1, 2, 7, 12])
+def test_as_many_screens_as_were_asked_for_come_before_the_first_full_measurement(breadth):
+    for choices in (20, 900):
+        assert screens_before_a_measurement(Tune(breadth=breadth), choices) == breadth
+
+
+def screens_before_a_measurement(operator: Tune, choices: int) -> int:
     rows = [{"assignment": {"X": x}, "time_ms": 1.0 + x % 7} for x in range(choices)]
     run = Run(Table.read(rows, source_of(X=tuple(range(choices)))), 0)
     while not run.measured:
-        assert run.step(Tune())
-    assert run.evaluations == 1 + screens + 1
+        assert run.step(operator)
+    return run.evaluations - 2  # the one as written, and the one that was measured
 
 
 @pytest.mark.parametrize("speedup", [math.inf, 0.0])
