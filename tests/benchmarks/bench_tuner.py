@@ -12,9 +12,10 @@ parent was killed, `gather` makes a table of the lines; what compilers and dying
 TABLE.log.)
 `replay` runs the tuner on the table, on any machine. An evaluation is any measurement that it asks
 for, a screen or a full one, of an instance that it saw before too; the gap is how much slower than
-the best of the table the one is that it would keep. Where a space is too large for a table, choices
-are left out, and both say how much of it the table is. A tenth of a space of a dozen would be the
-program as written: these are tuned to the end.
+the best of the table the one is that it would keep. A search asks again while measurements are
+under way (`--at-once`), of which the tuner knows no more than that. Where a space is too large for
+a table, choices are left out, and both say how much of it the table is. A tenth of a space of a
+dozen would be the program as written: these are tuned to the end.
 """
 
 import argparse
@@ -48,11 +49,12 @@ def main() -> None:
     parser.add_argument("--problems", default=",".join(PROBLEMS))
     parser.add_argument("--seeds", type=int, default=10, help="of replay")
     parser.add_argument("--percent", type=int, default=10, help="of the evaluations, of replay")
+    parser.add_argument("--at-once", type=int, default=1, help="measurements under way, of replay")
     options = parser.parse_args()
     hush()
     print_conditions()
     if options.part == "replay":
-        replay(options.table, range(options.seeds), options.percent)
+        replay(options.table, range(options.seeds), options.percent, options.at_once)
         return
     if options.part == "measure":
         measure(options.table, options.problems.split(","), options.seconds)
@@ -75,7 +77,7 @@ def measure(table: Path, names: Sequence[str], seconds: float) -> None:
 # --- the tuner against it -------------------------------------------------------------------------
 
 
-def replay(path: Path, seeds: Sequence[int], percent: int = 10) -> None:
+def replay(path: Path, seeds: Sequence[int], percent: int = 10, at_once: int = 1) -> None:
     """Print, for each program, how close the tuner comes with a share of all evaluations."""
     found = json.loads(path.read_text())
     print(f"{found['device']}: gaps after {percent} % of the evaluations, {len(seeds)} runs each")
@@ -87,7 +89,7 @@ def replay(path: Path, seeds: Sequence[int], percent: int = 10) -> None:
             continue
         table = Table.read(rows, source)
         budget = len(rows) * percent // 100 if len(rows) >= SMALL else 2 * len(rows)
-        runs = [run(table, seed, budget) for seed in seeds]
+        runs = [run(table, seed, budget, at_once) for seed in seeds]
         print(f"{name}: {_said(table, source, runs)}", flush=True)
         if len(rows) >= SMALL:
             medians.append(statistics.median(one.gap for one in runs))
@@ -117,9 +119,9 @@ def _said(table: Table, source: str, runs: Sequence[Run]) -> str:
     )
 
 
-def run(table: Table, seed: int, budget: int) -> Run:
+def run(table: Table, seed: int, budget: int, at_once: int = 1) -> Run:
     """So many evaluations, or as many as the tuner asks for."""
-    one, operator = Run(table, seed), Tune()
+    one, operator = Run(table, seed, at_once), Tune()
     while one.evaluations < budget and one.step(operator):
         pass
     return one

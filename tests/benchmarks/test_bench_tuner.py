@@ -11,9 +11,11 @@ import sys
 import time
 from pathlib import Path
 
+from operators.tune import Tune
 from tests.benchmarks.bench_tuner import replay
 from tests.benchmarks.tuner_parent import described, put_together
 from tests.benchmarks.tuner_problems import Problem, planned
+from tests.benchmarks.tuner_replay import Run, Table
 from tests.benchmarks.tuner_weights import left_out
 
 ROOT = Path(__file__).parents[2]
@@ -139,6 +141,28 @@ def test_a_small_space_is_tuned_to_the_end(tmp_path, capsys):
     said = capsys.readouterr().out
     assert "gap 0.0% (0.0% to 0.0%, 100% of runs within 2%)" in said
     assert "instances or more" not in said
+
+
+def test_a_tuner_that_is_asked_again_meanwhile_does_not_know_what_is_under_way():
+    rows = [
+        {"problem": "p", "assignment": each, "time_ms": each["X"] + 8 / each["Y"]}
+        for each in planned(TILES, Problem("p"))
+    ]
+    run = Run(Table.read(rows, TILES), 0, at_once=4)
+    seen = []
+
+    class Watching(Tune):
+        def propose(self, context):
+            seen.append(
+                [trial.status for trial in context.facts.trials(context.parents[0].program)]
+            )
+            return super().propose(context)
+
+    for _ in range(3):
+        assert run.step(Watching())
+    assert run.evaluations == 4
+    assert [len(statuses) for statuses in seen] == [0, 1, 2, 3, 4, 5]
+    assert [statuses.count(None) for statuses in seen] == [0, 1, 2, 3, 3, 3]
 
 
 def test_numbers_are_chosen_without_the_program_that_they_are_judged_by():

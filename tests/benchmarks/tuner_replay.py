@@ -2,6 +2,7 @@
 
 import math
 import random
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -66,10 +67,12 @@ class Run:
     Args:
         table: times.
         seed: of what the operator draws and of the noise of measurements.
+        at_once: measurements that are under way, of which the operator knows no more than that.
     """
 
-    def __init__(self, table: Table, seed: int) -> None:
-        self.table = table
+    def __init__(self, table: Table, seed: int, at_once: int = 1) -> None:
+        self.table, self._at_once = table, at_once
+        self._under_way: deque[tuple[int, Proposal]] = deque()
         self._rng = random.Random(seed)
         self._program = Program(table.source)
         self._found: list[Trial] = []
@@ -86,11 +89,15 @@ class Run:
     @property
     def evaluations(self) -> int:
         """All that was measured: each screen, each full measurement, and the one as written."""
-        return 1 + len(self._found)
+        return 1 + len(self._found) - len(self._under_way)
 
     @property
     def measured(self) -> list[Trial]:
-        return [trial for trial in self._found if trial.fidelity is not Fidelity.SCREEN]
+        return [
+            trial
+            for trial in self._found
+            if trial.fidelity is not Fidelity.SCREEN and trial.status is not None
+        ]
 
     @property
     def gap(self) -> float:
@@ -104,11 +111,17 @@ class Run:
         return min(known, default=math.inf) / self.table.best - 1
 
     def step(self, operator: Operator) -> bool:
-        """Ask once and measure; False where nothing is proposed."""
-        proposal = operator.propose(self._context())
-        if not isinstance(proposal, Proposal):
+        """Ask for what may be under way and end what is so longest; False where nothing is."""
+        while len(self._under_way) < self._at_once:
+            proposal = operator.propose(self._context())
+            if not isinstance(proposal, Proposal):
+                break
+            self._under_way.append((len(self._found), proposal))
+            self._found.append(_trial(proposal, None, None))
+        if not self._under_way:
             return False
-        self._measure(proposal)
+        place, proposal = self._under_way.popleft()
+        self._found[place] = self._measured(proposal)
         return True
 
     @staticmethod
@@ -133,19 +146,18 @@ class Run:
             sequence=len(self._found),
         )
 
-    def _measure(self, proposal: Proposal) -> None:
+    def _measured(self, proposal: Proposal) -> Trial:
         noise = _NOISE if self._is_full(proposal) else _SCREEN_NOISE
         value = self._ratio(proposal.assignment, noise)
         ratio = value and Ratio(value, value * math.exp(-2 * noise), value * math.exp(2 * noise))
-        self._found.append(
-            Trial(
-                assignment=proposal.assignment,
-                fidelity=proposal.fidelity,
-                status=Status.CORRECT if ratio else Status.OOM,
-                ratio=ratio or None,
-            )
-        )
+        return _trial(proposal, Status.CORRECT if ratio else Status.OOM, ratio or None)
 
     def _ratio(self, assignment: Assignment, noise: float) -> float | None:
         time = self.table.time(assignment)
         return None if time is None else math.exp(self._rng.gauss(0, noise)) / time
+
+
+def _trial(proposal: Proposal, status: Status | None, ratio: Ratio | None) -> Trial:
+    return Trial(
+        assignment=proposal.assignment, fidelity=proposal.fidelity, status=status, ratio=ratio
+    )
