@@ -46,7 +46,8 @@ class Arithmetic:
 class OutputBudget:
     """Allowed error of one floating output: per block, relative to the block's `scale`.
 
-    `finite` says that reference and truth are finite everywhere.
+    `finite` says that reference and truth are finite everywhere; `typical` is the reference's own
+    error in the median block.
     """
 
     block: int
@@ -54,6 +55,7 @@ class OutputBudget:
     rms: Tensor
     peak: Tensor
     finite: bool
+    typical: float
 
 
 def real(tensor: Tensor) -> Tensor:
@@ -166,13 +168,22 @@ def output_budget(reference: Tensor, truth: Tensor, arithmetic: Arithmetic) -> O
     held = truth if is_finite else torch.where(_is_held(truth, reference.dtype), truth, 0.0)
     scale = _scales(held, block)
     own_rms, own_peak = (error / scale for error in error_blocks(reference, truth, block))
-    rms = KAPPA * torch.clamp(own_rms, min=float(own_rms.median()))
+    typical = float(own_rms.median())
+    rms = KAPPA * torch.clamp(own_rms, min=typical)
     rms = torch.clamp(rms, min=error_floor(reference.dtype, arithmetic, 1.0))
     peak = torch.maximum(PEAK * rms, KAPPA * own_peak)
     if arithmetic.accumulation == "tf32":  # one large product may be all that a block holds
         _, largest = error_blocks(None, held, block)
         peak = torch.maximum(peak, OPERAND_ROUNDINGS * _CUT * largest / scale)
-    return OutputBudget(block=block, scale=scale, rms=rms, peak=peak, finite=is_finite)
+    return OutputBudget(
+        block=block, scale=scale, rms=rms, peak=peak, finite=is_finite, typical=typical
+    )
+
+
+def coarseness(budget: OutputBudget, dtype: torch.dtype, arithmetic: Arithmetic) -> float:
+    """The reference's typical error, relative; 0 where honest arithmetic alone may cost as much."""
+    is_fine = budget.typical <= float(error_floor(dtype, arithmetic, 1.0))
+    return 0.0 if is_fine else budget.typical
 
 
 def widened(
@@ -192,8 +203,11 @@ def widened(
     # One perturbation moves neighbours together (a cumulative sum): a block may stay by luck.
     motion = torch.maximum(motion, _over_row(motion, reference.shape, budget.block))
     condition = torch.clamp(motion / budget.scale / step, min=1.0)
-    floor = error_floor(reference.dtype, arithmetic, condition)
-    rms = torch.maximum(floor, budget.rms)
+    rms = torch.maximum(error_floor(reference.dtype, arithmetic, condition), budget.rms)
+    if coarse := coarseness(budget, reference.dtype, arithmetic):
+        # Where its errors come from shorter operands, by luck some blocks hold none of them: those
+        # in which nearly all is cut off at zero.
+        rms = torch.maximum(rms, KAPPA * coarse * condition / condition.median())
     return replace(budget, rms=rms, peak=torch.maximum(PEAK * rms, budget.peak))
 
 

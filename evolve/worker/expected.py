@@ -6,7 +6,7 @@ would take most of a judge's time.
 """
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
@@ -19,12 +19,14 @@ from evolve.core.errors import UsageError
 from evolve.worker.blocks import (
     Arithmetic,
     OutputBudget,
+    coarseness,
     motion_blocks,
     no_motion,
     output_budget,
     widened,
 )
 from evolve.worker.convolution import ByProducts
+from evolve.worker.dispatch import DispatchMode
 from evolve.worker.parameters import cast_module
 from evolve.worker.reduction import ReductionTrace
 from evolve.worker.seeding import generator, seeded
@@ -32,7 +34,9 @@ from evolve.worker.taskmodule import task_code, task_lock
 from evolve.worker.trees import flatten, map_tensors, tensors_of
 
 _MISSING_OPERATION = (RuntimeError, TypeError, ValueError, NotImplementedError)
-SENSITIVITY_STEP = 2.0**-24  # relative size of the perturbation, that of an fp32 rounding
+SENSITIVITY_STEP = 2.0**-24  # relative size of the least perturbation, that of an fp32 rounding
+_ATEN = torch.ops.aten
+_SCANS = frozenset((_ATEN.cumsum.default, _ATEN.cumprod.default, _ATEN.logcumsumexp.default))
 # One alone may leave an outcome where it is by luck: of attention on large scores, where two keys
 # nearly tie, it missed one case in forty, and honest kernels were taken for wrong ones.
 PERTURBATIONS = 4
@@ -76,8 +80,10 @@ class Expected:
     def wide_budgets(self) -> list[OutputBudget | None]:
         """The error allowed in the end; worked out when it is first asked for.
 
-        How far outputs move when every floating operand moves by one fp32 rounding: an honest
-        kernel in another order of operations may be off by that much.
+        How far outputs move when every floating operand, and what running sums give, moves by one
+        fp32 rounding: an honest kernel in another order of operations may be off by that much.
+        Where the reference itself is less exact than fp32 arithmetic has to be (eager's
+        convolutions), by as much as that is.
         """
         with task_lock:
             if not self._wide:
@@ -131,12 +137,16 @@ def copied(model: nn.Module) -> nn.Module:
 def _widened(
     budgets: list[OutputBudget | None],
     reference: list[Tensor],
-    motions: Callable[[], list[Tensor]],
+    motions: Callable[[float], list[Tensor]],
     arithmetic: Arithmetic,
 ) -> list[OutputBudget | None]:
+    """By how far outcomes move when operands do, by a rounding or by what the reference is off."""
+    pairs = list(zip(budgets, reference, strict=True))
+    coarse = (coarseness(budget, native.dtype, arithmetic) for budget, native in pairs if budget)
+    step = max([SENSITIVITY_STEP, *coarse])
     return [
-        budget and widened(budget, native, motion, SENSITIVITY_STEP, arithmetic)
-        for budget, native, motion in zip(budgets, reference, motions(), strict=True)
+        budget and widened(budget, native, motion, step, arithmetic)
+        for (budget, native), motion in zip(pairs, motions(step), strict=True)
     ]
 
 
@@ -196,9 +206,14 @@ def _fallback(
 
 
 def _motions(
-    task: str, model: nn.Module, inputs: list[Any], truth: Truth, dtypes: list[torch.dtype]
+    task: str,
+    model: nn.Module,
+    inputs: list[Any],
+    truth: Truth,
+    dtypes: list[torch.dtype],
+    step: float,
 ) -> list[Tensor]:
-    """Root mean square over perturbations of how far each block of each output moves.
+    """Root mean square over perturbations by `step` of how far each block of each output moves.
 
     Nothing moves where there is no fp64 truth.
     """
@@ -208,29 +223,47 @@ def _motions(
     place = next((tensor.device for tensor in tensors_of(inputs)), torch.device("cpu"))
     draws = generator(0, "sensitivity", place=place)
     for _ in range(PERTURBATIONS):  # one outcome at a time: each may take gigabytes
-        moved = _perturbed_truth(task, model, inputs, draws)
+        moved = _perturbed_truth(task, model, inputs, draws, step)
         for total, exact, dtype in zip(squares, truth.outputs, dtypes, strict=True):
             total += motion_blocks(moved.pop(0), exact, dtype).square() / PERTURBATIONS
     return [total.sqrt() for total in squares]
 
 
 def _perturbed_truth(
-    task: str, model: nn.Module, inputs: list[Any], draws: torch.Generator
+    task: str, model: nn.Module, inputs: list[Any], draws: torch.Generator, step: float
 ) -> list[Tensor]:
     model = cast_module(copy.deepcopy(model), torch.float64)
     for parameter in model.parameters():
         if parameter.is_floating_point():
-            _nudge(parameter.data, draws)
+            _nudge(parameter.data, draws, step)
     operands = map_tensors(lambda tensor: _in(torch.float64, tensor), inputs)
     for operand in tensors_of(operands):
         if operand.is_floating_point():
-            _nudge(operand, draws)
-    with task_code(task, "Model.forward"), _default_dtype(torch.float64):
+            _nudge(operand, draws, step)
+    with task_code(task, "Model.forward"), _default_dtype(torch.float64), _Scans(draws, step):
         return _forward(model, operands)
 
 
-def _nudge(tensor: Tensor, draws: torch.Generator) -> None:
-    """Move all values by the step up or down at random, in place."""
+class _Scans(DispatchMode):
+    """In it, what running sums and products give is moved too.
+
+    Each is rounded where it stands. Of the difference of two, which a state space model takes the
+    exponential of, that may be far more than what moving the terms between them does.
+    """
+
+    def __init__(self, draws: torch.Generator, step: float) -> None:
+        super().__init__()
+        self._draws, self._step = draws, step
+
+    def run(self, operation: Any, arguments: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
+        outcome = operation(*arguments, **options)
+        if operation in _SCANS and outcome.is_floating_point():
+            _nudge(outcome, self._draws, self._step)
+        return outcome
+
+
+def _nudge(tensor: Tensor, draws: torch.Generator, step: float) -> None:
+    """Move all values by a relative step up or down at random, in place."""
     if not tensor.numel() or not tensor.dim():
         parts: tuple[Tensor, ...] = (tensor,)
     else:  # what this takes itself is to stay small beside a tensor of gigabytes
@@ -239,7 +272,7 @@ def _nudge(tensor: Tensor, draws: torch.Generator) -> None:
     for part in parts:
         is_up = torch.randint(0, 2, part.shape, generator=draws, dtype=torch.bool,
                               device=draws.device).to(part.device)  # fmt: skip
-        up, down = part.new_tensor(1 + SENSITIVITY_STEP), part.new_tensor(1 - SENSITIVITY_STEP)
+        up, down = part.new_tensor(1 + step), part.new_tensor(1 - step)
         part.mul_(torch.where(is_up, up, down))
 
 

@@ -2,6 +2,7 @@
 
 import ast
 import importlib.resources
+import itertools
 import re
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -103,8 +104,7 @@ def convert(
         cpp.TUNABLE if raw else _tunables(parts),
         *([cpp.library(_library_name(reference), _identifier(name), raw, names)] if raw else []),
         *definitions,
-        "\n".join(text for text in reference.definitions if not _is_block(text)),
-        *(text for text in reference.definitions if _is_block(text)),
+        *_paragraphs(reference.definitions),
         _module(reference, parts),
     ]
     source = "\n\n\n".join(piece for piece in pieces if piece) + "\n"
@@ -245,6 +245,15 @@ def _imports(reference: Reference, definitions: Iterable[str], is_cpp: bool) -> 
     if is_cpp:
         lines = list(_CPP_IMPORTS)
     return "\n".join(sorted(dict.fromkeys([*lines, *reference.imports])))
+
+
+def _paragraphs(definitions: Iterable[str]) -> list[str]:
+    """In the order that they have: a constant may be made by a function."""
+    paragraphs: list[str] = []
+    for is_block, group in itertools.groupby(definitions, key=_is_block):
+        texts = [*group]
+        paragraphs += texts if is_block else ["\n".join(texts)]
+    return paragraphs
 
 
 def _is_block(text: str) -> bool:

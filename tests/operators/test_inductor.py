@@ -248,6 +248,14 @@ def test_what_cannot_be_converted_is_refused_with_a_reason(change, reason):
         convert(task, "t", with_code(compiled, compiled.cases[0].code.replace(*change)))
 
 
+def test_a_constant_that_a_function_makes_stands_behind_that_function():
+    task, compiled = read(FOLDER / "layernorm_looped.json")
+    own = "def tupled(n):\n    return (n, n)\n\n\nPAIR = tupled(1)\n\n\nclass Model("
+    task = task.replace("class Model(", own).replace("self.eps = eps", "self.eps = eps * PAIR[0]")
+    source = convert(task, "t", compiled)
+    assert source.index("def tupled(") < source.index("PAIR = tupled(1)")
+
+
 def test_a_buffer_is_freed_with_its_last_name():
     task, compiled = read(FOLDER / "softmax_split.json")
     code = compiled.cases[0].code

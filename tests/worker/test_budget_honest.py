@@ -213,6 +213,59 @@ def test_a_sequential_sum_of_65536_is_many_times_less_exact_than_eager_and_passe
     assert 10 * own < sequential < 0.5
 
 
+def scanned(x):
+    """Running sums in another order: in log2 steps, each adding what lies so far behind."""
+    width = 1
+    while width < x.shape[-1]:
+        x = x + functional.pad(x, (width, 0))[..., : x.shape[-1]]
+        width *= 2
+    return x
+
+
+DECAYS = task(
+    "torch.exp((sums[..., :, None] - sums[..., None, :]).tril())",
+    "[torch.randn(512, 64)]",
+    arguments="x, sums=None",
+    setup="self.register_forward_pre_hook(lambda model, given: (given[0], given[0].cumsum(-1)))",
+)
+
+
+def test_running_sums_may_be_others_whose_differences_a_state_space_model_takes_exponentials_of():
+    def decays(sums):
+        return torch.exp((sums[..., :, None] - sums[..., None, :]).tril())
+
+    assert judged(DECAYS, lambda model, x: decays(scanned(x))).status is Status.CORRECT
+    for shorter in (torch.bfloat16, torch.half):
+        rounded = judged(DECAYS, lambda model, x, s=shorter: decays(x.cumsum(-1).to(s).float()))
+        assert rounded.status is Status.WRONG_VALUE
+
+
+CUT = """
+def cut(x):
+    is_read_by_tensor_cores = x.dtype is torch.float32
+    return (x.view(torch.int32) & -0x2000).view(torch.float32) if is_read_by_tensor_cores else x
+"""
+FILTERS = task(
+    "F.relu(cut(self.w) @ cut(x))",
+    "[torch.rand(27, 4096)]",
+    setup="self.w = nn.Parameter(torch.randn(256, 27))",
+    extra=CUT,
+)
+
+
+def filters_by(rounding):
+    return lambda model, x: torch.relu(rounding(model.w) @ rounding(x))
+
+
+def test_where_eager_cuts_operands_short_others_may_round_them_whatever_is_cut_off_at_zero():
+    """Eager's errors all make outcomes smaller: of what is just below zero it has none."""
+    for rounding in (rounded_to_tf32, cut_to_tf32):
+        assert judged(FILTERS, filters_by(rounding)).status is Status.CORRECT
+    for shorter in (torch.bfloat16, torch.float8_e4m3fn):
+        rounded = judged(FILTERS, filters_by(lambda x, s=shorter: x.to(s).float()))
+        assert rounded.status is Status.WRONG_VALUE
+
+
 def in_half(function):
     def candidate(model, *inputs):
         halves = (x.half() if x.is_floating_point() else x for x in inputs)

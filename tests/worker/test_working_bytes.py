@@ -76,7 +76,7 @@ def test_every_piece_is_perturbed_by_one_step(monkeypatch):
     monkeypatch.setattr(expected, "_NUDGED_AT_ONCE", 64)
     x = torch.rand(100, 7, dtype=torch.float64) + 1
     moved = x.clone()
-    expected._nudge(moved, generator(0, "sensitivity"))
+    expected._nudge(moved, generator(0, "sensitivity"), expected.SENSITIVITY_STEP)
     steps = (moved / x - 1) / expected.SENSITIVITY_STEP
     assert torch.allclose(steps.abs(), torch.ones_like(steps), rtol=1e-6)
     assert 250 < int((steps > 0).sum()) < 450
@@ -84,6 +84,6 @@ def test_every_piece_is_perturbed_by_one_step(monkeypatch):
 
 def test_a_scalar_and_an_empty_tensor_are_perturbed_too():
     scalar, empty = torch.tensor(1.0, dtype=torch.float64), torch.empty(0, 3, dtype=torch.float64)
-    expected._nudge(scalar, generator(0, "sensitivity"))
-    expected._nudge(empty, generator(0, "sensitivity"))
+    expected._nudge(scalar, generator(0, "sensitivity"), 2.0**-24)
+    expected._nudge(empty, generator(0, "sensitivity"), 2.0**-24)
     assert float(scalar) != 1.0
