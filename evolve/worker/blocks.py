@@ -180,34 +180,50 @@ def output_budget(reference: Tensor, truth: Tensor, arithmetic: Arithmetic) -> O
     )
 
 
-def coarseness(budget: OutputBudget, dtype: torch.dtype, arithmetic: Arithmetic) -> float:
-    """The reference's typical error, relative; 0 where honest arithmetic alone may cost as much."""
-    is_fine = budget.typical <= float(error_floor(dtype, arithmetic, 1.0))
-    return 0.0 if is_fine else budget.typical
-
-
-def widened(
-    budget: OutputBudget, reference: Tensor, motion: Tensor, step: float, arithmetic: Arithmetic
-) -> OutputBudget:
-    """What is allowed besides, where outcomes move more than the operands that they are made of.
+def condition_of(budget: OutputBudget, shape: torch.Size, motion: Tensor, step: float) -> Tensor:
+    """For each block how many times as much as the operands an outcome moves; at least 1.
 
     Args:
         budget: That of `output_budget`.
-        reference: The native outcome.
+        shape: Of the outcome, real.
         motion: How far blocks of the fp64 outcome move (`motion_blocks`) when every operand moves
             by a relative `step`.
         step: See `motion`.
-        arithmetic: What honest kernels may do.
     """
-    reference = real(reference)
     # One perturbation moves neighbours together (a cumulative sum): a block may stay by luck.
-    motion = torch.maximum(motion, _over_row(motion, reference.shape, budget.block))
-    condition = torch.clamp(motion / budget.scale / step, min=1.0)
-    rms = torch.maximum(error_floor(reference.dtype, arithmetic, condition), budget.rms)
-    if coarse := coarseness(budget, reference.dtype, arithmetic):
-        # Where its errors come from shorter operands, by luck some blocks hold none of them: those
-        # in which nearly all is cut off at zero.
-        rms = torch.maximum(rms, KAPPA * coarse * condition / condition.median())
+    motion = torch.maximum(motion, _over_row(motion, shape, budget.block))
+    return torch.clamp(motion / budget.scale / step, min=1.0)
+
+
+def widened(
+    budget: OutputBudget, dtype: torch.dtype, condition: Tensor, arithmetic: Arithmetic
+) -> OutputBudget:
+    """What is allowed besides, where outcomes move more than the operands that they are made of."""
+    return _raised(budget, error_floor(dtype, arithmetic, condition))
+
+
+def is_coarse(
+    budget: OutputBudget, dtype: torch.dtype, condition: Tensor, arithmetic: Arithmetic
+) -> bool:
+    """Whether the reference's typical error is more than honest arithmetic explains.
+
+    Then its operands are shorter than the task's type: tensor cores cut those of convolutions.
+    """
+    return budget.typical > float(error_floor(dtype, arithmetic, condition).median())
+
+
+def coarsened(budget: OutputBudget, condition: Tensor) -> OutputBudget:
+    """What is allowed besides, where the reference is coarse.
+
+    Its own error in a block is no measure there: errors of cut operands have one sign, and in a
+    block that is nearly all cut off at zero it may have none, where who rounds them has some. So a
+    block may be off as a typical one is, by its `condition` at steps as large as those errors.
+    """
+    return _raised(budget, KAPPA * budget.typical * condition / condition.median())
+
+
+def _raised(budget: OutputBudget, rms: Tensor) -> OutputBudget:
+    rms = torch.maximum(rms, budget.rms)
     return replace(budget, rms=rms, peak=torch.maximum(PEAK * rms, budget.peak))
 
 

@@ -19,10 +19,13 @@ from evolve.core.errors import UsageError
 from evolve.worker.blocks import (
     Arithmetic,
     OutputBudget,
-    coarseness,
+    coarsened,
+    condition_of,
+    is_coarse,
     motion_blocks,
     no_motion,
     output_budget,
+    real,
     widened,
 )
 from evolve.worker.convolution import ByProducts
@@ -140,14 +143,35 @@ def _widened(
     motions: Callable[[float], list[Tensor]],
     arithmetic: Arithmetic,
 ) -> list[OutputBudget | None]:
-    """By how far outcomes move when operands do, by a rounding or by what the reference is off."""
-    pairs = list(zip(budgets, reference, strict=True))
-    coarse = (coarseness(budget, native.dtype, arithmetic) for budget, native in pairs if budget)
-    step = max([SENSITIVITY_STEP, *coarse])
-    return [
-        budget and widened(budget, native, motion, step, arithmetic)
-        for (budget, native), motion in zip(pairs, motions(step), strict=True)
+    """By how far outcomes move when operands do.
+
+    By a rounding; and where the reference is off by more than that explains, by as much as its
+    operands must be.
+    """
+    own = [real(native) for native in reference]
+    floating = {index: budget for index, budget in enumerate(budgets) if budget}
+
+    def conditions(step: float) -> dict[int, Tensor]:
+        moved = motions(step)
+        return {
+            index: condition_of(budget, own[index].shape, moved[index], step)
+            for index, budget in floating.items()
+        }
+
+    fine = conditions(SENSITIVITY_STEP)
+    wide = {
+        index: widened(budget, own[index].dtype, fine[index], arithmetic)
+        for index, budget in floating.items()
+    }
+    steps = [
+        budget.typical / float(fine[index].median())
+        for index, budget in floating.items()
+        if is_coarse(budget, own[index].dtype, fine[index], arithmetic)
     ]
+    if steps:
+        coarse = conditions(max(steps))
+        wide = {index: coarsened(budget, coarse[index]) for index, budget in wide.items()}
+    return [wide.get(index) for index in range(len(budgets))]
 
 
 @torch.no_grad()
