@@ -20,6 +20,7 @@ MOST_TERMS = 1 << 16  # that are added one after the other: longer sums are made
 OPERAND_ROUNDINGS = 2.5  # of operands, where the task allows a shorter type for them
 PEAK = 8.0  # largest single error over the root mean square of errors
 LEAST_SCALE = 1 / 64  # of a block, relative to its row and to the median block in use
+_NEIGHBOURS = 32  # blocks on either side that have about as much cut off at zero
 _CUT = 2.0**-9 / OPERAND_ROUNDINGS  # of an operand that is cut to TF32, not rounded
 # Elements looked at together, which bounds the memory of a comparison: on the CPU what its caches
 # hold. With as few a GPU waits for launches: outcomes of 6 GB took an H200 1.6 s to expect, nearly
@@ -199,7 +200,8 @@ def widened(
     budget: OutputBudget, dtype: torch.dtype, condition: Tensor, arithmetic: Arithmetic
 ) -> OutputBudget:
     """What is allowed besides, where outcomes move more than the operands that they are made of."""
-    return _raised(budget, error_floor(dtype, arithmetic, condition))
+    rms = torch.maximum(error_floor(dtype, arithmetic, condition), budget.rms)
+    return _raised(budget, rms, PEAK * rms)
 
 
 def is_coarse(
@@ -212,19 +214,33 @@ def is_coarse(
     return budget.typical > float(error_floor(dtype, arithmetic, condition).median())
 
 
-def coarsened(budget: OutputBudget, condition: Tensor) -> OutputBudget:
+def coarsened(budget: OutputBudget, motion: Tensor) -> OutputBudget:
     """What is allowed besides, where the reference is coarse.
 
     Its own error in a block is no measure there: errors of cut operands have one sign, and in a
     block that is nearly all cut off at zero it may have none, where who rounds them has some. So a
-    block may be off as a typical one is, by its `condition` at steps as large as those errors.
+    block may be off as much more than a typical one as it moves more when operands of products do;
+    or a neighbour does, for what is cut off at zero rarely shows in the one block.
     """
-    return _raised(budget, KAPPA * budget.typical * condition / condition.median())
+    moved = _over_neighbours(motion) / budget.scale
+    typical = moved.median()
+    if not typical > 0:
+        return budget
+    more = moved / typical
+    rms = KAPPA * budget.typical * more
+    most = max(PEAK, budget.block**0.5)  # of a block's error, in one of its elements
+    return _raised(budget, rms, rms * torch.clamp(PEAK * more.square(), min=PEAK, max=most))
 
 
-def _raised(budget: OutputBudget, rms: Tensor) -> OutputBudget:
-    rms = torch.maximum(rms, budget.rms)
-    return replace(budget, rms=rms, peak=torch.maximum(PEAK * rms, budget.peak))
+def _over_neighbours(sizes: Tensor) -> Tensor:
+    """For each block the largest of those around it."""
+    width = 2 * _NEIGHBOURS + 1
+    return torch.nn.functional.max_pool1d(sizes[None, None], width, 1, _NEIGHBOURS)[0, 0]
+
+
+def _raised(budget: OutputBudget, rms: Tensor, peak: Tensor) -> OutputBudget:
+    rms, peak = torch.maximum(rms, budget.rms), torch.maximum(peak, budget.peak)
+    return replace(budget, rms=rms, peak=peak)
 
 
 def relative_error(values: Tensor, truth: Tensor) -> Tensor:

@@ -40,6 +40,11 @@ _MISSING_OPERATION = (RuntimeError, TypeError, ValueError, NotImplementedError)
 SENSITIVITY_STEP = 2.0**-24  # relative size of the least perturbation, that of an fp32 rounding
 _ATEN = torch.ops.aten
 _SCANS = frozenset((_ATEN.cumsum.default, _ATEN.cumprod.default, _ATEN.logcumsumexp.default))
+CUT_STEP = 2.0**-11  # half of what may be cut off where an operand is read as TF32
+_PRODUCTS = {  # where the first of two operands stands
+    _ATEN.mm.default: 0, _ATEN.bmm.default: 0, _ATEN.convolution.default: 0,
+    _ATEN.addmm.default: 1, _ATEN.baddbmm.default: 1,
+}  # fmt: skip
 # One alone may leave an outcome where it is by luck: of attention on large scores, where two keys
 # nearly tie, it missed one case in forty, and honest kernels were taken for wrong ones.
 PERTURBATIONS = 4
@@ -85,8 +90,8 @@ class Expected:
 
         How far outputs move when every floating operand, and what running sums give, moves by one
         fp32 rounding: an honest kernel in another order of operations may be off by that much.
-        Where the reference itself is less exact than fp32 arithmetic has to be (eager's
-        convolutions), by as much as that is.
+        Where the reference itself is less exact than that explains (eager's convolutions), in
+        proportion to how far they move when operands of products do.
         """
         with task_lock:
             if not self._wide:
@@ -140,37 +145,31 @@ def copied(model: nn.Module) -> nn.Module:
 def _widened(
     budgets: list[OutputBudget | None],
     reference: list[Tensor],
-    motions: Callable[[float], list[Tensor]],
+    motions: Callable[["_Perturbed"], list[Tensor]],
     arithmetic: Arithmetic,
 ) -> list[OutputBudget | None]:
     """By how far outcomes move when operands do.
 
-    By a rounding; and where the reference is off by more than that explains, by as much as its
-    operands must be.
+    By a rounding; and where the reference is off by more than that explains, when those of products
+    do by as much as tensor cores cut off.
     """
     own = [real(native) for native in reference]
     floating = {index: budget for index, budget in enumerate(budgets) if budget}
-
-    def conditions(step: float) -> dict[int, Tensor]:
-        moved = motions(step)
-        return {
-            index: condition_of(budget, own[index].shape, moved[index], step)
-            for index, budget in floating.items()
-        }
-
-    fine = conditions(SENSITIVITY_STEP)
-    wide = {
-        index: widened(budget, own[index].dtype, fine[index], arithmetic)
+    moved = motions(_rounded)
+    conditions = {
+        index: condition_of(budget, own[index].shape, moved[index], SENSITIVITY_STEP)
         for index, budget in floating.items()
     }
-    steps = [
-        budget.typical / float(fine[index].median())
+    wide = {
+        index: widened(budget, own[index].dtype, conditions[index], arithmetic)
         for index, budget in floating.items()
-        if is_coarse(budget, own[index].dtype, fine[index], arithmetic)
-    ]
-    if steps:
-        coarse = conditions(max(steps))
-        wide = {index: coarsened(budget, coarse[index]) for index, budget in wide.items()}
+    }
+    if any(
+        is_coarse(budget, own[index].dtype, conditions[index], arithmetic)
+        for index, budget in floating.items()
+    ):
+        moved = motions(_cut)
+        wide = {index: coarsened(budget, moved[index]) for index, budget in wide.items()}
     return [wide.get(index) for index in range(len(budgets))]
 
 
@@ -235,9 +234,9 @@ def _motions(
     inputs: list[Any],
     truth: Truth,
     dtypes: list[torch.dtype],
-    step: float,
+    perturbed: "_Perturbed",
 ) -> list[Tensor]:
-    """Root mean square over perturbations by `step` of how far each block of each output moves.
+    """Root mean square over perturbations of how far each block of each output moves.
 
     Nothing moves where there is no fp64 truth.
     """
@@ -247,43 +246,72 @@ def _motions(
     place = next((tensor.device for tensor in tensors_of(inputs)), torch.device("cpu"))
     draws = generator(0, "sensitivity", place=place)
     for _ in range(PERTURBATIONS):  # one outcome at a time: each may take gigabytes
-        moved = _perturbed_truth(task, model, inputs, draws, step)
+        moved = perturbed(task, model, inputs, draws)
         for total, exact, dtype in zip(squares, truth.outputs, dtypes, strict=True):
             total += motion_blocks(moved.pop(0), exact, dtype).square() / PERTURBATIONS
     return [total.sqrt() for total in squares]
 
 
-def _perturbed_truth(
-    task: str, model: nn.Module, inputs: list[Any], draws: torch.Generator, step: float
+_Perturbed = Callable[[str, nn.Module, list[Any], torch.Generator], list[Tensor]]
+"""The outcome in fp64 when something moves at random."""
+
+
+def _rounded(
+    task: str, model: nn.Module, inputs: list[Any], draws: torch.Generator
 ) -> list[Tensor]:
+    """When parameters, inputs and what running sums give move by one rounding each."""
     model = cast_module(copy.deepcopy(model), torch.float64)
     for parameter in model.parameters():
         if parameter.is_floating_point():
-            _nudge(parameter.data, draws, step)
+            _nudge(parameter.data, draws, SENSITIVITY_STEP)
     operands = map_tensors(lambda tensor: _in(torch.float64, tensor), inputs)
     for operand in tensors_of(operands):
         if operand.is_floating_point():
-            _nudge(operand, draws, step)
-    with task_code(task, "Model.forward"), _default_dtype(torch.float64), _Scans(draws, step):
+            _nudge(operand, draws, SENSITIVITY_STEP)
+    with task_code(task, "Model.forward"), _default_dtype(torch.float64), _Scans(draws):
         return _forward(model, operands)
 
 
+def _cut(task: str, model: nn.Module, inputs: list[Any], draws: torch.Generator) -> list[Tensor]:
+    """When operands of products and convolutions move as those do that tensor cores read."""
+    with task_code(task, "Model.forward"), _Products(draws):
+        return _forward_in(torch.float64, model, inputs)
+
+
 class _Scans(DispatchMode):
-    """In it, what running sums and products give is moved too.
+    """In it, what running sums and products give is moved by a rounding.
 
     Each is rounded where it stands. Of the difference of two, which a state space model takes the
     exponential of, that may be far more than what moving the terms between them does.
     """
 
-    def __init__(self, draws: torch.Generator, step: float) -> None:
+    def __init__(self, draws: torch.Generator) -> None:
         super().__init__()
-        self._draws, self._step = draws, step
+        self._draws = draws
 
     def run(self, operation: Any, arguments: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
         outcome = operation(*arguments, **options)
         if operation in _SCANS and outcome.is_floating_point():
-            _nudge(outcome, self._draws, self._step)
+            _nudge(outcome, self._draws, SENSITIVITY_STEP)
         return outcome
+
+
+class _Products(DispatchMode):
+    """In it, operands of products and convolutions are moved by what is cut off them."""
+
+    def __init__(self, draws: torch.Generator) -> None:
+        super().__init__()
+        self._draws = draws
+
+    def run(self, operation: Any, arguments: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
+        first = _PRODUCTS.get(operation)
+        if first is None:
+            return operation(*arguments, **options)
+        moved = [*arguments]
+        for place in (first, first + 1):
+            moved[place] = moved[place].clone()
+            _nudge(moved[place], self._draws, CUT_STEP)
+        return operation(*moved, **options)
 
 
 def _nudge(tensor: Tensor, draws: torch.Generator, step: float) -> None:

@@ -302,7 +302,7 @@ def test_who_asks_whether_an_outcome_is_there_at_all_need_not_wait_for_excuses(
     case = loaded_case(task_source("torch.sin(x * 1e4)", "[torch.rand(64, 256)]"))
     _, inputs, expected = prepared(case, "task")
     asked = [outcome(expected.reference[0])], expected.spec, expected, inputs
-    monkeypatch.setattr("evolve.worker.expected._perturbed_truth", None)
+    monkeypatch.setattr("evolve.worker.expected._rounded", None)
     verdict = judge(case, *asked, explain=False, excuse=False)
     assert verdict.status is Status.WRONG_VALUE
     with pytest.raises(TypeError):
