@@ -20,7 +20,7 @@ MOST_TERMS = 1 << 16  # that are added one after the other: longer sums are made
 OPERAND_ROUNDINGS = 2.5  # of operands, where the task allows a shorter type for them
 PEAK = 8.0  # largest single error over the root mean square of errors
 LEAST_SCALE = 1 / 64  # of a block, relative to its row and to the median block in use
-_NEIGHBOURS = 32  # blocks on either side that have about as much cut off at zero
+_NEIGHBOURS = 16  # blocks on either side that have about as much cut off at zero
 _CUT = 2.0**-9 / OPERAND_ROUNDINGS  # of an operand that is cut to TF32, not rounded
 # Elements looked at together, which bounds the memory of a comparison: on the CPU what its caches
 # hold. With as few a GPU waits for launches: outcomes of 6 GB took an H200 1.6 s to expect, nearly
@@ -222,11 +222,10 @@ def coarsened(budget: OutputBudget, motion: Tensor) -> OutputBudget:
     block may be off as much more than a typical one as it moves more when operands of products do;
     or a neighbour does, for what is cut off at zero rarely shows in the one block.
     """
-    moved = _over_neighbours(motion) / budget.scale
-    typical = moved.median()
+    typical = (motion / budget.scale).median()
     if not typical > 0:
         return budget
-    more = moved / typical
+    more = _over_neighbours(motion) / budget.scale / typical
     rms = KAPPA * budget.typical * more
     most = max(PEAK, budget.block**0.5)  # of a block's error, in one of its elements
     return _raised(budget, rms, rms * torch.clamp(PEAK * more.square(), min=PEAK, max=most))
