@@ -128,7 +128,7 @@ def test_a_mask_goes_into_the_scan():
     assert [name for name, _ in program] == ["scan"]
 
 
-A, B, C = torch.randn(3, 300, 256)
+A, B, C = torch.randn(3, 300, 256, generator=torch.Generator().manual_seed(0))
 LABELS = torch.randint(0, 256, (300,))
 LABELS[::7] = -100
 LOSSES = {
