@@ -189,18 +189,18 @@ class Pipeline:
         judged = search.progress.evaluations + search.progress.screens
         if verified_instances(search.store, search.run):
             self._opening = False
-            self._measure_leader()
         elif self._left[VERIFY] or search.contenders():
             await self._verify_champion()
             self._opening = self._stop.is_set()
-            if not self._opening:
-                self._measure_leader()
         elif judged >= OPENING:
             self._opening = False
+        if not self._opening:
+            self._measure_leader()
 
     def _measure_leader(self) -> None:
         """In full, if it had a first look only: what others are weighed against has to be sure."""
-        search, leader = self._search, self._search.leader
+        search = self._search
+        leader = next(iter(search.contenders()), None)
         is_due = any(ticket.operator == REMEASURE for ticket in self._proposed)
         if leader is None or leader.evaluations > 1 or is_due:
             return

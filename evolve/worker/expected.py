@@ -304,13 +304,12 @@ class _Products(DispatchMode):
         self._draws = draws
 
     def run(self, operation: Any, arguments: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
-        first = _PRODUCTS.get(operation)
-        if first is None:
-            return operation(*arguments, **options)
+        first = _PRODUCTS.get(operation, len(arguments))
         moved = [*arguments]
-        for place in (first, first + 1):
-            moved[place] = moved[place].clone()
-            _nudge(moved[place], self._draws, CUT_STEP)
+        for place, operand in enumerate(arguments[first : first + 2], first):
+            if operand.is_floating_point():  # products of places are exact
+                moved[place] = operand.clone()
+                _nudge(moved[place], self._draws, CUT_STEP)
         return operation(*moved, **options)
 
 

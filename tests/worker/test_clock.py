@@ -3,36 +3,21 @@
 Invariants:
 - work that is late, skipped, remembered or done by somebody else makes a candidate wrong, not fast;
 - a program timed against itself is not found faster or slower;
-- every ratio has an interval and its raw samples;
-- where the host is too busy for a clock, nobody is convicted; blocks that are short since the
-  candidate was slow before do not make it look so.
+- every ratio has an interval and its raw samples.
+
+Windows and sittings are in `test_sittings`.
 """
 
-import contextlib
 import math
 import re
-import time
-from collections import Counter
 from dataclasses import replace
-from functools import partial
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from evolve.core.evaluation import CUT_SHORT, Fidelity, Stage, Status
-from evolve.core.measurement import OUT_OF_REACH
-from evolve.worker import clock
-from evolve.worker.clock import PairTimes
+from evolve.core.evaluation import Fidelity, Stage, Status
 from evolve.worker.device_cpu import CpuDevice
-from evolve.worker.faults import CANDIDATE, EAGER
-from evolve.worker.planning import planned
 from evolve.worker.referee import Referee
-from evolve.worker.tally import Timing, label_mismatches
-from evolve.worker.window_cpu import CpuWindow
-from evolve.worker.workshop import Candidate
-from evolve.worker.yardstick import Yardstick
-from tests.worker.serving import HONEST_CPP, RELU_TASK, Worker, forward
+from tests.worker.serving import HONEST_CPP, RELU_TASK, TIMED, Worker, forward
 
 pytestmark = pytest.mark.quiet
 
@@ -100,22 +85,6 @@ return self.y.clone()
 """,
     "memory that the reference has freed": "return torch.empty_like(x)",
 }
-
-
-TIMED = """
-frame, names = sys._getframe(), set()
-while frame:
-    names.add(frame.f_code.co_name)
-    frame = frame.f_back
-"""
-
-
-def slow_until_timed(seconds: float, timed_s: float = 0.001) -> str:
-    """A body that takes so long in the checks, and when it is timed so much less."""
-    return f"""{TIMED}
-time.sleep({timed_s} if "_run" in names else {seconds})
-return right(x)
-"""
 
 
 @pytest.mark.parametrize("name", CHEATS)
@@ -296,195 +265,6 @@ def test_a_reference_that_returns_its_input_is_the_users_to_mend(worker, body, c
     sent = worker.send("evaluate", task=task.to_json(), source=right, fidelity="screen")
     reply = sent.result(100)
     assert "new tensor" in reply["error"]["message"]
-
-
-class PliantDevice(CpuDevice):
-    """One that the tests below set, and share.
-
-    Attributes:
-        cost_s: what a window costs more, even if nothing is called.
-        shown: what the clock shows for a block, and for the next; None: what it takes.
-        faster: how many times as fast the candidate then is.
-        idles: windows without calls so far.
-    """
-
-    def __init__(self):
-        super().__init__()
-        self.reset()
-
-    def reset(self):
-        self.half_width, self.cost_s, self.shown, self.faster = type(self).half_width, 0.0, None, 1
-        self.idles = 0
-
-    def window(self):
-        return PliantWindow(self)
-
-
-class PliantWindow(CpuWindow):
-    def idle(self, process, case):
-        self._device.idles += 1
-        return 0.0 if self._device.shown else self._device.cost_s + super().idle(process, case)
-
-    @contextlib.contextmanager
-    def alone(self, side, processes):
-        self._side = side
-        with super().alone(side, processes):
-            yield
-
-    def run(self, process, case, layout, number, **named):
-        block = super().run(process, case, layout, number, **named)
-        if not self._device.shown:
-            return block
-        shown = self._device.shown[number % 2]
-        shown /= self._device.faster if self._side == CANDIDATE else 1
-        return replace(block, run=shown, late=0.0)
-
-    def settle(self):
-        if not self._device.shown:
-            super().settle()
-
-
-@pytest.fixture(scope="module")
-def judge(tmp_path_factory):
-    device = PliantDevice()
-    referee = Referee(device, tmp_path_factory.mktemp("judge"))
-    yield device, referee
-    referee.close()
-
-
-@pytest.fixture
-def pliant(judge):
-    """The device, and how it judges."""
-    device, referee = judge
-    device.reset()
-    return device, partial(referee.evaluate, RELU_TASK)
-
-
-@pytest.mark.slow
-def test_nobody_is_convicted_where_a_window_costs_more_than_the_references_calls(pliant):
-    device, judged = pliant
-    device.cost_s = 30.0
-    verdict = judged(HONEST_CPP, Fidelity.SCREEN, {})
-    assert verdict.status is Status.INFRA
-    assert "too busy for a clock" in verdict.feedback
-
-
-@pytest.mark.parametrize("cost_s", [  # the second is more than what blocks of one call take
-    pytest.param(0.0, marks=pytest.mark.slow), 0.001,
-])  # fmt: skip
-def test_who_is_slow_in_the_checks_only_has_blocks_as_long_as_others(pliant, cost_s):
-    device, judged = pliant
-    device.cost_s = cost_s
-    usual = judged(HONEST_CPP, Fidelity.SCREEN, {}).samples["default"]["calls_per_block"]
-    verdict = judged(forward(slow_until_timed(0.3, 0.0)), Fidelity.SCREEN, {})
-    assert verdict.status is Status.CORRECT, verdict.feedback
-    assert verdict.samples["default"]["calls_per_block"] == usual
-
-
-@pytest.mark.slow
-def test_how_far_a_program_is_below_the_bar_is_not_looked_at(pliant):
-    device, judged = pliant
-    device.shown, device.half_width = (0.1, 0.1), -1.0  # as many pairs as the fidelity has
-    pairs = {}
-    for bar in (1000.0, 0.001, OUT_OF_REACH):
-        bars = {"eager": bar, "somebody who left": 1000.0}
-        verdict = judged(forward("return right(x)"), Fidelity.SEARCH, {}, bars)
-        assert verdict.status is Status.CORRECT, verdict.feedback
-        assert (bar > 1) == (CUT_SHORT in {label.name for label in verdict.labels})
-        pairs[bar] = len(verdict.samples["default"]["ms"]["eager"])
-    assert pairs == {1000.0: 3, 0.001: 14, OUT_OF_REACH: 3}
-
-
-@pytest.mark.parametrize(
-    ("shown", "faster", "blocks"),
-    [((0.15, 0.1), 1, [8, 24, 24]), ((0.1, 0.1), 1, [8, 8, 8]), ((0.15, 0.1), 3, [8, 8, 8])],
-)
-def test_where_blocks_are_unsteady_those_of_close_sides_are_more(pliant, shown, faster, blocks):
-    device, judged = pliant
-    device.shown, device.faster = shown, faster
-    verdict = judged(HONEST_CPP, Fidelity.SCREEN, {})
-    assert verdict.status is Status.CORRECT, verdict.feedback
-    assert [len(times) for times in verdict.samples["default"]["ms"]["eager"]] == blocks
-
-
-@pytest.mark.parametrize(
-    ("times_as_long", "blocks"),
-    [(0.02, (24, 4)), (0.4, (12, 4)), (0.6, (8, 4)), (1.2, (8, 4)), (50, (4, 4)), (200, (4, 24))],
-)
-def test_sides_have_as_many_blocks_as_tell_equally_much(judge, times_as_long, blocks):
-    """With a slow candidate all sides have fewer calls: the reference's blocks are short then.
-
-    What a short call took in the checks is partly the judge's own: it may be far shorter, and has
-    few blocks only once it has been timed.
-    """
-    device, referee = judge
-    device.reset()
-    task = referee.warm(RELU_TASK)
-    own = Yardstick(referee.workshop, referee._seats).layouts(task)
-    (case,) = task.timed
-    task.calls[case.index], task.reference_s[case.index] = 64, device.block_s / 64
-    candidate = Candidate(HONEST_CPP, layouts=own)
-    candidate.seconds[case.case.name] = times_as_long * task.reference_s[case.index]
-    device.few_blocks, device.inputs_with_run = 4, True
-    try:
-        sides = {CANDIDATE: candidate, EAGER: None}
-        (of_case,) = planned(task, sides, own, device, Fidelity.SEARCH)
-    finally:
-        task.layouts = {}  # measured anew by whoever comes next
-        del device.few_blocks, device.inputs_with_run
-    assert (of_case.blocks_of(CANDIDATE), of_case.blocks_of(EAGER)) == blocks
-
-
-def test_windows_without_calls_are_as_many_as_anybody_has_blocks(pliant, monkeypatch):
-    device, judged = pliant
-    device.few_blocks, device.inputs_with_run = 4, True
-    device.shown, device.faster = (0.1, 0.1), 20
-    try:
-        verdict = judged(HONEST_CPP, Fidelity.SCREEN, {})
-    finally:
-        del device.few_blocks, device.inputs_with_run
-    assert verdict.status is Status.CORRECT, verdict.feedback
-    times = verdict.samples["default"]["ms"]
-    counts = {side: [len(sitting) for sitting in times[side]] for side in (CANDIDATE, EAGER)}
-    blocks = list(zip(counts[CANDIDATE], counts[EAGER], strict=True))
-    assert blocks[-1] == (8, 4)
-    assert device.idles == sum(map(max, blocks))
-
-
-def test_a_clock_that_does_not_fit_is_found_however_many_blocks_the_reference_has():
-    timing = Timing()
-    pair = PairTimes(blocks={"small": {CANDIDATE: 4 * [1.0], EAGER: 16 * [1.0]}})
-    label_mismatches(timing, 3 * ["1 ms claimed, 9 ms measured"], [pair])
-    assert [label.name for label in timing.labels] == ["timing_mismatch"]
-
-
-def test_what_one_waits_for_inside_of_something_is_counted_once():
-    timing = Timing()
-    with timing.spending("opening"):
-        with timing.spending("lock"):
-            time.sleep(0.2)
-        with timing.spending("lock"):
-            time.sleep(0.1)
-    assert timing.spent_s["lock"] >= 0.3 > 0.1 > timing.spent_s["opening"]
-
-
-@given(
-    st.dictionaries(st.sampled_from("abcd"), st.integers(1, 6).map(lambda n: 4 * n), min_size=1),
-    st.randoms(use_true_random=False),
-)
-def test_every_order_of_sides_is_followed_by_its_reverse(counts, rng):
-    turns = clock._interleaved(counts, rng)
-    assert Counter(turns) == counts
-    first = turns[: len(turns) // (math.gcd(*counts.values()) // 2)]
-    assert first == first[::-1]
-
-
-@pytest.mark.parametrize(("half_width", "pairs"), [(0.03, 7), (0.05, 3)])
-def test_a_wider_interval_is_had_for_fewer_pairs(pliant, half_width, pairs):
-    device, judged = pliant
-    device.shown, device.half_width = (0.1, 0.1), half_width
-    verdict = judged(HONEST_CPP, Fidelity.SEARCH, {})
-    assert len(verdict.samples["default"]["ms"]["eager"]) == pairs
 
 
 def test_who_judges_with_wider_intervals_is_another_judge(worker, tmp_path):
