@@ -16,6 +16,7 @@ _JUDGING_SETS = 8
 _EXPECTING_SETS = 6  # more while it is worked out: what moved, parts of convolutions
 _PEAKS_EXPECTING = 2  # in fp64
 _COPIES_OF_WEIGHTS = 2  # in float32 or more, while a model is made
+_ALWAYS_THERE = 2  # in a sitting: the candidate, and the reference
 _SHARE_TO_SIT = 2 / 3  # of the room: others check meanwhile
 _CORES_OF_WRITER = 2
 _BRIEF_HALF_WIDTH = 0.05  # what is to be known no better does with short blocks
@@ -188,6 +189,18 @@ def may_record(case: WarmCase, device: Device, reference_s: float, calls: int) -
     """Whether a case is worth recording, and memory allows it: a graph keeps what it uses."""
     kept = calls * (case.input_bytes + case.output_bytes)
     return device.has_profiler and reference_s < LAUNCH_BOUND_S and 2 * kept < device.block_bytes
+
+
+def opponents_at_once(task: WarmTask, device: Device, opponents: int, fidelity: Fidelity) -> int:
+    """How many opponents sit beside candidate and reference: as many as there is room for.
+
+    One at least, or it would never be timed.
+    """
+    for count in range(opponents, 1, -1):
+        room = _room_to_sit(task, device, _ALWAYS_THERE + count, fidelity)
+        if not device.room or room <= device.room:
+            return count
+    return 1
 
 
 def sittings_at_once(task: WarmTask, device: Device, sides: int, fidelity: Fidelity) -> int:

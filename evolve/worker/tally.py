@@ -4,10 +4,10 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from evolve.core.evaluation import CaseResult, Label
+from evolve.core.evaluation import CUT_SHORT, CaseResult, Label
 from evolve.core.measurement import Interval, Ratio, middle
 from evolve.worker.clock import PairTimes
 from evolve.worker.faults import CANDIDATE, EAGER
@@ -76,7 +76,11 @@ def fill(
     interval: Callable[[list[float]], Ratio],
     rule: str,
 ) -> None:
-    """Put a row, and the raw times, of every case into `timing`; ratios by a rule of `TIMINGS`."""
+    """Put a row, and the raw times, of every case into `timing`; ratios by a rule of `TIMINGS`.
+
+    Of sides that followed the first ones, what was measured of those again is not taken, and the
+    raw times of all are kept under "apart".
+    """
     plain = [measured.pair for measured in pairs]
     for case in cases:
         warm = case.warm.case
@@ -85,15 +89,8 @@ def fill(
             side: interval([pair.log_ratio(warm.name, side, rule) for pair in pairs])
             for side in others
         }
-        timing.cases[warm.name] = CaseResult(
-            name=warm.name,
-            weight=warm.weight,
-            timed=True,
-            passed=True,
-            times_ms={side: _median_ms(plain, warm.name, side) for side in sides},
-            ratios=ratios,
-        )
-        timing.samples[warm.name] = {
+        times_ms = {side: _median_ms(plain, warm.name, side) for side in sides}
+        samples: dict[str, Any] = {
             "calls_per_block": case.calls,
             "overhead_ms": [round(pair.overhead[warm.name] * 1e3, 4) for pair in plain],
             "ms": {
@@ -101,16 +98,36 @@ def fill(
                 for side in sides
             },
         }
-        if warm.name in timing.told:
-            timing.samples[warm.name]["told"] = timing.told[warm.name]
         if case.recorded:
-            timing.samples[warm.name]["graph"] = stored(pairs, warm.name) | {
+            samples["graph"] = stored(pairs, warm.name) | {
                 "ratios": {
                     side: interval([p.log_ratio(warm.name, side, "graph") for p in pairs]).to_json()
                     for side in others
                     if all(p.is_recorded(warm.name, side) for p in pairs)
                 }
             }
+        if (first := timing.cases.get(warm.name)) is not None:
+            timing.cases[warm.name] = replace(
+                first, times_ms={**times_ms, **first.times_ms}, ratios={**ratios, **first.ratios}
+            )
+            timing.samples[warm.name].setdefault("apart", []).append(samples)
+            continue
+        timing.cases[warm.name] = CaseResult(
+            name=warm.name,
+            weight=warm.weight,
+            timed=True,
+            passed=True,
+            times_ms=times_ms,
+            ratios=ratios,
+        )
+        if warm.name in timing.told:
+            samples["told"] = timing.told[warm.name]
+        timing.samples[warm.name] = samples
+
+
+def was_cut_short(timing: Timing) -> bool:
+    """Whether a bar was missed, so that nothing more is of interest."""
+    return any(label.name == CUT_SHORT for label in timing.labels)
 
 
 def label_mismatches(timing: Timing, mismatches: Sequence[str], pairs: Sequence[PairTimes]) -> None:

@@ -31,6 +31,7 @@ from evolve.worker.faults import (
 from evolve.worker.footprint import (
     block_outputs,
     is_brief,
+    opponents_at_once,
     room_to_time,
     sittings_at_once,
 )
@@ -55,6 +56,7 @@ from evolve.worker.tally import (
     library_at_work,
     may_be_a_library,
     merged,
+    was_cut_short,
     weighted,
 )
 from evolve.worker.warm import WarmCase, WarmTask
@@ -128,6 +130,9 @@ class Timekeeper:
     ) -> None:
         """Interleave the candidate (None: the reference itself) with the other sides.
 
+        Opponents that the device has no room for beside each other follow one another, each
+        interleaved with the candidate and the reference as the first are.
+
         Fills `timing`, its device time also where the candidate fails. Ends at a look that shows
         less than one of the `bars` (`EvaluationRequest`): how much less is of no interest.
 
@@ -136,11 +141,30 @@ class Timekeeper:
         """
         sides = {CANDIDATE: candidate, EAGER: None, **opponents}
         cases = self._plan(task, sides, fidelity, timing)
+        needs = self._needs(task, sides, fidelity)
+        rivals = list(sides)[2:]
+        count = opponents_at_once(task, self._workshop.device, len(rivals), fidelity)
+        for at in range(0, max(1, len(rivals)), count):
+            group = {side: sides[side] for side in (CANDIDATE, EAGER, *rivals[at : at + count])}
+            self._interleave(task, group, cases, needs, fidelity, timing, bars)
+            if was_cut_short(timing):
+                break
+
+    def _interleave(
+        self,
+        task: WarmTask,
+        sides: dict[str, Candidate | None],
+        cases: list[TimedCase],
+        needs: Needs,
+        fidelity: Fidelity,
+        timing: Timing,
+        bars: Mapping[str, float],
+    ) -> None:
+        """Sittings of these sides until all that is asked is known, and what they come to."""
         rule = task.loaded.timing
         found = _Found()
         pairs = found.pairs
         served: WeakSet[RunnerProcess] = WeakSet()
-        needs = self._needs(task, sides, fidelity)
         device = self._workshop.device
         at_once = sittings_at_once(task, device, len(sides), fidelity)
         room = room_to_time(task, device, len(sides), fidelity)
@@ -169,21 +193,21 @@ class Timekeeper:
                         cases = with_blocks(cases, pairs[-1].pair, device, fidelity)
                 wrong = drop_wrong(pairs)
                 others = [side for side in sides if side != CANDIDATE]
-                timing.ratios = {
+                ratios = {
                     side: ratio_interval(weighted(pairs, cases, side, rule), index, plan)
                     for side in others
                 }
-                may_lose, is_last = candidate is not None, count == looks(plan)[-1]
+                may_lose, is_last = sides[CANDIDATE] is not None, count == looks(plan)[-1]
                 if is_last or all(
-                    self._settled(ratio, fidelity, index, may_lose)
-                    for ratio in timing.ratios.values()
+                    self._settled(ratio, fidelity, index, may_lose) for ratio in ratios.values()
                 ):
                     break
-                if (side := missed_bar(timing.ratios, bars)) is not None:
+                if (side := missed_bar(ratios, bars)) is not None:
                     timing.labels.append(Label(CUT_SHORT, _why_no_longer(side, bars[side])))
                     break
             self._look_on(found, task, sides, cases, needs, timing, served)
         by = partial(ratio_interval, look_index=index, fidelity=plan)
+        timing.ratios = ratios | timing.ratios  # those of the first sittings stand
         fill(timing, pairs, cases, list(sides), by, rule)
         plain = [measured.pair for measured in pairs]
         label_mismatches(timing, found.mismatches, plain)
@@ -215,9 +239,8 @@ class Timekeeper:
         two = {side: sides[side] for side in (CANDIDATE, EAGER)}
         short = [replace(case, blocks=_LOOKED_BLOCKS, more={}, recorded=False) for case in cases]
         looking = Timing()
-        is_cut = any(label.name == CUT_SHORT for label in timing.labels)
         with contextlib.suppress(CrowdedFault, InfraFault, TooShortFault):
-            for _ in range(0 if is_cut else _MOST_LOOKS):
+            for _ in range(0 if was_cut_short(timing) else _MOST_LOOKS):
                 if not found.is_undecided(names):
                     break
                 for sitting, _ in self._sit(task, two, short, needs, looking, 1, served):

@@ -4,7 +4,8 @@ Invariants:
 - where the host is too busy for a clock, nobody is convicted; blocks that are short since the
   candidate was slow before do not make it look so;
 - sides have as many blocks as tell equally much, and no fewer windows without calls;
-- what is clear, or of no interest, is timed no further.
+- what is clear, or of no interest, is timed no further;
+- opponents that there is no room for beside each other follow one another.
 """
 
 import contextlib
@@ -211,6 +212,28 @@ def test_what_one_waits_for_inside_of_something_is_counted_once():
         with timing.spending("lock"):
             time.sleep(0.1)
     assert timing.spent_s["lock"] >= 0.3 > 0.1 > timing.spent_s["opening"]
+
+
+@pytest.mark.parametrize(("room", "together"), [(0, [4]), (1, [3, 3])])
+def test_opponents_without_room_beside_each_other_follow_one_another(pliant, room, together):
+    """The memory of a sitting's sides is all there at once, and a baseline's is no smaller."""
+    device, judged = pliant
+    device.shown, device.room = (0.1, 0.1), room
+    try:
+        rivals = {"one": HONEST_CPP, "other": HONEST_CPP + "\n"}
+        verdict = judged(HONEST_CPP, Fidelity.SCREEN, rivals)
+    finally:
+        del device.room
+    assert verdict.status is Status.CORRECT, verdict.feedback
+    sides = {CANDIDATE, EAGER, "one", "other"}
+    (row,) = verdict.cases
+    assert set(row.times_ms) == sides
+    assert set(row.ratios) == set(verdict.ratios) == sides - {CANDIDATE}
+    sample = verdict.samples["default"]
+    sittings = [sample["ms"], *(later["ms"] for later in sample.get("apart", []))]
+    assert [len(times) for times in sittings] == together
+    assert set().union(*sittings) == sides
+    assert all(len(taken) == 3 for times in sittings for taken in times.values())
 
 
 @given(
