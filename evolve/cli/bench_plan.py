@@ -63,12 +63,14 @@ class Entry:
 class Plan:
     """A bench: its runs in order, and what is the same for all.
 
-    `final` is None where winners are not measured again; `within_s` None where there is no hurry.
+    `beside` are the baselines that every program is timed with; `final` is None where winners are
+    not measured again; `within_s` None where there is no hurry.
     """
 
     name: str
     entries: Sequence[Entry]
     baselines: Sequence[str]
+    beside: Sequence[str]
     final: Fidelity | None
     audit: bool
     within_s: float | None
@@ -115,11 +117,14 @@ def make_plan(words: Sequence[str]) -> Plan:
             category=category,
         )
         entries.append(Entry(task=about, config=own_config))
+    baselines = _baselines(settings["baselines"], kind_of(config))
+    final = None if settings["final"] == "none" else Fidelity(settings["final"])
     return Plan(
         name=f"{settings['suite']}-{label}",
         entries=entries,
-        baselines=_baselines(settings["baselines"], kind_of(config)),
-        final=None if settings["final"] == "none" else Fidelity(settings["final"]),
+        baselines=baselines,
+        beside=baselines if final is None and settings["baselines"] else (),
+        final=final,
         audit=settings["audit"],
         within_s=_within(settings["within"]),
     )

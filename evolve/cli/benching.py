@@ -202,7 +202,9 @@ class Bench:
         recorded, failure = {**entry.config, "opponents": {}, "audit": []}, ""
         try:
             request = read_request({**entry.config, "on_exists": "new"}, has_parts=True)
-            task, recorded = request.task, {**request.recorded, "audit": []}
+            beside = {name: "" for name in self._plan.beside}
+            opponents = {**request.recorded["opponents"], **beside}
+            task, recorded = request.task, {**request.recorded, "opponents": opponents, "audit": []}
         except UsageError as error:  # of this task: the settings of all have been checked
             failure = str(error)
         else:

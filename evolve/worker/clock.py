@@ -26,6 +26,7 @@ import torch
 
 from evolve.core.evaluation import Status
 from evolve.core.measurement import middle
+from evolve.core.protocols import BASELINES
 from evolve.worker.budget import Judgement, judge, worst
 from evolve.worker.device import Device
 from evolve.worker.faults import CANDIDATE, EAGER, CandidateFault, CrowdedFault, blaming
@@ -34,6 +35,7 @@ from evolve.worker.warm import Check
 from evolve.worker.window import Block, TimedCase, size_in_bytes
 
 _LARGEST_RESERVE = 2 << 30
+_TRUSTED = {EAGER, *BASELINES}  # sides that are the reference, whose outputs nobody judges
 _USABLE_SHARE = 0.5  # of the reference's block, unshortened: at most what a window itself costs
 
 Start = Callable[[], RunnerProcess]
@@ -160,8 +162,8 @@ def _time_case(
             is_measured = turn.side == EAGER and turn.number is None
             block = window.run(process, asked, layout, number, glance_after_s=glance_after_s,
                                idles=idles if is_measured else 0)  # fmt: skip
-        if turn.side == EAGER:
-            block = replace(block, samples={})  # nobody judges them, and each may take gigabytes
+        if turn.side in _TRUSTED:
+            block = replace(block, samples={})  # each may take gigabytes
         if turn.number is None:
             blocks[turn.side].append(block)
         elif turn.side == CANDIDATE:

@@ -194,10 +194,13 @@ def may_record(case: WarmCase, device: Device, reference_s: float, calls: int) -
 def opponents_at_once(task: WarmTask, device: Device, opponents: int, fidelity: Fidelity) -> int:
     """How many opponents sit beside candidate and reference: as many as there is room for.
 
-    One at least, or it would never be timed.
+    One at least, or it would never be timed. Outcomes are judged when the processes have ended.
     """
+    block = largest_block(task, device, fidelity)
+    outputs = block_outputs(task, device, fidelity)
     for count in range(opponents, 1, -1):
-        room = _room_to_sit(task, device, _ALWAYS_THERE + count, fidelity)
+        sides = _ALWAYS_THERE + count
+        room = room_for(task.cases, device, sides, block, outputs, judges=False)
         if not device.room or room <= device.room:
             return count
     return 1

@@ -335,8 +335,7 @@ class Timekeeper:
     ) -> None:
         """The outputs that were taken; CandidateFault or SideFault where one is wrong."""
         ours = {side for side, who in sides.items() if who and who.is_ours}
-        for sitting, recorded in sat:
-            sitting.samples = [sample for sample in sitting.samples if sample[0] not in ours]
+        for _, recorded in sat:
             recorded.samples = [s for s in recorded.samples if s[0] not in {EAGER, *ours}]
         beside_others = partial(self._beside_others, timing)
         margin = judge_samples([sitting for sitting, _ in sat], beside_others)

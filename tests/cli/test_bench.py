@@ -148,6 +148,19 @@ def test_the_same_command_repeats_nothing_and_other_baselines_only_add_what_is_m
     assert results[0].custom.ratios.keys() == {"eager", "compile", "eager_tf32"}
 
 
+@pytest.mark.parametrize(
+    ("words", "timed"), [(["baselines=[compile]"], {"eager", "compile"}), ([], {"eager"})]
+)
+def test_without_finals_baselines_that_are_named_are_timed_beside_every_program(words, timed):
+    plan = planned("problems=[1/1]", "final=none", "termination.evaluations=1", *words)
+    assert bench(plan) == ""
+    with Store.open(DB, read_only=True) as store:
+        (step,) = store.steps(store.run(NAMES[0]).id)
+        (found,) = read_suite(store, [entry.task for entry in plan.entries])
+    assert found.custom is not None
+    assert set(step.ratios) == set(found.custom.ratios) == timed
+
+
 def test_a_larger_budget_continues_the_searches():
     words = ("search=greedy", "problems=[1/1]", "name=x")
     bench(planned(*words, "termination.evaluations=3"))
