@@ -202,7 +202,7 @@ class Bench:
         recorded, failure = {**entry.config, "opponents": {}, "audit": []}, ""
         try:
             request = read_request({**entry.config, "on_exists": "new"}, has_parts=True)
-            beside = {name: "" for name in self._plan.beside}
+            beside = dict.fromkeys(self._plan.beside, "")
             opponents = {**request.recorded["opponents"], **beside}
             task, recorded = request.task, {**request.recorded, "opponents": opponents, "audit": []}
         except UsageError as error:  # of this task: the settings of all have been checked
