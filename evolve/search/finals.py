@@ -92,7 +92,12 @@ def lacking(store: Store, run: int, elite: Elite, baselines: Sequence[str]) -> l
 
 
 def _spoken_of(evaluation: Evaluation, baselines: Sequence[str]) -> set[str]:
-    """Baselines that were timed, or failed themselves; all where the program gave no time."""
+    """Baselines that were timed, or failed themselves; all where the program gave no time.
+
+    None where a fault of ours left it without a verdict.
+    """
+    if evaluation.status is Status.INFRA:
+        return set()
     if evaluation.status is not Status.CORRECT:
         return {EAGER, *baselines}
     failed = {
@@ -122,12 +127,21 @@ async def play_finals(
     async with _taken_up(search, evaluator, stop) as final:
         for ticket in search.open_tickets():  # of a call that was stopped
             await final.measure(ticket, baselines)
+        tried: set[str] = set()  # what has no verdict by a fault of ours is for another call
         for _ in range(MAX_CONTENDERS):
             for elite in finalists(search):
                 missing = lacking(search.store, search.run.id, elite, baselines)
-                if missing and not stop.is_set():
+                instance = instance_digest(elite.program, elite.assignment)
+                if missing and instance not in tried and not stop.is_set():
+                    tried.add(instance)
                     ticket = search.again(elite, operator=VERIFY, fidelity=fidelity)
                     await final.measure(ticket, missing)
+
+
+def is_settled(search: Search, baselines: Sequence[str]) -> bool:
+    """Whether a final has said of every finalist what there is to say."""
+    store, run = search.store, search.run.id
+    return not any(lacking(store, run, elite, baselines) for elite in finalists(search))
 
 
 def unjudged(store: Store, run: int) -> list[Elite]:

@@ -48,7 +48,7 @@ class OutputBudget:
     """Allowed error of one floating output: per block, relative to the block's `scale`.
 
     `finite` says that reference and truth are finite everywhere; `typical` is the reference's own
-    error in the median block.
+    error in the median block of those where it has any.
     """
 
     block: int
@@ -169,16 +169,16 @@ def output_budget(reference: Tensor, truth: Tensor, arithmetic: Arithmetic) -> O
     held = truth if is_finite else torch.where(_is_held(truth, reference.dtype), truth, 0.0)
     scale = _scales(held, block)
     own_rms, own_peak = (error / scale for error in error_blocks(reference, truth, block))
-    typical = float(own_rms.median())
-    rms = KAPPA * torch.clamp(own_rms, min=typical)
+    rms = KAPPA * torch.clamp(own_rms, min=float(own_rms.median()))
     rms = torch.clamp(rms, min=error_floor(reference.dtype, arithmetic, 1.0))
     peak = torch.maximum(PEAK * rms, KAPPA * own_peak)
     if arithmetic.accumulation == "tf32":  # one large product may be all that a block holds
         _, largest = error_blocks(None, held, block)
         peak = torch.maximum(peak, OPERAND_ROUNDINGS * _CUT * largest / scale)
     return OutputBudget(
-        block=block, scale=scale, rms=rms, peak=peak, finite=is_finite, typical=typical
-    )
+        block=block, scale=scale, rms=rms, peak=peak, finite=is_finite,
+        typical=_typical(own_rms),
+    )  # fmt: skip
 
 
 def condition_of(budget: OutputBudget, shape: torch.Size, motion: Tensor, step: float) -> Tensor:
@@ -210,8 +210,10 @@ def is_coarse(
     """Whether the reference's typical error is more than honest arithmetic explains.
 
     Then its operands are shorter than the task's type: tensor cores cut those of convolutions.
+    Sums whose rounding errors have all one sign are the worst there are, and no typical ones.
     """
-    return budget.typical > float(error_floor(dtype, arithmetic, condition).median())
+    usual = replace(arithmetic, even=True)
+    return budget.typical > float(error_floor(dtype, usual, condition).median())
 
 
 def coarsened(budget: OutputBudget, motion: Tensor) -> OutputBudget:
@@ -222,13 +224,19 @@ def coarsened(budget: OutputBudget, motion: Tensor) -> OutputBudget:
     block may be off as much more than a typical one as it moves more when operands of products do;
     or a neighbour does, for what is cut off at zero rarely shows in the one block.
     """
-    typical = (motion / budget.scale).median()
+    typical = _typical(motion / budget.scale)
     if not typical > 0:
         return budget
     more = _over_neighbours(motion) / budget.scale / typical
     rms = KAPPA * budget.typical * more
     most = max(PEAK, budget.block**0.5)  # of a block's error, in one of its elements
     return _raised(budget, rms, rms * torch.clamp(PEAK * more.square(), min=PEAK, max=most))
+
+
+def _typical(sizes: Tensor) -> float:
+    """The median of those above 0: where all is cut off at zero, nothing is off or moves."""
+    some = sizes[sizes > 0]
+    return float(some.median()) if some.numel() else 0.0
 
 
 def _over_neighbours(sizes: Tensor) -> Tensor:

@@ -33,6 +33,7 @@ from evolve.core.protocols import EvaluationRequest
 from evolve.evaluation import LocalEvaluator
 from evolve.report.suite import read_suite
 from evolve.report.suite_figures import figures
+from evolve.search.judging import MAX_ATTEMPTS
 from evolve.store import Store
 from evolve.testing.synthetic import SEED_SOURCE, SyntheticEvaluator, synthetic_task
 from tests.report.page import read
@@ -316,6 +317,31 @@ def test_what_fails_for_its_neighbours_is_judged_again_alone():
         operators = {step.operator for run in store.runs() for step in store.steps(run.id)}
     assert all(result.custom is not None for result in results)
     assert operators == {"seed", "again"}
+
+
+def test_a_final_that_fails_by_a_fault_of_the_judge_is_repeated():
+    class Unlucky(SyntheticEvaluator):
+        """A judge whose first finals fail, beside others and alone, as often as they are tried."""
+
+        left = 2 * MAX_ATTEMPTS
+
+        async def evaluate(self, request: EvaluationRequest) -> Evaluation:
+            verdict = await super().evaluate(request)
+            if request.opponents and self.left:
+                self.left -= 1
+                return replace(verdict, status=Status.INFRA, custom=None, ratios={}, cases=())
+            return verdict
+
+    plan, said = planned("problems=[1/1]"), list[str]()
+    judge = Unlucky()
+    assert bench(plan, judge, say=said.append) == ""
+    assert any("again alone" in line for line in said)
+    assert judge.left == 0
+    assert bench(plan, judge) == ""
+    with Store.open(DB, read_only=True) as store:
+        (result,) = read_suite(store, [entry.task for entry in plan.entries])
+    assert result.custom is not None
+    assert set(result.custom.ratios) == {"eager", "compile"}
 
 
 @pytest.mark.parametrize(("dies_at", "skipped"), [("1/2", ["1/2"]), ("1", ["1/1", "2/1"])])

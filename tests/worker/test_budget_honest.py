@@ -245,25 +245,34 @@ def cut(x):
     is_read_by_tensor_cores = x.dtype is torch.float32
     return (x.view(torch.int32) & -0x2000).view(torch.float32) if is_read_by_tensor_cores else x
 """
-FILTERS = task(
-    "F.relu(cut(self.w) @ cut(x))",
-    "[torch.rand(27, 4096)]",
-    setup="self.w = nn.Parameter(torch.randn(256, 27))",
-    extra=CUT,
-)
 
 
-def filters_by(rounding):
-    return lambda model, x: torch.relu(rounding(model.w) @ rounding(x))
+def filters(terms, bias):
+    """A product as tensor cores make it of fp32, less a bias, and cut off at zero."""
+    return task(
+        f"F.relu(cut(self.w) @ cut(x) - {bias})",
+        f"[torch.rand({terms}, {min(4096, 2**22 // terms)})]",
+        setup=f"self.w = nn.Parameter(torch.randn(256, {terms}))",
+        extra=CUT,
+    )
 
 
-def test_where_eager_cuts_operands_short_others_may_round_them_whatever_is_cut_off_at_zero():
-    """Eager's errors all make outcomes smaller: of what is just below zero it has none."""
+@pytest.mark.parametrize(("terms", "bias"), [(27, 0), (576, 0), (576, 14), (576, 28), (8192, 0)])
+def test_where_eager_cuts_operands_short_others_may_round_them(terms, bias):
+    """However many terms, and whatever is cut off at zero (of 28 nearly all, and whole blocks):
+    eager's errors all make outcomes smaller, and of what is just below zero it has none.
+    """
+
+    case = filters(terms, bias)
+
+    def by(rounding):
+        return verdicts(case, lambda model, x: torch.relu(rounding(model.w) @ rounding(x) - bias))
+
     for rounding in (rounded_to_tf32, cut_to_tf32):
-        assert judged(FILTERS, filters_by(rounding)).status is Status.CORRECT
+        assert set(by(rounding).values()) == {Status.CORRECT}
     for shorter in (torch.bfloat16, torch.float8_e4m3fn):
-        rounded = judged(FILTERS, filters_by(lambda x, s=shorter: x.to(s).float()))
-        assert rounded.status is Status.WRONG_VALUE
+        found = by(lambda x, s=shorter: x.to(s).float())
+        assert Status.WRONG_VALUE in found.values()
 
 
 def in_half(function):
