@@ -20,7 +20,7 @@ MOST_TERMS = 1 << 16  # that are added one after the other: longer sums are made
 OPERAND_ROUNDINGS = 2.5  # of operands, where the task allows a shorter type for them
 PEAK = 8.0  # largest single error over the root mean square of errors
 LEAST_SCALE = 1 / 64  # of a block, relative to its row and to the median block in use
-_NEIGHBOURS = 16  # blocks on either side that have about as much cut off at zero
+_NEIGHBOURS = 64  # blocks on either side that have about as much cut off at zero
 _CUT = 2.0**-9 / OPERAND_ROUNDINGS  # of an operand that is cut to TF32, not rounded
 # Elements looked at together, which bounds the memory of a comparison: on the CPU what its caches
 # hold. With as few a GPU waits for launches: outcomes of 6 GB took an H200 1.6 s to expect, nearly

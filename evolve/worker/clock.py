@@ -35,6 +35,7 @@ from evolve.worker.warm import Check
 from evolve.worker.window import Block, TimedCase, size_in_bytes
 
 _LARGEST_RESERVE = 2 << 30
+_LARGE_SHARE = 4  # of what a device keeps warm: larger outputs wait on the host
 _TRUSTED = {EAGER, *BASELINES}  # sides that are the reference, whose outputs nobody judges
 _USABLE_SHARE = 0.5  # of the reference's block, unshortened: at most what a window itself costs
 
@@ -146,6 +147,8 @@ def _time_case(
     result: Sitting,
 ) -> None:
     window = device.window()
+    # Beside an opponent's memory there may be none for outputs that wait until they are judged.
+    is_tight = len(processes) > 2 and case.warm.output_bytes > device.warm_bytes // _LARGE_SHARE
     counts = {side: case.blocks_of(side) for side in processes}
     count = counts[CANDIDATE]
     order = case.warm.draw_blocks(count, max(counts.values()), case.calls, rng)
@@ -164,6 +167,9 @@ def _time_case(
                                idles=idles if is_measured else 0)  # fmt: skip
         if turn.side in _TRUSTED:
             block = replace(block, samples={})  # each may take gigabytes
+        elif is_tight:
+            held = {at: [part.cpu() for part in parts] for at, parts in block.samples.items()}
+            block = replace(block, samples=held)
         if turn.number is None:
             blocks[turn.side].append(block)
         elif turn.side == CANDIDATE:
@@ -317,7 +323,9 @@ def judged_outputs(case: TimedCase, block: Block) -> Iterator[Judgement]:
 
 
 def _judged_output(case: TimedCase, sample: list[torch.Tensor], check: Check) -> Judgement:
-    return judge(case.warm.case, sample, check.expected.spec, check.expected, check.tree())
+    place = check.expected.reference[0].device
+    output = [part.to(place) for part in sample]
+    return judge(case.warm.case, output, check.expected.spec, check.expected, check.tree())
 
 
 def _require_right(case: TimedCase, verdict: Judgement) -> float | None:

@@ -7,7 +7,7 @@ in fp64 run on tensor cores.
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -19,18 +19,39 @@ from evolve.worker.dispatch import DispatchMode
 
 CONVOLUTION = torch.ops.aten.convolution.default
 _MOST_PLACES = 1024  # of a kernel, each a few launches
+_AT_ONCE = 1 << 27  # elements of a batch: beside it there are copies of the same size
 
 
 class ByProducts(DispatchMode):
-    """In it, convolutions of fp64 tensors on a GPU are made by `convolution`."""
+    """In it, convolutions of fp64 tensors on such a device are made by `convolution`."""
+
+    def __init__(self, place: str = "cuda") -> None:
+        super().__init__()
+        self._place = place
 
     def run(self, operation: Any, arguments: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
         if operation is CONVOLUTION:
             x, weight = arguments[:2]
-            places = math.prod(weight.shape[2:])
-            if x.is_cuda and x.dtype is torch.float64 and x.numel() and places <= _MOST_PLACES:
-                return convolution(*arguments)
+            is_meant = x.device.type == self._place and x.dtype is torch.float64
+            if is_meant and x.numel() and math.prod(weight.shape[2:]) <= _MOST_PLACES:
+                return in_parts(convolution, x, *arguments[1:])
         return operation(*arguments, **options)
+
+
+def in_parts(
+    operation: Callable[..., Tensor], x: Tensor, *arguments: Any, most: int = _AT_ONCE
+) -> Tensor:
+    """`operation(x, *arguments)` of a batch, of which no more than `most` elements at once."""
+    rows = max(1, most * x.shape[0] // max(1, x.numel()))
+    if rows >= x.shape[0]:
+        return operation(x, *arguments)
+    first = operation(x[:rows], *arguments)
+    made = first.new_empty(x.shape[0], *first.shape[1:])
+    made[:rows] = first
+    del first
+    for start in range(rows, x.shape[0], rows):
+        made[start : start + rows] = operation(x[start : start + rows], *arguments)
+    return made
 
 
 def convolution(

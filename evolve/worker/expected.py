@@ -28,7 +28,7 @@ from evolve.worker.blocks import (
     real,
     widened,
 )
-from evolve.worker.convolution import ByProducts
+from evolve.worker.convolution import CONVOLUTION, ByProducts, in_parts
 from evolve.worker.dispatch import DispatchMode
 from evolve.worker.parameters import cast_module
 from evolve.worker.reduction import ReductionTrace
@@ -42,7 +42,7 @@ _ATEN = torch.ops.aten
 _SCANS = frozenset((_ATEN.cumsum.default, _ATEN.cumprod.default, _ATEN.logcumsumexp.default))
 CUT_STEP = 2.0**-11  # half of what may be cut off where an operand is read as TF32
 _PRODUCTS = {  # where the first of two operands stands
-    _ATEN.mm.default: 0, _ATEN.bmm.default: 0, _ATEN.convolution.default: 0,
+    _ATEN.mm.default: 0, _ATEN.bmm.default: 0,
     _ATEN.addmm.default: 1, _ATEN.baddbmm.default: 1,
 }  # fmt: skip
 # One alone may leave an outcome where it is by luck: of attention on large scores, where two keys
@@ -268,14 +268,14 @@ def _rounded(
     for operand in tensors_of(operands):
         if operand.is_floating_point():
             _nudge(operand, draws, SENSITIVITY_STEP)
-    with task_code(task, "Model.forward"), _default_dtype(torch.float64), _Scans(draws):
-        return _forward(model, operands)
+    with task_code(task, "Model.forward"), _default_dtype(torch.float64):
+        return _forward(model, operands, _Scans(draws))
 
 
 def _cut(task: str, model: nn.Module, inputs: list[Any], draws: torch.Generator) -> list[Tensor]:
     """When operands of products and convolutions move as those do that tensor cores read."""
-    with task_code(task, "Model.forward"), _Products(draws):
-        return _forward_in(torch.float64, model, inputs)
+    with task_code(task, "Model.forward"):
+        return _forward_in(torch.float64, model, inputs, _Products(draws))
 
 
 class _Scans(DispatchMode):
@@ -304,13 +304,20 @@ class _Products(DispatchMode):
         self._draws = draws
 
     def run(self, operation: Any, arguments: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
+        if operation is CONVOLUTION:  # whose operands may take gigabytes
+            x, weight, *others = arguments
+            weight = self._moved(weight)
+            return in_parts(lambda x: operation(self._moved(x), weight, *others), x)
         first = _PRODUCTS.get(operation, len(arguments))
-        moved = [*arguments]
-        for place, operand in enumerate(arguments[first : first + 2], first):
-            if operand.is_floating_point():  # products of places are exact
-                moved[place] = operand.clone()
-                _nudge(moved[place], self._draws, CUT_STEP)
-        return operation(*moved, **options)
+        operands = [self._moved(operand) for operand in arguments[first : first + 2]]
+        return operation(*arguments[:first], *operands, *arguments[first + 2 :], **options)
+
+    def _moved(self, operand: Tensor) -> Tensor:
+        if not operand.is_floating_point():  # products of places are exact
+            return operand
+        moved = operand.clone()
+        _nudge(moved, self._draws, CUT_STEP)
+        return moved
 
 
 def _nudge(tensor: Tensor, draws: torch.Generator, step: float) -> None:
@@ -331,10 +338,12 @@ def _doubled(tensor: Tensor) -> Tensor:
     return tensor.double() if tensor.is_floating_point() else tensor
 
 
-def _forward_in(dtype: torch.dtype, model: nn.Module, inputs: list[Any]) -> list[Tensor]:
+def _forward_in(
+    dtype: torch.dtype, model: nn.Module, inputs: list[Any], mode: DispatchMode | None = None
+) -> list[Tensor]:
     operands = map_tensors(lambda tensor: _in(dtype, tensor), inputs)
     with _default_dtype(dtype):
-        return _forward(cast_module(copy.deepcopy(model), dtype), operands)
+        return _forward(cast_module(copy.deepcopy(model), dtype), operands, mode)
 
 
 def _in(dtype: torch.dtype, tensor: Tensor) -> Tensor:
@@ -342,9 +351,10 @@ def _in(dtype: torch.dtype, tensor: Tensor) -> Tensor:
     return tensor.to(dtype if tensor.is_floating_point() else tensor.dtype, copy=True)
 
 
-def _forward(model: nn.Module, inputs: list[Any]) -> list[Tensor]:
-    is_on_gpu = any(tensor.is_cuda for tensor in tensors_of(inputs))
-    with seeded(0), ByProducts() if is_on_gpu else nullcontext():
+def _forward(model: nn.Module, inputs: list[Any], mode: DispatchMode | None = None) -> list[Tensor]:
+    """The outcome of a forward, each of whose operations goes through a mode as the task has it."""
+    # The mode inside: outside it would see what a convolution is made by, and no convolution.
+    with seeded(0), ByProducts(), mode or nullcontext():
         return [output.detach() for output in flatten(model(*inputs))[0]]
 
 

@@ -5,17 +5,22 @@ Invariants: an honest fp32 kernel passes in every input family that applies to t
 that is shorter than the task allows, and every part of the work left out, fails in at least one.
 """
 
+from functools import partial
+
 import numpy
 import pytest
 import torch
 from torch.nn import functional
 
 from evolve.core.evaluation import Status
+from evolve.worker import expected
+from evolve.worker.convolution import ByProducts
 from tests.worker.judging import (
     cut_to_tf32,
     judged,
     loaded_case,
     norm_of,
+    prepared,
     rounded_to_tf32,
     sequential_sum,
     task_source,
@@ -273,6 +278,31 @@ def test_where_eager_cuts_operands_short_others_may_round_them(terms, bias):
     for shorter in (torch.bfloat16, torch.float8_e4m3fn):
         found = by(lambda x, s=shorter: x.to(s).float())
         assert Status.WRONG_VALUE in found.values()
+
+
+IMAGES = task(
+    "F.relu(F.conv2d(cut(x), cut(self.w)))",
+    "[torch.rand(16, 8, 66, 66)]",
+    setup="self.w = nn.Parameter(torch.randn(16, 8, 3, 3))",
+    extra=CUT,
+)
+
+
+@pytest.mark.parametrize("is_by_products", [False, True])
+def test_convolutions_are_cut_short_whatever_they_are_made_by(is_by_products, monkeypatch):
+    """On a GPU fp64 has none that are fast: there matrix products stand for them."""
+    if is_by_products:
+        monkeypatch.setattr(expected, "ByProducts", partial(ByProducts, "cpu"))
+
+    def by(rounding):
+        prepared.cache_clear()
+        convolved = functional.conv2d
+        return judged(
+            IMAGES, lambda model, x: torch.relu(convolved(rounding(x), rounding(model.w)))
+        )
+
+    assert by(rounded_to_tf32).status is Status.CORRECT
+    assert by(lambda x: x.bfloat16().float()).status is Status.WRONG_VALUE
 
 
 def in_half(function):

@@ -10,7 +10,7 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from evolve.worker.convolution import ByProducts, convolution
+from evolve.worker.convolution import ByProducts, convolution, in_parts
 
 
 @st.composite
@@ -53,6 +53,20 @@ def test_one_number_stands_for_all_dimensions():
     x, weight = (torch.randn(2, 2, 5, 5, dtype=torch.float64) for _ in range(2))
     made = convolution(x, weight, None, [2], [1], [1], False, [0], 1)
     torch.testing.assert_close(made, torch.conv2d(x, weight, stride=2, padding=1))
+
+
+@pytest.mark.parametrize("most", [1, 150, 10**6])
+def test_a_large_batch_is_made_in_parts(most):
+    x, weight = torch.randn(5, 3, 5, 5), torch.randn(4, 3, 2, 2)
+    seen = []
+
+    def convolved(part, *arguments):
+        seen.append(part.shape[0])
+        return torch.conv2d(part, *arguments)
+
+    made = in_parts(convolved, x, weight, most=most)
+    torch.testing.assert_close(made, torch.conv2d(x, weight))
+    assert seen == {1: 5 * [1], 150: [2, 2, 1], 10**6: [5]}[most]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
