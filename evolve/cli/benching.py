@@ -26,7 +26,7 @@ from evolve.report.audit import Findings, findings_of
 from evolve.report.suite import read_result, task_line
 from evolve.report.text import one_line
 from evolve.search.engine import Search
-from evolve.search.finals import is_settled, judge_again, play_finals, unjudged
+from evolve.search.finals import judge_again, play_finals, unjudged
 from evolve.search.pipeline import Pipeline
 from evolve.store import RunRow, Store
 from evolve.trackers import Feed
@@ -149,7 +149,7 @@ class Bench:
                 await self._search(run, config)
             if alone and not self._stop.is_set():
                 await judge_again(self._engine(run, config), self._evaluator, self._stop)
-            settled = self._stop.is_set() or await self._final(self._store.run(run.name), config)
+            failed = not self._stop.is_set() and await self._final(run.name, config)
         except _Failed as failure:
             self._put_off(entry, failure, alone=alone)
             return
@@ -161,7 +161,7 @@ class Bench:
         self._skipped_in_a_row = 0
         if self._stop.is_set():
             return
-        if not alone and (not settled or unjudged(self._store, run.id)):
+        if not alone and (failed or unjudged(self._store, run.id)):
             self._put_off(entry, "by a fault of the judge something has no verdict", alone=False)
             return
         self._report(entry, run.name, time.monotonic() - start)
@@ -270,13 +270,18 @@ class Bench:
             if engine.model is not None:
                 await engine.model.close()
 
-    async def _final(self, run: RunRow, config: Mapping[str, Any]) -> bool:
-        """Whether nothing is left to measure again."""
+    async def _final(self, name: str, config: Mapping[str, Any]) -> bool:
+        """Whether a final failed by a fault of the judge."""
+        run = self._store.run(name)
         if self._plan.final is None or run.state != "finished":
-            return True
-        search, baselines = self._engine(run, config), self._plan.baselines
-        await play_finals(search, self._evaluator, baselines, self._plan.final, self._stop)
-        return is_settled(search, baselines)
+            return False
+        return await play_finals(
+            self._engine(run, config),
+            self._evaluator,
+            self._plan.baselines,
+            self._plan.final,
+            self._stop,
+        )
 
     def _engine(self, run: RunRow, config: Mapping[str, Any]) -> Search:
         return parts.build_search(

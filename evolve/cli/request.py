@@ -49,7 +49,11 @@ def read_request(config: Mapping[str, Any], *, has_parts: bool = False) -> Reque
         with Store.open(config["store"]["path"], read_only=True) as store:
             config = as_judged(config, store, existing)
     task = load_task(config)
-    recorded = {**config, "opponents": read_baseline(config["baseline"], kind_of(config))}
+    opponents = read_baseline(config["baseline"], kind_of(config))
+    if existing is not None:  # a suite may time baselines beside every program
+        begun = existing.config.get("opponents", {})
+        opponents = {name: "" for name, text in begun.items() if not text} | opponents
+    recorded = {**config, "opponents": opponents}
     if existing is None:
         task = with_seeds(task, config)
     else:

@@ -64,6 +64,14 @@ class Fidelity(StrEnum):
 CUT_SHORT = "cut_short"
 """Label of a verdict whose timing ended at a look: its run had use for no more."""
 
+OPPONENT_FAILED = "opponent_failed"
+"""Label of a verdict without the times of an opponent, whose name its evidence begins with."""
+
+
+def sample_sets(samples: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Raw times of a case: those of the sides timed together, and of each that followed apart."""
+    return [samples, *samples.get("apart", ())]
+
 
 @dataclass(frozen=True, slots=True)
 class Label:

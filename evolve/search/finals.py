@@ -10,7 +10,7 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
-from evolve.core.evaluation import Evaluation, Fidelity, Status
+from evolve.core.evaluation import OPPONENT_FAILED, Evaluation, Fidelity, Status
 from evolve.core.lineage import VERIFY, Step
 from evolve.core.measurement import Interval
 from evolve.core.program import instance_digest
@@ -26,7 +26,6 @@ AGAIN = "again"
 """Operator name of tickets that ask for a verdict once more, after a fault of our own."""
 
 EAGER = "eager"
-FAILED = "opponent_failed"  # the judge's label, whose evidence begins with the opponent's name
 _NOT_ITS_OWN = frozenset(("decoy_kernel", "evaluator_access", "foreign_library"))
 _BEAT_S = 1.0
 _NOTHING = Interval(0.0, 0.0, 0.0)
@@ -101,7 +100,9 @@ def _spoken_of(evaluation: Evaluation, baselines: Sequence[str]) -> set[str]:
     if evaluation.status is not Status.CORRECT:
         return {EAGER, *baselines}
     failed = {
-        label.evidence.partition(":")[0] for label in evaluation.labels if label.name == FAILED
+        label.evidence.partition(":")[0]
+        for label in evaluation.labels
+        if label.name == OPPONENT_FAILED
     }
     return {*evaluation.ratios} | failed
 
@@ -112,7 +113,7 @@ async def play_finals(
     baselines: Sequence[str],
     fidelity: Fidelity,
     stop: asyncio.Event,
-) -> None:
+) -> bool:
     """Measure the finalists beside all baselines, unless they have been; the next where one falls.
 
     The run is claimed meanwhile, and counts as finished afterwards.
@@ -123,11 +124,15 @@ async def play_finals(
         baselines: names of `BASELINES`; `eager` always takes part.
         fidelity: how thoroughly.
         stop: ends it early; a final that is under way then is repeated.
+
+    Returns:
+        Whether a final has no verdict, by a fault of ours: it is for another call.
     """
+    failed = False
     async with _taken_up(search, evaluator, stop) as final:
         for ticket in search.open_tickets():  # of a call that was stopped
             await final.measure(ticket, baselines)
-        tried: set[str] = set()  # what has no verdict by a fault of ours is for another call
+        tried: set[str] = set()
         for _ in range(MAX_CONTENDERS):
             for elite in finalists(search):
                 missing = lacking(search.store, search.run.id, elite, baselines)
@@ -136,12 +141,9 @@ async def play_finals(
                     tried.add(instance)
                     ticket = search.again(elite, operator=VERIFY, fidelity=fidelity)
                     await final.measure(ticket, missing)
-
-
-def is_settled(search: Search, baselines: Sequence[str]) -> bool:
-    """Whether a final has said of every finalist what there is to say."""
-    store, run = search.store, search.run.id
-    return not any(lacking(store, run, elite, baselines) for elite in finalists(search))
+                    verdict = search.store.evaluation(search.run.id, ticket.sequence)
+                    failed |= verdict is not None and verdict.status is Status.INFRA
+    return failed
 
 
 def unjudged(store: Store, run: int) -> list[Elite]:

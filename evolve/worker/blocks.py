@@ -5,6 +5,7 @@ fp64 truth, relative to the block's own root mean square, so that a wrong tail t
 a global ratio, nor a wrong small row behind a large one.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -20,7 +21,9 @@ MOST_TERMS = 1 << 16  # that are added one after the other: longer sums are made
 OPERAND_ROUNDINGS = 2.5  # of operands, where the task allows a shorter type for them
 PEAK = 8.0  # largest single error over the root mean square of errors
 LEAST_SCALE = 1 / 64  # of a block, relative to its row and to the median block in use
-_NEIGHBOURS = 64  # blocks on either side that have about as much cut off at zero
+_NEIGHBOURS = 64  # blocks on either side that tell about one that is nearly all cut off
+_CUT_OFF = 0.75  # of a block, from where on its own motion is one of a few elements
+_USUAL = 1.25  # times a coarse reference's typical error: with operands in bf16 it is 1.5
 _CUT = 2.0**-9 / OPERAND_ROUNDINGS  # of an operand that is cut to TF32, not rounded
 # Elements looked at together, which bounds the memory of a comparison: on the CPU what its caches
 # hold. With as few a GPU waits for launches: outcomes of 6 GB took an H200 1.6 s to expect, nearly
@@ -48,7 +51,8 @@ class OutputBudget:
     """Allowed error of one floating output: per block, relative to the block's `scale`.
 
     `finite` says that reference and truth are finite everywhere; `typical` is the reference's own
-    error in the median block of those where it has any.
+    error in the median block of those where it has any, the `used` ones; `usual` is the most that
+    an outcome may be off in the median of these.
     """
 
     block: int
@@ -57,6 +61,8 @@ class OutputBudget:
     peak: Tensor
     finite: bool
     typical: float
+    used: Tensor
+    usual: float = math.inf
 
 
 def real(tensor: Tensor) -> Tensor:
@@ -177,7 +183,7 @@ def output_budget(reference: Tensor, truth: Tensor, arithmetic: Arithmetic) -> O
         peak = torch.maximum(peak, OPERAND_ROUNDINGS * _CUT * largest / scale)
     return OutputBudget(
         block=block, scale=scale, rms=rms, peak=peak, finite=is_finite,
-        typical=_typical(own_rms),
+        typical=_typical(own_rms), used=own_rms > 0,
     )  # fmt: skip
 
 
@@ -212,25 +218,43 @@ def is_coarse(
     Then its operands are shorter than the task's type: tensor cores cut those of convolutions.
     Sums whose rounding errors have all one sign are the worst there are, and no typical ones.
     """
-    usual = replace(arithmetic, even=True)
-    return budget.typical > float(error_floor(dtype, usual, condition).median())
+    honest = error_floor(dtype, replace(arithmetic, even=True), condition[budget.used])
+    return budget.typical > 0 and budget.typical > float(honest.median())
 
 
-def coarsened(budget: OutputBudget, motion: Tensor) -> OutputBudget:
+def coarsened(budget: OutputBudget, motion: Tensor, truth: Tensor) -> OutputBudget:
     """What is allowed besides, where the reference is coarse.
 
     Its own error in a block is no measure there: errors of cut operands have one sign, and in a
     block that is nearly all cut off at zero it may have none, where who rounds them has some. So a
     block may be off as much more than a typical one as it moves more when operands of products do;
-    or a neighbour does, for what is cut off at zero rarely shows in the one block.
+    or, where nearly all of it is cut off, as a neighbour does. In most blocks nobody is off by more
+    than the reference, or its operands are shorter still.
     """
     typical = _typical(motion / budget.scale)
     if not typical > 0:
         return budget
-    more = _over_neighbours(motion) / budget.scale / typical
+    near = torch.where(_is_cut_off(real(truth), budget.block), _over_neighbours(motion), motion)
+    more = near / budget.scale / typical
     rms = KAPPA * budget.typical * more
     most = max(PEAK, budget.block**0.5)  # of a block's error, in one of its elements
-    return _raised(budget, rms, rms * torch.clamp(PEAK * more.square(), min=PEAK, max=most))
+    raised = _raised(budget, rms, rms * torch.clamp(PEAK * more.square(), min=PEAK, max=most))
+    return replace(raised, usual=_USUAL * budget.typical)
+
+
+def _is_cut_off(truth: Tensor, block: int) -> Tensor:
+    """Whether nearly all elements of a block are its least, or its largest."""
+    flat = truth.reshape(-1)
+    step = max(1, (_SLAB_OF_GPU if truth.is_cuda else _SLAB) // block) * block
+    found = []
+    for start in range(0, flat.numel(), step):
+        part = flat[start : start + step]
+        missing = -part.numel() % block
+        rows = torch.cat([part, part[-1:].expand(missing)]).view(-1, block)
+        ends = torch.stack([rows.amin(1), rows.amax(1)])
+        shares = [(rows == end[:, None]).double().mean(1) for end in ends]
+        found.append(torch.maximum(*shares) >= _CUT_OFF)
+    return torch.cat(found)
 
 
 def _typical(sizes: Tensor) -> float:

@@ -157,6 +157,9 @@ def _margin(
     rms, peak = error_blocks(output, truth, budget.block, finite_only=not budget.finite)
     worst = float((torch.maximum(rms / budget.rms, peak / budget.peak) / budget.scale).max())
     off = float((rms / budget.scale).median())
+    if budget.usual < math.inf:
+        usual = (rms / budget.scale)[budget.used].median()
+        worst = max(worst, float(usual) / budget.usual)
     return (math.inf, math.inf) if math.isnan(worst) else (worst, off)
 
 

@@ -323,8 +323,9 @@ def judged_outputs(case: TimedCase, block: Block) -> Iterator[Judgement]:
 
 
 def _judged_output(case: TimedCase, sample: list[torch.Tensor], check: Check) -> Judgement:
-    place = check.expected.reference[0].device
-    output = [part.to(place) for part in sample]
+    output = [
+        part.to(own.device) for part, own in zip(sample, check.expected.reference, strict=True)
+    ]
     return judge(case.warm.case, output, check.expected.spec, check.expected, check.tree())
 
 

@@ -127,7 +127,7 @@ def expect(
         budgets=budgets,
         reduction=trace.length,
         note=truth.note,
-        widen=partial(_widened, budgets, reference, motions, arithmetic),
+        widen=partial(_widened, budgets, reference, truth.outputs, motions, arithmetic),
     )
 
 
@@ -145,6 +145,7 @@ def copied(model: nn.Module) -> nn.Module:
 def _widened(
     budgets: list[OutputBudget | None],
     reference: list[Tensor],
+    truth: list[Tensor],
     motions: Callable[["_Perturbed"], list[Tensor]],
     arithmetic: Arithmetic,
 ) -> list[OutputBudget | None]:
@@ -169,7 +170,9 @@ def _widened(
         for index, budget in floating.items()
     ):
         moved = motions(_cut)
-        wide = {index: coarsened(budget, moved[index]) for index, budget in wide.items()}
+        wide = {
+            index: coarsened(budget, moved[index], truth[index]) for index, budget in wide.items()
+        }
     return [wide.get(index) for index in range(len(budgets))]
 
 

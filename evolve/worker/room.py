@@ -43,6 +43,11 @@ class Room:
         self._changed = threading.Condition()
         self._of_thread = _OfThread()
 
+    @property
+    def is_all_ours(self) -> bool:
+        """Whether this thread has all of it, so that nobody's leaving would give it more."""
+        return self._of_thread.has == self._size
+
     @contextmanager
     def taken(self, amount: int) -> Iterator[None]:
         """Have `amount` of it, all of it where that is less."""

@@ -6,8 +6,10 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from weakref import WeakSet
 
+import torch
+
 from evolve.core.errors import UsageError
-from evolve.core.evaluation import CUT_SHORT, Fidelity, Label, Status
+from evolve.core.evaluation import CUT_SHORT, OPPONENT_FAILED, Fidelity, Label, Status
 from evolve.core.measurement import CLEARLY_SLOWER, FAR_WIDTHS, OUT_OF_REACH, Ratio, missed_bar
 from evolve.worker import events
 from evolve.worker.budget import worst
@@ -60,10 +62,12 @@ from evolve.worker.tally import (
     weighted,
 )
 from evolve.worker.warm import WarmCase, WarmTask
+from evolve.worker.warm_store import is_no_room
 from evolve.worker.window import TimedCase
 from evolve.worker.workshop import Candidate, Workshop
 from evolve.worker.yardstick import Yardstick, note_shortage
 
+_NO_ROOM = "the device has no memory for it beside the candidate and the reference"
 _OWN_OUTPUTS = (Status.ALIASED, Status.MUTATED_INPUT)  # a candidate has to make new ones
 _REWARD_HALF_WIDTH = 0.05
 _MOST_CROWDED = 2  # turns that neighbours may spoil; then it is judged without any
@@ -144,11 +148,22 @@ class Timekeeper:
         needs = self._needs(task, sides, fidelity)
         rivals = list(sides)[2:]
         count = opponents_at_once(task, self._workshop.device, len(rivals), fidelity)
-        for at in range(0, max(1, len(rivals)), count):
-            group = {side: sides[side] for side in (CANDIDATE, EAGER, *rivals[at : at + count])}
-            self._interleave(task, group, cases, needs, fidelity, timing, bars)
-            if was_cut_short(timing):
-                break
+        waiting = [rivals[at : at + count] for at in range(0, len(rivals), count)] or [[]]
+        while waiting and not was_cut_short(timing):
+            group = waiting.pop(0)
+            present = {side: sides[side] for side in (CANDIDATE, EAGER, *group)}
+            asked = {side: bar for side, bar in bars.items() if side not in timing.ratios}
+            try:
+                self._interleave(task, present, cases, needs, fidelity, timing, asked)
+            except (InfraFault, OSError, torch.OutOfMemoryError) as error:
+                if not group or not is_no_room(error) or not self._room.is_all_ours:
+                    raise
+                if len(group) > 1:
+                    waiting = [[side] for side in group] + waiting
+                    continue
+                timing.labels.append(Label(OPPONENT_FAILED, f"{group[0]}: {_NO_ROOM}"))
+                if not waiting and not timing.cases:
+                    waiting = [[]]
 
     def _interleave(
         self,
@@ -429,7 +444,7 @@ class Timekeeper:
         timing: Timing,
     ) -> None:
         del sides[side]
-        timing.labels.append(Label("opponent_failed", f"{side}: {fault.status}: {fault.feedback}"))
+        timing.labels.append(Label(OPPONENT_FAILED, f"{side}: {fault.status}: {fault.feedback}"))
 
     def _start(self, task: WarmTask, who: Candidate | None, needs: Needs) -> RunnerProcess:
         """A process with the models of all timed cases constructed."""

@@ -21,6 +21,12 @@ def is_short_of_memory(error: BaseException) -> bool:
     )
 
 
+def is_no_room(error: BaseException) -> bool:
+    """The same, also where the driver or another process says so."""
+    said = str(error).lower().replace("_", " ")
+    return is_short_of_memory(error) or "out of memory" in said
+
+
 class Store:
     """Things that can be made again, up to a number of bytes; least recently used go first."""
 

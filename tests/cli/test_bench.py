@@ -162,6 +162,20 @@ def test_without_finals_baselines_that_are_named_are_timed_beside_every_program(
     assert set(step.ratios) == set(found.custom.ratios) == timed
 
 
+def test_what_is_timed_beside_every_program_stays_so_in_later_calls():
+    words = ("problems=[1/1]", "search=greedy", "name=x", "baselines=[compile]")
+    judge, said = SyntheticEvaluator(), list[str]()
+    for final, evaluations in (("none", 2), ("none", 4), ("search", 6)):
+        budget = (f"final={final}", f"termination.evaluations={evaluations}")
+        assert bench(planned(*words, *budget), judge, say=said.append) == ""
+    assert not [line for line in said if "cannot be resumed" in line]
+    with Store.open(DB, read_only=True) as store:
+        (run,) = store.runs()
+        steps = [step for step in store.steps(run.id) if step.ratios]
+    assert len(steps) >= 6
+    assert all({"eager", "compile"} <= {*step.ratios} for step in steps)
+
+
 def test_a_larger_budget_continues_the_searches():
     words = ("search=greedy", "problems=[1/1]", "name=x")
     bench(planned(*words, "termination.evaluations=3"))

@@ -159,6 +159,12 @@ def test_cuda_l1_goes_by_no_outlier_and_sides_may_have_different_numbers_of_bloc
     assert score("cuda_l1@2", verdict(2.2, samples=samples)) == 1.6  # 1 / mean(0.5, 0.75)
 
 
+def test_cuda_l1_takes_the_buckets_of_the_sides_that_the_baseline_was_timed_with() -> None:
+    first = {"ms": {"compile": [[9.0]], "candidate": [[1.0]]}}
+    samples = {"large": first | {"apart": [blocks(([3.0], [2.0]))]}}
+    assert score("cuda_l1@2", verdict(2.2, samples=samples)) == 1.5
+
+
 def test_cuda_l1_takes_the_buckets_of_every_evaluation_that_counts() -> None:
     def judged(*means: float, **others) -> Evaluation:
         pairs = [([mean], [1.0]) for mean in means]

@@ -280,6 +280,36 @@ def test_where_eager_cuts_operands_short_others_may_round_them(terms, bias):
         assert Status.WRONG_VALUE in found.values()
 
 
+BESIDE_A_COPY = task(
+    "torch.cat([x, 100 * (cut(x[:20]) @ cut(x.T))])", "[torch.randn(256, 256)]", extra=CUT
+)
+SMALL_ROWS = task(
+    "F.relu(cut(self.w) @ cut(x))",
+    "[torch.rand(27, 4096)]",
+    setup="self.w = nn.Parameter(torch.randn(256, 27)); self.w.data[::16] *= 0.02",
+    extra=CUT,
+)
+
+
+@pytest.mark.parametrize(
+    "spoil", [torch.zeros_like, lambda y: 1.01 * y, lambda y: y.to(torch.float8_e4m3fn).float()]
+)
+def test_what_eager_cuts_short_excuses_nothing_beside_it(spoil):
+    """Not what is copied, nor small rows between large ones."""
+
+    def copied(model, x):
+        y = torch.cat([x, 100 * (cut_to_tf32(x[:20]) @ cut_to_tf32(x.T))])
+        return torch.cat([y[:200], spoil(y[200:256]), y[256:]])
+
+    def small(model, x):
+        y = torch.relu(cut_to_tf32(model.w) @ cut_to_tf32(x))
+        y[::16] = spoil(y[::16])
+        return y
+
+    assert set(verdicts(BESIDE_A_COPY, copied).values()) == {Status.WRONG_VALUE}
+    assert set(verdicts(SMALL_ROWS, small).values()) == {Status.WRONG_VALUE}
+
+
 IMAGES = task(
     "F.relu(F.conv2d(cut(x), cut(self.w)))",
     "[torch.rand(16, 8, 66, 66)]",

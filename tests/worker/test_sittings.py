@@ -10,17 +10,19 @@ Invariants:
 
 import contextlib
 import math
+import statistics
 import time
 from collections import Counter
 from dataclasses import replace
 from functools import partial
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evolve.core.evaluation import CUT_SHORT, Fidelity, Status
-from evolve.core.measurement import OUT_OF_REACH
+from evolve.core.evaluation import CUT_SHORT, OPPONENT_FAILED, Fidelity, Status
+from evolve.core.measurement import OUT_OF_REACH, middle
 from evolve.worker import clock
 from evolve.worker.clock import PairTimes
 from evolve.worker.device_cpu import CpuDevice
@@ -52,6 +54,7 @@ class PliantDevice(CpuDevice):
         shown: what the clock shows for a block, and for the next; None: what it takes.
         faster: how many times as fast the candidate then is.
         idles: windows without calls so far.
+        most_sides: that there is memory for.
     """
 
     def __init__(self):
@@ -60,7 +63,7 @@ class PliantDevice(CpuDevice):
 
     def reset(self):
         self.half_width, self.cost_s, self.shown, self.faster = type(self).half_width, 0.0, None, 1
-        self.idles = 0
+        self.idles, self.most_sides = 0, 9
 
     def window(self):
         return PliantWindow(self)
@@ -74,6 +77,8 @@ class PliantWindow(CpuWindow):
     @contextlib.contextmanager
     def alone(self, side, processes):
         self._side = side
+        if len(processes) > self._device.most_sides:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
         with super().alone(side, processes):
             yield
 
@@ -234,6 +239,26 @@ def test_opponents_without_room_beside_each_other_follow_one_another(pliant, roo
     assert [len(times) for times in sittings] == together
     assert set().union(*sittings) == sides
     assert all(len(taken) == 3 for times in sittings for taken in times.values())
+    first = [middle(sitting) for sitting in sample["ms"][EAGER]]
+    assert row.times_ms[EAGER].value == pytest.approx(statistics.median(first), rel=1e-3)
+
+
+@pytest.mark.parametrize(("most_sides", "without"), [(3, []), (2, ["one", "other"])])
+def test_what_there_is_no_memory_for_is_timed_apart_or_left_out(pliant, most_sides, without):
+    device, judged = pliant
+    device.shown, device.most_sides = (0.1, 0.1), most_sides
+    verdict = judged(HONEST_CPP, Fidelity.SCREEN, {"one": HONEST_CPP, "other": HONEST_CPP + "\n"})
+    assert verdict.status is Status.CORRECT, verdict.feedback
+    assert set(verdict.ratios) == {EAGER, "one", "other"} - {*without}
+    failed = [label.evidence for label in verdict.labels if label.name == OPPONENT_FAILED]
+    assert [evidence.split(":")[0] for evidence in failed] == without
+    assert all("no memory" in evidence for evidence in failed)
+
+
+def test_who_has_no_memory_without_opponents_has_no_verdict(pliant):
+    device, judged = pliant
+    device.shown, device.most_sides = (0.1, 0.1), 1
+    assert judged(HONEST_CPP, Fidelity.SCREEN, {"one": HONEST_CPP}).status is Status.INFRA
 
 
 @given(

@@ -8,6 +8,7 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 
+from evolve.core.evaluation import sample_sets
 from evolve.core.measurement import middle
 from evolve.core.program import Language, detect_language
 from evolve.trajectories.rewards.reward import Grade, Reward, grade, worth
@@ -139,11 +140,13 @@ def _bucket_means(step: Step, case: str) -> list[float]:
     """Of one case: for every pair of processes the ratio of what their blocks take."""
     means = []
     for judged in step.timings(step.baseline):
-        times: Mapping[str, Sequence[Sequence[float]]] = judged.samples.get(case, {}).get("ms", {})
-        if step.baseline not in times or _CANDIDATE not in times:
-            continue
-        pairs = zip(times[step.baseline], times[_CANDIDATE], strict=True)
-        means += [middle(reference) / middle(candidate) for reference, candidate in pairs]
+        for found in sample_sets(judged.samples.get(case, {})):
+            times: Mapping[str, Sequence[Sequence[float]]] = found.get("ms", {})
+            if step.baseline not in times or _CANDIDATE not in times:
+                continue
+            pairs = zip(times[step.baseline], times[_CANDIDATE], strict=True)
+            means += [middle(reference) / middle(candidate) for reference, candidate in pairs]
+            break
     return means
 
 
