@@ -44,6 +44,7 @@ def found(function, *inputs, **layers):
     return calls
 
 
+torch.manual_seed(0)  # of tensors drawn anew each time some are off by chance
 X = torch.randn(40, 6, 5, 4)
 FLAT = torch.randn(40, 30)
 
