@@ -146,7 +146,7 @@ class Timekeeper:
         sides = {CANDIDATE: candidate, EAGER: None, **opponents}
         cases = self._plan(task, sides, fidelity, timing)
         needs = self._needs(task, sides, fidelity)
-        rivals = list(sides)[2:]
+        rivals = [side for side in sides if side in opponents]
         count = opponents_at_once(task, self._workshop.device, len(rivals), fidelity)
         waiting = [rivals[at : at + count] for at in range(0, len(rivals), count)] or [[]]
         while waiting and not was_cut_short(timing):
