@@ -200,10 +200,9 @@ class Bench:
         task = load_task(entry.config)
         recorded, failure = {**entry.config, "opponents": {}, "audit": []}, ""
         try:
-            request = read_request({**entry.config, "on_exists": "new"}, has_parts=True)
-            beside = dict.fromkeys(self._plan.beside, "")
-            opponents = {**request.recorded["opponents"], **beside}
-            task, recorded = request.task, {**request.recorded, "opponents": opponents, "audit": []}
+            new = {**entry.config, "on_exists": "new"}
+            request = read_request(new, has_parts=True, beside=self._plan.beside)
+            task, recorded = request.task, {**request.recorded, "audit": []}
         except UsageError as error:  # of this task: the settings of all have been checked
             failure = str(error)
         else:

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,11 +33,14 @@ class Request:
     recorded: Mapping[str, Any]
 
 
-def read_request(config: Mapping[str, Any], *, has_parts: bool = False) -> Request:
+def read_request(
+    config: Mapping[str, Any], *, has_parts: bool = False, beside: Sequence[str] = ()
+) -> Request:
     """Everything that a search needs but its judge; writes nothing.
 
     `has_parts` says that the configuration's parts are known to go together: of a hundred runs
-    that have the same ones, the first need be asked.
+    that have the same ones, the first need be asked. Baselines `beside` are timed with every
+    program of a new run; one that has begun goes on with those that it began with.
 
     Raises:
         UsageError: the run that `config` describes cannot be.
@@ -49,10 +52,9 @@ def read_request(config: Mapping[str, Any], *, has_parts: bool = False) -> Reque
         with Store.open(config["store"]["path"], read_only=True) as store:
             config = as_judged(config, store, existing)
     task = load_task(config)
-    opponents = read_baseline(config["baseline"], kind_of(config))
-    if existing is not None:  # a suite may time baselines beside every program
-        begun = existing.config.get("opponents", {})
-        opponents = {name: "" for name, text in begun.items() if not text} | opponents
+    begun = existing.config.get("opponents", {}) if existing else dict.fromkeys(beside, "")
+    opponents = {name: "" for name, text in begun.items() if not text}
+    opponents |= read_baseline(config["baseline"], kind_of(config))
     recorded = {**config, "opponents": opponents}
     if existing is None:
         task = with_seeds(task, config)
