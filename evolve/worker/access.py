@@ -34,7 +34,7 @@ class Access(Protocol):
         ...
 
     def drop(self) -> None:
-        """The block is over."""
+        """The block is over, or the call: its inputs are no longer needed."""
         ...
 
 

@@ -83,6 +83,9 @@ class CudaAccess:
         """The first block does that: torch keeps what it has been given."""
 
     def drop(self) -> None:
+        """Inputs of earlier calls go too: they may be of gigabytes, and are of no further use."""
+        while self._inputs:
+            self._inputs.popleft().close()
         if self._place is not None:
             self._place.close()
             self._place = None

@@ -148,7 +148,8 @@ def _time_case(
 ) -> None:
     window = device.window()
     # Beside an opponent's memory there may be none for outputs that wait until they are judged.
-    is_tight = len(processes) > 2 and case.warm.output_bytes > device.warm_bytes // _LARGE_SHARE
+    is_large = case.warm.output_bytes > device.warm_bytes // _LARGE_SHARE
+    case = replace(case, on_host=is_large and len(processes) > 2)
     counts = {side: case.blocks_of(side) for side in processes}
     count = counts[CANDIDATE]
     order = case.warm.draw_blocks(count, max(counts.values()), case.calls, rng)
@@ -164,12 +165,10 @@ def _time_case(
             layout, process = case.layouts[turn.side], processes[turn.side]
             is_measured = turn.side == EAGER and turn.number is None
             block = window.run(process, asked, layout, number, glance_after_s=glance_after_s,
-                               idles=idles if is_measured else 0)  # fmt: skip
+                               idles=idles if is_measured else 0,
+                               is_trusted=turn.side in _TRUSTED)  # fmt: skip
         if turn.side in _TRUSTED:
             block = replace(block, samples={})  # each may take gigabytes
-        elif is_tight:
-            held = {at: [part.cpu() for part in parts] for at, parts in block.samples.items()}
-            block = replace(block, samples=held)
         if turn.number is None:
             blocks[turn.side].append(block)
         elif turn.side == CANDIDATE:

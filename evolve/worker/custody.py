@@ -9,7 +9,7 @@ from torch import Tensor
 from evolve.core.evaluation import Status
 from evolve.worker.device import Device
 from evolve.worker.expected import Expected
-from evolve.worker.faults import CandidateFault
+from evolve.worker.faults import CandidateFault, InfraFault
 from evolve.worker.mappings import Mapping, mappings_of
 from evolve.worker.process import RunnerProcess
 from evolve.worker.slab import Shared
@@ -61,14 +61,24 @@ def require_apart(places: Iterable[tuple[int, int]], inputs: list[Mapping]) -> N
             raise CandidateFault(Status.ALIASED, "an output shares memory with an input")
 
 
-def buffers_for(device: Device, layout: Layout) -> list[Tensor]:
-    """Memory for the bytes of some tensors, its pages present."""
+def buffers_for(device: Device, layout: Layout, on_host: bool = False) -> list[Tensor]:
+    """Memory for the bytes of some tensors, its pages present.
+
+    `on_host`: of the host although the device is a GPU; page-locked, or gigabytes would take
+    seconds each. Torch keeps it for the next ones.
+    """
     for at in layout:
         if size_in_bytes(at) > _SLACK * math.prod(at.shape) * at.dtype.itemsize:
             raise CandidateFault(
                 Status.WRONG_SHAPE, f"an output of shape {at.shape} has strides {at.stride}"
             )
-    return [torch.zeros(size_in_bytes(at), dtype=torch.uint8, device=device.place) for at in layout]
+    sizes = [size_in_bytes(at) for at in layout]
+    if not on_host or device.place.type == "cpu":
+        return [torch.zeros(size, dtype=torch.uint8, device=device.place) for size in sizes]
+    try:
+        return [torch.empty(size, dtype=torch.uint8, pin_memory=True) for size in sizes]
+    except RuntimeError as error:  # of several types
+        raise InfraFault(f"out of memory of the host: {error}") from error
 
 
 def read_all(

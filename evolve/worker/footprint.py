@@ -30,12 +30,18 @@ def working_bytes(cases: Sequence[WarmCase]) -> int:
     return _working_bytes(cases)
 
 
-def reference_bytes(cases: Sequence[WarmCase]) -> int:
-    """The same for the reference, of which it is known how many copies of its inputs it makes."""
+def reference_bytes(cases: Sequence[WarmCase], device: Device) -> int:
+    """The same for the reference, of which it is known how much it has alive at once.
+
+    Twice that, where it is little: workspaces, and whoever compiles it may go another way. Of
+    gigabytes, three sides of which have to fit beside each other, one more tensor.
+    """
     if not all(case.peak_bytes for case in cases):
         return working_bytes(cases)
     outputs = max(case.output_bytes for case in cases)
-    return max(_WORKING_SETS * outputs, _PEAKS * _peak(cases)) + weights_bytes(cases)
+    generous = max(_WORKING_SETS * outputs, _PEAKS * _peak(cases))
+    one_more = max(case.known_bytes for case in cases) + device.pool_bytes
+    return min(generous, _peak(cases) + one_more) + weights_bytes(cases)
 
 
 def _working_bytes(cases: Sequence[WarmCase]) -> int:
@@ -53,17 +59,22 @@ def _sets_bytes(case: WarmCase) -> int:
     )
 
 
-def require_more(cases: Sequence[WarmCase], device: Device) -> None:
+def require_more(cases: Sequence[WarmCase], device: Device) -> bool:
     """Twice as much from now on: a process of ours ran out of what `working_bytes` gave it.
 
     Nobody knows before what a vendor's library takes to work in, nor what falls between the blocks
     that torch keeps. A quarter of the room at most: more would leave none for the other side.
+
+    Returns:
+        Whether it is more than before.
     """
     peak = max(working_bytes(cases), device.pool_bytes)
     if device.room:
         peak = min(peak, device.room // (4 * _PEAKS))
+    is_more = any(case.peak_bytes < peak for case in cases)
     for case in cases:
         case.peak_bytes = max(case.peak_bytes, peak)
+    return is_more
 
 
 def _peak(cases: Sequence[WarmCase]) -> int:

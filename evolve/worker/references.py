@@ -91,5 +91,5 @@ class References:
 
     def _size(self, task: WarmTask, needs: Needs) -> int:
         """Bytes of the device that one takes."""
-        tensors = reference_bytes(task.timed) + needs.block
+        tensors = reference_bytes(task.timed, self._device) + needs.block
         return max(self._device.pool_bytes, tensors) + self._device.process_bytes

@@ -37,6 +37,7 @@ from evolve.worker.footprint import (
     room_to_time,
     sittings_at_once,
 )
+from evolve.worker.opponents import admit
 from evolve.worker.planning import CLOSE, lengthened, planned, with_blocks
 from evolve.worker.process import Needs, RunnerProcess, close_all
 from evolve.worker.queues import may_overlap
@@ -61,7 +62,7 @@ from evolve.worker.tally import (
     was_cut_short,
     weighted,
 )
-from evolve.worker.warm import WarmCase, WarmTask
+from evolve.worker.warm import WarmTask
 from evolve.worker.warm_store import is_no_room
 from evolve.worker.window import TimedCase
 from evolve.worker.workshop import Candidate, Workshop
@@ -413,7 +414,7 @@ class Timekeeper:
         if isinstance(error, CandidateFault) and sides[CANDIDATE] is not None:
             raise error
         if isinstance(error, SideFault) and error.side != EAGER:
-            self._leave(error.side, error.fault, sides, timing)
+            self._leave(error.side, error.fault, task, sides, timing)
         elif fault.status in _OWN_OUTPUTS:
             raise UsageError(
                 f"the task's reference cannot be timed: {fault.feedback}. Let its forward return "
@@ -440,9 +441,14 @@ class Timekeeper:
         self,
         side: str,
         fault: CandidateFault,
+        task: WarmTask,
         sides: dict[str, Candidate | None],
         timing: Timing,
     ) -> None:
+        """Go on without an opponent; a baseline that ran out of memory gets more and stays."""
+        opponent = sides[side]
+        if opponent and opponent.is_ours and note_shortage(fault, task, self._workshop.device):
+            return
         del sides[side]
         timing.labels.append(Label(OPPONENT_FAILED, f"{side}: {fault.status}: {fault.feedback}"))
 
@@ -460,31 +466,17 @@ class Timekeeper:
         timing: Timing,
     ) -> list[TimedCase]:
         """Calls per block, and where each side's outputs lie relative to their address."""
-        for side in [side for side in sides if sides[side] and side != CANDIDATE]:
+        waiting = [side for side in sides if sides[side] and side != CANDIDATE]
+        while waiting:
             try:
-                self._admit(task, sides[side])
+                admit(self._workshop, task, sides[waiting[0]])
+                waiting.pop(0)
             except CandidateFault as fault:
-                self._leave(side, fault, sides, timing)
+                self._leave(waiting[0], fault, task, sides, timing)
+                waiting = [side for side in waiting if side in sides]
         own = self._yardstick.layouts(task)
         with self._beside_others(timing):
             return planned(task, sides, own, self._workshop.device, fidelity)
-
-    def _admit(self, task: WarmTask, opponent: Candidate | None) -> None:
-        """Compile an opponent and check it once on every timed case."""
-        assert opponent is not None
-        self._workshop.compile(opponent, task)
-        with self._workshop.seated(opponent, task.timed) as runner:
-            for case in task.timed:
-                self._admit_to(case, opponent, runner)
-
-    def _admit_to(self, case: WarmCase, opponent: Candidate, runner: RunnerProcess) -> None:
-        hidden = self._workshop.hidden(partial(case.check, "task", 0))
-        outcome = self._workshop.outcome(runner, case, hidden)
-        name, verdict = case.case.name, outcome.verdict
-        if verdict.status is not Status.CORRECT and not opponent.is_ours:
-            raise CandidateFault(verdict.status, f"case {name}: {verdict.feedback}")
-        opponent.layouts[name] = outcome.places
-        opponent.seconds[name] = outcome.seconds
 
 
 def _why_no_longer(side: str, bar: float) -> str:

@@ -48,6 +48,7 @@ class TimedCase:
     for that; `unshortened_s` what they take the reference, in seconds. `drawn`: a block and a call
     of it that are judged in this sitting, and maybe in no other. `glances`: blocks of a sitting
     that show whose code the candidate's process executes (`whereabouts`). `limit_s`: for a block.
+    `on_host`: outputs that are judged wait there, page-locked, where a GPU has no room for them.
     """
 
     warm: "WarmCase"
@@ -61,6 +62,7 @@ class TimedCase:
     drawn: tuple[int, int] | None = None
     glances: int = 0
     limit_s: float = SLOWEST_S
+    on_host: bool = False
 
     def blocks_of(self, side: str) -> int:
         """Of one side in a sitting."""
@@ -99,11 +101,13 @@ class Window(Protocol):
         recorded: bool = False,
         glance_after_s: float = 0.0,
         idles: int = 0,
+        is_trusted: bool = False,
     ) -> Block:
         """Time block `number`, its calls one by one or (a GPU's only) recorded as a graph.
 
         With `glance_after_s` (the CPU's only) it is stopped once after so long, for a glance. So
-        many `idles` follow, blocks of no calls: where there are any, `process` runs trusted code.
+        many `idles` follow, blocks of no calls. Where `process` `is_trusted` to run code of ours,
+        outputs need not be taken; only there may be any `idles`.
 
         Raises:
             CandidateFault: the process fails in it.

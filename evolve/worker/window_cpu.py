@@ -84,6 +84,7 @@ class CpuWindow:
         recorded: bool = False,
         glance_after_s: float = 0.0,
         idles: int = 0,
+        is_trusted: bool = False,  # its outputs are taken too: or caches would tell sides apart
     ) -> Block:
         sampled = case.judged(number)
         buffers = [custody.buffers_for(self._device, layout) for _ in sampled]

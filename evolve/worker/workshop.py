@@ -188,7 +188,10 @@ class Workshop:
         """A process for the candidate, which has seen nothing of it yet; to be used in a `with`."""
         hidden = candidate.build is not None and not self.device.spares
         readable = (str(candidate.build),) if hidden else ()
-        tensors = working_bytes(cases) + needs.block
+        if candidate.is_ours:
+            tensors = reference_bytes(cases, self.device) + needs.block
+        else:
+            tensors = working_bytes(cases) + needs.block
         return self.launcher.start(
             candidate.language, writable, readable, tensors, needs.all_queues, needs.observed,
             compiles=candidate.wants_compiler,
@@ -225,10 +228,11 @@ class Workshop:
             self._construct(runner, case, seconds)
             if candidate.is_ours:  # the first call compiles, which takes its time
                 self._call_once(runner, case)
+                runner.drop(seconds)
 
     def reference(self, task: WarmTask, needs: Needs) -> RunnerProcess:
         """The same for the reference; its process alone gets the task's source."""
-        tensors = reference_bytes(task.timed) + needs.block
+        tensors = reference_bytes(task.timed, self.device) + needs.block
         runner = self.launcher.start(Language.TORCH, tensors=tensors, all_queues=needs.all_queues)
         with contextlib.ExitStack() as on_failure:
             on_failure.enter_context(runner)

@@ -75,7 +75,7 @@ class Yardstick:
         return min(tried)
 
 
-def note_shortage(fault: CandidateFault, task: WarmTask, device: Device) -> None:
-    """More memory for the reference's processes where it has run out of the GPU's."""
-    if fault.status is Status.OOM and "CUDA" in fault.feedback:
-        require_more(task.timed, device)
+def note_shortage(fault: CandidateFault, task: WarmTask, device: Device) -> bool:
+    """More memory for processes of ours where one has run out of the GPU's; whether it is more."""
+    is_short = fault.status is Status.OOM and "CUDA" in fault.feedback
+    return is_short and require_more(task.timed, device)

@@ -26,7 +26,7 @@ from evolve.core.measurement import OUT_OF_REACH, middle
 from evolve.worker import clock
 from evolve.worker.clock import PairTimes
 from evolve.worker.device_cpu import CpuDevice
-from evolve.worker.faults import CANDIDATE, EAGER
+from evolve.worker.faults import CANDIDATE, EAGER, CandidateFault
 from evolve.worker.planning import planned
 from evolve.worker.referee import Referee
 from evolve.worker.tally import Timing, label_mismatches
@@ -55,6 +55,7 @@ class PliantDevice(CpuDevice):
         faster: how many times as fast the candidate then is.
         idles: windows without calls so far.
         most_sides: that there is memory for.
+        shortages: how many blocks of `compile` run out of memory.
     """
 
     def __init__(self):
@@ -63,7 +64,7 @@ class PliantDevice(CpuDevice):
 
     def reset(self):
         self.half_width, self.cost_s, self.shown, self.faster = type(self).half_width, 0.0, None, 1
-        self.idles, self.most_sides = 0, 9
+        self.idles, self.most_sides, self.shortages = 0, 9, 0
 
     def window(self):
         return PliantWindow(self)
@@ -83,6 +84,9 @@ class PliantWindow(CpuWindow):
             yield
 
     def run(self, process, case, layout, number, **named):
+        if self._device.shortages and self._side == "compile":
+            self._device.shortages -= 1
+            raise CandidateFault(Status.OOM, "CUDA out of memory")
         block = super().run(process, case, layout, number, **named)
         if not self._device.shown:
             return block
@@ -253,6 +257,21 @@ def test_what_there_is_no_memory_for_is_timed_apart_or_left_out(pliant, most_sid
     failed = [label.evidence for label in verdict.labels if label.name == OPPONENT_FAILED]
     assert [evidence.split(":")[0] for evidence in failed] == without
     assert all("no memory" in evidence for evidence in failed)
+
+
+@pytest.mark.parametrize(("shortages", "room", "stays"), [(2, 0, True), (1, 8, False)])
+def test_a_baseline_that_runs_out_of_memory_gets_more_as_long_as_there_is(
+    pliant, shortages, room, stays
+):
+    device, judged = pliant
+    device.shown, device.shortages, device.room = (0.1, 0.1), shortages, room
+    try:
+        verdict = judged(HONEST_CPP, Fidelity.SCREEN, {"compile": ""})
+    finally:
+        del device.room
+    assert verdict.status is Status.CORRECT, verdict.feedback
+    assert ("compile" in verdict.ratios) == stays
+    assert (OPPONENT_FAILED in {label.name for label in verdict.labels}) != stays
 
 
 def test_who_has_no_memory_without_opponents_has_no_verdict(pliant):
