@@ -41,6 +41,11 @@ _HAS_TF32 = 80  # capability
 _QUIET_TRIES = 5
 _QUIET_FACTOR = 4.0  # an idle device answers within so many times its usual time
 _CONNECT_S = 60.0
+# Expected values of large tasks leave no room for holes between them. And the host's pages are
+# locked by several threads: 7.5 GiB in 1.1 s instead of 3.3 (beside an H200).
+_ALLOCATOR = (
+    "expandable_segments:True,pinned_use_cuda_host_register:True,pinned_num_register_threads:8"
+)
 _NODES = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools")
 
 
@@ -89,8 +94,8 @@ class CudaDevice:
     limit_address_space = False  # a CUDA context reserves far more than it uses
 
     def __init__(self) -> None:
-        # Before torch looks: expected values of large tasks leave no room for holes between them.
-        os.environ.setdefault("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
+        # Before torch looks.
+        os.environ.setdefault("PYTORCH_CUDA_ALLOC_CONF", _ALLOCATOR)
         if not torch.cuda.is_available():
             raise UsageError(_why_none())
         self.place = torch.device("cuda", 0)

@@ -9,6 +9,7 @@ from evolve.worker.warm import WarmCase, WarmTask, usual_number
 _OUTCOMES = 2  # are alive at once
 _WORKING_SETS = 4  # of outputs: with temporaries
 _COPIED_SETS = 2  # of inputs, as parts or in another layout; more where no peak is known
+_TENSORS_MORE = 2  # the largest; pooling works out indices that nobody asked for, of twice the size
 _PEAKS = 2  # of what the reference has alive at once: workspaces, and other ways to get there
 # In the referee: inputs, the outcome, what is judged by it, the fp64 truth (four where outputs are
 # in half precision), and temporaries.
@@ -34,14 +35,14 @@ def reference_bytes(cases: Sequence[WarmCase], device: Device) -> int:
     """The same for the reference, of which it is known how much it has alive at once.
 
     Twice that, where it is little: workspaces, and whoever compiles it may go another way. Of
-    gigabytes, three sides of which have to fit beside each other, one more tensor.
+    gigabytes, three sides of which have to fit beside each other, two tensors more.
     """
     if not all(case.peak_bytes for case in cases):
         return working_bytes(cases)
     outputs = max(case.output_bytes for case in cases)
     generous = max(_WORKING_SETS * outputs, _PEAKS * _peak(cases))
-    one_more = max(case.known_bytes for case in cases) + device.pool_bytes
-    return min(generous, _peak(cases) + one_more) + weights_bytes(cases)
+    more = _TENSORS_MORE * max(case.known_bytes for case in cases) + device.pool_bytes
+    return min(generous, _peak(cases) + more) + weights_bytes(cases)
 
 
 def _working_bytes(cases: Sequence[WarmCase]) -> int:

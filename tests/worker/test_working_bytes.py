@@ -40,11 +40,11 @@ def test_a_candidate_may_copy_its_inputs_of_the_reference_it_is_known_whether_it
         assert copies or known < size
 
 
-def test_a_large_reference_gets_what_it_is_known_to_use_and_one_tensor_more():
+def test_a_large_reference_gets_what_it_is_known_to_use_and_two_tensors_more():
     inputs, size, full = "[torch.rand(256, 1024)]", 256 * 1024 * 4, CpuDevice()
     full.pool_bytes = 0  # so that these are large
     cases = warm(task_source("x / x.abs().mean(1, keepdim=True)", inputs)).cases
-    assert 2 * size <= reference_bytes(cases, full) < 2.1 * size < working_bytes(cases)
+    assert 3 * size <= reference_bytes(cases, full) < 3.1 * size < working_bytes(cases)
 
 
 def test_parts_of_all_inputs_have_room_beside_two_outcomes():
