@@ -14,7 +14,7 @@ class Access(Protocol):
     place: torch.device
 
     def open(self, fd: int, size: int) -> torch.Tensor:
-        """Memory as bytes; valid for the next two calls at least."""
+        """Memory as bytes; valid for the next two calls at least, or until `drop`."""
         ...
 
     def stage(self, fd: int, size: int) -> torch.Tensor:

@@ -26,17 +26,22 @@ import torch
 
 from evolve.core.evaluation import Status
 from evolve.core.measurement import middle
-from evolve.core.protocols import BASELINES
 from evolve.worker.budget import Judgement, judge, worst
 from evolve.worker.device import Device
-from evolve.worker.faults import CANDIDATE, EAGER, CandidateFault, CrowdedFault, blaming
+from evolve.worker.faults import (
+    CANDIDATE,
+    EAGER,
+    TRUSTED,
+    CandidateFault,
+    CrowdedFault,
+    blaming,
+)
 from evolve.worker.process import RunnerProcess, close_all
 from evolve.worker.warm import Check
 from evolve.worker.window import Block, TimedCase, size_in_bytes
 
 _LARGEST_RESERVE = 2 << 30
 _LARGE_SHARE = 4  # of what a device keeps warm: larger outputs wait on the host
-_TRUSTED = {EAGER, *BASELINES}  # sides that are the reference, whose outputs nobody judges
 _USABLE_SHARE = 0.5  # of the reference's block, unshortened: at most what a window itself costs
 
 Start = Callable[[], RunnerProcess]
@@ -148,7 +153,8 @@ def _time_case(
 ) -> None:
     window = device.window()
     # Beside an opponent's memory there may be none for outputs that wait until they are judged.
-    is_large = case.warm.output_bytes > device.warm_bytes // _LARGE_SHARE
+    largest = max(sum(map(size_in_bytes, case.layouts[side])) for side in processes)
+    is_large = largest > device.warm_bytes // _LARGE_SHARE
     case = replace(case, on_host=is_large and len(processes) > 2)
     counts = {side: case.blocks_of(side) for side in processes}
     count = counts[CANDIDATE]
@@ -166,8 +172,8 @@ def _time_case(
             is_measured = turn.side == EAGER and turn.number is None
             block = window.run(process, asked, layout, number, glance_after_s=glance_after_s,
                                idles=idles if is_measured else 0,
-                               is_trusted=turn.side in _TRUSTED)  # fmt: skip
-        if turn.side in _TRUSTED:
+                               is_trusted=turn.side in TRUSTED)  # fmt: skip
+        if turn.side in TRUSTED:
             block = replace(block, samples={})  # each may take gigabytes
         if turn.number is None:
             blocks[turn.side].append(block)

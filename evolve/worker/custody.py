@@ -9,8 +9,9 @@ from torch import Tensor
 from evolve.core.evaluation import Status
 from evolve.worker.device import Device
 from evolve.worker.expected import Expected
-from evolve.worker.faults import CandidateFault, InfraFault
+from evolve.worker.faults import CandidateFault
 from evolve.worker.mappings import Mapping, mappings_of
+from evolve.worker.pagelocked import page_locked
 from evolve.worker.process import RunnerProcess
 from evolve.worker.slab import Shared
 from evolve.worker.window import Layout, size_in_bytes
@@ -64,21 +65,20 @@ def require_apart(places: Iterable[tuple[int, int]], inputs: list[Mapping]) -> N
 def buffers_for(device: Device, layout: Layout, on_host: bool = False) -> list[Tensor]:
     """Memory for the bytes of some tensors, its pages present.
 
-    `on_host`: of the host although the device is a GPU; page-locked, or gigabytes would take
-    seconds each. Torch keeps it for the next ones.
+    With `on_host` it is the host's although the device is a GPU, as far as it has any.
     """
     for at in layout:
         if size_in_bytes(at) > _SLACK * math.prod(at.shape) * at.dtype.itemsize:
             raise CandidateFault(
                 Status.WRONG_SHAPE, f"an output of shape {at.shape} has strides {at.stride}"
             )
-    sizes = [size_in_bytes(at) for at in layout]
-    if not on_host or device.place.type == "cpu":
-        return [torch.zeros(size, dtype=torch.uint8, device=device.place) for size in sizes]
-    try:
-        return [torch.empty(size, dtype=torch.uint8, pin_memory=True) for size in sizes]
-    except RuntimeError as error:  # of several types
-        raise InfraFault(f"out of memory of the host: {error}") from error
+    return [_buffer(device, size_in_bytes(at), on_host) for at in layout]
+
+
+def _buffer(device: Device, size: int, on_host: bool) -> Tensor:
+    if on_host and (waiting := page_locked(size)) is not None:
+        return waiting
+    return torch.zeros(size, dtype=torch.uint8, device=device.place)
 
 
 def read_all(

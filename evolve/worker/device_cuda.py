@@ -23,6 +23,7 @@ from evolve.worker.cores import ClockCores
 from evolve.worker.faults import InfraFault
 from evolve.worker.guard import descendants
 from evolve.worker.locks import DriverLock
+from evolve.worker.pagelocked import start_threads
 from evolve.worker.pool_allocator import build_allocator
 from evolve.worker.process import RunnerProcess
 from evolve.worker.slab import Packed, Shared, Slab
@@ -120,6 +121,7 @@ class CudaDevice:
             finally:  # says best what a missing compiler means
                 self._library = library.result()
         self._pools: dict[RunnerProcess, _Pool] = {}
+        start_threads()  # here, where no core is the clock's
         self._probe = torch.arange(1 << 20, device=self.place)
         self._answer = int(self._probe.sum())
         self._usual_answer_s = min(self._answer_s() for _ in range(9))

@@ -5,10 +5,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from evolve.core.evaluation import Status
+from evolve.core.protocols import BASELINES
 from evolve.worker.guard import End, Fate
 from evolve.worker.wire import ErrorKind, sanitise
 
 CANDIDATE, EAGER = "candidate", "eager"  # sides of a comparison
+TRUSTED = frozenset({EAGER, *BASELINES})  # sides that are the reference: never judged
 MAX_FEEDBACK = 2000  # characters, about 500 tokens
 
 _BY_SIGNAL: dict[int, Status] = {

@@ -31,8 +31,8 @@ def working_bytes(cases: Sequence[WarmCase]) -> int:
     return _working_bytes(cases)
 
 
-def reference_bytes(cases: Sequence[WarmCase], device: Device) -> int:
-    """The same for the reference, of which it is known how much it has alive at once.
+def trusted_bytes(cases: Sequence[WarmCase], device: Device) -> int:
+    """The same for the reference and for baselines: how much they have alive at once is known.
 
     Twice that, where it is little: workspaces, and whoever compiles it may go another way. Of
     gigabytes, three sides of which have to fit beside each other, two tensors more.
@@ -42,12 +42,12 @@ def reference_bytes(cases: Sequence[WarmCase], device: Device) -> int:
     outputs = max(case.output_bytes for case in cases)
     generous = max(_WORKING_SETS * outputs, _PEAKS * _peak(cases))
     more = _TENSORS_MORE * max(case.known_bytes for case in cases) + device.pool_bytes
-    return min(generous, _peak(cases) + more) + weights_bytes(cases)
+    return min(generous, _peak(cases) + more) + weights_bytes(cases) + _extra(cases)
 
 
 def _working_bytes(cases: Sequence[WarmCase]) -> int:
     """The same as far as is known."""
-    return max(_sets_bytes(case) for case in cases) + weights_bytes(cases)
+    return max(_sets_bytes(case) for case in cases) + weights_bytes(cases) + _extra(cases)
 
 
 def _sets_bytes(case: WarmCase) -> int:
@@ -61,21 +61,26 @@ def _sets_bytes(case: WarmCase) -> int:
 
 
 def require_more(cases: Sequence[WarmCase], device: Device) -> bool:
-    """Twice as much from now on: a process of ours ran out of what `working_bytes` gave it.
+    """Twice as much from now on for all sides: a process of ours ran out of `trusted_bytes`.
 
     Nobody knows before what a vendor's library takes to work in, nor what falls between the blocks
-    that torch keeps. A quarter of the room at most: more would leave none for the other side.
+    that torch keeps. No more than a quarter of the room, or than candidates had at first, or there
+    would be none for the other sides.
 
     Returns:
         Whether it is more than before.
     """
-    peak = max(working_bytes(cases), device.pool_bytes)
-    if device.room:
-        peak = min(peak, device.room // (4 * _PEAKS))
-    is_more = any(case.peak_bytes < peak for case in cases)
+    has = max(device.pool_bytes, trusted_bytes(cases, device))
+    at_first = working_bytes(cases) - _extra(cases)
+    most = max(device.room // 4, at_first) if device.room else 2 * has
+    extra = max(0, min(2 * has, most) - trusted_bytes(cases, device))
     for case in cases:
-        case.peak_bytes = max(case.peak_bytes, peak)
-    return is_more
+        case.extra_bytes += extra
+    return max(device.pool_bytes, trusted_bytes(cases, device)) > has
+
+
+def _extra(cases: Sequence[WarmCase]) -> int:
+    return max(case.extra_bytes for case in cases)
 
 
 def _peak(cases: Sequence[WarmCase]) -> int:

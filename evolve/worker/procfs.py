@@ -21,8 +21,14 @@ def status(pid: int) -> dict[str, str]:
 
 
 def size_of(entry: str) -> int:
-    """Bytes of a size as `status` has them."""
+    """Bytes of a size as `status` and `meminfo` have them."""
     return 1024 * int(entry.split()[0])
+
+
+def meminfo() -> dict[str, int]:
+    """Bytes of the host's memory, by what they are."""
+    lines = (line.partition(":") for line in Path("/proc/meminfo").read_text().splitlines())
+    return {name: size_of(text) for name, _, text in lines if text.endswith("kB")}
 
 
 def maps(pid: int) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from weakref import WeakKeyDictionary, WeakSet
 
 from evolve.worker.device import Device
-from evolve.worker.footprint import reference_bytes
+from evolve.worker.footprint import trusted_bytes
 from evolve.worker.process import Needs, RunnerProcess
 from evolve.worker.warm import WarmTask
 
@@ -91,5 +91,5 @@ class References:
 
     def _size(self, task: WarmTask, needs: Needs) -> int:
         """Bytes of the device that one takes."""
-        tensors = reference_bytes(task.timed, self._device) + needs.block
+        tensors = trusted_bytes(task.timed, self._device) + needs.block
         return max(self._device.pool_bytes, tensors) + self._device.process_bytes

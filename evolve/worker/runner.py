@@ -38,7 +38,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -72,6 +72,7 @@ from evolve.worker.wire import ErrorKind
 
 _FILENAME = "candidate.py"
 _SPIN_S = 0.2
+_MOST_REASONS = 8
 
 
 class OutputError(Exception):
@@ -396,10 +397,19 @@ def _kind(error: BaseException) -> ErrorKind:
         return ErrorKind.ILLEGAL_ACCESS
     if "device-side assert" in text:
         return ErrorKind.ASSERT
-    out_of_memory = isinstance(error, MemoryError | torch.OutOfMemoryError)
-    if out_of_memory or "can't allocate memory" in text:
+    if any(isinstance(one, MemoryError | torch.OutOfMemoryError) for one in _reasons(error)):
         return ErrorKind.OOM
-    return ErrorKind.EXCEPTION
+    return ErrorKind.OOM if "can't allocate memory" in text else ErrorKind.EXCEPTION
+
+
+def _reasons(error: BaseException | None) -> Iterator[BaseException]:
+    """It, and what it came of; PyTorch's compiler keeps that under a name of its own."""
+    for _ in range(_MOST_REASONS):  # they may go round
+        if error is None:
+            return
+        yield error
+        inner = getattr(error, "inner_exception", None)
+        error = inner if isinstance(inner, BaseException) else error.__cause__
 
 
 def _explain(error: BaseException) -> str:

@@ -78,6 +78,10 @@ _MOST_MOVED = 2  # the same
 _MOST_LOOKS, _LOOKED_BLOCKS = 24, 2  # sittings that are there for nothing else, and their blocks
 
 
+class _MoreMemory(Exception):
+    """Processes of ours get more from now on: what room they take is to be seen anew."""
+
+
 @dataclass(slots=True)
 class _Found:
     """What the sittings of a comparison have given; `seen` by case (`whereabouts`)."""
@@ -156,6 +160,8 @@ class Timekeeper:
             asked = {side: bar for side, bar in bars.items() if side not in timing.ratios}
             try:
                 self._interleave(task, present, cases, needs, fidelity, timing, asked)
+            except _MoreMemory:
+                waiting.insert(0, group)
             except (InfraFault, OSError, torch.OutOfMemoryError) as error:
                 if not group or not is_no_room(error) or not self._room.is_all_ours:
                     raise
@@ -316,7 +322,7 @@ class Timekeeper:
                     timing.device_time_s += turn.watch.seconds
                 strangers = turn.strangers()
             with timing.spending("judging"):
-                self._judge(sat, task, sides, timing)
+                self._judge(sat, task, timing)
         except CrowdedFault:
             timing.crowded += 1
             if timing.crowded > _MOST_CROWDED:
@@ -343,16 +349,9 @@ class Timekeeper:
         return sitting, recorded
 
     def _judge(
-        self,
-        sat: Sequence[tuple[Sitting, Recorded]],
-        task: WarmTask,
-        sides: dict[str, Candidate | None],
-        timing: Timing,
+        self, sat: Sequence[tuple[Sitting, Recorded]], task: WarmTask, timing: Timing
     ) -> None:
         """The outputs that were taken; CandidateFault or SideFault where one is wrong."""
-        ours = {side for side, who in sides.items() if who and who.is_ours}
-        for _, recorded in sat:
-            recorded.samples = [s for s in recorded.samples if s[0] not in {EAGER, *ours}]
         beside_others = partial(self._beside_others, timing)
         margin = judge_samples([sitting for sitting, _ in sat], beside_others)
         timing.margin = worst(timing.margin, margin)
@@ -415,6 +414,8 @@ class Timekeeper:
             raise error
         if isinstance(error, SideFault) and error.side != EAGER:
             self._leave(error.side, error.fault, task, sides, timing)
+            if error.side in sides:
+                raise _MoreMemory from error
         elif fault.status in _OWN_OUTPUTS:
             raise UsageError(
                 f"the task's reference cannot be timed: {fault.feedback}. Let its forward return "

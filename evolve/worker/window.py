@@ -106,8 +106,8 @@ class Window(Protocol):
         """Time block `number`, its calls one by one or (a GPU's only) recorded as a graph.
 
         With `glance_after_s` (the CPU's only) it is stopped once after so long, for a glance. So
-        many `idles` follow, blocks of no calls. Where `process` `is_trusted` to run code of ours,
-        outputs need not be taken; only there may be any `idles`.
+        many `idles` follow, blocks of no calls. `is_trusted`: `process` runs code of ours, so no
+        outputs need be taken; only there may be any `idles`.
 
         Raises:
             CandidateFault: the process fails in it.

@@ -27,9 +27,8 @@ import numpy as np
 import torch
 
 from evolve.core.evaluation import Status
-from evolve.core.protocols import BASELINES
 from evolve.worker import cuda_driver, custody
-from evolve.worker.faults import CANDIDATE, EAGER, BusyFault, CandidateFault, blaming
+from evolve.worker.faults import CANDIDATE, TRUSTED, BusyFault, CandidateFault, blaming
 from evolve.worker.process import RunnerProcess
 from evolve.worker.slab import Shared
 from evolve.worker.window import (
@@ -112,11 +111,14 @@ class CudaWindow:
         idles: int = 0,
         is_trusted: bool = False,
     ) -> Block:
+        judged = () if is_trusted or number < 0 else case.judged(number)
+        # Made now: for gigabytes it takes a while, and what is read soon is known not to change.
+        buffers = {at: custody.buffers_for(self._device, layout, case.on_host) for at in judged}
         with self._clock_cores():
             with self._device.share(case.warm.block(number, case.calls)) as inputs:
                 if recorded:
                     self._record(process, case, inputs)
-                block = self._timed(process, case, layout, number, inputs, recorded, is_trusted)
+                block = self._timed(process, case, layout, number, inputs, recorded, buffers)
             idle = tuple(self._idle(process, case, layout) for _ in range(idles))
             return replace(block, idle=idle)
 
@@ -152,7 +154,7 @@ class CudaWindow:
         number: int,
         inputs: Shared,
         recorded: bool,
-        is_trusted: bool,
+        buffers: Mapping[int, list[torch.Tensor]],
     ) -> Block:
         device, sampled = self._device, case.sampled(number)
         pieces = _pieces(len(sampled), layout)
@@ -164,9 +166,7 @@ class CudaWindow:
         self._look(process, places, pieces)
         end = time.perf_counter()
         require_distinct(done, case.calls, layout)
-        samples = {}
-        if not is_trusted:
-            samples = self._samples(process, case, layout, number, by_call, pieces)
+        samples = self._samples(process, layout, buffers, by_call, pieces)
         if device.inputs_changed(process, inputs, 0):
             raise CandidateFault(Status.MUTATED_INPUT, "forward wrote to its inputs when timed")
         process.drop(SLOWEST_S)
@@ -207,24 +207,22 @@ class CudaWindow:
     def _samples(
         self,
         process: RunnerProcess,
-        case: TimedCase,
         layout: Layout,
-        number: int,
+        buffers: Mapping[int, list[torch.Tensor]],
         by_call: Mapping[int, tuple[int, ...]],
         pieces: list["_Piece"],
     ) -> dict[int, list[torch.Tensor]]:
         """The outputs chosen, whole; what was seen of them when the clock stopped has to be so."""
         samples = {}
         remaining = iter(pieces)
-        for at in case.judged(number):  # the first of those looked at
-            buffers = custody.buffers_for(self._device, layout, case.on_host)
-            custody.read_all(self._device, process, by_call[at], buffers)
-            for raw, piece in zip(buffers, remaining, strict=False):
+        for at, taken in buffers.items():  # the first of those looked at
+            custody.read_all(self._device, process, by_call[at], taken)
+            for raw, piece in zip(taken, remaining, strict=False):
                 if not piece.is_still_in(raw):
                     raise CandidateFault(
                         Status.WRONG_VALUE, "an output changed after the calls were said to be done"
                     )
-            samples[at] = custody.as_tensors(buffers, layout)
+            samples[at] = custody.as_tensors(taken, layout)
         return samples
 
     def charges(self, blocks: list[Block], reference: list[Block]) -> list[float]:
@@ -273,8 +271,7 @@ def _suspect(sides: Iterable[str]) -> str:
     Of two an opponent first, which only leaves the comparison: if it was the candidate, the GPU
     will be busy again.
     """
-    trusted = (CANDIDATE, EAGER, *BASELINES)
-    return next((side for side in sides if side not in trusted), CANDIDATE)
+    return next((side for side in sides if side not in {CANDIDATE, *TRUSTED}), CANDIDATE)
 
 
 def _require_no_company(side: str, process: RunnerProcess) -> None:

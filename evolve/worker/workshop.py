@@ -23,7 +23,7 @@ from evolve.worker.buildcache import BuildCache
 from evolve.worker.device import Device
 from evolve.worker.environment import versions
 from evolve.worker.faults import CandidateFault
-from evolve.worker.footprint import compiling_bytes, reference_bytes, working_bytes, writers
+from evolve.worker.footprint import compiling_bytes, trusted_bytes, working_bytes, writers
 from evolve.worker.launcher import Launcher
 from evolve.worker.process import UNTIMED, Needs, RunnerProcess
 from evolve.worker.seats import Seats
@@ -177,6 +177,7 @@ class Workshop:
     ) -> None:
         with self.device.share(case.block(-1, 1)) as inputs:
             runner.call(case.index, inputs, BUILD_S, aside=aside)
+        runner.drop(BUILD_S)
 
     def launched(
         self,
@@ -188,13 +189,11 @@ class Workshop:
         """A process for the candidate, which has seen nothing of it yet; to be used in a `with`."""
         hidden = candidate.build is not None and not self.device.spares
         readable = (str(candidate.build),) if hidden else ()
-        if candidate.is_ours:
-            tensors = reference_bytes(cases, self.device) + needs.block
-        else:
-            tensors = working_bytes(cases) + needs.block
+        is_tight = candidate.is_ours and needs is not UNTIMED  # and where it compiles it chooses
+        tensors = trusted_bytes(cases, self.device) if is_tight else working_bytes(cases)
         return self.launcher.start(
-            candidate.language, writable, readable, tensors, needs.all_queues, needs.observed,
-            compiles=candidate.wants_compiler,
+            candidate.language, writable, readable, tensors + needs.block, needs.all_queues,
+            needs.observed, compiles=candidate.wants_compiler,
         )  # fmt: skip
 
     def loaded(
@@ -228,11 +227,10 @@ class Workshop:
             self._construct(runner, case, seconds)
             if candidate.is_ours:  # the first call compiles, which takes its time
                 self._call_once(runner, case)
-                runner.drop(seconds)
 
     def reference(self, task: WarmTask, needs: Needs) -> RunnerProcess:
         """The same for the reference; its process alone gets the task's source."""
-        tensors = reference_bytes(task.timed, self.device) + needs.block
+        tensors = trusted_bytes(task.timed, self.device) + needs.block
         runner = self.launcher.start(Language.TORCH, tensors=tensors, all_queues=needs.all_queues)
         with contextlib.ExitStack() as on_failure:
             on_failure.enter_context(runner)

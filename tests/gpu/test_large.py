@@ -2,6 +2,7 @@
 
 Invariants:
 - they are judged like small ones: right is correct and timed, wrong is wrong and said to be so;
+- torch.compile is timed beside them, and their outputs judged;
 - several at once wait for room, and none fails for want of it, nor does an audit beside them;
 - an eager reference with many temporaries is timed, however little room its outputs leave;
 - what a model takes that is made on the GPU is known before it is called;
@@ -24,7 +25,7 @@ from evolve.worker.extent import extent_of
 from evolve.worker.slab import Outline, Packed
 from evolve.worker.taskfile import load_task
 from evolve.worker.wiping import WIPING
-from tests.gpu.programs import RIGHT, TASK, triton_program
+from tests.gpu.programs import RIGHT, TASK, torch_program, triton_program
 
 LARGE = replace(TASK, name="relu2-large", source=TASK.source.replace("4096, 4096", "4096, 393216"))
 GROWING = replace(
@@ -70,9 +71,9 @@ class ModelNew(torch.nn.Module):
 """
 
 
-def ask(worker, task, sources, fidelity):
+def ask(worker, task, sources, fidelity, **more):
     sent = [
-        worker.send("evaluate", task=task.to_json(), source=source, fidelity=fidelity)
+        worker.send("evaluate", task=task.to_json(), source=source, fidelity=fidelity, **more)
         for source in sources
     ]
     return [Evaluation.from_json(future.result(300)["result"]) for future in sent]
@@ -88,6 +89,18 @@ def test_right_and_wrong_ones_of_gigabytes_are_told_apart_at_once(worker):
     assert first.custom
     assert first.ratios["eager"].value > 1.2
     assert second.status is Status.WRONG_VALUE, second.feedback
+
+
+@pytest.mark.slow
+def test_three_sides_of_gigabytes_have_room_beside_each_other(worker):
+    eager = torch_program("return torch.relu(x) * 2 + x")
+    for source in (RIGHT + "\n# of three\n", eager):
+        (verdict,) = ask(worker, LARGE, [source], "screen", opponents={"compile": ""})
+        print(verdict.feedback, verdict.durations_s, verdict.device_time_s, verdict.ratios)
+        assert verdict.status is Status.CORRECT, verdict.feedback
+        assert set(verdict.ratios) == {"eager", "compile"}, verdict.labels
+        assert verdict.device_time_s < 15  # 42 when outputs waited in pages of the usual kind
+    assert 0.97 < verdict.ratios["eager"].value < 1.03  # although its outputs alone are taken
 
 
 @pytest.mark.slow

@@ -33,7 +33,8 @@ async def judged(ids: list[int], requests: list[EvaluationRequest], folder) -> l
     judge = await LocalEvaluator.start(device="cuda", ids=ids, cache=folder)
     try:
         assert judge.slots >= len(ids)
-        warm = [replace(requests[0], source=RIGHT + f"#{n}\n") for n in range(judge.slots)]
+        first = replace(requests[0], fidelity=Fidelity.SCREEN)
+        warm = [replace(first, source=RIGHT + f"#{n}\n") for n in range(judge.slots)]
         await asyncio.gather(*map(judge.evaluate, warm))
         start = time.monotonic()
         verdicts = await asyncio.gather(*map(judge.evaluate, requests))

@@ -23,6 +23,10 @@ FAULTS = {
     "a kill of itself": ("os.kill(os.getpid(), signal.SIGKILL)", Status.KILLED),
     "an exception": ("raise ValueError('no')", Status.RUNTIME_EXCEPTION),
     "40 GB at once": ("return torch.empty(10 << 30)", Status.OOM),
+    "a shortage that a compiler reports": (
+        "raise RuntimeError('while autotuning') from torch.OutOfMemoryError('no room')",
+        Status.OOM,
+    ),
     "garbage on its channel": (
         "[os.write(int(fd), b'x' * 4096) for fd in os.listdir('/proc/self/fd') if int(fd) > 2]",
         Status.HACK,

@@ -10,12 +10,14 @@ Invariants:
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from evolve.core.evaluation import Fidelity
 from evolve.core.task import Task
 from evolve.worker import blocks, budget, expected
 from evolve.worker.device_cpu import CpuDevice
-from evolve.worker.footprint import reference_bytes, working_bytes
+from evolve.worker.footprint import require_more, trusted_bytes, working_bytes
 from evolve.worker.seeding import generator
 from evolve.worker.warm import WarmTasks
 from tests.worker.judging import task_source
@@ -35,7 +37,7 @@ def test_a_candidate_may_copy_its_inputs_of_the_reference_it_is_known_whether_it
     for body, copies in (("x.sum(-1)", 0), ("torch.sort(x.exp(), -1)[0].sum(-1)", 2)):
         cases = warm(task_source(body, inputs)).cases
         assert working_bytes(cases) >= 2 * size
-        known = reference_bytes(cases, CpuDevice())
+        known = trusted_bytes(cases, CpuDevice())
         assert copies * size <= known <= working_bytes(cases)
         assert copies or known < size
 
@@ -44,7 +46,30 @@ def test_a_large_reference_gets_what_it_is_known_to_use_and_two_tensors_more():
     inputs, size, full = "[torch.rand(256, 1024)]", 256 * 1024 * 4, CpuDevice()
     full.pool_bytes = 0  # so that these are large
     cases = warm(task_source("x / x.abs().mean(1, keepdim=True)", inputs)).cases
-    assert 3 * size <= reference_bytes(cases, full) < 3.1 * size < working_bytes(cases)
+    assert 3 * size <= trusted_bytes(cases, full) < 3.1 * size < working_bytes(cases)
+
+
+@given(
+    sizes=st.tuples(*3 * [st.integers(1, 1 << 34)]),
+    is_known=st.booleans(),
+    pool=st.integers(0, 1 << 32),
+    room=st.integers(1, 1 << 37),
+)
+def test_more_memory_is_more_for_all_sides_and_comes_to_an_end(sizes, is_known, pool, room):
+    (case,) = cases = warm(task_source("x.exp()", "[torch.rand(4)]")).cases
+    case.input_bytes, case._output_bytes, peak = sizes
+    case.peak_bytes = peak if is_known else 0
+    device = CpuDevice()
+    device.pool_bytes, device.room = pool, room
+    for _ in range(60):
+        before = [working_bytes(cases), max(pool, trusted_bytes(cases, device))]
+        is_more = require_more(cases, device)
+        after = [working_bytes(cases), max(pool, trusted_bytes(cases, device))]
+        assert after[0] >= before[0]
+        assert (after[1] > before[1]) == is_more
+        if not is_more:
+            return
+    raise AssertionError("more memory was promised 60 times")
 
 
 def test_parts_of_all_inputs_have_room_beside_two_outcomes():
