@@ -189,7 +189,7 @@ class Workshop:
         """A process for the candidate, which has seen nothing of it yet; to be used in a `with`."""
         hidden = candidate.build is not None and not self.device.spares
         readable = (str(candidate.build),) if hidden else ()
-        is_tight = candidate.is_ours and needs is not UNTIMED  # and where it compiles it chooses
+        is_tight = candidate.is_ours and needs is not UNTIMED  # where it compiles it may try more
         tensors = trusted_bytes(cases, self.device) if is_tight else working_bytes(cases)
         return self.launcher.start(
             candidate.language, writable, readable, tensors + needs.block, needs.all_queues,
