@@ -41,7 +41,7 @@ from evolve.worker.warm import Check
 from evolve.worker.window import Block, TimedCase, size_in_bytes
 
 _LARGEST_RESERVE = 2 << 30
-_LARGE_SHARE = 4  # of what a device keeps warm: larger outputs wait on the host
+_TAKEN = 3  # outputs of a large case that a sitting takes to be judged, as a rule
 _USABLE_SHARE = 0.5  # of the reference's block, unshortened: at most what a window itself costs
 
 Start = Callable[[], RunnerProcess]
@@ -102,6 +102,9 @@ def seated(
         CandidateFault: the candidate failed.
         SideFault: another side did.
     """
+    for case in cases:
+        if case.on_host:  # now, since that is work for the driver, which then serves nobody else
+            device.lock_pages(_TAKEN * [size_in_bytes(at) for at in case.layouts[CANDIDATE]])
     with ThreadPoolExecutor(len(starts) * sittings) as pool:
         tables = [
             {
@@ -152,10 +155,6 @@ def _time_case(
     result: Sitting,
 ) -> None:
     window = device.window()
-    # Beside an opponent's memory there may be none for outputs that wait until they are judged.
-    largest = max(sum(map(size_in_bytes, case.layouts[side])) for side in processes)
-    is_large = largest > device.warm_bytes // _LARGE_SHARE
-    case = replace(case, on_host=is_large and len(processes) > 2)
     counts = {side: case.blocks_of(side) for side in processes}
     count = counts[CANDIDATE]
     order = case.warm.draw_blocks(count, max(counts.values()), case.calls, rng)

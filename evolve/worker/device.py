@@ -126,6 +126,10 @@ class Device(Protocol):
         """The trees' tensors in one piece of memory of this process."""
         ...
 
+    def lock_pages(self, sizes: list[int]) -> None:
+        """Have memory of the host at hand for outputs of so many bytes that wait there."""
+        ...
+
     def share(self, slab: Slab) -> AbstractContextManager[Shared]:
         """The slab for one runner; valid inside."""
         ...

@@ -23,7 +23,7 @@ from evolve.worker.cores import ClockCores
 from evolve.worker.faults import InfraFault
 from evolve.worker.guard import descendants
 from evolve.worker.locks import DriverLock
-from evolve.worker.pagelocked import start_threads
+from evolve.worker.pagelocked import reserve, start_threads
 from evolve.worker.pool_allocator import build_allocator
 from evolve.worker.process import RunnerProcess
 from evolve.worker.slab import Packed, Shared, Slab
@@ -190,6 +190,11 @@ class CudaDevice:
         memory = torch.empty(_whole(packed.size), dtype=torch.uint8, device=self.place)
         packed.write(memory)
         return Slab(packed.trees, memory)
+
+    def lock_pages(self, sizes: list[int]) -> None:
+        """Not while anything is timed, on any GPU: it takes the driver a second for each."""
+        with self._driver.opening():
+            reserve(sizes)
 
     @contextmanager
     def share(self, slab: Slab) -> Iterator[Shared]:

@@ -29,6 +29,12 @@ def page_locked(size: int) -> Tensor | None:
         return None
 
 
+def reserve(sizes: list[int]) -> None:
+    """Have torch keep memory for as many as these at once, as far as there is any."""
+    buffers = [page_locked(size) for size in sizes]
+    buffers.clear()  # not one by one, or the next would get what the last had
+
+
 def start_threads() -> None:
     """Have torch start the threads that lock pages, which stay on the caller's cores for good."""
     page_locked(1 << 20)

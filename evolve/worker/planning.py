@@ -12,7 +12,7 @@ from evolve.worker.faults import CANDIDATE, EAGER, CandidateFault
 from evolve.worker.footprint import block_calls, is_brief, may_record
 from evolve.worker.recorded import Measured
 from evolve.worker.warm import WarmCase, WarmTask, usual_number
-from evolve.worker.window import Layout, TimedCase
+from evolve.worker.window import Layout, TimedCase, size_in_bytes
 from evolve.worker.workshop import Candidate
 
 CLOSE = 0.2  # log ratio: what is farther apart is told apart anyway
@@ -24,6 +24,7 @@ _LONGEST_BLOCK_S = 0.5  # where a side is much slower than the reference
 _LENGTHENED_S = 5.0  # at most, of calls seen to be quick: who is not always would hold us up
 _STEP = 16  # that calls of blocks grow by, where no more is known than that they are too few
 _HOPELESS_S, _HOPELESS_FACTOR = 3.0, 50.0
+_LARGE_SHARE = 4  # of what a device keeps warm: larger outputs wait on the host
 _RECORDED = (Fidelity.SEARCH, Fidelity.VERIFY)  # as graphs too, where plain calls decide
 
 
@@ -82,12 +83,19 @@ def _planned(
         wanted=wanted,
         unshortened_s=reference_s * wanted,
         glances=device.glances if candidate and candidate.custom else 0,
+        on_host=_waits_on_host(layouts, device),
     )
     if is_brief(device, fidelity):
         is_enough = reference_s * wanted >= _SHORT_BLOCK_S
         return replace(planned_case, blocks=device.few_blocks) if is_enough else planned_case
     rough = {side for side, who in sides.items() if who and seconds[side] < _ROUGH_S}
     return _by_length(planned_case, seconds, device, rough)
+
+
+def _waits_on_host(layouts: Mapping[str, Layout], device: Device) -> bool:
+    """Whether outputs are so large that beside an opponent's memory there may be none for them."""
+    largest = max(sum(map(size_in_bytes, layout)) for layout in layouts.values())
+    return len(layouts) > 2 and largest > device.warm_bytes // _LARGE_SHARE
 
 
 def _by_length(

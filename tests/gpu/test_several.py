@@ -34,7 +34,7 @@ async def judged(ids: list[int], requests: list[EvaluationRequest], folder) -> l
     try:
         assert judge.slots >= len(ids)
         first = replace(requests[0], fidelity=Fidelity.SCREEN)
-        warm = [replace(first, source=RIGHT + f"#{n}\n") for n in range(judge.slots)]
+        warm = [replace(first, source=RIGHT + f"#{n}\n") for n in range(2 * len(ids))]
         await asyncio.gather(*map(judge.evaluate, warm))
         start = time.monotonic()
         verdicts = await asyncio.gather(*map(judge.evaluate, requests))
@@ -57,10 +57,10 @@ def test_all_gpus_give_verdicts_from_one_queue(tmp_path):
 @pytest.mark.timeout(400)
 @pytest.mark.skipif("torch.cuda.device_count() < 2", reason="needs two GPUs")
 def test_two_gpus_time_side_by_side_and_agree(tmp_path):
-    requests = [asked(RIGHT, n, Fidelity.SEARCH) for n in range(8)]
+    requests = [asked(RIGHT, n, Fidelity.SEARCH) for n in range(4)]
     alone, alone_s = asyncio.run(judged([0], requests, tmp_path))
     both, both_s = asyncio.run(judged([0, 1], requests, tmp_path))
-    print(f"8 evaluations: {alone_s:.1f} s on one GPU, {both_s:.1f} s on two")
+    print(f"4 evaluations: {alone_s:.1f} s on one GPU, {both_s:.1f} s on two")
     assert both_s < 0.75 * alone_s
     values = [verdict.ratios["eager"].value for verdict in (*alone, *both)]
     assert max(values) < 1.03 * min(values)

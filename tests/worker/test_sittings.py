@@ -56,6 +56,7 @@ class PliantDevice(CpuDevice):
         idles: windows without calls so far.
         most_sides: that there is memory for.
         shortages: how many blocks of `compile` run out of memory.
+        locked: sizes of outputs that pages were locked for.
     """
 
     def __init__(self):
@@ -65,6 +66,10 @@ class PliantDevice(CpuDevice):
     def reset(self):
         self.half_width, self.cost_s, self.shown, self.faster = type(self).half_width, 0.0, None, 1
         self.idles, self.most_sides, self.shortages = 0, 9, 0
+        self.locked = []
+
+    def lock_pages(self, sizes):
+        self.locked += sizes
 
     def window(self):
         return PliantWindow(self)
@@ -257,6 +262,19 @@ def test_what_there_is_no_memory_for_is_timed_apart_or_left_out(pliant, most_sid
     failed = [label.evidence for label in verdict.labels if label.name == OPPONENT_FAILED]
     assert [evidence.split(":")[0] for evidence in failed] == without
     assert all("no memory" in evidence for evidence in failed)
+
+
+@pytest.mark.parametrize(("opponents", "warm_bytes"), [(1, 0), (0, 0), (1, 1 << 40)])
+def test_pages_are_locked_for_large_outputs_that_more_than_two_sides_leave_no_room_for(
+    pliant, monkeypatch, opponents, warm_bytes
+):
+    device, judged = pliant
+    device.shown = (0.1, 0.1)
+    monkeypatch.setattr(device, "warm_bytes", warm_bytes)
+    verdict = judged(HONEST_CPP, Fidelity.SCREEN, dict.fromkeys(["one"][:opponents], HONEST_CPP))
+    assert verdict.status is Status.CORRECT, verdict.feedback
+    is_needed = opponents == 1 and not warm_bytes
+    assert set(device.locked) == ({64 * 256 * 4} if is_needed else set())
 
 
 @pytest.mark.parametrize(("shortages", "room", "stays"), [(2, 0, True), (1, 8, False)])
