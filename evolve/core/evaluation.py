@@ -67,6 +67,9 @@ CUT_SHORT = "cut_short"
 OPPONENT_FAILED = "opponent_failed"
 """Label of a verdict without the times of an opponent, whose name its evidence begins with."""
 
+NO_ROOM = "no_room"
+"""Label of a verdict that memory was short for, in the end with nothing else beside it."""
+
 
 def sample_sets(samples: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Raw times of a case: those of the sides timed together, and of each that followed apart."""

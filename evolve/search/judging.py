@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from evolve.core.evaluation import Evaluation, Stage, Status
+from evolve.core.evaluation import NO_ROOM, Evaluation, Stage, Status
 from evolve.core.measurement import OUT_OF_REACH
 from evolve.core.protocols import EvaluationRequest, Evaluator, Offer, Progress
 from evolve.search.engine import Search
@@ -102,7 +102,10 @@ class Judging:
         )
 
     async def _evaluate(self, ticket: Ticket, request: EvaluationRequest) -> Evaluation:
-        """The verdict; one that failed by our own fault is asked for again, a few times."""
+        """The verdict; one that failed by our own fault is asked for again, a few times.
+
+        Not where memory is what it failed for: the judge has tried that again by itself, alone.
+        """
         known = self._search.known(request, self._evaluator)
         if known is not None:
             return known
@@ -118,7 +121,8 @@ class Judging:
                 raise
             self._pace.judged(clock() - start)
             device_time_s += evaluation.device_time_s
-            if evaluation.status is not Status.INFRA:
+            has_room = all(label.name != NO_ROOM for label in evaluation.labels)
+            if evaluation.status is not Status.INFRA or not has_room:
                 break
         return replace(evaluation, device_time_s=device_time_s)
 

@@ -16,7 +16,7 @@ import torch
 
 from evolve.core.compiled import Compiled
 from evolve.core.errors import UsageError
-from evolve.core.evaluation import CaseResult, Evaluation, Fidelity, Label, Stage, Status
+from evolve.core.evaluation import NO_ROOM, CaseResult, Evaluation, Fidelity, Label, Stage, Status
 from evolve.core.protocols import BASELINES
 from evolve.core.task import Task
 from evolve.worker import compiler, observing, rounding
@@ -47,7 +47,7 @@ from evolve.worker.stages import check, probe_custom, prove_kernels, smoke, trap
 from evolve.worker.tally import Timing
 from evolve.worker.timing import Timekeeper
 from evolve.worker.warm import WarmTask
-from evolve.worker.warm_store import is_short_of_memory
+from evolve.worker.warm_store import is_no_room, is_short_of_memory
 from evolve.worker.workshop import Candidate, Workshop
 from evolve.worker.zygote_start import Started
 
@@ -282,10 +282,10 @@ class Referee:
             # The task has been seen to fit: a candidate is there, which may hold what is missing.
             if isinstance(error, UsageError) and not is_short_of_memory(error):
                 raise
-            status, feedback = (
-                Status.INFRA,
-                f"the evaluator failed: {plain(str(error), _INFRA_TEXT)}",
-            )
+            why = plain(str(error), _INFRA_TEXT)
+            status, feedback = Status.INFRA, f"the evaluator failed: {why}"
+            if is_no_room(error):
+                progress.labels.append(Label(NO_ROOM, why))
         return self._evaluation(warm, asked, status, feedback, progress)
 
     def warm(self, task: Task, fidelity: Fidelity = Fidelity.SEARCH) -> WarmTask:

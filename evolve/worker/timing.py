@@ -158,6 +158,7 @@ class Timekeeper:
             group = waiting.pop(0)
             present = {side: sides[side] for side in (CANDIDATE, EAGER, *group)}
             asked = {side: bar for side, bar in bars.items() if side not in timing.ratios}
+            timing.crowded = timing.moved = timing.too_short = 0
             try:
                 self._interleave(task, present, cases, needs, fidelity, timing, asked)
             except _MoreMemory:

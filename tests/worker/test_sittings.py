@@ -21,12 +21,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evolve.core.evaluation import CUT_SHORT, OPPONENT_FAILED, Fidelity, Status
+from evolve.core.evaluation import CUT_SHORT, NO_ROOM, OPPONENT_FAILED, Fidelity, Status
 from evolve.core.measurement import OUT_OF_REACH, middle
 from evolve.worker import clock
 from evolve.worker.clock import PairTimes
 from evolve.worker.device_cpu import CpuDevice
-from evolve.worker.faults import CANDIDATE, EAGER, CandidateFault
+from evolve.worker.faults import CANDIDATE, EAGER, CandidateFault, CrowdedFault
 from evolve.worker.planning import planned
 from evolve.worker.referee import Referee
 from evolve.worker.tally import Timing, label_mismatches
@@ -56,6 +56,7 @@ class PliantDevice(CpuDevice):
         idles: windows without calls so far.
         most_sides: that there is memory for.
         shortages: how many blocks of `compile` run out of memory.
+        crowded: how many blocks of a side find the host too busy.
         locked: sizes of outputs that pages were locked for.
     """
 
@@ -66,7 +67,7 @@ class PliantDevice(CpuDevice):
     def reset(self):
         self.half_width, self.cost_s, self.shown, self.faster = type(self).half_width, 0.0, None, 1
         self.idles, self.most_sides, self.shortages = 0, 9, 0
-        self.locked = []
+        self.locked, self.crowded = [], Counter()
 
     def lock_pages(self, sizes):
         self.locked += sizes
@@ -92,6 +93,9 @@ class PliantWindow(CpuWindow):
         if self._device.shortages and self._side == "compile":
             self._device.shortages -= 1
             raise CandidateFault(Status.OOM, "CUDA out of memory")
+        if self._device.crowded[self._side] > 0:
+            self._device.crowded[self._side] -= 1
+            raise CrowdedFault("too busy for a clock")
         block = super().run(process, case, layout, number, **named)
         if not self._device.shown:
             return block
@@ -252,6 +256,19 @@ def test_opponents_without_room_beside_each_other_follow_one_another(pliant, roo
     assert row.times_ms[EAGER].value == pytest.approx(statistics.median(first), rel=1e-3)
 
 
+def test_what_neighbours_spoil_for_one_opponent_is_not_held_against_the_next(pliant):
+    device, judged = pliant
+    device.shown, device.room = (0.1, 0.1), 1  # one after the other
+    device.crowded.update(one=2, other=2)
+    try:
+        verdict = judged(HONEST_CPP, Fidelity.SCREEN, {"one": HONEST_CPP, "other": HONEST_CPP})
+    finally:
+        del device.room
+    assert verdict.status is Status.CORRECT, verdict.feedback
+    assert set(verdict.ratios) == {EAGER, "one", "other"}
+    assert "judged_again" not in {label.name for label in verdict.labels}
+
+
 @pytest.mark.parametrize(("most_sides", "without"), [(3, []), (2, ["one", "other"])])
 def test_what_there_is_no_memory_for_is_timed_apart_or_left_out(pliant, most_sides, without):
     device, judged = pliant
@@ -295,7 +312,9 @@ def test_a_baseline_that_runs_out_of_memory_gets_more_as_long_as_there_is(
 def test_who_has_no_memory_without_opponents_has_no_verdict(pliant):
     device, judged = pliant
     device.shown, device.most_sides = (0.1, 0.1), 1
-    assert judged(HONEST_CPP, Fidelity.SCREEN, {"one": HONEST_CPP}).status is Status.INFRA
+    verdict = judged(HONEST_CPP, Fidelity.SCREEN, {"one": HONEST_CPP})
+    assert verdict.status is Status.INFRA
+    assert NO_ROOM in {label.name for label in verdict.labels}
 
 
 @given(
