@@ -17,7 +17,7 @@ import math
 import random
 import secrets
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
@@ -41,7 +41,9 @@ from evolve.worker.warm import Check
 from evolve.worker.window import Block, TimedCase, size_in_bytes
 
 _LARGEST_RESERVE = 2 << 30
-_TAKEN = 3  # outputs of a large case that a sitting takes to be judged, as a rule
+# Outputs of a large case that a sitting takes of a side, at most: of blocks that are always judged
+# two, of one a call that was drawn; and of the candidate those of another family.
+_TAKEN_OF_CANDIDATE, _TAKEN_OF_OPPONENT = 4, 3
 _USABLE_SHARE = 0.5  # of the reference's block, unshortened: at most what a window itself costs
 
 Start = Callable[[], RunnerProcess]
@@ -81,6 +83,24 @@ class Sitting:
     seen: dict[str, list[str]] = field(default_factory=dict)  # by case (`whereabouts`)
 
 
+def with_pages(
+    device: Device, cases: list[TimedCase], sides: Collection[str], sittings: int
+) -> list[TimedCase]:
+    """The cases, once the host has memory for outputs that wait there; or they wait elsewhere."""
+    sizes = [
+        size_in_bytes(at)
+        for case in cases
+        if case.on_host
+        for side in sides
+        if side not in TRUSTED
+        for at in case.layouts[side]
+        for _ in range(_TAKEN_OF_CANDIDATE if side == CANDIDATE else _TAKEN_OF_OPPONENT)
+    ]
+    if not sizes or device.lock_pages(sittings * sizes):
+        return cases
+    return [replace(case, on_host=False) for case in cases]
+
+
 @contextlib.contextmanager
 def seated(
     device: Device,
@@ -102,9 +122,6 @@ def seated(
         CandidateFault: the candidate failed.
         SideFault: another side did.
     """
-    for case in cases:
-        if case.on_host:  # now, since that is work for the driver, which then serves nobody else
-            device.lock_pages(_TAKEN * [size_in_bytes(at) for at in case.layouts[CANDIDATE]])
     with ThreadPoolExecutor(len(starts) * sittings) as pool:
         tables = [
             {

@@ -7,11 +7,11 @@ import torch
 from torch import Tensor
 
 from evolve.core.evaluation import Status
+from evolve.worker import pagelocked
 from evolve.worker.device import Device
 from evolve.worker.expected import Expected
 from evolve.worker.faults import CandidateFault
 from evolve.worker.mappings import Mapping, mappings_of
-from evolve.worker.pagelocked import page_locked
 from evolve.worker.process import RunnerProcess
 from evolve.worker.slab import Shared
 from evolve.worker.window import Layout, size_in_bytes
@@ -65,20 +65,17 @@ def require_apart(places: Iterable[tuple[int, int]], inputs: list[Mapping]) -> N
 def buffers_for(device: Device, layout: Layout, on_host: bool = False) -> list[Tensor]:
     """Memory for the bytes of some tensors, its pages present.
 
-    With `on_host` it is the host's although the device is a GPU, as far as it has any.
+    With `on_host` it is page-locked memory of the host, which has to be reserved (`pagelocked`).
     """
     for at in layout:
         if size_in_bytes(at) > _SLACK * math.prod(at.shape) * at.dtype.itemsize:
             raise CandidateFault(
                 Status.WRONG_SHAPE, f"an output of shape {at.shape} has strides {at.stride}"
             )
-    return [_buffer(device, size_in_bytes(at), on_host) for at in layout]
-
-
-def _buffer(device: Device, size: int, on_host: bool) -> Tensor:
-    if on_host and (waiting := page_locked(size)) is not None:
-        return waiting
-    return torch.zeros(size, dtype=torch.uint8, device=device.place)
+    sizes = [size_in_bytes(at) for at in layout]
+    if on_host:
+        return [pagelocked.buffer(size) for size in sizes]
+    return [torch.zeros(size, dtype=torch.uint8, device=device.place) for size in sizes]
 
 
 def read_all(

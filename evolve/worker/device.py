@@ -126,8 +126,8 @@ class Device(Protocol):
         """The trees' tensors in one piece of memory of this process."""
         ...
 
-    def lock_pages(self, sizes: list[int]) -> None:
-        """Have memory of the host at hand for outputs of so many bytes that wait there."""
+    def lock_pages(self, sizes: list[int]) -> bool:
+        """Have memory of the host at hand for outputs of so many bytes; whether there is any."""
         ...
 
     def share(self, slab: Slab) -> AbstractContextManager[Shared]:

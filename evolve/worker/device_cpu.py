@@ -95,8 +95,9 @@ class CpuDevice:
     def describe(self) -> dict[str, str]:
         return {"device": _cpu_model(), "cores": str(self.cores)}
 
-    def lock_pages(self, sizes: list[int]) -> None:
+    def lock_pages(self, sizes: list[int]) -> bool:
         """Outputs are on the host anyway."""
+        return False
 
     def make_slab(self, trees: list[Any]) -> Slab:
         packed = Packed(trees)

@@ -17,13 +17,13 @@ import torch
 
 from evolve.core.errors import EvaluatorUnavailable, UsageError
 from evolve.core.program import Language
-from evolve.worker import cuda_driver, nvml
+from evolve.worker import cuda_driver, nvml, pagelocked
 from evolve.worker.access_cuda import HELD
 from evolve.worker.cores import ClockCores
 from evolve.worker.faults import InfraFault
 from evolve.worker.guard import descendants
 from evolve.worker.locks import DriverLock
-from evolve.worker.pagelocked import reserve, start_threads
+from evolve.worker.pagelocked import PageLocked
 from evolve.worker.pool_allocator import build_allocator
 from evolve.worker.process import RunnerProcess
 from evolve.worker.slab import Packed, Shared, Slab
@@ -121,7 +121,8 @@ class CudaDevice:
             finally:  # says best what a missing compiler means
                 self._library = library.result()
         self._pools: dict[RunnerProcess, _Pool] = {}
-        start_threads()  # here, where no core is the clock's
+        self._page_locked = PageLocked()
+        pagelocked.buffer(1 << 20)  # starts torch's threads for it, on all cores
         self._probe = torch.arange(1 << 20, device=self.place)
         self._answer = int(self._probe.sum())
         self._usual_answer_s = min(self._answer_s() for _ in range(9))
@@ -191,10 +192,10 @@ class CudaDevice:
         packed.write(memory)
         return Slab(packed.trees, memory)
 
-    def lock_pages(self, sizes: list[int]) -> None:
+    def lock_pages(self, sizes: list[int]) -> bool:
         """Not while anything is timed, on any GPU: it takes the driver a second for each."""
         with self._driver.opening():
-            reserve(sizes)
+            return self._page_locked.reserve(sizes)
 
     @contextmanager
     def share(self, slab: Slab) -> Iterator[Shared]:

@@ -42,12 +42,20 @@ def trusted_bytes(cases: Sequence[WarmCase], device: Device) -> int:
     outputs = max(case.output_bytes for case in cases)
     generous = max(_WORKING_SETS * outputs, _PEAKS * _peak(cases))
     more = _TENSORS_MORE * max(case.known_bytes for case in cases) + device.pool_bytes
-    return min(generous, _peak(cases) + more) + weights_bytes(cases) + _extra(cases)
+    return max(min(generous, _peak(cases) + more) + weights_bytes(cases), _least(cases))
 
 
 def _working_bytes(cases: Sequence[WarmCase]) -> int:
-    """The same as far as is known."""
-    return max(_sets_bytes(case) for case in cases) + weights_bytes(cases) + _extra(cases)
+    """The same as far as is known; no less than trusted sides were found to need."""
+    return max(_usual_bytes(cases), _least(cases))
+
+
+def _usual_bytes(cases: Sequence[WarmCase]) -> int:
+    return max(_sets_bytes(case) for case in cases) + weights_bytes(cases)
+
+
+def _least(cases: Sequence[WarmCase]) -> int:
+    return max(case.least_bytes for case in cases)
 
 
 def _sets_bytes(case: WarmCase) -> int:
@@ -61,26 +69,22 @@ def _sets_bytes(case: WarmCase) -> int:
 
 
 def require_more(cases: Sequence[WarmCase], device: Device) -> bool:
-    """Twice as much from now on for all sides: a process of ours ran out of `trusted_bytes`.
+    """Twice as much from now on for the reference and baselines: one ran out of what it had.
 
     Nobody knows before what a vendor's library takes to work in, nor what falls between the blocks
-    that torch keeps. No more than a quarter of the room, or than candidates had at first, or there
-    would be none for the other sides.
+    that torch keeps. No more than a quarter of the room, or than candidates usually have, or there
+    would be none for the other sides. A device without a room has no such limit.
 
     Returns:
         Whether it is more than before.
     """
     has = max(device.pool_bytes, trusted_bytes(cases, device))
-    at_first = working_bytes(cases) - _extra(cases)
-    most = max(device.room // 4, at_first) if device.room else 2 * has
-    extra = max(0, min(2 * has, most) - trusted_bytes(cases, device))
+    most = max(device.room // 4, _usual_bytes(cases)) if device.room else 2 * has
+    if most <= has:
+        return False
     for case in cases:
-        case.extra_bytes += extra
-    return max(device.pool_bytes, trusted_bytes(cases, device)) > has
-
-
-def _extra(cases: Sequence[WarmCase]) -> int:
-    return max(case.extra_bytes for case in cases)
+        case.least_bytes = min(2 * has, most)
+    return True
 
 
 def _peak(cases: Sequence[WarmCase]) -> int:

@@ -109,6 +109,8 @@ class HostLock:
 class DriverLock:
     """Of all GPUs of a host: processes that open or leave one, or windows that are timed, not both.
 
+    Locking pages of the host counts as opening.
+
     The driver serves the host's processes one after another, whichever GPU they use. A window's
     calls of the driver take 0.15 ms (an H200, driver 580), and up to 20 ms while contexts are made
     and ended on another GPU; windows on several GPUs do not disturb each other.

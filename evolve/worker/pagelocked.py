@@ -1,10 +1,12 @@
 """Page-locked memory of the host: where outputs wait that a GPU has no room for.
 
 A copy engine fills it at some 50 GB/s; pages of the usual kind take seconds for each of such an
-output. Torch keeps what was let go of for the next one of its size.
+output, and so does locking them. So it is reserved before anything is timed, and torch, which keeps
+what was let go of, gives it out again at once.
 """
 
 import contextlib
+from collections import Counter
 from pathlib import Path
 
 import torch
@@ -16,33 +18,36 @@ _KEPT = 4  # one part in so many of the host's memory is not for this
 _GROUP = Path("/sys/fs/cgroup")
 
 
-def page_locked(size: int) -> Tensor | None:
-    """So many bytes; None where the host has too few to spare."""
-    needed = 1 << max(size - 1, 0).bit_length()  # torch rounds up
-    if needed > _to_spare():
+class PageLocked:
+    """Reserves it. Torch keeps the last reservation until there is another, or the process ends."""
+
+    def __init__(self) -> None:
+        self._reserved: Counter[int] = Counter()
+        self._is_refused = False
+
+    def reserve(self, sizes: list[int]) -> bool:
+        """Have so many buffers of so many bytes at hand, all at once; whether they are."""
+        wanted = Counter(map(_rounded, sizes))
+        if wanted <= self._reserved:
+            return True
         _let_go()
-        if needed > _to_spare():
-            return None
-    try:
-        return torch.empty(size, dtype=torch.uint8, pin_memory=True)
-    except RuntimeError:  # of several types: the driver refuses, or there is none
-        return None
+        self._reserved.clear()
+        # What the driver has refused once, torch would have taken from the host for nothing again.
+        if self._is_refused or (wanted.total() and sum(wanted.elements()) > _to_spare()):
+            return False
+        try:
+            buffers = [buffer(size) for size in sizes]
+        except RuntimeError:  # of several types
+            self._is_refused = True
+            return False
+        del buffers
+        self._reserved = wanted
+        return True
 
 
-def reserve(sizes: list[int]) -> None:
-    """Have torch keep memory for as many as these at once, as far as there is any."""
-    buffers = [page_locked(size) for size in sizes]
-    buffers.clear()  # not one by one, or the next would get what the last had
-
-
-def start_threads() -> None:
-    """Have torch start the threads that lock pages, which stay on the caller's cores for good."""
-    page_locked(1 << 20)
-
-
-def _to_spare() -> int:
-    total, free = memory(procfs.meminfo(), _GROUP)
-    return free - total // _KEPT
+def buffer(size: int) -> Tensor:
+    """So many bytes; at once where they are reserved. RuntimeError where there are none."""
+    return torch.empty(size, dtype=torch.uint8, pin_memory=True)
 
 
 def memory(host: dict[str, int], group: Path) -> tuple[int, int]:
@@ -56,6 +61,16 @@ def memory(host: dict[str, int], group: Path) -> tuple[int, int]:
     except (OSError, ValueError, KeyError):  # no limit, or another version
         return total, free
     return min(total, limit), min(free, limit - used)
+
+
+def _to_spare() -> int:
+    total, free = memory(procfs.meminfo(), _GROUP)
+    return free - total // _KEPT
+
+
+def _rounded(size: int) -> int:
+    """As torch rounds."""
+    return 1 << max(size - 1, 0).bit_length()
 
 
 def _let_go() -> None:

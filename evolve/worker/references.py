@@ -42,19 +42,22 @@ class References:
         self._start = start
         self._device = device
         self._idle: deque[_Idle] = deque()  # those that were given back first go first
-        self._sittings: WeakKeyDictionary[RunnerProcess, int] = WeakKeyDictionary()  # in use
+        # The sittings of those in use, and their sizes.
+        self._in_use: WeakKeyDictionary[RunnerProcess, tuple[int, int]] = WeakKeyDictionary()
         self._lock = threading.Lock()
 
     def take(self, task: WarmTask, needs: Needs, served: "WeakSet[RunnerProcess]") -> RunnerProcess:
         """One with the reference's models of all timed cases, and none that has served."""
         with self._lock:
-            found = next((idle for idle in self._idle if (idle.task, idle.needs) ==
-                          (task.token, needs) and idle.process not in served), None)  # fmt: skip
+            size = self._size(task, needs)
+            wanted = task.token, needs, size
+            found = next((idle for idle in self._idle if idle.process not in served and
+                          (idle.task, idle.needs, idle.size) == wanted), None)  # fmt: skip
             if found:
                 self._idle.remove(found)
         process = found.process if found else self._start(task, needs)
         with self._lock:
-            self._sittings[process] = found.sittings + 1 if found else 1
+            self._in_use[process] = found.sittings + 1 if found else 1, size
             served.add(process)
         return process
 
@@ -63,8 +66,7 @@ class References:
     ) -> list[RunnerProcess]:
         """Those that are to be closed now, maybe this one."""
         with self._lock:
-            sittings = self._sittings.pop(process)
-            size = self._size(task, needs)
+            sittings, size = self._in_use.pop(process)
             is_large = size > self._device.warm_bytes
             if sittings >= _SITTINGS or not process.alive or is_large:
                 return [process]

@@ -397,9 +397,13 @@ def _kind(error: BaseException) -> ErrorKind:
         return ErrorKind.ILLEGAL_ACCESS
     if "device-side assert" in text:
         return ErrorKind.ASSERT
-    if any(isinstance(one, MemoryError | torch.OutOfMemoryError) for one in _reasons(error)):
+    if any(map(_is_shortage, _reasons(error))):
         return ErrorKind.OOM
     return ErrorKind.OOM if "can't allocate memory" in text else ErrorKind.EXCEPTION
+
+
+def _is_shortage(error: BaseException) -> bool:
+    return isinstance(error, MemoryError | torch.OutOfMemoryError)
 
 
 def _reasons(error: BaseException | None) -> Iterator[BaseException]:
@@ -421,4 +425,6 @@ def _explain(error: BaseException) -> str:
     where = "".join(f"line {f.lineno} in {f.name}: {f.line}\n" for f in frames[-3:])
     if isinstance(error, SyntaxError):
         where = f"line {error.lineno}: {(error.text or '').rstrip()}\n"
-    return f"{where}{type(error).__name__}: {error}"
+    said = f"{where}{type(error).__name__}: {error}"
+    shortage = next(filter(_is_shortage, _reasons(error)), error)
+    return said if shortage is error else f"{said} ({type(shortage).__name__}: {shortage})"

@@ -19,6 +19,7 @@ from evolve.worker.clock import (
     judge_samples,
     seated,
     sit,
+    with_pages,
 )
 from evolve.worker.faults import (
     CANDIDATE,
@@ -68,7 +69,7 @@ from evolve.worker.window import TimedCase
 from evolve.worker.workshop import Candidate, Workshop
 from evolve.worker.yardstick import Yardstick, note_shortage
 
-_NO_ROOM = "the device has no memory for it beside the candidate and the reference"
+_WHY_LEFT = "the device has no memory for it beside the candidate and the reference"
 _OWN_OUTPUTS = (Status.ALIASED, Status.MUTATED_INPUT)  # a candidate has to make new ones
 _REWARD_HALF_WIDTH = 0.05
 _MOST_CROWDED = 2  # turns that neighbours may spoil; then it is judged without any
@@ -158,18 +159,18 @@ class Timekeeper:
             group = waiting.pop(0)
             present = {side: sides[side] for side in (CANDIDATE, EAGER, *group)}
             asked = {side: bar for side, bar in bars.items() if side not in timing.ratios}
-            timing.crowded = timing.moved = timing.too_short = 0
+            timing.crowded = 0
             try:
                 self._interleave(task, present, cases, needs, fidelity, timing, asked)
             except _MoreMemory:
-                waiting.insert(0, group)
+                waiting.insert(0, [side for side in group if side in present])
             except (InfraFault, OSError, torch.OutOfMemoryError) as error:
                 if not group or not is_no_room(error) or not self._room.is_all_ours:
                     raise
                 if len(group) > 1:
-                    waiting = [[side] for side in group] + waiting
+                    waiting = [[side] for side in group if side in present] + waiting
                     continue
-                timing.labels.append(Label(OPPONENT_FAILED, f"{group[0]}: {_NO_ROOM}"))
+                timing.labels.append(Label(OPPONENT_FAILED, f"{group[0]}: {_WHY_LEFT}"))
                 if not waiting and not timing.cases:
                     waiting = [[]]
 
@@ -262,7 +263,7 @@ class Timekeeper:
         two = {side: sides[side] for side in (CANDIDATE, EAGER)}
         short = [replace(case, blocks=_LOOKED_BLOCKS, more={}, recorded=False) for case in cases]
         looking = Timing()
-        with contextlib.suppress(CrowdedFault, InfraFault, TooShortFault):
+        with contextlib.suppress(CrowdedFault, InfraFault, TooShortFault, _MoreMemory):
             for _ in range(0 if was_cut_short(timing) else _MOST_LOOKS):
                 if not found.is_undecided(names):
                     break
@@ -308,6 +309,8 @@ class Timekeeper:
         """Some more sittings; none where they do not count, or an opponent has left the field."""
         sat: list[tuple[Sitting, Recorded]] = []
         try:
+            with timing.spending("opening"), self._beside_others(timing):
+                cases = with_pages(self._workshop.device, cases, sides, wanted)
             with contextlib.ExitStack() as ends:
                 tables = ends.enter_context(
                     self._tables(task, sides, cases, needs, timing, wanted, served)
@@ -423,7 +426,8 @@ class Timekeeper:
                 "a new tensor, .clone() for one, and leave its inputs as they are"
             ) from error
         else:  # all of it is ours
-            note_shortage(fault, task, self._workshop.device)
+            if note_shortage(fault, task, self._workshop.device):
+                raise _MoreMemory from error
             raise InfraFault(str(error)) from error
 
     def _disturbed(self, strangers: frozenset[int], timing: Timing) -> bool:

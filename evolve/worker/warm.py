@@ -97,7 +97,7 @@ class WarmCase:
         self.input_bytes = sum(tensor.nbytes for tensor in tensors_of(first))
         self._output_bytes = extent.outputs if extent else None
         self.peak_bytes = extent.peak if extent else 0
-        self.extra_bytes = 0  # that processes of ours were found to need beside
+        self.least_bytes = 0  # that processes of ours were found to need
 
     def _seed(self, *purpose: Any) -> int:
         return hash((self._secret, *purpose)) & ((1 << 62) - 1)

@@ -48,7 +48,8 @@ class TimedCase:
     for that; `unshortened_s` what they take the reference, in seconds. `drawn`: a block and a call
     of it that are judged in this sitting, and maybe in no other. `glances`: blocks of a sitting
     that show whose code the candidate's process executes (`whereabouts`). `limit_s`: for a block.
-    `on_host`: outputs that are judged wait there, page-locked, where a GPU has no room for them.
+    `on_host`: outputs that are judged wait there, page-locked: beside opponents a GPU may have no
+    room for such large ones.
     """
 
     warm: "WarmCase"

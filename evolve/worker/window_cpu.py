@@ -87,7 +87,8 @@ class CpuWindow:
         is_trusted: bool = False,  # its outputs are taken too: or caches would tell sides apart
     ) -> Block:
         sampled = case.judged(number)
-        buffers = [custody.buffers_for(self._device, layout) for _ in sampled]
+        # One where nothing is judged, too: what comes before a block does not show whether it is.
+        buffers = [custody.buffers_for(self._device, layout) for _ in sampled or (None,)]
         landing = self._stage(process, case.warm.block(number, case.calls))
         if glance_after_s:
             get_ready()
@@ -101,13 +102,13 @@ class CpuWindow:
             late = max(used_at_stop - used, time.perf_counter() - end - _STANDING_SLACK_S)
             require_distinct(done, case.calls, layout)
             self._require_apart(process, done, case, layout, landing)
-            for at, raw in zip(sampled, buffers, strict=True):
+            for at, raw in zip(sampled, buffers, strict=False):
                 outputs = places_of(done, at, case.calls, layout)
                 custody.read_all(self._device, process, outputs, raw)
         process.resume()
         process.drop(SLOWEST_S)
         samples = {
-            at: custody.as_tensors(raw, layout) for at, raw in zip(sampled, buffers, strict=True)
+            at: custody.as_tensors(raw, layout) for at, raw in zip(sampled, buffers, strict=False)
         }
         idle = tuple(self.idle(process, case) for _ in range(idles))
         return Block(end - start, done.seconds, number, samples, late, "".join(seen), idle)

@@ -111,14 +111,11 @@ class CudaWindow:
         idles: int = 0,
         is_trusted: bool = False,
     ) -> Block:
-        judged = () if is_trusted or number < 0 else case.judged(number)
-        # Made now: for gigabytes it takes a while, and what is read soon is known not to change.
-        buffers = {at: custody.buffers_for(self._device, layout, case.on_host) for at in judged}
         with self._clock_cores():
             with self._device.share(case.warm.block(number, case.calls)) as inputs:
                 if recorded:
                     self._record(process, case, inputs)
-                block = self._timed(process, case, layout, number, inputs, recorded, buffers)
+                block = self._timed(process, case, layout, number, inputs, recorded, is_trusted)
             idle = tuple(self._idle(process, case, layout) for _ in range(idles))
             return replace(block, idle=idle)
 
@@ -154,7 +151,7 @@ class CudaWindow:
         number: int,
         inputs: Shared,
         recorded: bool,
-        buffers: Mapping[int, list[torch.Tensor]],
+        is_trusted: bool,
     ) -> Block:
         device, sampled = self._device, case.sampled(number)
         pieces = _pieces(len(sampled), layout)
@@ -166,7 +163,8 @@ class CudaWindow:
         self._look(process, places, pieces)
         end = time.perf_counter()
         require_distinct(done, case.calls, layout)
-        samples = self._samples(process, layout, buffers, by_call, pieces)
+        judged = () if is_trusted or number < 0 else case.judged(number)
+        samples = self._samples(process, layout, judged, by_call, pieces, case.on_host)
         if device.inputs_changed(process, inputs, 0):
             raise CandidateFault(Status.MUTATED_INPUT, "forward wrote to its inputs when timed")
         process.drop(SLOWEST_S)
@@ -208,14 +206,19 @@ class CudaWindow:
         self,
         process: RunnerProcess,
         layout: Layout,
-        buffers: Mapping[int, list[torch.Tensor]],
+        judged: tuple[int, ...],
         by_call: Mapping[int, tuple[int, ...]],
         pieces: list["_Piece"],
+        on_host: bool,
     ) -> dict[int, list[torch.Tensor]]:
-        """The outputs chosen, whole; what was seen of them when the clock stopped has to be so."""
+        """The outputs chosen, whole; what was seen of them when the clock stopped has to be so.
+
+        Memory for them is made only now: before, it would show which blocks are judged.
+        """
         samples = {}
         remaining = iter(pieces)
-        for at, taken in buffers.items():  # the first of those looked at
+        for at in judged:  # the first of those looked at
+            taken = custody.buffers_for(self._device, layout, on_host)
             custody.read_all(self._device, process, by_call[at], taken)
             for raw, piece in zip(taken, remaining, strict=False):
                 if not piece.is_still_in(raw):

@@ -30,7 +30,7 @@ class Yardstick:
         What is too long here makes blocks too short for every candidate that comes.
         """
         with task.measuring:
-            if not task.layouts:
+            while not task.layouts:
                 device = self._workshop.device
                 block = block_outputs(task, device, Fidelity.VERIFY)  # long blocks
                 start = partial(self._workshop.reference, task, Needs(block))
@@ -40,7 +40,8 @@ class Yardstick:
                             case.case.name: self._measure(runner, task, case) for case in task.timed
                         }
                 except CandidateFault as fault:  # nothing but the reference has run
-                    note_shortage(fault, task, device)
+                    if note_shortage(fault, task, device):
+                        continue
                     why = f"the reference failed in its process: {fault.feedback}"
                     raise InfraFault(why) from fault
         return task.layouts

@@ -55,7 +55,7 @@ class PliantDevice(CpuDevice):
         faster: how many times as fast the candidate then is.
         idles: windows without calls so far.
         most_sides: that there is memory for.
-        shortages: how many blocks of `compile` run out of memory.
+        shortages: how many blocks of a side run out of memory.
         crowded: how many blocks of a side find the host too busy.
         locked: sizes of outputs that pages were locked for.
     """
@@ -66,11 +66,12 @@ class PliantDevice(CpuDevice):
 
     def reset(self):
         self.half_width, self.cost_s, self.shown, self.faster = type(self).half_width, 0.0, None, 1
-        self.idles, self.most_sides, self.shortages = 0, 9, 0
+        self.idles, self.most_sides, self.shortages = 0, 9, Counter()
         self.locked, self.crowded = [], Counter()
 
     def lock_pages(self, sizes):
         self.locked += sizes
+        return True
 
     def window(self):
         return PliantWindow(self)
@@ -90,8 +91,8 @@ class PliantWindow(CpuWindow):
             yield
 
     def run(self, process, case, layout, number, **named):
-        if self._device.shortages and self._side == "compile":
-            self._device.shortages -= 1
+        if self._device.shortages[self._side] > 0:
+            self._device.shortages[self._side] -= 1
             raise CandidateFault(Status.OOM, "CUDA out of memory")
         if self._device.crowded[self._side] > 0:
             self._device.crowded[self._side] -= 1
@@ -290,23 +291,40 @@ def test_pages_are_locked_for_large_outputs_that_more_than_two_sides_leave_no_ro
     monkeypatch.setattr(device, "warm_bytes", warm_bytes)
     verdict = judged(HONEST_CPP, Fidelity.SCREEN, dict.fromkeys(["one"][:opponents], HONEST_CPP))
     assert verdict.status is Status.CORRECT, verdict.feedback
-    is_needed = opponents == 1 and not warm_bytes
-    assert set(device.locked) == ({64 * 256 * 4} if is_needed else set())
+    is_needed = opponents == 1 and not warm_bytes  # four of the candidate's, three of the other
+    assert device.locked[:7] == 7 * is_needed * [64 * 256 * 4]
+    assert len(device.locked) % 7 == 0
 
 
-@pytest.mark.parametrize(("shortages", "room", "stays"), [(2, 0, True), (1, 8, False)])
-def test_a_baseline_that_runs_out_of_memory_gets_more_as_long_as_there_is(
-    pliant, shortages, room, stays
+@pytest.mark.parametrize(("side", "shortages", "room", "stays"), [
+    ("compile", 2, 0, True), ("compile", 1, 8, False), (EAGER, 2, 0, True),
+])  # fmt: skip
+def test_trusted_sides_that_run_out_of_memory_get_more_as_long_as_there_is(
+    pliant, side, shortages, room, stays
 ):
     device, judged = pliant
-    device.shown, device.shortages, device.room = (0.1, 0.1), shortages, room
+    device.shown, device.room = (0.1, 0.1), room
+    device.shortages[side] = shortages
     try:
         verdict = judged(HONEST_CPP, Fidelity.SCREEN, {"compile": ""})
     finally:
         del device.room
     assert verdict.status is Status.CORRECT, verdict.feedback
     assert ("compile" in verdict.ratios) == stays
-    assert (OPPONENT_FAILED in {label.name for label in verdict.labels}) != stays
+    labels = {label.name for label in verdict.labels}
+    assert (OPPONENT_FAILED in labels) != stays
+    assert "judged_again" not in labels
+
+
+def test_an_opponent_that_has_left_does_not_come_back_when_another_gets_more_memory(pliant):
+    device, judged = pliant
+    device.shown = (0.1, 0.1)
+    device.shortages.update(one=1, compile=1)
+    verdict = judged(HONEST_CPP, Fidelity.SCREEN, {"one": HONEST_CPP, "compile": ""})
+    assert verdict.status is Status.CORRECT, verdict.feedback
+    assert set(verdict.ratios) == {EAGER, "compile"}
+    failed = [label.evidence for label in verdict.labels if label.name == OPPONENT_FAILED]
+    assert [evidence.split(":")[0] for evidence in failed] == ["one"]
 
 
 def test_who_has_no_memory_without_opponents_has_no_verdict(pliant):
