@@ -10,7 +10,7 @@ from evolve.core.evaluation import Status
 from evolve.worker import pagelocked
 from evolve.worker.device import Device
 from evolve.worker.expected import Expected
-from evolve.worker.faults import CandidateFault
+from evolve.worker.faults import CandidateFault, InfraFault
 from evolve.worker.mappings import Mapping, mappings_of
 from evolve.worker.process import RunnerProcess
 from evolve.worker.slab import Shared
@@ -74,7 +74,10 @@ def buffers_for(device: Device, layout: Layout, on_host: bool = False) -> list[T
             )
     sizes = [size_in_bytes(at) for at in layout]
     if on_host:
-        return [pagelocked.buffer(size) for size in sizes]
+        try:
+            return [pagelocked.buffer(size) for size in sizes]
+        except RuntimeError as error:  # more than was reserved
+            raise InfraFault("the host locks no more pages for outputs") from error
     return [torch.zeros(size, dtype=torch.uint8, device=device.place) for size in sizes]
 
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from evolve.worker import pagelocked, procfs
+from evolve.worker import custody, pagelocked, procfs
 from evolve.worker.clock import with_pages
 from evolve.worker.device_cpu import CpuDevice
-from evolve.worker.faults import CANDIDATE, EAGER
+from evolve.worker.faults import CANDIDATE, EAGER, InfraFault
 from evolve.worker.pagelocked import PageLocked
 from evolve.worker.window import TimedCase
 from evolve.worker.wire import TensorAt
@@ -88,6 +88,12 @@ def test_what_the_driver_refuses_is_not_asked_for_again(monkeypatch):
     host.most = 700
     assert not pages.reserve([100])
     assert host.locked == []
+
+
+@pytest.mark.skipif("torch.cuda.is_available()", reason="needs a host without a GPU")
+def test_what_was_not_reserved_is_our_fault_where_it_cannot_be_locked():
+    with pytest.raises(InfraFault, match="locks no more pages"):
+        custody.buffers_for(CpuDevice(), LAYOUT, on_host=True)
 
 
 def test_nothing_can_be_locked_without_a_gpu():
