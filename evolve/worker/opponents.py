@@ -9,13 +9,12 @@ from evolve.worker.warm import WarmCase, WarmTask
 from evolve.worker.workshop import Candidate, Workshop
 
 
-def admit(workshop: Workshop, task: WarmTask, opponent: Candidate | None) -> None:
+def admit(workshop: Workshop, task: WarmTask, opponent: Candidate) -> None:
     """Compile an opponent and check it once on every timed case.
 
     Raises:
         CandidateFault: it fails, or is wrong; a baseline, which is trusted, is never wrong.
     """
-    assert opponent is not None
     workshop.compile(opponent, task)
     with workshop.seated(opponent, task.timed) as runner:
         for case in task.timed:

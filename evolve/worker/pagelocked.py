@@ -33,7 +33,7 @@ class PageLocked:
         _let_go()
         self._reserved.clear()
         # What the driver has refused once, torch would have taken from the host for nothing again.
-        if self._is_refused or (wanted.total() and sum(wanted.elements()) > _to_spare()):
+        if self._is_refused or sum(wanted.elements()) > _to_spare():
             return False
         try:
             buffers = [buffer(size) for size in sizes]

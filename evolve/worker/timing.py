@@ -472,14 +472,14 @@ class Timekeeper:
         timing: Timing,
     ) -> list[TimedCase]:
         """Calls per block, and where each side's outputs lie relative to their address."""
-        waiting = [side for side in sides if sides[side] and side != CANDIDATE]
-        while waiting:
-            try:
-                admit(self._workshop, task, sides[waiting[0]])
-                waiting.pop(0)
-            except CandidateFault as fault:
-                self._leave(waiting[0], fault, task, sides, timing)
-                waiting = [side for side in waiting if side in sides]
+        opponents = {side: who for side, who in sides.items() if who and side != CANDIDATE}
+        for side, opponent in opponents.items():
+            while side in sides:
+                try:
+                    admit(self._workshop, task, opponent)
+                    break
+                except CandidateFault as fault:
+                    self._leave(side, fault, task, sides, timing)
         own = self._yardstick.layouts(task)
         with self._beside_others(timing):
             return planned(task, sides, own, self._workshop.device, fidelity)
