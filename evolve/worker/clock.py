@@ -178,7 +178,7 @@ def _time_case(
     case = replace(case, drawn=case.warm.draw_call(order[:count], case.calls, rng))
     blocks: dict[str, list[Block]] = {side: [] for side in processes}
     singles: dict[str, float] = {}
-    idles = math.ceil(max(counts.values()) / counts[EAGER])  # as many as anybody has blocks
+    idles = case.idles or max(counts.values())
     for turn in _turns(case, counts, rng):
         number = order[len(blocks[turn.side])] if turn.number is None else turn.number
         glance_after_s = _moment(blocks[turn.side], rng) if turn.is_glance else 0.0
@@ -186,9 +186,9 @@ def _time_case(
         with window.alone(turn.side, processes), blaming(turn.side):
             layout, process = case.layouts[turn.side], processes[turn.side]
             is_measured = turn.side == EAGER and turn.number is None
+            following = _spread(idles, len(blocks[EAGER]), counts[EAGER]) if is_measured else 0
             block = window.run(process, asked, layout, number, glance_after_s=glance_after_s,
-                               idles=idles if is_measured else 0,
-                               is_trusted=turn.side in TRUSTED)  # fmt: skip
+                               idles=following, is_trusted=turn.side in TRUSTED)  # fmt: skip
         if turn.side in TRUSTED:
             block = replace(block, samples={})  # each may take gigabytes
         if turn.number is None:
@@ -227,6 +227,11 @@ class _Turn:
     side: str
     number: int | None = None
     is_glance: bool = False
+
+
+def _spread(total: int, at: int, places: int) -> int:
+    """How many of so many fall to one of these places, counted from 0."""
+    return total * (at + 1) // places - total * at // places
 
 
 def _moment(blocks: Sequence[Block], rng: random.Random) -> float:

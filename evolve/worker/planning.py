@@ -163,7 +163,7 @@ def with_blocks(
 
     All that there are where they were unsteady while the sides are close: on a noisy virtual
     machine the ratio of a sitting varies by 9 % with 8 blocks and by 4 % with 24, for twice the
-    time.
+    time. What a window itself costs is taken off all sides, so of close ones it changes little.
     """
     return [_with_blocks(case, pair, device, fidelity) for case in cases]
 
@@ -177,7 +177,8 @@ def _with_blocks(case: TimedCase, pair: PairTimes, device: Device, fidelity: Fid
     is_close = any(abs(pair.log_ratio(name, side)) < CLOSE for side in others)
     if is_close and variation(sides[EAGER]) > _UNSTEADY:
         return replace(case, blocks=device.block_pool, more={})
-    return _by_length(case, {side: middle(times) for side, times in sides.items()}, device)
+    longer = _by_length(case, {side: middle(times) for side, times in sides.items()}, device)
+    return replace(longer, idles=device.few_blocks if is_close and device.inputs_with_run else 0)
 
 
 def _affordable(wanted: int, slowest_s: float) -> int:

@@ -71,7 +71,7 @@ from evolve.worker.weights import ContractError, construct
 from evolve.worker.wire import ErrorKind
 
 _FILENAME = "candidate.py"
-_SPIN_S = 0.2
+_SPIN_S = 1.0  # longer than the referee waits for memory to be wiped
 _MOST_REASONS = 8
 
 

@@ -112,7 +112,7 @@ class Seats:
                         yield turn
                 except (CandidateFault, SideFault) as error:
                     is_busy = isinstance(candidate_fault_of(error), BusyFault)
-                    if is_busy and (rest or turn.strangers()):
+                    if is_busy and (rest or turn.before or turn.strangers()):
                         raise CrowdedFault(f"others were there while {error}") from error
                     raise
                 on_failure.pop_all()

@@ -43,7 +43,8 @@ class Block:
 class TimedCase:
     """A case to be timed: calls per block, and the layout of each side's outputs.
 
-    `blocks`: of each side in a sitting, but for those that have `more`. `recorded`: its calls are
+    `blocks`: of each side in a sitting, but for those that have `more`. `idles`: of no calls; 0
+    stands for as many as anybody has blocks. `recorded`: its calls are
     also to be timed as a CUDA graph. `wanted`: calls that a block would have, were no side too slow
     for that; `unshortened_s` what they take the reference, in seconds. `drawn`: a block and a call
     of it that are judged in this sitting, and maybe in no other. `glances`: blocks of a sitting
@@ -57,6 +58,7 @@ class TimedCase:
     layouts: Mapping[str, Layout]
     blocks: int
     more: Mapping[str, int] = field(default_factory=dict)
+    idles: int = 0
     recorded: bool = False
     wanted: int = 0
     unshortened_s: float = 0.0

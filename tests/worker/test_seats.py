@@ -120,6 +120,18 @@ def test_who_keeps_the_device_busy_is_convicted(verdicts, stops):
     assert "busy" in verdict.feedback
 
 
+def test_nobody_is_convicted_of_a_busy_device_that_others_use_too(verdicts):
+    """Another judge's processes, say, which have been there all the time."""
+
+    class SharedDevice(TwoSeats):
+        def others(self) -> frozenset[int]:
+            return frozenset({1})
+
+    (verdict,) = verdicts(SharedDevice(), HOG)
+    assert verdict.status is Status.INFRA, verdict.feedback
+    assert "others were there" in verdict.feedback
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("guilty", [HOG, PARENT], ids=["leaves work running", "has a child"])
 def test_a_neighbour_who_keeps_the_device_busy_changes_no_verdict_but_its_own(verdicts, guilty):
