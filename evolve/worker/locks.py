@@ -14,6 +14,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 _AT_ONCE = 4
+_OF_HOST = Path("/tmp")
+_OF_GPUS = ("cuda", "core-")  # and of the cores that their judges set apart
+
+
+def _folder_of(name: str) -> Path:
+    """Where the files of a lock lie: of GPUs not where TMPDIR says, jobs of one host may differ."""
+    is_common = name.startswith(_OF_GPUS) and os.access(_OF_HOST, os.W_OK)
+    return _OF_HOST if is_common else Path(tempfile.gettempdir())
 
 
 class HostLock:
@@ -25,7 +33,7 @@ class HostLock:
     """
 
     def __init__(self, device: str) -> None:
-        base = Path(tempfile.gettempdir())
+        base = _folder_of(device)
         self._gate = base / f"evolve-{device}.gate"
         self._lock = base / f"evolve-{device}.lock"
         self._of_thread = threading.local()
@@ -117,7 +125,7 @@ class DriverLock:
     """
 
     def __init__(self, driver: str) -> None:
-        base = Path(tempfile.gettempdir())
+        base = _folder_of(driver)
         self._gate = base / f"evolve-{driver}-driver.gate"
         self._opening = base / f"evolve-{driver}-opening.lock"
         self._timing = base / f"evolve-{driver}-timing.lock"
@@ -159,7 +167,7 @@ def _held(gate: Path, mine: Path, theirs: Path) -> Iterator[None]:
 
 def try_to_hold(name: str) -> int | None:
     """A descriptor that holds the lock of this name on the host; None where another has it."""
-    fd = _opened(Path(tempfile.gettempdir()) / f"evolve-{name}.lock")
+    fd = _opened(_folder_of(name) / f"evolve-{name}.lock")
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

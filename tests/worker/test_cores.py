@@ -5,11 +5,11 @@ keeps time; whoever is timed has a core that nobody else uses, where cores are m
 few all are used; a judge that has ended leaves its cores to the next.
 """
 
-import tempfile
 from multiprocessing import get_context
 
 import pytest
 
+from evolve.worker import locks
 from evolve.worker.cores import ClockCores
 
 MANY = range(1000, 1008)  # of numbers that no host has, so each has no sibling
@@ -17,20 +17,19 @@ MANY = range(1000, 1008)  # of numbers that no host has, so each has no sibling
 
 @pytest.fixture(autouse=True)
 def locks_of_a_host_of_its_own(tmp_path, monkeypatch):
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(locks, "_OF_HOST", tmp_path)
 
 
-def keep_time(folder, pipe):
-    tempfile.tempdir = folder
+def keep_time(pipe):
     cores = ClockCores(MANY)
     pipe.send(cores.of_clock)
     pipe.recv()
 
 
-def another(folder):
+def another():
     """Another judge: its core, and what ends it."""
     ours, theirs = get_context("fork").Pipe()
-    judge = get_context("fork").Process(target=keep_time, args=(folder, theirs))
+    judge = get_context("fork").Process(target=keep_time, args=(theirs,))
     judge.start()
     (core,) = ours.recv()
 
@@ -41,8 +40,8 @@ def another(folder):
     return core, end
 
 
-def test_each_judge_keeps_time_on_a_core_of_its_own_and_lets_no_runner_there(tmp_path):
-    others = [another(str(tmp_path)) for _ in range(3)]
+def test_each_judge_keeps_time_on_a_core_of_its_own_and_lets_no_runner_there():
+    others = [another() for _ in range(3)]
     own = ClockCores(MANY)
     clocks = {core for core, _ in others} | own.of_clock
     assert len(clocks) == 4
@@ -53,18 +52,18 @@ def test_each_judge_keeps_time_on_a_core_of_its_own_and_lets_no_runner_there(tmp
     assert own.of_runners() == set(MANY) - own.of_clock
 
 
-def test_whoever_is_timed_has_a_core_that_nobody_else_uses(tmp_path):
-    other, end = another(str(tmp_path))
+def test_whoever_is_timed_has_a_core_that_nobody_else_uses():
+    other, end = another()
     own = ClockCores(MANY)
     (core,) = own.of_timed
     assert core not in {other} | own.of_clock | own.of_runners()
     end()
 
 
-def test_the_core_of_a_judge_that_has_ended_is_free_again(tmp_path):
-    first, end = another(str(tmp_path))
+def test_the_core_of_a_judge_that_has_ended_is_free_again():
+    first, end = another()
     end()
-    again, end = another(str(tmp_path))
+    again, end = another()
     end()
     assert first == again
 
@@ -75,8 +74,8 @@ def test_of_few_cores_all_are_used_for_everything(count):
     assert cores.of_clock == cores.of_runners() == set(MANY[:count])
 
 
-def test_more_judges_than_cores_share(tmp_path):
-    others = [another(str(tmp_path)) for _ in range(9)]
+def test_more_judges_than_cores_share():
+    others = [another() for _ in range(9)]
     cores = ClockCores(MANY)
     assert cores.of_clock
     assert cores.of_runners()

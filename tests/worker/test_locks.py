@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from evolve.worker.locks import DriverLock, HostLock
+from evolve.worker import locks
+from evolve.worker.locks import DriverLock, HostLock, try_to_hold
 
 pytestmark = pytest.mark.quiet
 
@@ -44,6 +45,20 @@ def test_another_user_of_the_host_takes_the_lock_whoever_made_its_files():
             assert ours.recv() == "held"
             child.join()
             Path(folder, "evolve-cpu.gate").chmod(0o644)  # by a user with another umask
+
+
+def test_judges_of_one_gpu_exclude_each_other_wherever_their_temporary_files_go(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(locks, "_OF_HOST", tmp_path)
+    held = []
+    for job in ("one", "other"):
+        (tmp_path / job).mkdir()
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / job))
+        held += [try_to_hold("cuda-0"), try_to_hold("cpu")]
+    assert [fd is not None for fd in held] == [True, True, False, True]
+    for fd in filter(None, held):
+        os.close(fd)
 
 
 OTHER = """
