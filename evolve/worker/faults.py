@@ -1,5 +1,6 @@
 """How a candidate's failure travels inside the referee, until a stage makes an evaluation of it."""
 
+import re
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +13,11 @@ from evolve.worker.wire import ErrorKind, sanitise
 CANDIDATE, EAGER = "candidate", "eager"  # sides of a comparison
 TRUSTED = frozenset({EAGER, *BASELINES})  # sides that are the reference: never judged
 MAX_FEEDBACK = 2000  # characters, about 500 tokens
+
+_SHORTAGE = re.compile(
+    r"Tried to allocate (\d+(?:\.\d+)?) (\w+)\b.* of which (\d+(?:\.\d+)?) (\w+) is free", re.DOTALL
+)
+_UNITS = {"bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
 _BY_SIGNAL: dict[int, Status] = {
     signal.SIGSEGV: Status.ILLEGAL_ACCESS,
@@ -87,6 +93,18 @@ def blaming(side: str) -> Iterator[None]:
         if side != CANDIDATE:
             raise SideFault(side, fault) from fault
         raise
+
+
+def tells_of_a_full_device(fault: CandidateFault) -> bool:
+    """Whether it found less memory free on the GPU than it asked for, as torch words it.
+
+    Of what a process has been given there may be too little for a program; of the device, never.
+    """
+    found = _SHORTAGE.search(fault.feedback) if fault.status is Status.OOM else None
+    if found is None:
+        return False
+    asked, free = (float(found[at]) * _UNITS.get(found[at + 1], 1) for at in (1, 3))
+    return free < asked
 
 
 def clip(text: str) -> str:

@@ -29,7 +29,7 @@ from evolve.worker.device import Device
 from evolve.worker.environment import environment, evaluator_version
 from evolve.worker.events import KERNELBENCH_TRIALS
 from evolve.worker.events import read as read_events
-from evolve.worker.faults import CandidateFault, InfraFault
+from evolve.worker.faults import CandidateFault, InfraFault, tells_of_a_full_device
 from evolve.worker.feedback import compile_error, plain
 from evolve.worker.footprint import room_for, room_to_check, room_to_compile, writers
 from evolve.worker.labels import disowned, static_labels
@@ -114,9 +114,9 @@ class Referee:
         self._lock = HostLock(device.name)
         self._seats = Seats(device, self._lock)
         self.workshop = Workshop(device, self.launcher, builds, self._seats, call_s)
-        room = Room(device.room, device.seats)
-        self._timekeeper = Timekeeper(self.workshop, self._seats, room)
-        self._admission = Admission(device, self._lock, room, self._timekeeper.release)
+        self._room = Room(device.room, device.seats)
+        self._timekeeper = Timekeeper(self.workshop, self._seats, self._room)
+        self._admission = Admission(device, self._lock, self._room, self._timekeeper.release)
         self._baselines: dict[tuple[str, str], dict[str, Any]] = {}
         self._speed_of_light = SpeedOfLight(device, self._seats)
         self.launcher.keep_spares(self._lock)
@@ -275,6 +275,8 @@ class Referee:
             status, feedback = self._climb(warm, asked, progress)
         except CandidateFault as fault:
             status, feedback = fault.status, _explain(fault, asked.source)
+            if tells_of_a_full_device(fault) and not self._room.is_all_ours:
+                status, feedback = Status.INFRA, f"others had the device's memory: {feedback}"
             if status in _VIOLENT:
                 with self._lock.shared():
                     self.device.require_health()

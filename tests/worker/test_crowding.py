@@ -9,11 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from evolve.core.evaluation import Fidelity, Status
+from evolve.core.evaluation import NO_ROOM, Fidelity, Status
 from evolve.worker.device_cpu import CpuDevice
 from evolve.worker.faults import InfraFault
 from evolve.worker.referee import Referee
-from tests.worker.serving import HONEST_CPP, RELU_TASK
+from tests.worker.serving import HONEST_CPP, RELU_TASK, forward
 
 MB = 1 << 20
 
@@ -61,3 +61,24 @@ def test_all_get_their_verdicts_also_one_that_is_judged_again_alone(tmp_path, ca
     again = ["judged_again" in [label.name for label in verdict.labels] for verdict in verdicts]
     assert again == [False, True, False, False, False]
     assert "judged again, alone: the evaluator failed: a fault of ours" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("free", "is_theirs"), [("357.88 MiB", False), ("64.00 GiB", True)])
+def test_who_finds_no_memory_on_a_device_that_others_fill_is_judged_again_alone(
+    tmp_path, free, is_theirs
+):
+    """A graph's memory lies beside what a process has been given, where nobody keeps any free."""
+    said = (
+        "CUDA out of memory. Tried to allocate 1.47 GiB. GPU 0 has a total capacity of 139.80 GiB "
+        f"of which {free} is free."
+    )
+    short = forward(f"raise torch.OutOfMemoryError({said!r})")
+    referee = Referee(NarrowDevice(), tmp_path)
+    try:
+        verdict = referee.evaluate(RELU_TASK, short, Fidelity.SCREEN, {})
+    finally:
+        referee.close()
+    assert verdict.status is Status.OOM, verdict.feedback
+    labels = {label.name for label in verdict.labels}
+    assert ("judged_again" in labels) != is_theirs
+    assert NO_ROOM not in labels
