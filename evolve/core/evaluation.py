@@ -147,6 +147,13 @@ class Evaluation:
         return self.status is Status.CORRECT and self.custom is True
 
     @property
+    def is_worth_another_try(self) -> bool:
+        """Whether the judge failed, and not for want of memory: that it has tried alone as well."""
+        return self.status is Status.INFRA and not any(
+            label.name == NO_ROOM for label in self.labels
+        )
+
+    @property
     def cut_short(self) -> bool:
         """Whether it is known no better than that run had use for."""
         return any(label.name == CUT_SHORT for label in self.labels)

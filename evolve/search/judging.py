@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from evolve.core.evaluation import NO_ROOM, Evaluation, Stage, Status
+from evolve.core.evaluation import Evaluation, Stage, Status
 from evolve.core.measurement import OUT_OF_REACH
 from evolve.core.protocols import EvaluationRequest, Evaluator, Offer, Progress
 from evolve.search.engine import Search
@@ -121,8 +121,7 @@ class Judging:
                 raise
             self._pace.judged(clock() - start)
             device_time_s += evaluation.device_time_s
-            has_room = all(label.name != NO_ROOM for label in evaluation.labels)
-            if evaluation.status is not Status.INFRA or not has_room:
+            if not evaluation.is_worth_another_try:
                 break
         return replace(evaluation, device_time_s=device_time_s)
 

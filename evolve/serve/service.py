@@ -275,8 +275,10 @@ class Service:
         except (KeyError, TypeError, ValueError) as error:
             return partial(self._retry, job, f"the judge's answer is no verdict: {error!r}")
         self.counters.judged(time.monotonic() - began)
-        if evaluation.status is Status.INFRA:
+        if evaluation.is_worth_another_try:
             return partial(self._retry, job, evaluation.feedback)
+        if evaluation.status is Status.INFRA:
+            return partial(self._fail, job, Fault.INFRA, evaluation.feedback)
         return partial(self._end, job, self._lease, evaluation)
 
     def _task(self, job: Job) -> Task:

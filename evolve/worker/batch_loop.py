@@ -199,12 +199,13 @@ class Batch:
         seconds = time.monotonic() - begun
         result: Any = reply.get("result")
         error: Any = reply.get("error")
-        status = "answered"
+        status, final = "answered", True
         if error is not None:
             status = "refused" if error["kind"] == "usage" else "failed"
+            final = status == "refused"
         elif request.method == "evaluate":
             status = str(result["status"])
-        final = status not in ("failed", Status.INFRA)
+            final = not Evaluation.from_json(result).is_worth_another_try
         said = {"result": result} if error is None else {"error": error}
         self._write(_answer_line(request, said, final=final, seconds=seconds))
         self._costs.add(request, seconds)

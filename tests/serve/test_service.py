@@ -146,6 +146,13 @@ def test_a_judge_that_fails_again_and_again_is_no_verdict_and_no_reward(server):
     assert "the stub fails" in answer["message"]
 
 
+@pytest.mark.parametrize(("word", "attempts"), [("infra", 2), ("no_room", 1)])
+def test_what_the_judge_has_no_memory_for_even_alone_is_not_asked_for_again(server, word, attempts):
+    answer = server.submit(word)
+    assert (answer["state"], answer["fault"]) == ("failed", "infra")
+    assert (answer["attempts"], answer["message"]) == (attempts, "8 GiB")
+
+
 def test_a_task_that_cannot_be_judged_is_said_to_be(server):
     answer = server.submit(task="broken")
     assert (answer["fault"], answer["message"]) == ("task", "the task has no Model")

@@ -18,7 +18,8 @@ from pathlib import Path
 
 import pytest
 
-from evolve.core.evaluation import Evaluation, Status
+from evolve.core.evaluation import NO_ROOM, Evaluation, Fidelity, Label, Stage, Status
+from evolve.worker import batch_loop
 from evolve.worker.batch_costs import Costs
 from evolve.worker.batchfile import BatchRequest, read_answers, request_lines
 from evolve.worker.shards import Shards
@@ -167,6 +168,49 @@ def test_sigterm_while_the_judge_starts_ends_it_in_order_too(folder):
     _, said = process.communicate(timeout=15)
     assert process.returncode == 75, said
     assert folder.lines()[-1]["totals"]["left"] == 1
+
+
+class FailingJudge:
+    """Has a fault of its own under whatever it is asked, with labels that say why."""
+
+    slots, ended = 1, False
+
+    def __init__(self, labels, asked):
+        self.hello = {}
+        self._labels, self._asked = labels, asked
+
+    def __call__(self, words, replies):
+        self._replies = replies
+        return self
+
+    def greet(self, patience_s, is_stopped):
+        self.hello = {"device_class": "cpu", "evaluator_version": "1"}
+
+    def send(self, number, method, params):
+        self._asked.append(number)
+        infra = Evaluation(
+            status=Status.INFRA, stage=Stage.NONE, fidelity=Fidelity.SEARCH, task_revision="",
+            labels=self._labels, **self.hello,
+        )  # fmt: skip
+        self._replies.put({"id": number, "result": infra.to_json()})
+
+    def end(self):
+        pass
+
+
+@pytest.mark.parametrize(("labels", "times"), [((), 3), ((Label(NO_ROOM, "8 GiB"),), 1)])
+def test_what_the_judge_has_no_memory_for_even_alone_is_not_asked_for_again(
+    folder, monkeypatch, labels, times
+):
+    asked = []
+    monkeypatch.setattr(batch_loop, "Judge", FailingJudge(labels, asked))
+    monkeypatch.setattr(batch_loop.Batch, "_has_worked", lambda self: True)
+    requests = [evaluate("a:0", RIGHT)]
+    shards = Shards(folder.out)
+    batch = batch_loop.Batch(requests, read_answers(folder.out), shards)
+    assert batch.run() == 0
+    assert len(asked) == times
+    assert folder.final(requests[0]).status is Status.INFRA
 
 
 @pytest.mark.slow
