@@ -8,11 +8,9 @@ import textwrap
 from collections.abc import Iterable, Mapping
 from itertools import count
 
+from operators.inductor import cpp_tunables
 from operators.inductor.kernels import short_name
 from operators.inductor.reading import NotConvertible, RawCpp
-
-CHUNK = "CHUNK"
-TUNABLE = f'TUNABLE = {{"{CHUNK}": (1, 4, 16, 64)}}'
 
 _BODY = re.compile(
     r"^\s*extern \"C\"\s+(?:\w+ )*void\s+kernel\((.*?)\)\s*\{(.*)\}\s*$", re.S | re.M
@@ -26,7 +24,6 @@ PRELUDE = """\
 
 using tvm::ffi::TensorView;
 
-constexpr int CHUNK = 16;  // iterations of a parallel loop that a thread takes at a time
 """
 
 LOADING = """\
@@ -64,7 +61,9 @@ def library(
     functions = [
         _function(function, raw, parameters.get(function, {})) for function, raw in kernels.items()
     ]
-    source = "\n".join([PRELUDE + _lanes(kernels.values()), *functions])
+    text = "\n".join(functions)
+    head = PRELUDE + _width(kernels.values()) + cpp_tunables.constants(text)
+    source = f"{head}\n{text}"
     functions_built = ", ".join(map(repr, kernels))
     loading = LOADING.format(variable=variable, name=name, functions=functions_built)
     return f'SOURCE = r"""\n{source}"""\n\n{loading}'
@@ -75,7 +74,7 @@ def function_name(name: str) -> str:
     return short_name(name.replace("cpp_fused", "triton_poi_fused", 1))
 
 
-def _lanes(kernels: Iterable[RawCpp]) -> str:
+def _width(kernels: Iterable[RawCpp]) -> str:
     """Loops count in vectors as wide as those of the machine that the code was written for."""
     vectorised = [raw.code for raw in kernels if "at::vec::Vectorized<float>" in raw.code]
     steps = [int(step) for code in vectorised for step in _STEP.findall(code)]
@@ -127,13 +126,13 @@ def _parameter(text: str) -> tuple[str, bool, str]:
 
 
 def _tidy(body: str) -> str:
-    """Fewer casts and braces; parallel loops in chunks that can be tuned."""
+    """Fewer casts and braces; parallel loops in chunks, and more, that can be tuned."""
     body = _DROPPED.sub("", body)
     body = re.sub(r"\[static_cast<int64_t>\(([^()]*)\)\]", r"[\1]", body)
     body = re.sub(r"^\s*for\(int64_t .*$", _plain_bounds, body, flags=re.M)
-    body = re.sub(r"(#pragma omp for)(?! *schedule)", rf"\1 schedule(static, {CHUNK})", body)
+    body = re.sub(r"(#pragma omp for)(?! *schedule)", r"\1 schedule(static, CHUNK)", body)
     lines = [line.rstrip() for line in body.splitlines() if line.strip()]
-    return "\n".join(_indented(_unnested(lines))) + "\n"
+    return "\n".join(_indented(cpp_tunables.opened(_unnested(lines)))) + "\n"
 
 
 def _plain_bounds(header: "re.Match[str]") -> str:

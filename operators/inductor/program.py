@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from evolve.core.compiled import Argument, ArgumentKind, Compiled, CompiledCase
-from operators.inductor import cpp
+from operators.inductor import cpp, cpp_tunables
 from operators.inductor.forward import Body, contiguous, cpp_calls, launches
 from operators.inductor.kernels import (
     TEMPLATE,
@@ -96,13 +96,14 @@ def convert(
         raise NotConvertible("the compiler wrote Triton and C++ kernels")
     names = {function: found for part in parts for function, found in part.parameters.items()}
     definitions = _definitions(kernels)
+    built = cpp.library(_library_name(reference), _identifier(name), raw, names) if raw else ""
     pieces = [
         _heading(
             name, compiled, [*((k.name, k.operations) for k in kernels), *((f, ()) for f in raw)]
         ),
         _imports(reference, definitions, is_cpp=bool(raw)),
-        cpp.TUNABLE if raw else _tunables(parts),
-        *([cpp.library(_library_name(reference), _identifier(name), raw, names)] if raw else []),
+        cpp_tunables.declaration(built) if raw else _tunables(parts),
+        built,
         *definitions,
         *_paragraphs(reference.definitions),
         _module(reference, parts),
