@@ -105,7 +105,7 @@ def constants(functions: str) -> str:
         CHUNK
         + (STREAM if "stream_store(" in functions else "")
         + (PREFETCH if "read_ahead(" in functions else "")
-        + (LANES if "LANES" in functions else "")
+        + (LANES if "[LANES]" in functions else "")
     )
 
 
@@ -207,13 +207,26 @@ def _with_lanes(lines: Sequence[str]) -> Iterator[str]:
         body = lines[at + 2 : end]
         reductions = []
         if match and end is not None and _is_guarded(body, match[1], int(match[2])):
-            reductions = _reductions(body, lines[:at])
+            reductions = [] if _is_shared_out(lines, at) else _reductions(body, lines[:at])
         if match and end is not None and reductions:
             yield from _by_turns(body, reductions, *match.groups())
             at = end + 1
         else:
             yield lines[at]
             at += 1
+
+
+def _is_shared_out(lines: Sequence[str], at: int) -> bool:
+    """Whether threads share a loop's iterations: nothing may stand between it and its pragma."""
+    loops = 0
+    for line in reversed(lines[:at]):
+        if pragma := re.match(r"#pragma omp for\b(?:.*collapse\((\d+)\))?", line.strip()):
+            return loops < int(pragma[1] or 1)
+        if line.strip().startswith("for("):
+            loops += 1
+        elif line.strip() != "{":
+            return False
+    return False
 
 
 def _is_guarded(body: Sequence[str], index: str, count: int) -> bool:

@@ -157,9 +157,43 @@ def test_a_reduction_of_any_other_kind_has_one_accumulator(written, otherwise):
     assert "LANES" not in text(RawCpp(SUM.code.replace(written, otherwise), ()))
 
 
+def shared_out(count: int) -> RawCpp:
+    """The sum of `count` and more loops in which threads share iterations, as Inductor writes it."""
+    heads = "".join(
+        f"for(int64_t x{2 + n}=0; x{2 + n}<1; x{2 + n}+=1)\n{{\n" for n in range(count - 1)
+    )
+    collapse = f" collapse({count})" if count > 1 else ""
+    add = "tmp_acc0_vec_local = tmp_acc0_vec_local + tmp0;\n"
+    masked = f"sum_masked_reduce(tmp_acc0_vec_local, tmp0, {number(TAIL)})"
+    inner = loop(loaded(WIDTH) + add, f"{loaded(TAIL)}tmp_acc0_vec_local = {masked};\n")
+    body = (
+        f"{VECTOR} tmp_acc0_vec_arr[64];\n"
+        "#pragma omp parallel num_threads(2)\n{\n"
+        f"int64_t x0 = {number(0)};\n"
+        f"{VECTOR} tmp_acc0_vec_local = {VECTOR}(0);\n"
+        f"#pragma omp for{collapse}\n{heads}{inner}{'}' * (count - 1)}\n"
+        "tmp_acc0_vec_arr[omp_get_thread_num()] = tmp_acc0_vec_local;\n}\n"
+        f"{VECTOR} tmp_acc0_vec = tmp_acc0_vec_arr[0] + tmp_acc0_vec_arr[1];\n"
+        f"out_ptr0[0] = at::vec::vec_reduce_all<float, 1>({JOIN.replace('JOINED', 'x + y')}, "
+        "tmp_acc0_vec);\n"
+    )
+    head = 'extern "C" void kernel(const float* in_ptr0, float* out_ptr0)'
+    return RawCpp(f"{head}\n{{\n{body}}}\n", ())
+
+
+SHARED = {"shared": shared_out(1), "collapsed": shared_out(2)}
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_nothing_comes_between_a_pragma_and_the_loops_that_threads_share(name):
+    assert "LANES" not in text(SHARED[name])
+    alone = SHARED[name].code.replace("#pragma omp for", "// for")
+    assert "LANES" in text(RawCpp(alone, ()))
+
+
 @pytest.mark.parametrize("values", [{}, {"STREAM": 1, "PREFETCH": 4096, "LANES": 4, "CHUNK": 1}])
 def test_whatever_the_constants_are_the_results_are_the_same(values):
-    built = library("kernels", "tuned", KERNELS, {})
+    built = library("kernels", "tuned", KERNELS | SHARED, {})
     source = f"from pathlib import Path\nimport torch, tvm_ffi.cpp\n{declaration(built)}\n{built}"
     module: dict = {}
     exec(tunables.render(textwrap.dedent(source), values), module)
@@ -170,6 +204,8 @@ def test_whatever_the_constants_are_the_results_are_the_same(values):
         "total": x.sum(1),
         "largest": x.amax(1),
         "moments": x.var(1, correction=0) * COLUMNS,
+        "shared": x[0].sum(0, keepdim=True),
+        "collapsed": x[0].sum(0, keepdim=True),
     }
     for name, right in expected.items():
         found = torch.full_like(right, torch.nan)
