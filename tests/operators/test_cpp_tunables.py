@@ -158,7 +158,7 @@ def test_a_reduction_of_any_other_kind_has_one_accumulator(written, otherwise):
 
 
 def shared_out(count: int) -> RawCpp:
-    """The sum of `count` and more loops in which threads share iterations, as Inductor writes it."""
+    """A sum as Inductor writes it where threads share the iterations of `count` loops."""
     heads = "".join(
         f"for(int64_t x{2 + n}=0; x{2 + n}<1; x{2 + n}+=1)\n{{\n" for n in range(count - 1)
     )
