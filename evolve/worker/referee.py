@@ -5,6 +5,7 @@ import json
 import os
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -267,7 +268,7 @@ class Referee:
         why = plain(verdict.feedback, 300)
         print(f"evolve: {task.name} judged again, alone: {why}", file=sys.stderr, flush=True)
         again = self._admission.alone(task, fidelity, judged)
-        return replace(again, labels=(*again.labels, Label("judged_again", verdict.feedback)))
+        return _judged_twice(verdict, again)
 
     def _judged(self, warm: WarmTask, asked: _Asked) -> Evaluation:
         progress = Progress()
@@ -275,7 +276,7 @@ class Referee:
             status, feedback = self._climb(warm, asked, progress)
         except CandidateFault as fault:
             status, feedback = fault.status, _explain(fault, asked.source)
-            if tells_of_a_full_device(fault) and not self._room.is_all_ours:
+            if self._may_be_others(fault, progress) and not self._room.is_all_ours:
                 status, feedback = Status.INFRA, f"others had the device's memory: {feedback}"
             if status in _VIOLENT:
                 with self._lock.shared():
@@ -289,6 +290,16 @@ class Referee:
             if is_no_room(error):
                 progress.labels.append(Label(NO_ROOM, why))
         return self._evaluation(warm, asked, status, feedback, progress)
+
+    def _may_be_others(self, fault: CandidateFault, progress: Progress) -> bool:
+        """Whether others may hold the memory that it says is missing on the device.
+
+        A candidate can say so as well: somebody has to be known to have been there. And who has
+        been timed is not believed, or he could draw times until they are good.
+        """
+        if progress.timing.device_time_s or not tells_of_a_full_device(fault):
+            return False
+        return self._room.has_company or bool(self.device.others())
 
     def warm(self, task: Task, fidelity: Fidelity = Fidelity.SEARCH) -> WarmTask:
         """The task with its hidden inputs, as evaluations of this fidelity use it."""
@@ -442,6 +453,18 @@ class Referee:
             durations_s=progress.all_durations_s,
             device_time_s=timing.device_time_s,
         )
+
+
+def _judged_twice(first: Evaluation, again: Evaluation) -> Evaluation:
+    """The second verdict, with what both have cost."""
+    spent_s = Counter(first.durations_s)
+    spent_s.update(again.durations_s)
+    return replace(
+        again,
+        labels=(*again.labels, Label("judged_again", first.feedback)),
+        durations_s={name: round(seconds, 4) for name, seconds in spent_s.items()},
+        device_time_s=first.device_time_s + again.device_time_s,
+    )
 
 
 def _names(task: WarmTask) -> list[str]:

@@ -20,9 +20,11 @@ class _Waiting:
 
 
 class _OfThread(threading.local):
-    """What each thread has of a room."""
+    """What each thread has of a room, when it was let in, and whether others were there then."""
 
     has = 0
+    number = 0
+    has_met = False
 
 
 class Room:
@@ -37,6 +39,7 @@ class Room:
     def __init__(self, size: int, places: int = 1, patience_s: float = PATIENCE_S) -> None:
         self._size = size
         self._free = size
+        self._let_in = 0  # so many have been
         self._places = places
         self._patience_s = patience_s
         self._queue: list[_Waiting] = []
@@ -47,6 +50,11 @@ class Room:
     def is_all_ours(self) -> bool:
         """Whether this thread has all of it, so that nobody's leaving would give it more."""
         return self._of_thread.has == self._size
+
+    @property
+    def has_company(self) -> bool:
+        """Whether anybody else has had some of it since this thread was let in."""
+        return self._of_thread.has_met or self._let_in > self._of_thread.number
 
     @contextmanager
     def taken(self, amount: int) -> Iterator[None]:
@@ -86,12 +94,20 @@ class Room:
                 # Patience ends without anybody's word.
                 while not self._changed.wait_for(lambda: self._may_go(me), _LOOK_S):
                     pass
+                self._note_company(me)
                 self._free -= me.amount
                 self._places -= is_turn
             finally:  # or whoever comes later would wait for somebody who has gone
                 self._queue.remove(me)
                 self._changed.notify_all()
         self._of_thread.has = me.amount
+
+    def _note_company(self, me: _Waiting) -> None:
+        """Who is let in meets who is there; who comes back for a turn may have met some before."""
+        mine = self._of_thread
+        mine.has_met = self._free < self._size or (me.is_turn and self.has_company)
+        self._let_in += me.amount > 0
+        mine.number = self._let_in
 
     def _may_go(self, me: _Waiting) -> bool:
         """Whether it fits, and is the first that is not passed, or else the first that fits."""

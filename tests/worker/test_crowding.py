@@ -2,16 +2,20 @@
 
 Invariants:
 - all get their verdicts, whatever waits for what: for room, a place to be timed, the lock;
-- so does one that the evaluator failed under, which is judged again alone meanwhile.
+- so does one that the evaluator failed under, which is judged again alone meanwhile;
+- a candidate's own words get it judged again only where somebody else was there, and before it has
+  been timed; what that costs is its own.
 """
 
+import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from evolve.core.evaluation import NO_ROOM, Fidelity, Status
 from evolve.worker.device_cpu import CpuDevice
-from evolve.worker.faults import InfraFault
+from evolve.worker.faults import CandidateFault, InfraFault
 from evolve.worker.referee import Referee
 from tests.worker.serving import HONEST_CPP, RELU_TASK, forward
 
@@ -63,22 +67,93 @@ def test_all_get_their_verdicts_also_one_that_is_judged_again_alone(tmp_path, ca
     assert "judged again, alone: the evaluator failed: a fault of ours" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("free", "is_theirs"), [("357.88 MiB", False), ("64.00 GiB", True)])
-def test_who_finds_no_memory_on_a_device_that_others_fill_is_judged_again_alone(
-    tmp_path, free, is_theirs
-):
-    """A graph's memory lies beside what a process has been given, where nobody keeps any free."""
-    said = (
-        "CUDA out of memory. Tried to allocate 1.47 GiB. GPU 0 has a total capacity of 139.80 GiB "
+def said(free: str, asked: str = "1.47 GiB") -> str:
+    return (
+        f"CUDA out of memory. Tried to allocate {asked}. GPU 0 has a total capacity of 139.80 GiB "
         f"of which {free} is free."
     )
-    short = forward(f"raise torch.OutOfMemoryError({said!r})")
+
+
+SHORT = forward(f"raise torch.OutOfMemoryError({said('357.88 MiB')!r})")
+
+
+def labels(verdict) -> set[str]:
+    return {label.name for label in verdict.labels}
+
+
+@pytest.fixture
+def referee(tmp_path):
     referee = Referee(NarrowDevice(), tmp_path)
-    try:
-        verdict = referee.evaluate(RELU_TASK, short, Fidelity.SCREEN, {})
-    finally:
-        referee.close()
+    yield referee
+    referee.close()
+
+
+@pytest.fixture
+def neighbour(referee):
+    """Has some of the room until somebody waits for it."""
+    came = threading.Event()
+
+    def stay():
+        with referee._room.taken(1):
+            came.set()
+            while not referee._room._queue:
+                time.sleep(0.01)
+
+    with ThreadPoolExecutor(1) as threads:
+        threads.submit(stay)
+        assert came.wait(5)
+        yield
+        referee._room._queue.append(None)  # where nobody ever waited
+
+
+@pytest.mark.parametrize(("free", "is_theirs"), [("357.88 MiB", False), ("64.00 GiB", True)])
+def test_who_finds_no_memory_on_a_device_that_others_fill_is_judged_again_alone(
+    referee, neighbour, free, is_theirs
+):
+    """A graph's memory lies beside what a process has been given, where nobody keeps any free."""
+    short = forward(f"raise torch.OutOfMemoryError({said(free)!r})")
+    verdict = referee.evaluate(RELU_TASK, short, Fidelity.SCREEN, {})
     assert verdict.status is Status.OOM, verdict.feedback
-    labels = {label.name for label in verdict.labels}
-    assert ("judged_again" in labels) != is_theirs
-    assert NO_ROOM not in labels
+    assert ("judged_again" in labels(verdict)) != is_theirs
+    assert NO_ROOM not in labels(verdict)
+
+
+def test_nobody_talks_himself_into_a_second_judgement_where_nobody_else_was_there(referee):
+    verdict = referee.evaluate(RELU_TASK, SHORT, Fidelity.SCREEN, {})
+    assert verdict.status is Status.OOM, verdict.feedback
+    assert "judged_again" not in labels(verdict)
+
+
+class Fails:
+    """Timing that ends like this, the first time, after so many seconds of the device."""
+
+    def __init__(self, method, error: Exception, seconds: float) -> None:
+        self._method, self._errors, self._seconds = method, [error], seconds
+
+    def __call__(self, task, candidate, opponents, fidelity, timing, bars):
+        if not self._errors:
+            return self._method(task, candidate, opponents, fidelity, timing, bars)
+        timing.device_time_s = timing.spent_s["lock"] = self._seconds
+        raise self._errors.pop()
+
+
+@pytest.mark.parametrize(("seconds", "is_believed"), [(0.0, True), (0.5, False)])
+def test_who_has_been_timed_gets_no_second_times_by_what_he_says(
+    referee, neighbour, seconds, is_believed
+):
+    keeper = referee._timekeeper
+    fault = CandidateFault(Status.OOM, said("357.88 MiB"))
+    keeper.time = Fails(keeper.time, fault, seconds)
+    verdict = referee.evaluate(RELU_TASK, forward("return right(x)"), Fidelity.SCREEN, {})
+    assert verdict.status is (Status.CORRECT if is_believed else Status.OOM), verdict.feedback
+    assert ("judged_again" in labels(verdict)) == is_believed
+
+
+def test_what_a_first_judgement_has_cost_is_charged_with_the_second(referee):
+    keeper = referee._timekeeper
+    keeper.time = Fails(keeper.time, InfraFault("a fault of ours"), 100.0)
+    verdict = referee.evaluate(RELU_TASK, forward("return right(x)"), Fidelity.SCREEN, {})
+    assert verdict.status is Status.CORRECT, verdict.feedback
+    assert verdict.device_time_s > 100
+    assert verdict.durations_s["timing_lock"] >= 100
+    assert {"timing_opening", "smoke"} < set(verdict.durations_s)

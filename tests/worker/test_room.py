@@ -7,7 +7,8 @@ Invariants:
 - who stops waiting keeps nobody else from his turn;
 - who waits for a turn has nothing meanwhile, so that nobody waits for ever, and once there is a
   place is passed by nobody but who came before and has waited long;
-- after its turn it has no more than before.
+- after its turn it has no more than before;
+- who had company, if only for a while, knows it.
 """
 
 import threading
@@ -316,3 +317,40 @@ def test_who_has_nothing_may_have_a_turn():
         pass
     with room.taken(10):
         pass
+
+
+def test_who_had_company_since_he_was_let_in_knows_it_and_nobody_else_does():
+    room, order, leave, goes_on = Room(10), [], threading.Event(), threading.Event()
+    leave.set()
+
+    def stays():
+        with room.taken(4):
+            before = room.has_company
+            order.append("stays")
+            goes_on.wait(10)
+            with room.turn(6):
+                return before, room.has_company
+
+    with ThreadPoolExecutor(2) as threads:
+        first = threads.submit(stays)
+        while not order:
+            time.sleep(0.01)
+        with room.taken(2):
+            assert room.has_company
+        goes_on.set()
+        assert first.result(5) == (False, True)
+        goes_on.clear()
+        alone = threads.submit(stays)
+        goes_on.set()
+        assert alone.result(5) == (False, False)
+    with room.taken(10):
+        assert not room.has_company
+
+
+def test_where_there_is_no_limit_nobody_has_company():
+    room, order, leave = Room(0), [], threading.Event()
+    leave.set()
+    with ThreadPoolExecutor(1) as threads, room.taken(5):
+        threads.submit(entered, room, 5, order, "other", leave).result(5)
+        assert order == ["other"]
+        assert not room.has_company
