@@ -298,6 +298,8 @@ class CudaDevice:
     def require_health(self) -> None:
         try:
             answer = int(self._probe.sum())
+        except torch.OutOfMemoryError:  # it is full, and says so: nothing else is wrong with it
+            return
         except RuntimeError as error:
             raise EvaluatorUnavailable(f"{self._facts.name} has failed: {error}") from error
         if answer != self._answer:

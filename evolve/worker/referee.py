@@ -278,7 +278,7 @@ class Referee:
             status, feedback = fault.status, _explain(fault, asked.source)
             if self._may_be_others(fault, progress) and not self._room.is_all_ours:
                 status, feedback = Status.INFRA, f"others had the device's memory: {feedback}"
-            if status in _VIOLENT:
+            if fault.status in _VIOLENT:
                 with self._lock.shared():
                     self.device.require_health()
         except (InfraFault, OSError, torch.OutOfMemoryError, UsageError) as error:

@@ -81,9 +81,18 @@ def labels(verdict) -> set[str]:
     return {label.name for label in verdict.labels}
 
 
+class AskedDevice(NarrowDevice):
+    """Counts how often it is asked whether it works."""
+
+    asked = 0
+
+    def require_health(self) -> None:
+        self.asked += 1
+
+
 @pytest.fixture
 def referee(tmp_path):
-    referee = Referee(NarrowDevice(), tmp_path)
+    referee = Referee(AskedDevice(), tmp_path)
     yield referee
     referee.close()
 
@@ -116,6 +125,12 @@ def test_who_finds_no_memory_on_a_device_that_others_fill_is_judged_again_alone(
     assert verdict.status is Status.OOM, verdict.feedback
     assert ("judged_again" in labels(verdict)) != is_theirs
     assert NO_ROOM not in labels(verdict)
+
+
+def test_a_device_is_asked_whether_it_works_after_each_violent_end(referee, neighbour):
+    verdict = referee.evaluate(RELU_TASK, SHORT, Fidelity.SCREEN, {})
+    assert "judged_again" in labels(verdict)
+    assert referee.device.asked == 2
 
 
 def test_nobody_talks_himself_into_a_second_judgement_where_nobody_else_was_there(referee):
