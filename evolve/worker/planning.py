@@ -174,11 +174,12 @@ def _with_blocks(case: TimedCase, pair: PairTimes, device: Device, fidelity: Fid
     name = case.warm.case.name
     sides = pair.blocks[name]
     others = sides.keys() - {CANDIDATE}
-    is_close = any(abs(pair.log_ratio(name, side)) < CLOSE for side in others)
-    if is_close and variation(sides[EAGER]) > _UNSTEADY:
-        return replace(case, blocks=device.block_pool, more={})
+    are_close = [abs(pair.log_ratio(name, side)) < CLOSE for side in others]
+    if any(are_close) and variation(sides[EAGER]) > _UNSTEADY:
+        return replace(case, blocks=device.block_pool, more={}, idles=0)
     longer = _by_length(case, {side: middle(times) for side, times in sides.items()}, device)
-    return replace(longer, idles=device.few_blocks if is_close and device.inputs_with_run else 0)
+    few_idles = all(are_close) and device.inputs_with_run
+    return replace(longer, idles=device.few_blocks if few_idles else 0)
 
 
 def _affordable(wanted: int, slowest_s: float) -> int:

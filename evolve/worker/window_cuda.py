@@ -188,12 +188,13 @@ class CudaWindow:
     def _make_ready(
         self, process: RunnerProcess, inputs: Shared, *, is_warm_up: bool = False
     ) -> None:
-        cuda_driver.reset_persisting_l2()
-        self._flush.fill_(1)
-        torch.cuda.synchronize()
         process.stage(inputs, SLOWEST_S, layout_only=True)  # 2 to 3 ms, while memory is wiped
         if not is_warm_up:
             WIPING.wait()
+        # Last, so that hardly any time is left to bring something back into the cache.
+        cuda_driver.reset_persisting_l2()
+        self._flush.fill_(1)
+        torch.cuda.synchronize()
 
     def _look(
         self, process: RunnerProcess, places: Iterable[int], pieces: Sequence["_Piece"]

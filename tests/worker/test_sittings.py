@@ -27,9 +27,10 @@ from evolve.worker import clock
 from evolve.worker.clock import PairTimes
 from evolve.worker.device_cpu import CpuDevice
 from evolve.worker.faults import CANDIDATE, EAGER, CandidateFault, CrowdedFault
-from evolve.worker.planning import planned
+from evolve.worker.planning import planned, with_blocks
 from evolve.worker.referee import Referee
 from evolve.worker.tally import Timing, label_mismatches
+from evolve.worker.window import TimedCase
 from evolve.worker.window_cpu import CpuWindow
 from evolve.worker.workshop import Candidate
 from evolve.worker.yardstick import Yardstick
@@ -219,6 +220,30 @@ def test_windows_without_calls_are_as_many_as_anybody_has_blocks_unless_all_are_
     assert blocks[-1] == last
     counted = blocks if faster > 1 else [blocks[0], *(2 * [(4, 4)])]
     assert device.idles == sum(map(max, counted))
+
+
+@pytest.mark.parametrize(
+    ("candidate", "eager", "few"),
+    [
+        ([1.0] * 8, [1.0] * 8, True),
+        ([0.05] * 8, [1.0] * 8, False),  # though as fast as the best so far
+        ([1.0] * 8, [0.6, 1.4] * 4, False),
+    ],
+)
+def test_windows_without_calls_are_few_where_all_sides_are_close_and_steady(
+    judge, candidate, eager, few
+):
+    device, referee = judge
+    (warm,) = referee.warm(RELU_TASK).timed
+    sides = {CANDIDATE: candidate, EAGER: eager, "best": candidate}
+    pair = PairTimes(blocks={warm.case.name: sides})
+    device.few_blocks, device.inputs_with_run = 4, True
+    try:
+        case = TimedCase(warm=warm, calls=1, layouts={}, blocks=8, idles=4)
+        (following,) = with_blocks([case], pair, device, Fidelity.SEARCH)
+    finally:
+        del device.few_blocks, device.inputs_with_run
+    assert following.idles == (4 if few else 0)
 
 
 def test_a_clock_that_does_not_fit_is_found_however_many_blocks_the_reference_has():
