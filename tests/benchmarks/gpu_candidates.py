@@ -197,7 +197,7 @@ RECIPES = {
     "2/86": _linear("linear", _GELU, before="x = x / 10.0"),
 }  # fmt: skip
 
-_SIZES = ((512, 32, 4), (1024, 16, 4), (2048, 32, 8), (4096, 16, 8), (256, 8, 4))
+_SIZES = ((512, 32, 4), (1024, 16, 4), (2048, 32, 8), (4096, 16, 8), (256, 64, 4))
 _WRONG = ("value - 1.0", "value * 1.01", "tl.where(at < n // 2, value, value * 0.0)")
 _BROKEN = "tl.no_such_function(value)"
 
