@@ -14,8 +14,10 @@ CANDIDATE, EAGER = "candidate", "eager"  # sides of a comparison
 TRUSTED = frozenset({EAGER, *BASELINES})  # sides that are the reference: never judged
 MAX_FEEDBACK = 2000  # characters, about 500 tokens
 
+# Not far apart: a candidate may write this, and very often.
 _SHORTAGE = re.compile(
-    r"Tried to allocate (\d+(?:\.\d+)?) (\w+)\b.* of which (\d+(?:\.\d+)?) (\w+) is free", re.DOTALL
+    r"Tried to allocate (\d+(?:\.\d+)?) (\w+)\b.{0,200}? of which (\d+(?:\.\d+)?) (\w+) is free",
+    re.DOTALL,
 )
 _UNITS = {"bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
@@ -96,15 +98,18 @@ def blaming(side: str) -> Iterator[None]:
 
 
 def tells_of_a_full_device(fault: CandidateFault) -> bool:
-    """Whether it found less memory free on the GPU than it asked for, as torch words it.
+    """Whether it says that it found no more memory free on the GPU than it asked for.
 
-    Of what a process has been given there may be too little for a program; of the device, never.
+    As torch words it, rounding both figures, anywhere in the text: its feedback is cut short. An
+    honest program finds this where others fill the device; but anybody may say so.
     """
-    found = _SHORTAGE.search(fault.feedback) if fault.status is Status.OOM else None
-    if found is None:
+    if fault.status is not Status.OOM:
         return False
-    asked, free = (float(found[at]) * _UNITS.get(found[at + 1], 1) for at in (1, 3))
-    return free < asked
+    return any(_bytes(*found[2:]) <= _bytes(*found[:2]) for found in _SHORTAGE.findall(str(fault)))
+
+
+def _bytes(number: str, unit: str) -> float:
+    return float(number) * _UNITS.get(unit, 1)
 
 
 def clip(text: str) -> str:

@@ -276,8 +276,10 @@ class Referee:
             status, feedback = self._climb(warm, asked, progress)
         except CandidateFault as fault:
             status, feedback = fault.status, _explain(fault, asked.source)
-            if self._may_be_others(fault, progress) and not self._room.is_all_ours:
+            if self._may_be_others(fault, progress):
                 status, feedback = Status.INFRA, f"others had the device's memory: {feedback}"
+                if self._room.is_all_ours:  # so they are none of ours, and may stay
+                    progress.labels.append(Label(NO_ROOM, plain(feedback, _INFRA_TEXT)))
             if fault.status in _VIOLENT:
                 with self._lock.shared():
                     self.device.require_health()

@@ -4,7 +4,8 @@ Invariants:
 - all get their verdicts, whatever waits for what: for room, a place to be timed, the lock;
 - so does one that the evaluator failed under, which is judged again alone meanwhile;
 - a candidate's own words get it judged again only where somebody else was there, and before it has
-  been timed; what that costs is its own.
+  been timed; what that costs is its own;
+- where processes that are none of ours have the memory, it has no verdict (`no_room`).
 """
 
 import threading
@@ -15,7 +16,7 @@ import pytest
 
 from evolve.core.evaluation import NO_ROOM, Fidelity, Status
 from evolve.worker.device_cpu import CpuDevice
-from evolve.worker.faults import CandidateFault, InfraFault
+from evolve.worker.faults import CandidateFault, InfraFault, tells_of_a_full_device
 from evolve.worker.referee import Referee
 from tests.worker.serving import HONEST_CPP, RELU_TASK, forward
 
@@ -140,10 +141,10 @@ def test_nobody_talks_himself_into_a_second_judgement_where_nobody_else_was_ther
 
 
 class Fails:
-    """Timing that ends like this, the first time, after so many seconds of the device."""
+    """Timing that ends like this, the first times, after so many seconds of the device."""
 
-    def __init__(self, method, error: Exception, seconds: float) -> None:
-        self._method, self._errors, self._seconds = method, [error], seconds
+    def __init__(self, method, *errors: Exception, seconds: float) -> None:
+        self._method, self._errors, self._seconds = method, [*errors], seconds
 
     def __call__(self, task, candidate, opponents, fidelity, timing, bars):
         if not self._errors:
@@ -152,13 +153,57 @@ class Fails:
         raise self._errors.pop()
 
 
+class UsedDevice(NarrowDevice):
+    """A process that is none of ours uses it too."""
+
+    def others(self) -> frozenset[int]:
+        return frozenset({1})
+
+
+@pytest.mark.parametrize(("seconds", "is_believed"), [(0.0, True), (0.5, False)])
+def test_nobody_is_convicted_even_alone_of_memory_that_a_foreign_process_has(
+    tmp_path, seconds, is_believed
+):
+    referee = Referee(UsedDevice(), tmp_path)
+    faults = [CandidateFault(Status.OOM, said("357.88 MiB")) for _ in range(2)]
+    referee._timekeeper.time = Fails(None, *faults, seconds=seconds)
+    try:
+        verdict = referee.evaluate(RELU_TASK, forward("return right(x)"), Fidelity.SCREEN, {})
+    finally:
+        referee.close()
+    assert verdict.status is (Status.INFRA if is_believed else Status.OOM), verdict.feedback
+    assert (NO_ROOM in labels(verdict)) == is_believed
+    assert not verdict.is_worth_another_try
+
+
+@pytest.mark.parametrize(
+    ("text", "is_full"),
+    [
+        (said("357.88 MiB"), True),
+        (said("64.00 GiB"), False),
+        (said("20.00 MiB", "20.00 MiB"), True),  # rounded, both of them
+        (said("0 bytes", "2.00 MiB"), True),
+        (f"line 3 in forward: {'f(x); ' * 1000}\n{said('357.88 MiB')}", True),
+        (f"{said('64.00 GiB')} ({said('357.88 MiB')})", True),
+        ("Tried to allocate 9 GiB, and " + "so on " * 100 + "of which 0 bytes is free", False),
+        ("CUDA out of memory.", False),
+        ("Tried to allocate " * 400_000, False),
+    ],
+)
+def test_a_full_device_is_what_torch_says_of_one(text, is_full):
+    started = time.monotonic()
+    assert tells_of_a_full_device(CandidateFault(Status.OOM, text)) == is_full
+    assert not tells_of_a_full_device(CandidateFault(Status.RUNTIME_EXCEPTION, text))
+    assert time.monotonic() - started < 10
+
+
 @pytest.mark.parametrize(("seconds", "is_believed"), [(0.0, True), (0.5, False)])
 def test_who_has_been_timed_gets_no_second_times_by_what_he_says(
     referee, neighbour, seconds, is_believed
 ):
     keeper = referee._timekeeper
     fault = CandidateFault(Status.OOM, said("357.88 MiB"))
-    keeper.time = Fails(keeper.time, fault, seconds)
+    keeper.time = Fails(keeper.time, fault, seconds=seconds)
     verdict = referee.evaluate(RELU_TASK, forward("return right(x)"), Fidelity.SCREEN, {})
     assert verdict.status is (Status.CORRECT if is_believed else Status.OOM), verdict.feedback
     assert ("judged_again" in labels(verdict)) == is_believed
@@ -166,7 +211,7 @@ def test_who_has_been_timed_gets_no_second_times_by_what_he_says(
 
 def test_what_a_first_judgement_has_cost_is_charged_with_the_second(referee):
     keeper = referee._timekeeper
-    keeper.time = Fails(keeper.time, InfraFault("a fault of ours"), 100.0)
+    keeper.time = Fails(keeper.time, InfraFault("a fault of ours"), seconds=100.0)
     verdict = referee.evaluate(RELU_TASK, forward("return right(x)"), Fidelity.SCREEN, {})
     assert verdict.status is Status.CORRECT, verdict.feedback
     assert verdict.device_time_s > 100
