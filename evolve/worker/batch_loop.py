@@ -199,13 +199,14 @@ class Batch:
         seconds = time.monotonic() - begun
         result: Any = reply.get("result")
         error: Any = reply.get("error")
-        status, final = "answered", True
+        status, final, at_once = "answered", True, True
         if error is not None:
             status = "refused" if error["kind"] == "usage" else "failed"
             final = status == "refused"
         elif request.method == "evaluate":
-            status = str(result["status"])
-            final = not Evaluation.from_json(result).is_worth_another_try
+            verdict = Evaluation.from_json(result)
+            status, final = str(verdict.status), verdict.status is not Status.INFRA
+            at_once = verdict.is_worth_another_try
         said = {"result": result} if error is None else {"error": error}
         self._write(_answer_line(request, said, final=final, seconds=seconds))
         self._costs.add(request, seconds)
@@ -215,7 +216,7 @@ class Batch:
             self._works = self._works or request.method == "evaluate"
         else:
             why = error["message"] if error else result["feedback"]
-            self._retry(request, why)
+            self._retry(request, why, at_once=at_once)
             self._count_failure(why)
 
     def _count_failure(self, why: str) -> None:
@@ -223,10 +224,14 @@ class Batch:
         if self._failures_in_a_row >= MOST_IN_A_ROW:
             raise EvaluatorUnavailable(f"the judge fails whatever it is given, at last: {why}")
 
-    def _retry(self, request: BatchRequest, why: str) -> None:
-        """After a failure of our own: once more at the end, or after so many never again."""
+    def _retry(self, request: BatchRequest, why: str, *, at_once: bool = True) -> None:
+        """After a failure of our own: once more at the end, or after so many never again.
+
+        Where it would only fail again by then (not `at_once`), the end is that of a later start.
+        """
         if self._answers.of(request).failures < MOST_FAILURES:
-            self._suspects.append(request)
+            if at_once:
+                self._suspects.append(request)
             return
         if not self._works and (len(self._left()) > 1 or not self._has_worked()):
             raise EvaluatorUnavailable(f"the judge fails at {request.id}, and at all before: {why}")

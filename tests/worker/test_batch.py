@@ -7,6 +7,7 @@ Invariants:
 - the process has ended by its deadline, with the last line written.
 """
 
+import contextlib
 import json
 import os
 import shutil
@@ -18,10 +19,11 @@ from pathlib import Path
 
 import pytest
 
+from evolve.core.errors import EvaluatorUnavailable
 from evolve.core.evaluation import NO_ROOM, Evaluation, Fidelity, Label, Stage, Status
 from evolve.worker import batch_loop
 from evolve.worker.batch_costs import Costs
-from evolve.worker.batchfile import BatchRequest, read_answers, request_lines
+from evolve.worker.batchfile import Answers, BatchRequest, read_answers, request_lines
 from evolve.worker.shards import Shards
 from tests.worker.serving import HONEST_CPP, RELU_TASK, ROOT, alive, family_of, forward
 from tests.worker.test_batchfile import begun, evaluate
@@ -198,19 +200,50 @@ class FailingJudge:
         pass
 
 
-@pytest.mark.parametrize(("labels", "times"), [((), 3), ((Label(NO_ROOM, "8 GiB"),), 1)])
-def test_what_the_judge_has_no_memory_for_even_alone_is_not_asked_for_again(
-    folder, monkeypatch, labels, times
-):
-    asked = []
-    monkeypatch.setattr(batch_loop, "Judge", FailingJudge(labels, asked))
-    monkeypatch.setattr(batch_loop.Batch, "_has_worked", lambda self: True)
-    requests = [evaluate("a:0", RIGHT)]
-    shards = Shards(folder.out)
-    batch = batch_loop.Batch(requests, read_answers(folder.out), shards)
-    assert batch.run() == 0
-    assert len(asked) == times
-    assert folder.final(requests[0]).status is Status.INFRA
+NO_MEMORY = (Label(NO_ROOM, "8 GiB"),)
+
+
+@pytest.fixture
+def start(folder, monkeypatch):
+    """Starts a batch under such a judge: how many requests are left, and how often it was asked."""
+
+    def start(labels, requests, has_worked=True):
+        asked = []
+        monkeypatch.setattr(batch_loop, "Judge", FailingJudge(labels, asked))
+        monkeypatch.setattr(batch_loop.Batch, "_has_worked", lambda self: has_worked)
+        answers = read_answers(folder.out) if folder.out.exists() else Answers()
+        with contextlib.closing(Shards(folder.out)) as shards:
+            try:
+                return batch_loop.Batch(requests, answers, shards).run(), len(asked)
+            except EvaluatorUnavailable:
+                return "unavailable", len(asked)
+
+    return start
+
+
+def test_what_the_judge_fails_under_is_asked_for_again_and_then_given_up(folder, start):
+    request = evaluate("a:0", RIGHT)
+    assert start((), [request]) == (0, 3)
+    assert folder.final(request).status is Status.INFRA
+
+
+def test_what_there_is_no_memory_for_even_alone_is_left_to_the_next_start_some_times(folder, start):
+    request = evaluate("a:0", RIGHT)
+    for _ in range(2):
+        assert start(NO_MEMORY, [request]) == (1, 1)
+        assert folder.final(request) is None
+    assert start(NO_MEMORY, [request]) == (0, 1)
+    assert folder.final(request).status is Status.INFRA
+
+
+def test_a_device_without_memory_does_not_use_up_a_batch(folder, start):
+    requests = [evaluate(f"a:{i}", RIGHT) for i in range(8)]
+    for _ in range(5):
+        code, asked = start(NO_MEMORY, requests, has_worked=False)
+        assert code == "unavailable"
+        assert asked <= 5
+    assert len({line["id"] for line in folder.lines() if "final" in line}) == len(requests)
+    assert not any(map(folder.final, requests))
 
 
 @pytest.mark.slow
