@@ -68,7 +68,10 @@ OPPONENT_FAILED = "opponent_failed"
 """Label of a verdict without the times of an opponent, whose name its evidence begins with."""
 
 NO_ROOM = "no_room"
-"""Label of a verdict that memory was short for, in the end with nothing else beside it."""
+"""Label of a verdict that memory was short for, in the end with nothing else of ours beside it."""
+
+OCCUPIED = "occupied"
+"""Label of a verdict that failed because others keep the device busy, with none of us there."""
 
 
 def sample_sets(samples: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -148,9 +151,12 @@ class Evaluation:
 
     @property
     def is_worth_another_try(self) -> bool:
-        """Whether the judge failed, and not for want of memory: that it has tried alone as well."""
+        """Whether the judge failed, and not by what it has tried alone as well, without success.
+
+        Not for want of memory, then, nor because others keep the device busy.
+        """
         return self.status is Status.INFRA and not any(
-            label.name == NO_ROOM for label in self.labels
+            label.name in (NO_ROOM, OCCUPIED) for label in self.labels
         )
 
     @property

@@ -17,7 +17,7 @@ import torch
 
 from evolve.core.errors import EvaluatorUnavailable, UsageError
 from evolve.core.program import Language
-from evolve.worker import cuda_driver, nvml, pagelocked
+from evolve.worker import cuda_driver, nvml, pagelocked, procfs
 from evolve.worker.access_cuda import HELD
 from evolve.worker.cores import ClockCores
 from evolve.worker.faults import InfraFault
@@ -311,7 +311,14 @@ class CudaDevice:
     def others(self) -> frozenset[int]:
         ours = {os.getpid(), *descendants(os.getpid())}
         known = nvml.processes(str(self._facts.uuid))
-        return frozenset(pid for pid in known - ours if Path(f"/proc/{pid}").exists())
+        return frozenset(filter(_is_process, known - ours))
+
+
+def _is_process(pid: int) -> bool:
+    """Whether there is one of this number here; threads have numbers, and a folder, as well."""
+    with contextlib.suppress(OSError):
+        return procfs.status(pid).get("Tgid") == str(pid)
+    return False
 
 
 def _whole(size: int) -> int:

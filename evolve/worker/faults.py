@@ -72,6 +72,10 @@ class CrowdedFault(InfraFault):
     """The device was busy, and candidates beside the one that is judged may be the reason."""
 
 
+class OccupiedFault(CrowdedFault):
+    """It stayed so with nothing of ours at work: it is others, whoever is judged and how often."""
+
+
 class SideFault(Exception):
     """A side that is not on trial (a baseline or an opponent) failed."""
 

@@ -1,11 +1,12 @@
 """What an evaluation has come to so far."""
 
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from evolve.core.evaluation import Label, Stage
+from evolve.core.evaluation import Evaluation, Label, Stage
 from evolve.worker.budget import worst
 from evolve.worker.feedback import KernelFacts
 from evolve.worker.tally import Timing
@@ -54,3 +55,15 @@ class Progress:
         if self.scratch_bytes is not None:
             found["memory_bytes"] = float(self.scratch_bytes)
         return found
+
+
+def judged_twice(first: Evaluation, again: Evaluation) -> Evaluation:
+    """The second verdict, with what both have cost."""
+    spent_s = Counter(first.durations_s)
+    spent_s.update(again.durations_s)
+    return replace(
+        again,
+        labels=(*again.labels, Label("judged_again", first.feedback)),
+        durations_s={name: round(seconds, 4) for name, seconds in spent_s.items()},
+        device_time_s=first.device_time_s + again.device_time_s,
+    )

@@ -5,7 +5,6 @@ import json
 import os
 import sys
 import time
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -17,7 +16,16 @@ import torch
 
 from evolve.core.compiled import Compiled
 from evolve.core.errors import UsageError
-from evolve.core.evaluation import NO_ROOM, CaseResult, Evaluation, Fidelity, Label, Stage, Status
+from evolve.core.evaluation import (
+    NO_ROOM,
+    OCCUPIED,
+    CaseResult,
+    Evaluation,
+    Fidelity,
+    Label,
+    Stage,
+    Status,
+)
 from evolve.core.protocols import BASELINES
 from evolve.core.task import Task
 from evolve.worker import compiler, observing, rounding
@@ -30,7 +38,7 @@ from evolve.worker.device import Device
 from evolve.worker.environment import environment, evaluator_version
 from evolve.worker.events import KERNELBENCH_TRIALS
 from evolve.worker.events import read as read_events
-from evolve.worker.faults import CandidateFault, InfraFault, tells_of_a_full_device
+from evolve.worker.faults import CandidateFault, InfraFault, OccupiedFault, tells_of_a_full_device
 from evolve.worker.feedback import compile_error, plain
 from evolve.worker.footprint import room_for, room_to_check, room_to_compile, writers
 from evolve.worker.labels import disowned, static_labels
@@ -39,7 +47,7 @@ from evolve.worker.lightspeed import SpeedOfLight
 from evolve.worker.locks import HostLock
 from evolve.worker.praise import praise
 from evolve.worker.process import Needs
-from evolve.worker.progress import Progress
+from evolve.worker.progress import Progress, judged_twice
 from evolve.worker.proof import Proof
 from evolve.worker.room import Room
 from evolve.worker.scratch import scratch_bytes
@@ -268,7 +276,7 @@ class Referee:
         why = plain(verdict.feedback, 300)
         print(f"evolve: {task.name} judged again, alone: {why}", file=sys.stderr, flush=True)
         again = self._admission.alone(task, fidelity, judged)
-        return _judged_twice(verdict, again)
+        return judged_twice(verdict, again)
 
     def _judged(self, warm: WarmTask, asked: _Asked) -> Evaluation:
         progress = Progress()
@@ -289,7 +297,9 @@ class Referee:
                 raise
             why = plain(str(error), _INFRA_TEXT)
             status, feedback = Status.INFRA, f"the evaluator failed: {why}"
-            if is_no_room(error):
+            if isinstance(error, OccupiedFault):
+                progress.labels.append(Label(OCCUPIED, why))
+            elif is_no_room(error):
                 progress.labels.append(Label(NO_ROOM, why))
         return self._evaluation(warm, asked, status, feedback, progress)
 
@@ -455,18 +465,6 @@ class Referee:
             durations_s=progress.all_durations_s,
             device_time_s=timing.device_time_s,
         )
-
-
-def _judged_twice(first: Evaluation, again: Evaluation) -> Evaluation:
-    """The second verdict, with what both have cost."""
-    spent_s = Counter(first.durations_s)
-    spent_s.update(again.durations_s)
-    return replace(
-        again,
-        labels=(*again.labels, Label("judged_again", first.feedback)),
-        durations_s={name: round(seconds, 4) for name, seconds in spent_s.items()},
-        device_time_s=first.device_time_s + again.device_time_s,
-    )
 
 
 def _names(task: WarmTask) -> list[str]:

@@ -11,6 +11,7 @@ from evolve.worker.faults import (
     BusyFault,
     CandidateFault,
     CrowdedFault,
+    OccupiedFault,
     SideFault,
     candidate_fault_of,
 )
@@ -93,11 +94,19 @@ class Seats:
                 process.close()
 
     @contextlib.contextmanager
-    def alone(self, mine: Collection[RunnerProcess] = ()) -> Iterator[Turn]:
+    def alone(
+        self, mine: Collection[RunnerProcess] = (), *, settles: bool = False
+    ) -> Iterator[Turn]:
         """The device for these processes and us; they are dead where it ends with an error.
+
+        Args:
+            mine: The processes.
+            settles: Whether to find out, where it is busy and foreign processes use it too, whose
+                work that is.
 
         Raises:
             CrowdedFault: it is busy, and others may be the reason.
+            OccupiedFault: they are.
         """
         with self.lock.exclusive() as watch:
             rest = {process for process in self._seated if process.alive}.difference(mine)
@@ -111,18 +120,51 @@ class Seats:
                     with self._device.undisturbed():
                         yield turn
                 except (CandidateFault, SideFault) as error:
-                    is_busy = isinstance(candidate_fault_of(error), BusyFault)
-                    if is_busy and (rest or turn.before or turn.strangers()):
-                        raise CrowdedFault(f"others were there while {error}") from error
+                    if isinstance(candidate_fault_of(error), BusyFault):
+                        self._require_our_doing(error, turn, bool(rest), settles)
                     raise
                 on_failure.pop_all()
 
+    def _require_our_doing(
+        self, error: Exception, turn: Turn, is_crowded: bool, settles: bool
+    ) -> None:
+        """CrowdedFault where somebody else may have kept the device busy.
+
+        It settles whose work it was to take one's own processes away, if no others of ours are
+        there.
+        """
+        if not (is_crowded or turn.before or turn.strangers()):
+            return
+        if is_crowded or not settles:
+            raise CrowdedFault(f"others were there while {error}") from error
+        close_all(turn.mine)
+        if not (self._falls_idle() and self._stays_idle()):
+            raise OccupiedFault(
+                "processes that are none of ours keep the device busy: it was so with nothing of "
+                "ours there"
+            ) from error
+
     def _wait_until_quiet(self) -> None:
+        if not self._falls_idle():
+            raise CrowdedFault("the device is busy with what another candidate left running")
+
+    def _falls_idle(self) -> bool:
+        """Whether it is idle before long."""
         deadline = time.monotonic() + _QUIET_S
         while not self._device.is_idle():
             if time.monotonic() > deadline:
-                raise CrowdedFault("the device is busy with what another candidate left running")
+                return False
             time.sleep(_QUIET_POLL_S)
+        return True
+
+    def _stays_idle(self) -> bool:
+        """Whether it is idle for as long as that: who works in bursts falls idle as well."""
+        deadline = time.monotonic() + _QUIET_S
+        while time.monotonic() < deadline:
+            if not self._device.is_idle():
+                return False
+            time.sleep(_QUIET_POLL_S)
+        return True
 
 
 @contextlib.contextmanager

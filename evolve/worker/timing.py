@@ -28,6 +28,7 @@ from evolve.worker.faults import (
     CrowdedFault,
     InfraFault,
     MovedFault,
+    OccupiedFault,
     SideFault,
     candidate_fault_of,
 )
@@ -316,7 +317,9 @@ class Timekeeper:
                     self._tables(task, sides, cases, needs, timing, wanted, served)
                 )
                 with timing.spending("lock"):
-                    turn = ends.enter_context(self._seats.alone(_all(tables)))
+                    # With all of the room nobody else of ours is there: this is the last word on it.
+                    seats = self._seats.alone(_all(tables), settles=self._room.is_all_ours)
+                    turn = ends.enter_context(seats)
                 try:
                     for processes in tables:
                         with turn.only(processes.values()):
@@ -327,9 +330,9 @@ class Timekeeper:
                 strangers = turn.strangers()
             with timing.spending("judging"):
                 self._judge(sat, task, timing)
-        except CrowdedFault:
+        except CrowdedFault as fault:
             timing.crowded += 1
-            if timing.crowded > _MOST_CROWDED:
+            if timing.crowded > _MOST_CROWDED or isinstance(fault, OccupiedFault):
                 raise
             return []
         except (CandidateFault, SideFault) as error:

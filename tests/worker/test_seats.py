@@ -3,6 +3,7 @@
 Invariants:
 - while one sitting is timed, the processes of all others stand still, with what they have started;
 - who keeps the device busy is convicted, by its work in its own turn as well as in another's;
+- where others use the device too, that is found out when it is alone, by taking it away;
 - a neighbour who does so changes nobody else's verdict;
 - nobody's timing waits for a source to be executed and compiled, nor is disturbed by it; and no
   deadline comes nearer while a process is stopped.
@@ -11,6 +12,7 @@ The window's own way to have one side work alone is the GPU's; what is busy is t
 name, as a GPU would tell it by how long it takes to answer.
 """
 
+import itertools
 import os
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -19,9 +21,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from evolve.core.evaluation import Fidelity, Status
+from evolve.core.evaluation import OCCUPIED, Fidelity, Status
 from evolve.core.program import Language
-from evolve.worker.faults import BusyFault, CandidateFault, CrowdedFault
+from evolve.worker.faults import BusyFault, CandidateFault, CrowdedFault, OccupiedFault
 from evolve.worker.guard import descendants
 from evolve.worker.locks import HostLock
 from evolve.worker.referee import Referee
@@ -120,16 +122,40 @@ def test_who_keeps_the_device_busy_is_convicted(verdicts, stops):
     assert "busy" in verdict.feedback
 
 
-def test_nobody_is_convicted_of_a_busy_device_that_others_use_too(verdicts):
-    """Another judge's processes, say, which have been there all the time."""
+class UsedDevice(TwoSeats):
+    """Others use it too: another judge's processes, say, which have been there all the time."""
 
-    class SharedDevice(TwoSeats):
-        def others(self) -> frozenset[int]:
-            return frozenset({1})
+    turns = 0
 
-    (verdict,) = verdicts(SharedDevice(), HOG)
+    def others(self) -> frozenset[int]:
+        return frozenset({1})
+
+    def undisturbed(self):
+        self.turns += 1
+        return super().undisturbed()
+
+
+class OccupiedDevice(UsedDevice):
+    """They keep it busy."""
+
+    def is_idle(self) -> bool:
+        return False
+
+
+def test_who_keeps_a_device_busy_that_others_use_too_is_convicted_when_it_is_alone(verdicts):
+    (verdict,) = verdicts(UsedDevice(), HOG)
+    assert verdict.status is Status.TIMING_UNBOUNDED, verdict.feedback
+    (first,) = [label for label in verdict.labels if label.name == "judged_again"]
+    assert "others were there" in first.evidence
+
+
+def test_nobody_is_convicted_of_what_others_do_and_nobody_asks_again_and_again(verdicts):
+    device = OccupiedDevice()
+    (verdict,) = verdicts(device, forward("return right(x)"))
     assert verdict.status is Status.INFRA, verdict.feedback
-    assert "others were there" in verdict.feedback
+    assert OCCUPIED in {label.name for label in verdict.labels}
+    assert not verdict.is_worth_another_try
+    assert device.turns == 1 + 3 + 1  # of the reference; beside others of ours; alone
 
 
 @pytest.mark.slow
@@ -200,6 +226,45 @@ def test_who_fails_alone_on_the_device_is_dead_before_the_next_has_it(launcher):
         with pytest.raises(BusyFault), seats.alone([other]):
             raise BusyFault("busy")
         assert not other.alive
+
+
+class Answers(UsedDevice):
+    """What it answers when it is asked whether it is idle."""
+
+    def __init__(self, answers) -> None:
+        super().__init__()
+        self.answers = answers
+
+    def is_idle(self) -> bool:
+        return next(self.answers)
+
+
+@pytest.mark.parametrize(
+    ("answers", "error"),
+    [
+        pytest.param(itertools.repeat(False), OccupiedFault, id="busy"),
+        pytest.param(itertools.cycle([False, True, True]), OccupiedFault, id="busy at times"),
+        pytest.param(
+            itertools.chain([False, False], itertools.repeat(True)), BusyFault, id="idle at last"
+        ),
+    ],
+)
+def test_whose_work_it_was_shows_when_a_process_has_been_taken_away(launcher, answers, error):
+    seats = Seats(Answers(answers), HostLock("cpu"))
+    with started(launcher, forward("return x + 1")) as mine:
+        with pytest.raises(error), seats.alone([mine], settles=True):
+            raise BusyFault("busy")
+        assert not mine.alive
+
+
+def test_nothing_is_found_out_while_others_of_ours_are_there(launcher):
+    seats = Seats(Answers(itertools.repeat(True)), HostLock("cpu"))
+    with started(launcher, forward("return x + 1")) as mine, started(launcher, PARENT) as other:
+        with seats.lock.shared():
+            seats.add([mine, other])
+        with pytest.raises(CrowdedFault) as raised, seats.alone([mine], settles=True):
+            raise BusyFault("busy")
+        assert not isinstance(raised.value, OccupiedFault)
 
 
 def test_who_sits_down_while_another_does_is_not_forgotten():
