@@ -317,7 +317,7 @@ class Timekeeper:
                     self._tables(task, sides, cases, needs, timing, wanted, served)
                 )
                 with timing.spending("lock"):
-                    # With all of the room nobody else of ours is there: this is the last word on it.
+                    # With all of the room nobody else of ours is there: it can be found out.
                     seats = self._seats.alone(_all(tables), settles=self._room.is_all_ours)
                     turn = ends.enter_context(seats)
                 try:
