@@ -1,7 +1,8 @@
 """The host-wide locks between timing and everything else that would disturb it.
 
 Shared by every process on the host. Whoever wants one passes a gate first, so that a stream of one
-kind of work cannot keep the other waiting for ever.
+kind of work cannot keep the other waiting for ever. Where a file of theirs cannot be used
+InfraFault says so; who holds one for very long is told of on standard error (`lock_files`).
 """
 
 import contextlib
@@ -12,6 +13,8 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+
+from evolve.worker.lock_files import opened, wait_for
 
 _AT_ONCE = 4
 _OF_HOST = Path("/tmp")
@@ -74,8 +77,8 @@ class HostLock:
 
     def _share(self, lock: int) -> None:
         with _open(self._gate) as gate:
-            fcntl.flock(gate, fcntl.LOCK_EX)
-            fcntl.flock(lock, fcntl.LOCK_SH)
+            wait_for(gate, fcntl.LOCK_EX)
+            wait_for(lock, fcntl.LOCK_SH)
         self._of_thread.lock = lock
 
     @contextlib.contextmanager
@@ -109,8 +112,8 @@ class HostLock:
         with contextlib.ExitStack() as on_failure:
             lock = on_failure.enter_context(_open(self._lock))
             with _open(self._gate) as gate:
-                fcntl.flock(gate, fcntl.LOCK_EX)
-                fcntl.flock(lock, fcntl.LOCK_EX)
+                wait_for(gate, fcntl.LOCK_EX)
+                wait_for(lock, fcntl.LOCK_EX)
             self._held = on_failure.pop_all()
 
 
@@ -159,15 +162,19 @@ def _held(gate: Path, mine: Path, theirs: Path) -> Iterator[None]:
     """One's kind of work is under way, and none of the other kind."""
     with _open(mine) as held:
         with _open(gate) as passing, _open(theirs) as others:
-            fcntl.flock(passing, fcntl.LOCK_EX)
-            fcntl.flock(others, fcntl.LOCK_EX)
-            fcntl.flock(held, fcntl.LOCK_SH)
+            wait_for(passing, fcntl.LOCK_EX)
+            wait_for(others, fcntl.LOCK_EX)
+            wait_for(held, fcntl.LOCK_SH)
         yield
 
 
 def try_to_hold(name: str) -> int | None:
-    """A descriptor that holds the lock of this name on the host; None where another has it."""
-    fd = _opened(_folder_of(name) / f"evolve-{name}.lock")
+    """A descriptor that holds the lock of this name on the host; None where another has it.
+
+    Raises:
+        InfraFault: its file cannot be used.
+    """
+    fd = opened(_folder_of(name) / f"evolve-{name}.lock")
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -178,27 +185,11 @@ def try_to_hold(name: str) -> int | None:
 
 @contextlib.contextmanager
 def _open(path: Path) -> Iterator[int]:
-    fd = _opened(path)
+    fd = opened(path)
     try:
         yield fd
     finally:
         os.close(fd)
-
-
-def _opened(path: Path) -> int:
-    """The file, made by whoever comes first; every user of the host may lock it.
-
-    What is there is opened without O_CREAT, which the kernel refuses in a shared folder to all but
-    the file's owner, root included (`fs.protected_regular`).
-    """
-    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW  # flock asks for no more
-    while True:
-        with contextlib.suppress(FileNotFoundError):
-            return os.open(path, flags)
-        with contextlib.suppress(FileExistsError):
-            fd = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o666)
-            os.fchmod(fd, 0o666)  # whatever the umask
-            return fd
 
 
 class Stopwatch:

@@ -5,6 +5,7 @@ one that the kernel itself uses. OSError where the process has ended.
 """
 
 import contextlib
+import os
 from pathlib import Path
 
 
@@ -44,3 +45,15 @@ def children(pid: int) -> list[int]:
             with contextlib.suppress(OSError):  # a thread that has ended meanwhile
                 found += [int(word) for word in (thread / "children").read_text().split()]
     return found
+
+
+def flocks(file: os.stat_result) -> list[int]:
+    """Processes that have taken a lock of this file by flock; who only waits for one is not told.
+
+    Those of other containers are left out, and all where the file system gives files another device
+    number than its own.
+    """
+    of_file = f"{os.major(file.st_dev):02x}:{os.minor(file.st_dev):02x}:{file.st_ino}"
+    lines = (line.split() for line in Path("/proc/locks").read_text().splitlines())
+    found = {int(words[4]) for words in lines if words[1] == "FLOCK" and words[5] == of_file}
+    return sorted(pid for pid in found if pid > 0)
