@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from evolve.core.errors import EvaluatorUnavailable, StoreError, UsageError
-from evolve.core.evaluation import NO_ROOM, Evaluation, Fidelity, Label, Stage, Status
+from evolve.core.evaluation import NO_ROOM, OCCUPIED, Evaluation, Fidelity, Label, Stage, Status
 from evolve.core.protocols import Failed
 from evolve.search.pipeline import Pipeline
 from evolve.search.schedule import Scheduled
@@ -137,9 +137,12 @@ def test_a_judge_that_fails_stops_the_run_and_loses_nothing(store, run):
     assert run_to_end(make_search(store, run), SyntheticEvaluator(), evaluations=20).finished
 
 
-@pytest.mark.parametrize(("labels", "calls"), [((), 3), ((Label(NO_ROOM, "8 GiB"),), 1)])
+@pytest.mark.parametrize(
+    ("labels", "calls"),
+    [((), 3), ((Label(NO_ROOM, "8 GiB"),), 1), ((Label(OCCUPIED, "by others"),), 1)],
+)
 def test_our_own_fault_is_retried_and_then_recorded_without_a_score(store, run, labels, calls):
-    """Want of memory is not: the judge has tried that alone already."""
+    """Want of memory is not, nor a device that others use: the judge has tried alone already."""
 
     class Faulty(SyntheticEvaluator):
         async def evaluate(self, request):
