@@ -35,6 +35,7 @@ from evolve.worker.reduction import ReductionTrace
 from evolve.worker.seeding import generator, seeded
 from evolve.worker.taskmodule import task_code, task_lock
 from evolve.worker.trees import flatten, map_tensors, tensors_of
+from evolve.worker.warm_store import is_no_room
 
 _MISSING_OPERATION = (RuntimeError, TypeError, ValueError, NotImplementedError)
 SENSITIVITY_STEP = 2.0**-24  # relative size of the least perturbation, that of an fp32 rounding
@@ -183,7 +184,7 @@ def evaluate_reference(task: str, model: nn.Module, inputs: list[Any]) -> Any:
     Raises:
         UsageError: it raises, or gives something else than tensors.
     """
-    with task_code(task, "Model.forward"), seeded(0):
+    with task_code(task, "Model.forward"), seeded(0), _shortage_told():
         tree = model(*map_tensors(Tensor.clone, inputs))
     try:
         tensors, _ = flatten(tree)
@@ -357,8 +358,23 @@ def _in(dtype: torch.dtype, tensor: Tensor) -> Tensor:
 def _forward(model: nn.Module, inputs: list[Any], mode: DispatchMode | None = None) -> list[Tensor]:
     """The outcome of a forward, each of whose operations goes through a mode as the task has it."""
     # The mode inside: outside it would see what a convolution is made by, and no convolution.
-    with seeded(0), ByProducts(), mode or nullcontext():
+    with _shortage_told(), seeded(0), ByProducts(), mode or nullcontext():
         return [output.detach() for output in flatten(model(*inputs))[0]]
+
+
+@contextmanager
+def _shortage_told() -> Iterator[None]:
+    """What libraries say in words of their own is told apart from an operation that is missing.
+
+    Or for want of memory truth would be of fp32, as coarse as convolutions in TF32, and who is more
+    exact would be wrong.
+    """
+    try:
+        yield
+    except RuntimeError as error:
+        if is_no_room(error):
+            raise torch.OutOfMemoryError(str(error)) from error
+        raise
 
 
 @contextmanager

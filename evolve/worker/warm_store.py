@@ -13,6 +13,8 @@ from evolve.worker.wiping import empty_cache
 
 Made = TypeVar("Made")
 
+_SHORTAGES = ("out of memory", "alloc failed", "allocation failed")  # cuBLAS and cuDNN: the latter
+
 
 def is_short_of_memory(error: BaseException) -> bool:
     """Whether it is for want of the device's memory, in our code or in the task's."""
@@ -22,9 +24,9 @@ def is_short_of_memory(error: BaseException) -> bool:
 
 
 def is_no_room(error: BaseException) -> bool:
-    """The same, also where the driver or another process says so."""
+    """The same, also where the driver, a library or another process says so."""
     said = str(error).lower().replace("_", " ")
-    return is_short_of_memory(error) or "out of memory" in said
+    return is_short_of_memory(error) or any(words in said for words in _SHORTAGES)
 
 
 class Store:

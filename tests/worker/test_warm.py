@@ -229,11 +229,19 @@ class SmallDevice(CpuDevice):
         super().connect(process, tensors)
 
 
-def short_of_memory(first: int, count: float) -> Task:
+SAID = 'torch.OutOfMemoryError("as a GPU would")'
+SAID_BY_LIBRARIES = (
+    'RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`")',
+    'RuntimeError("cuDNN error: CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED")',
+    'RuntimeError("CUDA driver error: out of memory")',
+)
+
+
+def short_of_memory(first: int, count: float, said: str = SAID) -> Task:
     """A task whose reference runs out of memory in the referee, from a call on, so many times."""
     body = f"""torch.calls_of_reference = getattr(torch, "calls_of_reference", 0) + 1
         if {first} <= torch.calls_of_reference < {first + count}:
-            raise torch.OutOfMemoryError("as a GPU would")
+            raise {said}
         return """
     source = RELU_TASK.source.replace("return ", body, 1)
     return Task(name="short", source=f"inf = float('inf')\n{source}")
@@ -256,6 +264,18 @@ def test_memory_that_is_short_once_changes_no_verdict(referee, first):
     verdict = referee.evaluate(task, HONEST_CPP, Fidelity.CHECK, {})
     assert verdict.status is Status.CORRECT, verdict.feedback
     assert torch.calls_of_reference > first + 2
+
+
+@pytest.mark.parametrize("said", SAID_BY_LIBRARIES)
+def test_truth_is_from_fp64_though_memory_is_short_once_for_a_library(referee, said):
+    """In fp32 it would be as coarse as the reference, and who is more exact would be wrong."""
+    referee.warm(RELU_TASK).timed[0].check("task", 0)  # warm, to be let go of
+    (case,) = referee.warm(short_of_memory(0, 0)).timed
+    case.check("task", 0)
+    in_fp64 = torch.calls_of_reference  # the last one
+    (case,) = referee.warm(short_of_memory(2 * in_fp64, 1, said)).timed
+    assert case.check("task", 0).expected.note == ""
+    assert torch.calls_of_reference > 2 * in_fp64
 
 
 def test_memory_that_is_short_for_how_far_an_outcome_moves_is_made_and_no_fault_of_ours(
