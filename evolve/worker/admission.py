@@ -8,8 +8,8 @@ from evolve.core.errors import UsageError
 from evolve.core.evaluation import Fidelity
 from evolve.core.task import Task
 from evolve.worker.device import Device
-from evolve.worker.faults import InfraFault
 from evolve.worker.footprint import room_for
+from evolve.worker.infra import InfraFault
 from evolve.worker.locks import HostLock
 from evolve.worker.room import Room
 from evolve.worker.warm import WarmTask, WarmTasks

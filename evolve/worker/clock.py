@@ -28,14 +28,8 @@ from evolve.core.evaluation import Status
 from evolve.core.measurement import middle
 from evolve.worker.budget import Judgement, judge, worst
 from evolve.worker.device import Device
-from evolve.worker.faults import (
-    CANDIDATE,
-    EAGER,
-    TRUSTED,
-    CandidateFault,
-    CrowdedFault,
-    blaming,
-)
+from evolve.worker.faults import CANDIDATE, EAGER, TRUSTED, CandidateFault, blaming
+from evolve.worker.infra import CrowdedFault
 from evolve.worker.process import RunnerProcess, close_all
 from evolve.worker.warm import Check
 from evolve.worker.window import Block, TimedCase, size_in_bytes

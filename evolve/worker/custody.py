@@ -10,7 +10,8 @@ from evolve.core.evaluation import Status
 from evolve.worker import pagelocked
 from evolve.worker.device import Device
 from evolve.worker.expected import Expected
-from evolve.worker.faults import CandidateFault, InfraFault
+from evolve.worker.faults import CandidateFault
+from evolve.worker.infra import InfraFault
 from evolve.worker.mappings import Mapping, mappings_of
 from evolve.worker.process import RunnerProcess
 from evolve.worker.slab import Shared

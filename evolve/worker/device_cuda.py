@@ -20,8 +20,8 @@ from evolve.core.program import Language
 from evolve.worker import cuda_driver, nvml, pagelocked, procfs
 from evolve.worker.access_cuda import HELD
 from evolve.worker.cores import ClockCores
-from evolve.worker.faults import InfraFault
 from evolve.worker.guard import descendants
+from evolve.worker.infra import InfraFault
 from evolve.worker.locks import DriverLock
 from evolve.worker.pagelocked import PageLocked
 from evolve.worker.pool_allocator import build_allocator
@@ -282,6 +282,9 @@ class CudaDevice:
 
     def undisturbed(self) -> AbstractContextManager[None]:
         return self._driver.timing()
+
+    def opening(self) -> AbstractContextManager[None]:
+        return self._driver.openings()
 
     def is_idle(self) -> bool:
         usual = self._usual_answer_s

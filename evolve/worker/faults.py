@@ -64,18 +64,6 @@ class MovedFault(CandidateFault):
         super().__init__(Status.TIMING_UNBOUNDED, f"the candidate's process {what}")
 
 
-class InfraFault(Exception):
-    """Our own machinery failed; never held against a candidate."""
-
-
-class CrowdedFault(InfraFault):
-    """The device was busy, and candidates beside the one that is judged may be the reason."""
-
-
-class OccupiedFault(CrowdedFault):
-    """It stayed so with nothing of ours at work: it is others, whoever is judged and how often."""
-
-
 class SideFault(Exception):
     """A side that is not on trial (a baseline or an opponent) failed."""
 

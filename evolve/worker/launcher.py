@@ -17,7 +17,8 @@ from evolve.core.errors import EvaluatorUnavailable, UsageError
 from evolve.core.program import Language
 from evolve.worker import sandbox
 from evolve.worker.device import Device
-from evolve.worker.faults import CandidateFault, InfraFault
+from evolve.worker.faults import CandidateFault
+from evolve.worker.infra import InfraFault
 from evolve.worker.locks import HostLock
 from evolve.worker.process import RunnerProcess, close_all
 from evolve.worker.sandbox import ALL_MECHANISMS, Confinement, Mechanism

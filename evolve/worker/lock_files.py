@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 from evolve.worker import procfs
-from evolve.worker.faults import InfraFault
+from evolve.worker.infra import InfraFault
 
 # Usual work is not waited for as long. Less than a worker has to start (120 s): who is stopped by
 # a lock there says so before it is given up.

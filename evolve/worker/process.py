@@ -19,8 +19,9 @@ from typing import Any, NamedTuple
 
 from evolve.core.evaluation import Status
 from evolve.worker import faults, procfs, wire
-from evolve.worker.faults import CandidateFault, InfraFault
+from evolve.worker.faults import CandidateFault
 from evolve.worker.guard import Fate, descendants, receive_fate
+from evolve.worker.infra import InfraFault
 from evolve.worker.sandbox import Confinement
 from evolve.worker.slab import Outline, Shared
 from evolve.worker.wiping import WIPING

@@ -38,9 +38,10 @@ from evolve.worker.device import Device
 from evolve.worker.environment import environment, evaluator_version
 from evolve.worker.events import KERNELBENCH_TRIALS
 from evolve.worker.events import read as read_events
-from evolve.worker.faults import CandidateFault, InfraFault, OccupiedFault, tells_of_a_full_device
+from evolve.worker.faults import CandidateFault, tells_of_a_full_device
 from evolve.worker.feedback import compile_error, plain
 from evolve.worker.footprint import room_for, room_to_check, room_to_compile, writers
+from evolve.worker.infra import InfraFault, OccupiedFault
 from evolve.worker.labels import disowned, static_labels
 from evolve.worker.launcher import Launcher
 from evolve.worker.lightspeed import SpeedOfLight

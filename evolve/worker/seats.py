@@ -7,14 +7,8 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 
 from evolve.worker.device import Device
-from evolve.worker.faults import (
-    BusyFault,
-    CandidateFault,
-    CrowdedFault,
-    OccupiedFault,
-    SideFault,
-    candidate_fault_of,
-)
+from evolve.worker.faults import BusyFault, CandidateFault, SideFault, candidate_fault_of
+from evolve.worker.infra import CrowdedFault, OccupiedFault
 from evolve.worker.locks import HostLock, Stopwatch
 from evolve.worker.process import RunnerProcess, close_all
 

@@ -16,7 +16,7 @@ from evolve.core.task import Task
 from evolve.worker import protocol, syscalls
 from evolve.worker.doctor import examine
 from evolve.worker.environment import evaluator_version, versions
-from evolve.worker.faults import InfraFault
+from evolve.worker.infra import InfraFault
 from evolve.worker.protocol import ProtocolError, Request
 from evolve.worker.referee import Referee
 

@@ -8,7 +8,8 @@ import threading
 from collections import deque
 from collections.abc import Callable
 
-from evolve.worker.faults import CandidateFault, InfraFault
+from evolve.worker.faults import CandidateFault
+from evolve.worker.infra import InfraFault
 from evolve.worker.process import RunnerProcess, close_all
 
 _MAKERS = 2  # who wants to time waits for all; more of them take longer, and get little more done

@@ -25,10 +25,7 @@ from evolve.worker.faults import (
     CANDIDATE,
     EAGER,
     CandidateFault,
-    CrowdedFault,
-    InfraFault,
     MovedFault,
-    OccupiedFault,
     SideFault,
     candidate_fault_of,
 )
@@ -39,6 +36,7 @@ from evolve.worker.footprint import (
     room_to_time,
     sittings_at_once,
 )
+from evolve.worker.infra import CrowdedFault, InfraFault, OccupiedFault
 from evolve.worker.opponents import admit
 from evolve.worker.planning import CLOSE, lengthened, planned, with_blocks
 from evolve.worker.process import Needs, RunnerProcess, close_all
@@ -390,14 +388,15 @@ class Timekeeper:
         starts[EAGER] = partial(self._references.take, task, needs, served)
         ends = partial(self._references.give_back, task, needs)
         with contextlib.ExitStack() as stack:
-            with timing.spending("opening"), self._beside_others(timing):
-                ready = seated(self._workshop.device, starts, cases, sittings, ends)
+            device = self._workshop.device
+            with timing.spending("opening"), self._beside_others(timing), device.opening():
+                ready = seated(device, starts, cases, sittings, ends)
                 tables = stack.enter_context(ready)
                 self._seats.add(_all(tables))
             try:
                 yield tables
             finally:
-                with timing.spending("closing"), self._beside_others(timing):
+                with timing.spending("closing"), self._beside_others(timing), device.opening():
                     self._seats.remove(_all(tables))
                     stack.close()
                     self._seats.add(self._references.idle())

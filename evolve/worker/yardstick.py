@@ -4,8 +4,9 @@ from functools import partial
 
 from evolve.core.evaluation import Fidelity, Status
 from evolve.worker.device import Device
-from evolve.worker.faults import CandidateFault, InfraFault
+from evolve.worker.faults import CandidateFault
 from evolve.worker.footprint import block_outputs, require_more, working_bytes
+from evolve.worker.infra import InfraFault
 from evolve.worker.process import Needs, RunnerProcess
 from evolve.worker.seats import Seats
 from evolve.worker.warm import WarmCase, WarmTask

@@ -16,7 +16,8 @@ import pytest
 
 from evolve.core.evaluation import NO_ROOM, Fidelity, Status
 from evolve.worker.device_cpu import CpuDevice
-from evolve.worker.faults import CandidateFault, InfraFault, tells_of_a_full_device
+from evolve.worker.faults import CandidateFault, tells_of_a_full_device
+from evolve.worker.infra import InfraFault
 from evolve.worker.referee import Referee
 from tests.worker.serving import HONEST_CPP, RELU_TASK, forward
 

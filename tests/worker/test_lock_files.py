@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from evolve.worker import lock_files
-from evolve.worker.faults import InfraFault
+from evolve.worker.infra import InfraFault
 from evolve.worker.locks import DriverLock, HostLock, try_to_hold
 
 NOBODY = 65534

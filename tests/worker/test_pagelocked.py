@@ -14,7 +14,8 @@ import torch
 from evolve.worker import custody, pagelocked, procfs
 from evolve.worker.clock import with_pages
 from evolve.worker.device_cpu import CpuDevice
-from evolve.worker.faults import CANDIDATE, EAGER, InfraFault
+from evolve.worker.faults import CANDIDATE, EAGER
+from evolve.worker.infra import InfraFault
 from evolve.worker.pagelocked import PageLocked
 from evolve.worker.window import TimedCase
 from evolve.worker.wire import TensorAt

@@ -23,7 +23,8 @@ from evolve.core.program import Language
 from evolve.worker import custody, slab
 from evolve.worker.buildcache import BuildCache, first_errors
 from evolve.worker.device_cpu import CpuDevice
-from evolve.worker.faults import CandidateFault, InfraFault
+from evolve.worker.faults import CandidateFault
+from evolve.worker.infra import InfraFault
 from evolve.worker.launcher import Launcher
 from evolve.worker.locks import HostLock
 from evolve.worker.process import RunnerProcess

@@ -23,8 +23,9 @@ import torch
 
 from evolve.core.evaluation import OCCUPIED, Fidelity, Status
 from evolve.core.program import Language
-from evolve.worker.faults import BusyFault, CandidateFault, CrowdedFault, OccupiedFault
+from evolve.worker.faults import BusyFault, CandidateFault
 from evolve.worker.guard import descendants
+from evolve.worker.infra import CrowdedFault, OccupiedFault
 from evolve.worker.locks import HostLock
 from evolve.worker.referee import Referee
 from evolve.worker.seats import Seats

@@ -26,7 +26,8 @@ from evolve.core.measurement import OUT_OF_REACH, middle
 from evolve.worker import clock
 from evolve.worker.clock import PairTimes
 from evolve.worker.device_cpu import CpuDevice
-from evolve.worker.faults import CANDIDATE, EAGER, CandidateFault, CrowdedFault
+from evolve.worker.faults import CANDIDATE, EAGER, CandidateFault
+from evolve.worker.infra import CrowdedFault
 from evolve.worker.planning import planned, with_blocks
 from evolve.worker.referee import Referee
 from evolve.worker.tally import Timing, label_mismatches

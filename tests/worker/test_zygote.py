@@ -21,7 +21,8 @@ from evolve.core.evaluation import Status
 from evolve.core.program import Language
 from evolve.worker import zygote_start
 from evolve.worker.device_cpu import CpuDevice
-from evolve.worker.faults import CandidateFault, InfraFault
+from evolve.worker.faults import CandidateFault
+from evolve.worker.infra import InfraFault
 from evolve.worker.launcher import Launcher
 from evolve.worker.zygote_start import COMPILER, WITH_COMPILER, environment, start
 from tests.worker.serving import HONEST_CPP, forward

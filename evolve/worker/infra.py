@@ -1,0 +1,13 @@
+"""What is never held against a candidate; known without torch, which the locks do without."""
+
+
+class InfraFault(Exception):
+    """Our own machinery failed; never held against a candidate."""
+
+
+class CrowdedFault(InfraFault):
+    """The device was busy, and candidates beside the one that is judged may be the reason."""
+
+
+class OccupiedFault(CrowdedFault):
+    """It stayed so with nothing of ours at work: it is others, whoever is judged and how often."""
