@@ -189,10 +189,6 @@ class Device(Protocol):
         """Nothing of ours on the host does meanwhile what disturbs timing on every device."""
         ...
 
-    def opening(self) -> AbstractContextManager[None]:
-        """Processes are opened or closed meanwhile, and nothing is `undisturbed` in between."""
-        ...
-
     def is_idle(self) -> bool:
         """Whether nothing runs on it, work of processes that are stopped included."""
         ...

@@ -167,10 +167,6 @@ class CpuDevice:
         """The lock of the device is that of the host."""
         return nullcontext()
 
-    def opening(self) -> AbstractContextManager[None]:
-        """Processes open nothing here."""
-        return nullcontext()
-
     def is_idle(self) -> bool:
         """Stopped processes use no cores."""
         return True

@@ -283,9 +283,6 @@ class CudaDevice:
     def undisturbed(self) -> AbstractContextManager[None]:
         return self._driver.timing()
 
-    def opening(self) -> AbstractContextManager[None]:
-        return self._driver.openings()
-
     def is_idle(self) -> bool:
         usual = self._usual_answer_s
         return any(self._answer_s() < _QUIET_FACTOR * usual for _ in range(_QUIET_TRIES))

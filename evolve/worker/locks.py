@@ -12,7 +12,6 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from evolve.worker.lock_files import opened, wait_for
@@ -118,15 +117,6 @@ class HostLock:
             self._held = on_failure.pop_all()
 
 
-@dataclass(slots=True)
-class _Hold:
-    """Files that are held until the last of its users has done; joined while there are `groups`."""
-
-    files: contextlib.ExitStack
-    users: int = 1
-    groups: int = 0
-
-
 class DriverLock:
     """Of all GPUs of a host: processes that open or leave one, or windows that are timed, not both.
 
@@ -143,8 +133,6 @@ class DriverLock:
         self._opening = base / f"evolve-{driver}-opening.lock"
         self._timing = base / f"evolve-{driver}-timing.lock"
         self._of_thread = threading.local()
-        self._changing = threading.RLock()  # a signal's handler closes processes, too
-        self._common: _Hold | None = None  # what other threads of this process may join
 
     @contextlib.contextmanager
     def opening(self) -> Iterator[None]:
@@ -154,46 +142,9 @@ class DriverLock:
         """
         if getattr(self._of_thread, "is_timing", False):
             yield
-            return
-        with self._opened():
-            yield
-
-    @contextlib.contextmanager
-    def openings(self) -> Iterator[None]:
-        """The same for all that this process's threads open or leave meanwhile.
-
-        One by one each would wait for what another GPU times, which in turn would wait for each:
-        so two GPUs gave no more verdicts than one.
-        """
-        with self._opened() as hold:
-            with self._changing:
-                hold.groups += 1
-                self._common = self._common or hold
-            try:
+        else:
+            with _held(self._gate, self._opening, self._timing):
                 yield
-            finally:
-                with self._changing:
-                    hold.groups -= 1
-                    if self._common is hold and not hold.groups:
-                        self._common = None
-
-    @contextlib.contextmanager
-    def _opened(self) -> Iterator[_Hold]:
-        with self._changing:
-            hold = self._common
-            if hold:
-                hold.users += 1
-        if not hold:
-            hold = _Hold(contextlib.ExitStack())
-            hold.files.enter_context(_held(self._gate, self._opening, self._timing))
-        try:
-            yield hold
-        finally:
-            with self._changing:
-                hold.users -= 1
-                is_last = not hold.users
-            if is_last:
-                hold.files.close()
 
     @contextlib.contextmanager
     def timing(self) -> Iterator[None]:

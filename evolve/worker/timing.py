@@ -388,15 +388,14 @@ class Timekeeper:
         starts[EAGER] = partial(self._references.take, task, needs, served)
         ends = partial(self._references.give_back, task, needs)
         with contextlib.ExitStack() as stack:
-            device = self._workshop.device
-            with timing.spending("opening"), self._beside_others(timing), device.opening():
-                ready = seated(device, starts, cases, sittings, ends)
+            with timing.spending("opening"), self._beside_others(timing):
+                ready = seated(self._workshop.device, starts, cases, sittings, ends)
                 tables = stack.enter_context(ready)
                 self._seats.add(_all(tables))
             try:
                 yield tables
             finally:
-                with timing.spending("closing"), self._beside_others(timing), device.opening():
+                with timing.spending("closing"), self._beside_others(timing):
                     self._seats.remove(_all(tables))
                     stack.close()
                     self._seats.add(self._references.idle())

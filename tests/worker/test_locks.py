@@ -155,41 +155,6 @@ def test_a_process_that_ends_while_it_is_timed_is_not_waited_for(tmp_path, monke
         pass
 
 
-def test_what_is_opened_together_is_not_kept_apart_by_who_wants_to_time(
-    judges, threads, tmp_path, monkeypatch
-):
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    other, mine = judges[0], DriverLock("gpu")
-
-    def opens(ends):
-        with mine.opening():
-            ends.wait(10)
-
-    other.wants("opening")
-    assert other.is_in(10)  # it has started
-    other.ends()
-    ends = threading.Event()
-    with mine.openings():
-        other.wants("timing")
-        assert not other.is_in()  # and at the gate now
-        first = threads.submit(opens, ends)
-        time.sleep(0.1)
-    late = threads.submit(opens, ends)
-    assert not other.is_in()  # the first has not done yet
-    ends.set()
-    first.result(5)
-    assert other.is_in(5)
-    assert not late.done()  # it came after those that belong together
-    other.ends()
-    late.result(5)
-
-
-@pytest.fixture
-def threads():
-    with ThreadPoolExecutor(2) as pool:
-        yield pool
-
-
 @pytest.fixture
 def lock(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
