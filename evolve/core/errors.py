@@ -34,3 +34,18 @@ class ModelUnavailable(EvolveError, RuntimeError):
 
 class StoreError(EvolveError, RuntimeError):
     """The database cannot be read or written (disk full, read-only, corrupted)."""
+
+
+# How a function of the user's fails on the data that it is given: what operations on numbers,
+# records and tensors raise, and assertions. Anything else is a fault of its surroundings.
+FAILURES_OF_A_FUNCTION = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    ImportError,
+    LookupError,
+    NameError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)

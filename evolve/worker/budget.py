@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from evolve.core.errors import FAILURES_OF_A_FUNCTION
 from evolve.core.evaluation import Status
 from evolve.worker.blocks import OutputBudget, computable, error_blocks, parts, real
 from evolve.worker.expected import Expected
@@ -113,7 +114,7 @@ def _judge_by_hook(
         answer = check(tree, reference, arguments)
         passed, reason = answer if isinstance(answer, tuple) else (answer, "")
         passed, reason = bool(passed), str(reason)
-    except Exception as error:  # noqa: BLE001 - the user's code on the candidate's data
+    except FAILURES_OF_A_FUNCTION as error:
         reason = f"check() raised {type(error).__name__} on this outcome: {str(error)[:200]}"
         return Judgement(Status.WRONG_VALUE, reason)
     if passed:

@@ -290,6 +290,8 @@ def test_a_users_function_is_pinned_by_its_text(tmp_path: Path) -> None:
     [
         ("def reward(step):\n    return 'much'\n", "it gave 'much' for step"),
         ("def reward(step):\n    return float('nan')\n", "give a finite number"),
+        ("def reward(step):\n    return 1 / 0\n", "makes it fail: ZeroDivisionError"),
+        ("def reward(step):\n    return step.nothing\n", "makes it fail: AttributeError"),
         ("def other(step):\n    return 1\n", "defines no function 'reward'"),
         ("def reward(step:\n", "cannot be imported"),
     ],

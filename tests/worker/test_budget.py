@@ -179,6 +179,23 @@ def test_the_tasks_own_check_decides_on_values():
     assert judged(case, lambda model, x: (x * 2).half()).status is Status.WRONG_DTYPE
 
 
+@pytest.mark.parametrize(
+    "fails",
+    [
+        "torch.testing.assert_close(output, reference)",
+        "output @ torch.ones(7)",
+        "output.no_such_method()",
+        "1 // (output.numel() - 6)",
+    ],
+)
+def test_however_the_check_fails_on_an_outcome_it_is_a_wrong_value(fails):
+    extra = f"def check(output, reference, inputs):\n    {fails}\n    return True"
+    case = loaded_case(task_source("x * 2", "[torch.randn(6)]", extra=extra))
+    verdict = judged(case, lambda model, x: x)
+    assert verdict.status is Status.WRONG_VALUE
+    assert "check() raised" in verdict.feedback
+
+
 def test_an_exception_in_the_check_is_a_wrong_value():
     case = loaded_case(task_source("x * 2", "[torch.randn(6)]", extra=CHECKED))
     verdict = judged(case, lambda model, x: x)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
 
-from evolve.core.errors import UsageError
+from evolve.core.errors import FAILURES_OF_A_FUNCTION, UsageError
 from evolve.core.evaluation import Stage, Status
 from evolve.core.measurement import Ratio
 from evolve.core.model import ReplyStatus
@@ -43,7 +43,7 @@ class Reward:
         """
         try:
             given = self.compute(step)
-        except Exception as error:
+        except FAILURES_OF_A_FUNCTION as error:
             raise UsageError(
                 f"reward {self.name}: step {step.id} makes it fail: {error!r}"
             ) from error
