@@ -114,6 +114,8 @@ def _judge_by_hook(
         answer = check(tree, reference, arguments)
         passed, reason = answer if isinstance(answer, tuple) else (answer, "")
         passed, reason = bool(passed), str(reason)
+    except torch.OutOfMemoryError:  # no fault of the outcome: judged again, alone
+        raise
     except FAILURES_OF_A_FUNCTION as error:
         reason = f"check() raised {type(error).__name__} on this outcome: {str(error)[:200]}"
         return Judgement(Status.WRONG_VALUE, reason)

@@ -196,6 +196,13 @@ def test_however_the_check_fails_on_an_outcome_it_is_a_wrong_value(fails):
     assert "check() raised" in verdict.feedback
 
 
+def test_a_check_that_memory_is_short_for_says_nothing_of_the_outcome():
+    extra = "def check(output, reference, inputs):\n    raise torch.OutOfMemoryError('full')"
+    case = loaded_case(task_source("x * 2", "[torch.randn(6)]", extra=extra))
+    with pytest.raises(torch.OutOfMemoryError):
+        judged(case, lambda model, x: x * 2)
+
+
 def test_an_exception_in_the_check_is_a_wrong_value():
     case = loaded_case(task_source("x * 2", "[torch.randn(6)]", extra=CHECKED))
     verdict = judged(case, lambda model, x: x)
