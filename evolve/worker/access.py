@@ -21,6 +21,10 @@ class Access(Protocol):
         """Where the inputs of a block will be, or are if the descriptor came along."""
         ...
 
+    def wake(self) -> None:
+        """Have the device turn to this process, as it does for any call."""
+        ...
+
     def reveal(self, fd: int) -> None:
         """The inputs of the block appear there."""
         ...
@@ -48,6 +52,9 @@ class CpuAccess:
 
     def stage(self, fd: int, size: int) -> torch.Tensor:
         return map_privately(fd, size)
+
+    def wake(self) -> None:
+        pass
 
     def reveal(self, fd: int) -> None:
         pass

@@ -67,9 +67,13 @@ class CudaAccess:
     def stage(self, fd: int, size: int) -> torch.Tensor:
         """Addresses with memory of no content, so that tensors can be made over them."""
         self._place = cuda_driver.Place(size)
-        self._spark.add_(1)  # the GPU now works for this process, which the clock need not pay for
+        self.wake()  # the GPU now works for this process, which the clock need not pay for
         torch.cuda.synchronize()
         return self._place.tensor()
+
+    def wake(self) -> None:
+        """Have the GPU work for this process, as little as it can."""
+        self._spark.add_(1)
 
     def reveal(self, fd: int) -> None:
         """The inputs take the place of that memory; nothing is copied."""

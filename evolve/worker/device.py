@@ -58,6 +58,7 @@ class Device(Protocol):
         expecting_bytes: For what is worked out of an expectation, one at a time.
         room: Bytes that evaluations under way may take together (`footprint.room_for`), beside what
             stays warm; 0 where nothing limits them.
+        total_bytes: All the memory of the device; 0 where tasks are not refused for it.
         variables: Set in every process that runs candidates.
         capability: Of a GPU, 90 for 9.0; else 0.
     """
@@ -90,6 +91,7 @@ class Device(Protocol):
     process_bytes: int
     expecting_bytes: int
     room: int
+    total_bytes: int
     variables: dict[str, str]
     capability: int
 
@@ -183,10 +185,6 @@ class Device(Protocol):
 
     def close(self) -> None:
         """Leave nothing behind."""
-        ...
-
-    def undisturbed(self) -> AbstractContextManager[None]:
-        """Nothing of ours on the host does meanwhile what disturbs timing on every device."""
         ...
 
     def is_idle(self) -> bool:

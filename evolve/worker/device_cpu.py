@@ -4,7 +4,7 @@ import mmap
 import os
 import platform
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -60,6 +60,7 @@ class CpuDevice:
     process_bytes = 0
     expecting_bytes = 0
     room = 0
+    total_bytes = 0
     variables = _MALLOC
     capability = 0
 
@@ -162,10 +163,6 @@ class CpuDevice:
 
     def close(self) -> None:
         """Nothing was put anywhere."""
-
-    def undisturbed(self) -> AbstractContextManager[None]:
-        """The lock of the device is that of the host."""
-        return nullcontext()
 
     def is_idle(self) -> bool:
         """Stopped processes use no cores."""

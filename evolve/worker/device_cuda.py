@@ -37,6 +37,7 @@ _REWARD_SHARE = 80
 _WARM_SHARE = 8
 _REFEREE_SHARE = 0.72  # at most: what it does not use the runners may have
 _EXPECTING_SHARE = 14
+_LITTLE_BYTES = 64 << 20  # 3 GiB are 7 ms of the driver, these 0.3 (two H200)
 _ROOM_SHARE = 0.6  # beside that, what stays warm twice (inputs, references), and spares' contexts
 _HAS_TF32 = 80  # capability
 _QUIET_TRIES = 5
@@ -102,6 +103,7 @@ class CudaDevice:
         self.place = torch.device("cuda", 0)
         self._facts = facts = torch.cuda.get_device_properties(0)
         self.name = f"cuda-{facts.uuid}"
+        self.total_bytes = facts.total_memory
         self.pool_bytes = _whole(facts.total_memory // _POOL_SHARE)
         self.warm_bytes = facts.total_memory // _WARM_SHARE
         self.block_bytes = facts.total_memory // _BLOCK_SHARE
@@ -128,7 +130,7 @@ class CudaDevice:
         self._usual_answer_s = min(self._answer_s() for _ in range(9))
         node = nvml.node_of(str(facts.uuid))
         self.nodes = tuple(path for path in (node, *_NODES) if Path(path).exists())
-        self._driver = DriverLock("cuda")
+        self.driver = DriverLock("cuda")
         self.clock_cores = ClockCores(os.sched_getaffinity(0))
         self.capability = 10 * facts.major + facts.minor
         self.variables = {
@@ -194,30 +196,36 @@ class CudaDevice:
 
     def lock_pages(self, sizes: list[int]) -> bool:
         """Not while anything is timed, on any GPU: it takes the driver a second for each."""
-        with self._driver.opening():
+        with self.driver.changing():
             return self._page_locked.reserve(sizes)
 
     @contextmanager
     def share(self, slab: Slab) -> Iterator[Shared]:
         """A copy in memory of its own, which no process has ever mapped."""
-        mapping, fd = cuda_driver.allocate(slab.size)
+        with self._changing(slab.size):
+            mapping, fd = cuda_driver.allocate(slab.size)
         try:
             copy = mapping.tensor()
             copy.copy_(slab.memory)
             torch.cuda.synchronize()
             yield Shared(fd, slab, copy)
         finally:
-            os.close(fd)
-            mapping.close()
+            with self._changing(slab.size):
+                os.close(fd)
+                mapping.close()
+
+    def _changing(self, size: int) -> AbstractContextManager[None]:
+        """So much memory is made, or given back: of little the driver makes no others wait."""
+        return self.driver.changing() if size > _LITTLE_BYTES else contextlib.nullcontext()
 
     def prepare(self, process: RunnerProcess, all_queues: bool = False) -> None:
         os.sched_setaffinity(process.pid, self.clock_cores.of_runners())
-        process.end_within(self._driver.opening)
-        with self._driver.opening():
+        process.end_within(self.driver.changing)
+        with self.driver.changing():
             process.open_gpu(_CONNECT_S, all_queues)
 
     def connect(self, process: RunnerProcess, tensors: int = 0) -> None:
-        with self._driver.opening():
+        with self.driver.changing():
             self._give_pool(process, max(self.pool_bytes, tensors))
 
     def _give_pool(self, process: RunnerProcess, size: int) -> None:
@@ -279,9 +287,6 @@ class CudaDevice:
 
     def window(self) -> Window:
         return CudaWindow(self)
-
-    def undisturbed(self) -> AbstractContextManager[None]:
-        return self._driver.timing()
 
     def is_idle(self) -> bool:
         usual = self._usual_answer_s

@@ -150,6 +150,14 @@ def room_to_check(task: WarmTask, device: Device, processes: int = 1) -> int:
     return max(room, room_for(task.cases, device, 1, block, outputs))
 
 
+def is_too_large(task: WarmTask, device: Device) -> bool:
+    """Whether a device has less memory than it should take to check one candidate on it.
+
+    Some of these may fit all the same: how much a candidate needs is a guess.
+    """
+    return 0 < device.total_bytes < room_for(task.cases, device, 1)
+
+
 def _judging_bytes(cases: Sequence[WarmCase], device: Device, largest: int) -> int:
     """What is worked out one at a time has memory of its own, and takes more only where it must."""
     expecting = _EXPECTING_SETS * largest + _PEAKS_EXPECTING * _peak(cases)

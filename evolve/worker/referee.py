@@ -28,7 +28,7 @@ from evolve.core.evaluation import (
 )
 from evolve.core.protocols import BASELINES
 from evolve.core.task import Task
-from evolve.worker import compiler, observing, rounding
+from evolve.worker import compiler, footprint, observing, rounding
 from evolve.worker.admission import Admission
 from evolve.worker.audit import Finding, audit
 from evolve.worker.baselines import require_baseline
@@ -294,7 +294,10 @@ class Referee:
                     self.device.require_health()
         except (InfraFault, OSError, torch.OutOfMemoryError, UsageError) as error:
             # The task has been seen to fit: a candidate is there, which may hold what is missing.
-            if isinstance(error, UsageError) and not is_short_of_memory(error):
+            is_short = is_short_of_memory(error)
+            if (isinstance(error, UsageError) and not is_short) or (
+                is_short and self._room.is_all_ours and footprint.is_too_large(warm, self.device)
+            ):
                 raise
             why = plain(str(error), _INFRA_TEXT)
             status, feedback = Status.INFRA, f"the evaluator failed: {why}"

@@ -71,7 +71,7 @@ from evolve.worker.weights import ContractError, construct
 from evolve.worker.wire import ErrorKind
 
 _FILENAME = "candidate.py"
-_SPIN_S = 1.0  # longer than the referee waits for memory to be wiped
+_SPIN_S = 10.0  # longer than the referee waits for memory to be wiped, and for other GPUs
 _MOST_REASONS = 8
 
 
@@ -320,6 +320,8 @@ class Runner:
         with torch.no_grad():
             self._access.reveal(fd)
             start = time.perf_counter()
+            if idle:
+                self._access.wake()
             if recorded and self._recording is not None:
                 self._recording.replay(self._fresh)
                 staged, outputs = [], self._recording.outputs

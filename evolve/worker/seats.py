@@ -111,8 +111,7 @@ class Seats:
                 try:
                     if rest:
                         self._wait_until_quiet()
-                    with self._device.undisturbed():
-                        yield turn
+                    yield turn
                 except (CandidateFault, SideFault) as error:
                     if isinstance(candidate_fault_of(error), BusyFault):
                         self._require_our_doing(error, turn, bool(rest), settles)

@@ -155,13 +155,13 @@ class CudaWindow:
     ) -> Block:
         device, sampled = self._device, case.sampled(number)
         pieces = _pieces(len(sampled), layout)
-        self._make_ready(process, inputs, is_warm_up=number < 0)
-        start = time.perf_counter()
-        done = process.run(case.warm.index, case.limit_s, reveal=inputs.fd, recorded=recorded)
-        by_call = {at: places_of(done, at, case.calls, layout) for at in sampled}
-        places = [address for at in sampled for address in by_call[at]]
-        self._look(process, places, pieces)
-        end = time.perf_counter()
+        with self._ready(process, inputs, is_warm_up=number < 0):
+            start = time.perf_counter()
+            done = process.run(case.warm.index, case.limit_s, reveal=inputs.fd, recorded=recorded)
+            by_call = {at: places_of(done, at, case.calls, layout) for at in sampled}
+            places = [address for at in sampled for address in by_call[at]]
+            self._look(process, places, pieces)
+            end = time.perf_counter()
         require_distinct(done, case.calls, layout)
         judged = () if is_trusted or number < 0 else case.judged(number)
         samples = self._samples(process, layout, judged, by_call, pieces, case.on_host)
@@ -171,30 +171,36 @@ class CudaWindow:
         return Block(end - start, done.seconds, number, samples)
 
     def _idle(self, process: RunnerProcess, case: TimedCase, layout: Layout) -> float:
-        """Seconds of a block without a call.
+        """Seconds of a block without a call, of one kernel of no size.
 
+        Without it, the GPU would not change over to the process, which takes as long as 0.16 ms (an
+        H100) and every block with calls has in it.
         With memory of its own: what the process has had already takes a seventh less (an H200).
         """
         pieces = _pieces(len(case.sampled(-1)), layout)
         with self._device.share(case.warm.block(-1, case.calls)) as inputs:
-            self._make_ready(process, inputs)
-            start = time.perf_counter()
-            process.run(case.warm.index, case.limit_s, idle=True, reveal=inputs.fd)
-            self._look(process, [self._device.pool_base(process)] * len(pieces), pieces)
-            end = time.perf_counter()
+            with self._ready(process, inputs):
+                start = time.perf_counter()
+                process.run(case.warm.index, case.limit_s, idle=True, reveal=inputs.fd)
+                self._look(process, [self._device.pool_base(process)] * len(pieces), pieces)
+                end = time.perf_counter()
             process.drop(SLOWEST_S)
             return end - start
 
-    def _make_ready(
+    @contextlib.contextmanager
+    def _ready(
         self, process: RunnerProcess, inputs: Shared, *, is_warm_up: bool = False
-    ) -> None:
+    ) -> Iterator[None]:
+        """Inside the block may begin, and no other GPU of the host holds up the driver."""
         process.stage(inputs, SLOWEST_S, layout_only=True)  # 2 to 3 ms, while memory is wiped
         if not is_warm_up:
             WIPING.wait()
-        # Last, so that hardly any time is left to bring something back into the cache.
-        cuda_driver.reset_persisting_l2()
-        self._flush.fill_(1)
-        torch.cuda.synchronize()
+        with contextlib.nullcontext() if is_warm_up else self._device.driver.timing():
+            # Last, so that hardly any time is left to bring something back into the cache.
+            cuda_driver.reset_persisting_l2()
+            self._flush.fill_(1)
+            torch.cuda.synchronize()
+            yield
 
     def _look(
         self, process: RunnerProcess, places: Iterable[int], pieces: Sequence["_Piece"]

@@ -107,7 +107,7 @@ def judges(tmp_path):
         judge.process.communicate()
 
 
-@pytest.mark.parametrize("kind, other", [("timing", "opening"), ("opening", "timing")])
+@pytest.mark.parametrize("kind, other", [("timing", "changing"), ("changing", "timing")])
 def test_judges_time_beside_each_other_but_not_while_a_process_opens_a_gpu(judges, kind, other):
     first, second, third = judges
     first.wants(kind)
@@ -126,7 +126,7 @@ def test_who_waits_for_those_who_time_is_not_overtaken_by_more_of_them(judges):
     first, second, third = judges
     first.wants("timing")
     assert first.is_in(10.0)
-    second.wants("opening")
+    second.wants("changing")
     assert not second.is_in()
     third.wants("timing")
     assert not third.is_in()
@@ -140,7 +140,7 @@ def test_a_judge_that_dies_holds_up_nobody(judges):
     first, second, _ = judges
     first.wants("timing")
     assert first.is_in(10.0)
-    second.wants("opening")
+    second.wants("changing")
     assert not second.is_in()
     first.process.kill()
     assert second.is_in(10.0)
@@ -149,9 +149,9 @@ def test_a_judge_that_dies_holds_up_nobody(judges):
 def test_a_process_that_ends_while_it_is_timed_is_not_waited_for(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     lock = DriverLock("gpu")
-    with lock.timing(), lock.opening():
+    with lock.timing(), lock.changing():
         pass
-    with lock.opening():
+    with lock.changing():
         pass
 
 

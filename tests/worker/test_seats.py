@@ -17,6 +17,7 @@ import os
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -126,14 +127,8 @@ def test_who_keeps_the_device_busy_is_convicted(verdicts, stops):
 class UsedDevice(TwoSeats):
     """Others use it too: another judge's processes, say, which have been there all the time."""
 
-    turns = 0
-
     def others(self) -> frozenset[int]:
         return frozenset({1})
-
-    def undisturbed(self):
-        self.turns += 1
-        return super().undisturbed()
 
 
 class OccupiedDevice(UsedDevice):
@@ -150,13 +145,16 @@ def test_who_keeps_a_device_busy_that_others_use_too_is_convicted_when_it_is_alo
     assert "others were there" in first.evidence
 
 
-def test_nobody_is_convicted_of_what_others_do_and_nobody_asks_again_and_again(verdicts):
-    device = OccupiedDevice()
-    (verdict,) = verdicts(device, forward("return right(x)"))
+def test_nobody_is_convicted_of_what_others_do_and_nobody_asks_again_and_again(
+    verdicts, monkeypatch
+):
+    turns = Mock(wraps=HostLock.exclusive)
+    monkeypatch.setattr(HostLock, "exclusive", lambda lock: turns(lock))
+    (verdict,) = verdicts(OccupiedDevice(), forward("return right(x)"))
     assert verdict.status is Status.INFRA, verdict.feedback
     assert OCCUPIED in {label.name for label in verdict.labels}
     assert not verdict.is_worth_another_try
-    assert device.turns == 1 + 3 + 1  # of the reference; beside others of ours; alone
+    assert turns.call_count == 1 + 3 + 1  # of the reference; beside others of ours; alone
 
 
 @pytest.mark.slow

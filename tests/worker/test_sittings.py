@@ -21,6 +21,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evolve.core.errors import UsageError
 from evolve.core.evaluation import CUT_SHORT, NO_ROOM, OPPONENT_FAILED, Fidelity, Status
 from evolve.core.measurement import OUT_OF_REACH, middle
 from evolve.worker import clock
@@ -367,6 +368,18 @@ def test_who_has_no_memory_without_opponents_has_no_verdict(pliant):
     verdict = judged(HONEST_CPP, Fidelity.SCREEN, {"one": HONEST_CPP})
     assert verdict.status is Status.INFRA
     assert NO_ROOM in {label.name for label in verdict.labels}
+
+
+def test_a_task_that_a_device_is_too_small_for_is_refused_when_memory_has_run_out(
+    pliant, monkeypatch
+):
+    device, judged = pliant
+    monkeypatch.setattr(device, "total_bytes", 1)  # fewer than it should take
+    device.shown = (0.1, 0.1)
+    assert judged(HONEST_CPP, Fidelity.SCREEN, {}).status is Status.CORRECT
+    device.most_sides = 1
+    with pytest.raises(UsageError, match="does not fit into the memory"):
+        judged(HONEST_CPP, Fidelity.SCREEN, {})
 
 
 @given(
