@@ -153,9 +153,10 @@ def room_to_check(task: WarmTask, device: Device, processes: int = 1) -> int:
 def is_too_large(task: WarmTask, device: Device) -> bool:
     """Whether a device has less memory than it should take to check one candidate on it.
 
-    Some of these may fit all the same: how much a candidate needs is a guess.
+    Some of these may fit all the same: how much a candidate needs is a guess. Where one was judged
+    to the end, the task does: or a later one that takes all memory could end a search.
     """
-    return 0 < device.total_bytes < room_for(task.cases, device, 1)
+    return not task.has_fitted and 0 < device.total_bytes < room_for(task.cases, device, 1)
 
 
 def _judging_bytes(cases: Sequence[WarmCase], device: Device, largest: int) -> int:

@@ -283,6 +283,7 @@ class Referee:
         progress = Progress()
         try:
             status, feedback = self._climb(warm, asked, progress)
+            warm.has_fitted = True
         except CandidateFault as fault:
             status, feedback = fault.status, _explain(fault, asked.source)
             if self._may_be_others(fault, progress):

@@ -348,6 +348,7 @@ class WarmTask:
         self.reference_s: dict[int, float] = {}
         self.calls: dict[int, int] = {}
         self.measuring = threading.Lock()
+        self.has_fitted = False  # whether the device had memory for all that a candidate is asked
         # By the case's name: where the reference's outputs lie relative to their address.
         self.layouts: dict[str, Layout] = {}
 

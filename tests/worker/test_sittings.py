@@ -371,15 +371,19 @@ def test_who_has_no_memory_without_opponents_has_no_verdict(pliant):
 
 
 def test_a_task_that_a_device_is_too_small_for_is_refused_when_memory_has_run_out(
-    pliant, monkeypatch
+    judge, pliant, monkeypatch
 ):
-    device, judged = pliant
+    device, _ = pliant
     monkeypatch.setattr(device, "total_bytes", 1)  # fewer than it should take
-    device.shown = (0.1, 0.1)
-    assert judged(HONEST_CPP, Fidelity.SCREEN, {}).status is Status.CORRECT
-    device.most_sides = 1
+    device.shown, device.most_sides = (0.1, 0.1), 1
+    new = replace(RELU_TASK, source=RELU_TASK.source + "\n# new\n")
     with pytest.raises(UsageError, match="does not fit into the memory"):
-        judged(HONEST_CPP, Fidelity.SCREEN, {})
+        judge[1].evaluate(new, HONEST_CPP, Fidelity.SCREEN, {})
+    device.most_sides = 9
+    assert judge[1].evaluate(new, HONEST_CPP, Fidelity.SCREEN, {}).status is Status.CORRECT
+    device.most_sides = 1  # so it is the candidate's doing
+    again = judge[1].evaluate(new, HONEST_CPP + "\n# 2\n", Fidelity.SCREEN, {})
+    assert again.status is Status.INFRA
 
 
 @given(
