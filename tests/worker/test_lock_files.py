@@ -60,7 +60,7 @@ def test_what_is_no_file_is_refused_with_its_name_the_reason_and_the_remedy(fold
 
 def test_what_is_no_gate_is_refused_by_the_driver_lock_as_well(folder):
     os.mkfifo(folder / "evolve-gpu-driver.gate")
-    with pytest.raises(InfraFault, match=r"evolve-gpu-driver\.gate"), DriverLock("gpu").opening():
+    with pytest.raises(InfraFault, match=r"evolve-gpu-driver\.gate"), DriverLock("gpu").changing():
         pass
 
 
