@@ -18,15 +18,7 @@ class Access(Protocol):
         ...
 
     def stage(self, fd: int, size: int) -> torch.Tensor:
-        """Where the inputs of a block will be, or are if the descriptor came along."""
-        ...
-
-    def wake(self) -> None:
-        """Have the device turn to this process, as it does for any call."""
-        ...
-
-    def reveal(self, fd: int) -> None:
-        """The inputs of the block appear there."""
+        """Where the inputs of a block will be."""
         ...
 
     def finish(self) -> None:
@@ -52,12 +44,6 @@ class CpuAccess:
 
     def stage(self, fd: int, size: int) -> torch.Tensor:
         return map_privately(fd, size)
-
-    def wake(self) -> None:
-        pass
-
-    def reveal(self, fd: int) -> None:
-        pass
 
     def finish(self) -> None:
         pass

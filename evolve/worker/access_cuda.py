@@ -1,21 +1,22 @@
-"""How a runner uses a GPU: outputs in memory that its referee reads, inputs that come late."""
+"""How a runner uses a GPU: in memory of its referee's, which it maps as long as it lives."""
 
 import contextlib
-import ctypes
 import importlib
-from collections import deque
 from collections.abc import Iterator
 
 import torch
 
-from evolve.worker import cuda_driver, queues
+from evolve.worker import cuda_driver, native, queues
 from evolve.worker.cuda_driver import Mapping
-
-HELD = 2  # inputs of so many calls stay mapped
+from evolve.worker.signals import Signals
 
 
 class CudaAccess:
-    """Opens the one GPU that the process may see, with all of its queues or one."""
+    """Opens the one GPU that the process may see, with all of its queues or one.
+
+    Attributes:
+        inputs: the bytes where inputs come.
+    """
 
     def __init__(self, all_queues: bool) -> None:
         with queues.opening(all_queues):
@@ -24,8 +25,9 @@ class CudaAccess:
         with contextlib.suppress(ImportError):
             importlib.import_module("triton.runtime").driver.active.utils  # noqa: B018 (loads it)
         self.place = torch.device("cuda", torch.cuda.current_device())
-        self._inputs: deque[Mapping] = deque()
-        self._place: cuda_driver.Place | None = None
+        self.inputs = torch.empty(0, dtype=torch.uint8, device=self.place)
+        self._arena: Mapping | None = None
+        self._signals: Signals | None = None
         self._pool: torch.cuda.MemPool | None = None
         self._routing = contextlib.ExitStack()  # of allocations to the pool
         self._kept: tuple[object, ...] = ()
@@ -33,7 +35,8 @@ class CudaAccess:
     def use_pool(self, fd: int, size: int, library: str) -> int:
         """Have torch allocate from this memory; gives its address."""
         pool = cuda_driver.attach(fd, size)
-        ctypes.CDLL(library).evolve_pool(ctypes.c_uint64(pool.address), ctypes.c_uint64(size))
+        self._library = native.load(library)
+        self._library.evolve_pool(pool.address, size)
         allocator = torch.cuda.memory.CUDAPluggableAllocator(
             library, "evolve_allocate", "evolve_free"
         )
@@ -41,6 +44,28 @@ class CudaAccess:
         self._routing.enter_context(torch.cuda.use_mem_pool(self._pool))
         self._kept = (pool, allocator)  # for the life of the process
         return pool.address
+
+    def use_inputs(self, fd: int, size: int) -> None:
+        """Map this memory in the place of the last."""
+        torch.cuda.synchronize()
+        if self._arena is not None:
+            self._arena.close()
+        self._arena = cuda_driver.attach(fd, size)
+        self.inputs = self._arena.tensor()
+
+    def use_signals(self, fd: int) -> None:
+        """Map the page that tells of windows."""
+        self._signals = Signals(fd)
+
+    def await_go(self, sequence: int, spin_s: float, seconds: float) -> bool:
+        """Wait for a window to begin; whether it did in that time."""
+        assert self._signals is not None
+        return self._signals.await_go(self._library, sequence, spin_s, seconds)
+
+    def signal_done(self, sequence: int, seconds: float, addresses: list[int]) -> None:
+        """Say that its calls are done."""
+        assert self._signals is not None
+        self._signals.finish(self._library, sequence, seconds, addresses)
 
     @contextlib.contextmanager
     def lent_pool(self) -> Iterator[torch.cuda.MemPool]:
@@ -59,26 +84,14 @@ class CudaAccess:
             self._routing.enter_context(torch.cuda.use_mem_pool(self._pool))
 
     def open(self, fd: int, size: int) -> torch.Tensor:
-        while len(self._inputs) >= HELD:
-            self._inputs.popleft().close()
-        self._inputs.append(cuda_driver.attach(fd, size))
-        return self._inputs[-1].tensor()
+        return self.inputs[:size]
 
     def stage(self, fd: int, size: int) -> torch.Tensor:
-        """Addresses with memory of no content, so that tensors can be made over them."""
-        self._place = cuda_driver.Place(size)
-        self.wake()  # the GPU now works for this process, which the clock need not pay for
-        torch.cuda.synchronize()
-        return self._place.tensor()
+        return self.inputs[:size]
 
     def wake(self) -> None:
         """Have the GPU work for this process, as little as it can."""
         self._spark.add_(1)
-
-    def reveal(self, fd: int) -> None:
-        """The inputs take the place of that memory; nothing is copied."""
-        if self._place is not None and fd >= 0:
-            self._place.show(fd)
 
     def finish(self) -> None:
         torch.cuda.synchronize()
@@ -87,9 +100,4 @@ class CudaAccess:
         """The first block does that: torch keeps what it has been given."""
 
     def drop(self) -> None:
-        """Inputs of earlier calls go too: they may be of gigabytes, and are of no further use."""
-        while self._inputs:
-            self._inputs.popleft().close()
-        if self._place is not None:
-            self._place.close()
-            self._place = None
+        """Memory for inputs stays."""

@@ -97,18 +97,16 @@ def with_pages(
 
 @contextlib.contextmanager
 def seated(
-    device: Device,
     starts: Mapping[str, Start],
-    cases: list[TimedCase],
+    warm_up: Callable[[str, RunnerProcess], None],
     sittings: int,
     ends: Callable[[RunnerProcess], list[RunnerProcess]],
 ) -> Iterator[list[dict[str, RunnerProcess]]]:
     """For each of some sittings a process of every side, warm and ready; they end with the context.
 
     Args:
-        device: Where they run.
         starts: For each side what gives a process with its models constructed.
-        cases: That they will be timed on.
+        warm_up: Has the process of a side ready for what it will be timed on.
         sittings: How many.
         ends: Which processes to close, given one of the reference that is no longer needed.
 
@@ -118,10 +116,7 @@ def seated(
     """
     with ThreadPoolExecutor(len(starts) * sittings) as pool:
         tables = [
-            {
-                side: pool.submit(_ready, device, side, start, cases)
-                for side, start in starts.items()
-            }
+            {side: pool.submit(_ready, side, start, warm_up) for side, start in starts.items()}
             for _ in range(sittings)
         ]
     try:
@@ -133,15 +128,19 @@ def seated(
         close_all(itertools.chain(*ended))
 
 
-def _ready(device: Device, side: str, start: Start, cases: list[TimedCase]) -> RunnerProcess:
+def _ready(side: str, start: Start, warm_up: Callable[[str, RunnerProcess], None]) -> RunnerProcess:
     with blaming(side), torch.no_grad():  # which is a setting of each thread
         with contextlib.ExitStack() as on_failure:
             process = on_failure.enter_context(start())
-            for case in cases:
-                layout = case.layouts[side]
-                device.window().warm_up(process, case, layout, _working_set(case))
+            warm_up(side, process)
             on_failure.pop_all()
         return process
+
+
+def warm_up(device: Device, cases: list[TimedCase], side: str, process: RunnerProcess) -> None:
+    """Bring a side's process into the state in which it is timed on these cases."""
+    for case in cases:
+        device.window().warm_up(process, case, case.layouts[side], _working_set(case))
 
 
 def sit(device: Device, processes: Mapping[str, RunnerProcess], cases: list[TimedCase]) -> Sitting:
@@ -173,26 +172,27 @@ def _time_case(
     blocks: dict[str, list[Block]] = {side: [] for side in processes}
     singles: dict[str, float] = {}
     idles = case.idles or max(counts.values())
-    for turn in _turns(case, counts, rng):
-        number = order[len(blocks[turn.side])] if turn.number is None else turn.number
-        glance_after_s = _moment(blocks[turn.side], rng) if turn.is_glance else 0.0
-        asked = replace(case, calls=1) if number == case.warm.single else case
-        with window.alone(turn.side, processes), blaming(turn.side):
-            layout, process = case.layouts[turn.side], processes[turn.side]
-            is_measured = turn.side == EAGER and turn.number is None
-            following = _spread(idles, len(blocks[EAGER]), counts[EAGER]) if is_measured else 0
-            block = window.run(process, asked, layout, number, glance_after_s=glance_after_s,
-                               idles=following, is_trusted=turn.side in TRUSTED)  # fmt: skip
-        if turn.side in TRUSTED:
-            block = replace(block, samples={})  # each may take gigabytes
-        if turn.number is None:
-            blocks[turn.side].append(block)
-        elif turn.side == CANDIDATE:
-            result.samples.append((CANDIDATE, asked, block))
-            if turn.is_glance:
-                result.seen.setdefault(case.warm.case.name, []).append(block.seen)
-        if number == case.warm.single:
-            singles[turn.side] = block.run
+    for side, turns in itertools.groupby(_turns(case, counts, rng), lambda turn: turn.side):
+        layout, process = case.layouts[side], processes[side]
+        with window.alone(side, processes), blaming(side):
+            for turn in turns:
+                number = order[len(blocks[side])] if turn.number is None else turn.number
+                glance_after_s = _moment(blocks[side], rng) if turn.is_glance else 0.0
+                asked = replace(case, calls=1) if number == case.warm.single else case
+                is_measured = side == EAGER and turn.number is None
+                following = _spread(idles, len(blocks[EAGER]), counts[EAGER]) if is_measured else 0
+                block = window.run(process, asked, layout, number, glance_after_s=glance_after_s,
+                                   idles=following, is_trusted=side in TRUSTED)  # fmt: skip
+                if side in TRUSTED:
+                    block = replace(block, samples={})  # each may take gigabytes
+                if turn.number is None:
+                    blocks[side].append(block)
+                elif side == CANDIDATE:
+                    result.samples.append((CANDIDATE, asked, block))
+                    if turn.is_glance:
+                        result.seen.setdefault(case.warm.case.name, []).append(block.seen)
+                if number == case.warm.single:
+                    singles[side] = block.run
     window.settle()
     # As times are averaged: of what is skewed, the median would be less than what they hold of it.
     overhead = middle([idle for block in blocks[EAGER] for idle in block.idle])

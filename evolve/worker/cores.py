@@ -2,11 +2,13 @@
 
 import itertools
 import os
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
 from evolve.worker.locks import try_to_hold
 
+_FRESH_S = 1.0
 _LEFT_FREE = 4  # cores that all may use, before one is set apart for whoever is timed
 
 
@@ -42,6 +44,8 @@ class ClockCores:
         taken = self._take()
         self._mine = next(iter(self._groups)) if taken is None else taken
         self._timed: int | None = None
+        self._runners: set[int] = set()
+        self._fresh_until = 0.0
         if sum(not self._is_taken(first) for first in self._groups) > _LEFT_FREE:
             self._timed = self._take()
 
@@ -57,10 +61,21 @@ class ClockCores:
             return self.of_runners()
         return {min(self._groups[self._timed])}
 
+    @property
+    def has_own(self) -> bool:
+        """Whether there is a core to keep time on, and one for whoever is timed."""
+        return self._many and self._timed is not None
+
     def of_runners(self) -> set[int]:
-        """Those that nobody has taken at present."""
+        """Those that nobody had taken a moment ago."""
         if not self._many:
             return self._all
+        if time.monotonic() > self._fresh_until:
+            self._runners, self._fresh_until = self._free(), time.monotonic() + _FRESH_S
+        return self._runners
+
+    def _free(self) -> set[int]:
+        """Those that nobody has taken."""
         free = [group for first, group in self._groups.items() if not self._is_taken(first)]
         return set().union(*free) or self._all - self.of_clock
 

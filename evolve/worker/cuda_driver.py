@@ -14,8 +14,6 @@ from typing import Any
 
 import torch
 
-from evolve.worker.wiping import WIPING, empty_cache
-
 _PINNED = 1  # CU_MEM_ALLOCATION_TYPE_PINNED
 _POSIX_FD = 1  # CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
 _ON_DEVICE = 1  # CU_MEM_LOCATION_TYPE_DEVICE
@@ -102,7 +100,6 @@ class Mapping:
         _call("cuMemUnmap", pointer, size)
         _call("cuMemAddressFree", pointer, size)
         _call("cuMemRelease", ctypes.c_uint64(self.handle))
-        WIPING.note(self.size)
 
 
 def allocate(size: int) -> tuple[Mapping, int]:
@@ -115,7 +112,7 @@ def allocate(size: int) -> tuple[Mapping, int]:
     size = -(-max(size, 1) // step) * step
     free, _ = torch.cuda.mem_get_info()
     if free < size + _OTHERS_BYTES:
-        empty_cache()  # torch keeps what it no longer needs
+        torch.cuda.empty_cache()  # torch keeps what it no longer needs
     handle = _create(size)
     fd = ctypes.c_int(-1)
     with contextlib.ExitStack() as on_failure:
@@ -143,45 +140,6 @@ def attach(fd: int, size: int) -> Mapping:
     return _mapped(handle.value, size)
 
 
-class Place:
-    """Addresses behind which memory appears when it is shown.
-
-    Tensors can be made over them before (`tensor`): that asks the driver about the first, so there
-    is a little memory while it is done, and none afterwards until `show`.
-    """
-
-    def __init__(self, size: int) -> None:
-        self._mapping = Mapping(_reserved(size), size, 0)
-        little = granularity()
-        handle = _create(little)
-        _map(self._mapping.address, little, handle.value)
-        self._tensor = self._mapping.tensor()
-        _call("cuMemUnmap", ctypes.c_uint64(self._mapping.address), ctypes.c_size_t(little))
-        _call("cuMemRelease", handle)
-        self._shown = False
-
-    def tensor(self) -> torch.Tensor:
-        """The bytes there; valid from `show` to `close`."""
-        return self._tensor
-
-    def show(self, fd: int) -> None:
-        """Have the memory of a descriptor appear."""
-        mapping, handle = self._mapping, ctypes.c_uint64()
-        _call("cuMemImportFromShareableHandle", ctypes.byref(handle), ctypes.c_void_p(fd),
-              _POSIX_FD)  # fmt: skip
-        mapping.handle = handle.value
-        _map(mapping.address, mapping.size, mapping.handle)
-        self._shown = True
-
-    def close(self) -> None:
-        """Let go of memory and addresses."""
-        if self._shown:
-            self._mapping.close()
-        else:
-            _call("cuMemAddressFree", ctypes.c_uint64(self._mapping.address),
-                  ctypes.c_size_t(self._mapping.size))  # fmt: skip
-
-
 def _mapped(handle: int, size: int) -> Mapping:
     address = _reserved(size)
     _map(address, size, handle)
@@ -202,15 +160,6 @@ def _map(address: int, size: int, handle: int) -> None:
           ctypes.c_uint64(0))  # fmt: skip
     access = _Access(_Location(_ON_DEVICE, torch.cuda.current_device()), _READ_WRITE)
     _call("cuMemSetAccess", where, length, ctypes.byref(access), ctypes.c_size_t(1))
-
-
-def copy_to_host(to: int, source: int, size: int) -> None:
-    """Begin a copy into page-locked memory of the host; `torch.cuda.synchronize` waits for it.
-
-    By torch's own copies, two small pieces took 70 us longer, and varied twice as much (an H200).
-    """
-    _call("cuMemcpyDtoHAsync_v2", ctypes.c_void_p(to), ctypes.c_uint64(source),
-          ctypes.c_size_t(size), ctypes.c_void_p(0))  # fmt: skip
 
 
 def reset_persisting_l2() -> None:

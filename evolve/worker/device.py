@@ -132,8 +132,8 @@ class Device(Protocol):
         """Have memory of the host at hand for outputs of so many bytes; whether there is any."""
         ...
 
-    def share(self, slab: Slab) -> AbstractContextManager[Shared]:
-        """The slab for one runner; valid inside."""
+    def share(self, process: "RunnerProcess", slab: Slab) -> AbstractContextManager[Shared]:
+        """The slab for one runner, which is connected; valid inside."""
         ...
 
     def prepare(self, process: "RunnerProcess", all_queues: bool = False) -> None:

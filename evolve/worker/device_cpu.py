@@ -107,7 +107,7 @@ class CpuDevice:
         return Slab(packed.trees, memory)
 
     @contextmanager
-    def share(self, slab: Slab) -> Iterator[Shared]:
+    def share(self, process: RunnerProcess, slab: Slab) -> Iterator[Shared]:
         fd = make_sealed(slab.size, lambda memory: memory.copy_(slab.memory))
         try:
             yield Shared(fd, slab, slab.memory)

@@ -1,15 +1,15 @@
 """A GPU as the device under test (CUDA)."""
 
 import contextlib
+import ctypes
 import importlib
 import os
-import random
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,27 +17,26 @@ import torch
 
 from evolve.core.errors import EvaluatorUnavailable, UsageError
 from evolve.core.program import Language
-from evolve.worker import cuda_driver, nvml, pagelocked, procfs
-from evolve.worker.access_cuda import HELD
+from evolve.worker import cuda_driver, native, nvml, pagelocked, procfs
+from evolve.worker.arenas import Arena, Arenas
 from evolve.worker.cores import ClockCores
 from evolve.worker.guard import descendants
-from evolve.worker.infra import InfraFault
-from evolve.worker.locks import DriverLock
 from evolve.worker.pagelocked import PageLocked
-from evolve.worker.pool_allocator import build_allocator
 from evolve.worker.process import RunnerProcess
+from evolve.worker.signals import Signals
 from evolve.worker.slab import Packed, Shared, Slab
 from evolve.worker.window import Window
-from evolve.worker.window_cuda import CudaWindow
-from evolve.worker.wiping import WIPING
+from evolve.worker.window_cuda import CudaWindow, keep_to
 
 _POOL_SHARE = 60  # a runner's tensors get one in so many bytes of the device
-_BLOCK_SHARE = 42
-_REWARD_SHARE = 80
+_BLOCK_SHARE = 120
+_REWARD_SHARE = 160
+_ARENAS_SHARE = 4  # kept for runners to come
+_PIECES_BYTES = 4 << 20  # of outputs, read while the clock runs
+_SPIN_S = 0.2  # for a block to be done, before the referee sleeps
 _WARM_SHARE = 8
 _REFEREE_SHARE = 0.72  # at most: what it does not use the runners may have
 _EXPECTING_SHARE = 14
-_LITTLE_BYTES = 64 << 20  # 3 GiB are 7 ms of the driver, these 0.3 (two H200)
 _ROOM_SHARE = 0.6  # beside that, what stays warm twice (inputs, references), and spares' contexts
 _HAS_TF32 = 80  # capability
 _QUIET_TRIES = 5
@@ -51,21 +50,36 @@ _ALLOCATOR = (
 _NODES = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools")
 
 
-@dataclass(frozen=True, slots=True)
-class _Pool:
-    """Memory of one runner's tensors: our view of it, and where the runner says it maps it."""
+@dataclass(slots=True)
+class Lent:
+    """What one runner has of ours.
 
-    mapping: cuda_driver.Mapping
-    memory: torch.Tensor
+    Attributes:
+        pool: memory of its tensors.
+        base: where it says that it maps the pool.
+        signals: the page that both see.
+        inputs: memory that inputs are copied to; None before the first.
+        layouts: trees of inputs that it has made tensors of, with their numbers.
+        recorded: the trees of its recording.
+        warmed: cases that it has run, with the calls of a block.
+    """
+
+    pool: Arena
     base: int
+    signals: Signals
+    inputs: Arena | None = None
+    layouts: dict[tuple[bytes, ...], int] = field(default_factory=dict)
+    recorded: tuple[bytes, ...] = ()
+    warmed: set[tuple[int, int]] = field(default_factory=set)
 
 
 class CudaDevice:
     """One GPU. Runners see it alone; what they read they get as a copy, what they write we read.
 
-    A runner's tensors lie in a *pool*: memory of ours that it maps and that its torch allocates
-    from. So an output is read without the candidate's help, and memory that an earlier candidate
-    has used is overwritten before the next gets it.
+    A runner maps two arenas of ours for as long as it lives: inputs are copied to one, and its
+    torch allocates from the other, the *pool*. So an output is read without the candidate's help,
+    no memory is made or mapped between timed blocks, and what an earlier runner has left there is
+    overwritten before the next gets it (`arenas`).
 
     The process has to see one GPU only (`CUDA_VISIBLE_DEVICES`).
 
@@ -75,19 +89,17 @@ class CudaDevice:
     """
 
     half_width = 0.01
-    block_s = 0.010  # against the 0.4 to 0.7 ms, give or take 0.1, that a window costs
+    block_s = 0.003  # against the 0.35 ms, give or take 0.02, that a window costs
     calls = (1, 1024)
-    blocks = 8
-    few_blocks = 4  # of 10 ms: 0.3 % with 4, 0.2 with 8, beside 0.5 between processes (an H200)
+    blocks = 12
+    few_blocks = 6
     block_pool = 16
     has_profiler = True
     has_memory_mark = False  # of a pool there is none, and `cudaMalloc` goes past it
-    seats = (
-        1  # processes open one after the other, and none while one is timed: two would both wait
-    )
+    seats = 4  # while one is timed, processes of the others open
     sittings = 4
-    spares = 6
-    references = 4
+    spares = 8
+    references = 16
     process_bytes = 512 << 20  # a context, and what is loaded into it
     compiles_aside = True  # the clock's core is its own
     glances = 0
@@ -117,22 +129,27 @@ class CudaDevice:
         self.readable: tuple[str, ...] = (self._folder.name,)
         cache = f"{self._folder.name}/triton"
         with ThreadPoolExecutor(1) as pool:  # both wait for a compiler
-            library = pool.submit(build_allocator, Path(self._folder.name))
+            library = pool.submit(native.build, Path(self._folder.name))
             try:
                 _build_triton_driver(cache)
             finally:  # says best what a missing compiler means
-                self._library = library.result()
-        self._pools: dict[RunnerProcess, _Pool] = {}
+                self.library_path = library.result()
+        self.library = native.load(self.library_path)
+        self._open_clock()
+        self._lent: dict[RunnerProcess, Lent] = {}
+        self._arenas = Arenas(facts.total_memory // _ARENAS_SHARE)
         self._page_locked = PageLocked()
-        pagelocked.buffer(1 << 20)  # starts torch's threads for it, on all cores
+        self.page_locked_bytes = pagelocked.buffer(_PIECES_BYTES)
+        self._flush = torch.empty(2 * _whole(facts.L2_cache_size), dtype=torch.uint8,
+                                  device=self.place)  # fmt: skip
         self._probe = torch.arange(1 << 20, device=self.place)
         self._answer = int(self._probe.sum())
         self._usual_answer_s = min(self._answer_s() for _ in range(9))
         node = nvml.node_of(str(facts.uuid))
         self.nodes = tuple(path for path in (node, *_NODES) if Path(path).exists())
-        self.driver = DriverLock("cuda")
         self.clock_cores = ClockCores(os.sched_getaffinity(0))
         self.capability = 10 * facts.major + facts.minor
+        self.spin_s = _SPIN_S if self.clock_cores.has_own else 0.0
         self.variables = {
             "CUDA_VISIBLE_DEVICES": f"GPU-{facts.uuid}",
             "CUDA_MODULE_LOADING": "LAZY",
@@ -180,6 +197,7 @@ class CudaDevice:
             "cuda": torch.version.cuda or "",
             "driver": nvml.driver_version(),
             "cores": str(self.cores),
+            "clock_waits": "by spinning" if self.spin_s else "by sleeping: too few cores",
         }
 
     @property
@@ -194,89 +212,87 @@ class CudaDevice:
         packed.write(memory)
         return Slab(packed.trees, memory)
 
+    def _open_clock(self) -> None:
+        """Have the driver ready for windows (`native.c`)."""
+        torch.zeros(1, device=self.place)  # makes the context
+        failed = ctypes.c_char_p()
+        blocks = 8 * self._facts.multi_processor_count
+        code = self.library.evolve_open_clock(blocks, ctypes.byref(failed))
+        if code:
+            name = (failed.value or b"?").decode()
+            why = "it has no such call" if code < 0 else f"it answers {code}"
+            raise EvaluatorUnavailable(
+                f"device=cuda needs {name} of the driver: {why}. Update the driver."
+            )
+
     def lock_pages(self, sizes: list[int]) -> bool:
-        """Not while anything is timed, on any GPU: it takes the driver a second for each."""
-        with self.driver.changing():
-            return self._page_locked.reserve(sizes)
+        return self._page_locked.reserve(sizes)
 
     @contextmanager
-    def share(self, slab: Slab) -> Iterator[Shared]:
-        """A copy in memory of its own, which no process has ever mapped."""
-        with self._changing(slab.size):
-            mapping, fd = cuda_driver.allocate(slab.size)
-        try:
-            copy = mapping.tensor()
-            copy.copy_(slab.memory)
-            torch.cuda.synchronize()
-            yield Shared(fd, slab, copy)
-        finally:
-            with self._changing(slab.size):
-                os.close(fd)
-                mapping.close()
+    def share(self, process: RunnerProcess, slab: Slab) -> Iterator[Shared]:
+        """A copy in the runner's arena, valid until the next."""
+        memory = self.inputs_of(process, slab.size)
+        memory.copy_(slab.memory)
+        torch.cuda.synchronize()
+        yield Shared(-1, slab, memory)
 
-    def _changing(self, size: int) -> AbstractContextManager[None]:
-        """So much memory is made, or given back: of little the driver makes no others wait."""
-        return self.driver.changing() if size > _LITTLE_BYTES else contextlib.nullcontext()
+    def inputs_of(self, process: RunnerProcess, size: int) -> torch.Tensor:
+        """The first `size` bytes of the runner's inputs; it gets more memory where that is less."""
+        lent = self._lent[process]
+        if lent.inputs is None or lent.inputs.size < size:
+            former, lent.inputs = lent.inputs, self._arenas.take(size)
+            lent.layouts.clear()
+            lent.recorded = ()
+            process.use_inputs(lent.inputs.fd, lent.inputs.size, _CONNECT_S)
+            if former is not None:
+                self._arenas.give_back(former)
+        return lent.inputs.memory[:size]
+
+    def lent_to(self, process: RunnerProcess) -> Lent:
+        """What a connected runner has of ours."""
+        return self._lent[process]
 
     def prepare(self, process: RunnerProcess, all_queues: bool = False) -> None:
         os.sched_setaffinity(process.pid, self.clock_cores.of_runners())
-        process.end_within(self.driver.changing)
-        with self.driver.changing():
-            process.open_gpu(_CONNECT_S, all_queues)
+        process.open_gpu(_CONNECT_S, all_queues)
 
     def connect(self, process: RunnerProcess, tensors: int = 0) -> None:
-        with self.driver.changing():
-            self._give_pool(process, max(self.pool_bytes, tensors))
-
-    def _give_pool(self, process: RunnerProcess, size: int) -> None:
-        """What lies in it looks like values, and is none."""
-        mapping, fd = cuda_driver.allocate(size)
+        """Give it its pool and the page of signals."""
         with contextlib.ExitStack() as on_failure:
-            on_failure.callback(mapping.close)
-            try:
-                memory = mapping.tensor()
-                memory.view(torch.float32).fill_(random.gauss(0, 1))
-                torch.cuda.synchronize()
-                base = process.use_pool(fd, mapping.size, self._library, _CONNECT_S)
-            finally:
-                os.close(fd)
+            pool = self._arenas.take(max(self.pool_bytes, tensors))
+            on_failure.callback(self._arenas.give_back, pool)
+            signals = Signals()
+            on_failure.callback(os.close, signals.fd)
+            base = process.use_pool(pool.fd, pool.size, self.library_path, _CONNECT_S)
+            process.use_signals(signals.fd, _CONNECT_S)
             on_failure.pop_all()
-        self._pools[process] = _Pool(mapping, memory, base)
-        process.on_close(lambda: self._take_pool(process))
+        self._lent[process] = Lent(pool, base, signals)
+        process.on_close(lambda: self._take_back(process))
 
-    def _take_pool(self, process: RunnerProcess) -> None:
-        """Back from a process that has ended."""
-        self._pools.pop(process).mapping.close()
-        WIPING.note(self.process_bytes + HELD * process.largest_sent)
-
-    def pool_base(self, process: RunnerProcess) -> int:
-        """An address that can be read."""
-        return self._pools[process].base
+    def _take_back(self, process: RunnerProcess) -> None:
+        """All that a process had, once it has ended."""
+        lent = self._lent.pop(process)
+        os.close(lent.signals.fd)
+        for arena in (lent.pool, lent.inputs):
+            if arena is not None:
+                self._arenas.give_back(arena)
 
     def read(
         self, process: RunnerProcess, addresses: Sequence[int], into: Sequence[torch.Tensor]
     ) -> None:
         """Into memory of the GPU, or into page-locked memory of the host.
 
-        The latter is done by a copy engine, which works beside whatever computes. All is waited
-        for once: each time takes 0.1 ms.
+        All is waited for once: each time takes 0.1 ms.
 
         Raises:
             OSError: that is not memory of the process.
-            InfraFault: the driver refuses.
         """
-        pool = self._pools[process]
+        lent = self._lent[process]
         for address, ours in zip(addresses, into, strict=True):
-            start = address - pool.base
-            if not 0 <= start <= start + ours.numel() <= pool.memory.numel():
+            start = address - lent.base
+            if not 0 <= start <= start + ours.numel() <= lent.pool.size:
                 raise OSError("not memory that torch has allocated in the process")
-            if ours.is_cuda:
-                ours.copy_(pool.memory[start : start + ours.numel()], non_blocking=True)
-                continue
-            try:
-                cuda_driver.copy_to_host(ours.data_ptr(), pool.mapping.address + start, len(ours))
-            except cuda_driver.CudaError as error:
-                raise InfraFault(f"an output cannot be read: {error}") from error
+            ours.copy_(lent.pool.memory[start : start + ours.numel()], non_blocking=True)
         torch.cuda.synchronize()
 
     def inputs_changed(self, process: RunnerProcess, shared: Shared, address: int) -> bool:
@@ -287,6 +303,31 @@ class CudaDevice:
 
     def window(self) -> Window:
         return CudaWindow(self)
+
+    def window_arguments(
+        self, staged: torch.Tensor, inputs: torch.Tensor
+    ) -> native.WindowArguments:
+        """Of a window that copies the first to the second; the runner's part is left open."""
+        half = self._flush.numel() // 2
+        return native.WindowArguments(
+            inputs=inputs.data_ptr(),
+            staged=staged.data_ptr(),
+            bytes=staged.numel(),
+            flush=self._flush.data_ptr(),
+            flush_bytes=half,
+        )
+
+    @contextmanager
+    def on_clock_cores(self, process: RunnerProcess) -> Iterator[None]:
+        """This thread and a runner wait without sleeping, each on a core of its own."""
+        cores, before = self.clock_cores, os.sched_getaffinity(0)
+        keep_to(process, cores.of_timed)
+        os.sched_setaffinity(0, cores.of_clock)
+        try:
+            yield
+        finally:
+            os.sched_setaffinity(0, before)
+            keep_to(process, cores.of_runners())
 
     def is_idle(self) -> bool:
         usual = self._usual_answer_s
@@ -311,6 +352,7 @@ class CudaDevice:
             raise EvaluatorUnavailable(f"{self._facts.name} gives wrong answers")
 
     def close(self) -> None:
+        self._arenas.release()
         self._folder.cleanup()
 
     def others(self) -> frozenset[int]:

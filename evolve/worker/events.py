@@ -86,7 +86,7 @@ def told(
             fewest, most = _TOLD_TRIALS
             trials = int(_TOLD_S / statistics.median(pair.blocks[name][side]))
             trials = max(fewest, min(trials, most))
-            with device.share(case.warm.block(-1, 1)) as inputs:
+            with device.share(processes[side], case.warm.block(-1, 1)) as inputs:
                 try:
                     text = processes[side].events(case.warm.index, inputs, trials, _PATIENCE_S)
                 except CandidateFault:  # its times are taken; this is for whoever wants to know

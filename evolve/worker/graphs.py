@@ -1,27 +1,23 @@
 """Calls of a model recorded as one CUDA graph, in a runner.
 
-Launched together, no call waits for the host. What each is given lies at addresses of the
-recording's own; fresh values are copied there before the graph is launched, which belongs to the
-time that it takes.
+Launched together, no call waits for the host. What each is given lies where the referee copies
+fresh values to.
 """
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, cast
 
 import torch
 
-from evolve.worker import slab
-
 
 class Recording:
-    """A forward for each of some trees of inputs, and its outputs, each in memory of its own.
+    """A forward for each of some inputs, and its outputs, each in memory of its own.
 
     Args:
         model: Whose forward.
-        size: Bytes of all inputs.
-        trees: Of each call's inputs.
+        calls: The inputs of each call, where fresh values come before the graph is launched.
         lend_pool: Gives memory for what the calls allocate, where nobody else allocates meanwhile.
 
     Raises:
@@ -32,11 +28,9 @@ class Recording:
     def __init__(
         self,
         model: torch.nn.Module,
-        size: int,
-        trees: tuple[bytes, ...],
+        calls: Sequence[Sequence[Any]],
         lend_pool: Callable[[], AbstractContextManager[torch.cuda.MemPool]],
     ) -> None:
-        self._inputs = torch.empty(size, dtype=torch.uint8, device="cuda")
         self._graph = torch.cuda.CUDAGraph()
         self.outputs: list[Any] = []
         torch.cuda.synchronize()
@@ -46,8 +40,8 @@ class Recording:
             self._graph.capture_begin(pool=token, capture_error_mode="thread_local")
             with contextlib.ExitStack() as on_failure:
                 on_failure.callback(self._break_off)
-                for tree in trees:
-                    self.outputs.append(model(*slab.unpack(tree, self._inputs)))
+                for inputs in calls:
+                    self.outputs.append(model(*inputs))
                 on_failure.pop_all()
             self._graph.capture_end()
 
@@ -55,7 +49,6 @@ class Recording:
         with contextlib.suppress(RuntimeError):  # the first error tells more
             self._graph.capture_end()
 
-    def replay(self, fresh: torch.Tensor) -> None:
-        """All calls on fresh inputs, which lie in `fresh` as the trees say."""
-        self._inputs.copy_(fresh)
+    def replay(self) -> None:
+        """All calls on what their inputs are now."""
         self._graph.replay()

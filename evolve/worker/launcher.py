@@ -45,6 +45,7 @@ class Launcher:
         allowed: Mask of sandbox mechanisms to use (tests of the weaker tiers).
         ahead: Zygotes that import already, and are told the device's variables afterwards; one
             `WITH_COMPILER` maybe, which else is started when it is first needed.
+        lock: Of the device: runners are given memory while nothing is timed.
 
     Attributes:
         closed: whether it starts no more.
@@ -57,8 +58,10 @@ class Launcher:
         read: tuple[str, ...],
         allowed: int = ALL_MECHANISMS,
         ahead: Sequence[Started] = (),
+        lock: HostLock | None = None,
     ) -> None:
         self._device = device
+        self._lock = lock or HostLock(device.name)
         self._ahead = {_key(started.variables): started for started in ahead}
         self._failed: set[Key] = set()  # of zygotes with the compiler
         self._require = require
@@ -196,14 +199,10 @@ class Launcher:
         except ConnectionError as error:
             raise InfraFault(str(error)) from error
 
-    def keep_spares(self, lock: HostLock) -> None:
-        """From now on, have processes ready; they are made while nothing is timed."""
-
-        def make() -> RunnerProcess:
-            with lock.shared():
-                return self._prepared(self._usual_key, self._confinement)
-
+    def keep_spares(self) -> None:
+        """From now on, have processes ready."""
         if self._device.spares:
+            make = partial(self._prepared, self._usual_key, self._confinement)
             self._spares = Spares(make, self._device.spares)
 
     def _connected(
@@ -214,7 +213,8 @@ class Launcher:
                 runner = None if all_queues else self._spare(key, confinement)
                 runner = runner or self._prepared(key, confinement, all_queues)
                 on_failure.enter_context(runner)
-                self._device.connect(runner, tensors)
+                with self._lock.shared():
+                    self._device.connect(runner, tensors)
                 on_failure.pop_all()
         except (OSError, CandidateFault) as error:  # no candidate code has run yet
             raise InfraFault(f"a runner cannot use the device: {error}") from error

@@ -1,4 +1,4 @@
-"""The host-wide locks between timing and everything else that would disturb it.
+"""The lock of a device between timing and everything else that would disturb it.
 
 Shared by every process on the host. Whoever wants one passes a gate first, so that a stream of one
 kind of work cannot keep the other waiting for ever. Where a file of theirs cannot be used
@@ -115,58 +115,6 @@ class HostLock:
                 wait_for(gate, fcntl.LOCK_EX)
                 wait_for(lock, fcntl.LOCK_EX)
             self._held = on_failure.pop_all()
-
-
-class DriverLock:
-    """Of all GPUs of a host: windows that are timed, or what makes the driver hold them up.
-
-    The driver serves the host's processes one after another, whichever GPU they use. A window asks
-    it to map memory, 0.3 ms. While another GPU's processes make and give back 3 GiB that takes 7 ms
-    in the median, 1.3 and up to 26 while they make and end contexts (two H200, driver 580); beside
-    kernels, copies and mapping there it takes as long as ever. Locking pages of the host counts as
-    the former.
-    """
-
-    def __init__(self, driver: str) -> None:
-        base = _folder_of(driver)
-        self._gate = base / f"evolve-{driver}-driver.gate"
-        self._changing = base / f"evolve-{driver}-changing.lock"
-        self._timing = base / f"evolve-{driver}-timing.lock"
-        self._of_thread = threading.local()
-
-    @contextlib.contextmanager
-    def changing(self) -> Iterator[None]:
-        """Contexts, or memory of gigabytes, come or go; nothing within one's own window.
-
-        Held together with others that do so. Not to be taken twice by one thread: who times may
-        wait in between.
-        """
-        if getattr(self._of_thread, "is_timing", False):
-            yield
-        else:
-            with _held(self._gate, self._changing, self._timing):
-                yield
-
-    @contextlib.contextmanager
-    def timing(self) -> Iterator[None]:
-        """A window, held together with those of others."""
-        with _held(self._gate, self._timing, self._changing):
-            self._of_thread.is_timing = True
-            try:
-                yield
-            finally:
-                self._of_thread.is_timing = False
-
-
-@contextlib.contextmanager
-def _held(gate: Path, mine: Path, theirs: Path) -> Iterator[None]:
-    """One's kind of work is under way, and none of the other kind."""
-    with _open(mine) as held:
-        with _open(gate) as passing, _open(theirs) as others:
-            wait_for(passing, fcntl.LOCK_EX)
-            wait_for(others, fcntl.LOCK_EX)
-            wait_for(held, fcntl.LOCK_SH)
-        yield
 
 
 def try_to_hold(name: str) -> int | None:

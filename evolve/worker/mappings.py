@@ -26,8 +26,10 @@ class Mapping:
 def mappings_of(pid: int, fd: int) -> list[Mapping]:
     """All that process `pid` has of the memory (a memfd) that `fd` stands for here.
 
-    None where the process is gone.
+    None where the process is gone, or the descriptor is -1: no such memory was sent.
     """
+    if fd < 0:
+        return []
     own = os.fstat(fd)
     try:
         lines = procfs.maps(pid)

@@ -24,7 +24,6 @@ from evolve.worker.guard import Fate, descendants, receive_fate
 from evolve.worker.infra import InfraFault
 from evolve.worker.sandbox import Confinement
 from evolve.worker.slab import Outline, Shared
-from evolve.worker.wiping import WIPING
 from evolve.worker.wire import ChannelClosed, ChannelFault, DeadlineExceeded, Done, Output, Reply
 from evolve.worker.zygote import Zygote
 
@@ -66,11 +65,9 @@ class RunnerProcess:
         self._work = tempfile.mkdtemp(dir=base)
         self._fate: Fate | None = None
         self._at_end: list[Callable[[], None]] = []
-        self._ending: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext
         self._frozen_s = 0.0
         self._sandbox: int | None = None
         self._frozen_at: float | None = None
-        self.largest_sent = 0  # bytes of inputs of one call, of which it may hold some to its end
         with contextlib.ExitStack() as on_failure:
             on_failure.callback(shutil.rmtree, self._work, ignore_errors=True)
             self._channel, self._control = zygote.fork(replace(confinement, work=self._work))
@@ -150,7 +147,6 @@ class RunnerProcess:
         Where it compiles kernels, that is done within `aside`, if there is one; the process may be
         frozen there, and such time does not count.
         """
-        self.largest_sent = max(self.largest_sent, inputs.size)
         command: tuple[Any, ...] = ("call", case, inputs.size, inputs.trees[0], trap, bool(aside))
         fd, left = inputs.fd, seconds
         try:
@@ -188,11 +184,7 @@ class RunnerProcess:
         return str(self._parse(wire.parse_text, self._ask(command, Reply.TEXT, seconds, inputs.fd)))
 
     def events(self, case: int, inputs: Shared, trials: int, seconds: float) -> str:
-        """How long its forwards take, by the process's own account (`events.read`).
-
-        Asked once memory that was given back is wiped.
-        """
-        WIPING.wait()
+        """How long its forwards take, by the process's own account (`events.read`)."""
         command = ("events", case, inputs.size, inputs.trees[0], trials)
         return str(self._parse(wire.parse_text, self._ask(command, Reply.TEXT, seconds, inputs.fd)))
 
@@ -205,35 +197,62 @@ class RunnerProcess:
         """Have what a compiler makes of the reference written into a folder (`compiler`)."""
         self._ask(("write", case, inputs.size, inputs.tree, variant, folder), Reply.ACK, seconds)
 
-    def stage(self, inputs: Shared, seconds: float, layout_only: bool = False) -> None:
-        """Hand over the inputs of a timed block, or no more than their layout."""
-        fd = -1 if layout_only else inputs.fd
-        self._ask(("stage", inputs.size, inputs.trees), Reply.ACK, seconds, fd)
+    def use_inputs(self, fd: int, size: int, seconds: float) -> None:
+        """Have it map this memory, where inputs come from now on."""
+        self._ask(("use_inputs", size), Reply.ACK, seconds, fd)
 
-    def record(self, case: int, inputs: Shared, seconds: float) -> None:
+    def use_signals(self, fd: int, seconds: float) -> None:
+        """Have it map the page of signals (`signals`)."""
+        self._ask(("use_signals",), Reply.ACK, seconds, fd)
+
+    def stage(self, inputs: Shared, seconds: float) -> None:
+        """Hand over the inputs of a block of calls."""
+        self._ask(("stage", inputs.size, inputs.trees), Reply.ACK, seconds, inputs.fd)
+
+    def record(self, case: int, size: int, trees: tuple[bytes, ...], seconds: float) -> None:
         """Have forwards on inputs laid out like these recorded as one CUDA graph."""
-        self._ask(("record", case, inputs.size, inputs.trees), Reply.ACK, seconds)
+        self._ask(("record", case, size, trees), Reply.ACK, seconds)
 
-    def run(
-        self,
-        case: int,
-        seconds: float,
-        idle: bool = False,
-        reveal: int = -1,
-        recorded: bool = False,
-        resume: bool = False,
-    ) -> Done:
-        """A forward on each of the inputs staged; none where `idle`, as a graph if `recorded`.
+    def run(self, case: int, seconds: float, idle: bool = False, resume: bool = False) -> Done:
+        """A forward on each of the inputs staged; none where `idle`.
 
-        `reveal` is the descriptor of the inputs, where staging kept it back; then every
-        microsecond counts, and both ends wait without sleeping. With `resume` the process stands
-        (`pause`), and goes on once the command is there.
+        With `resume` the process stands (`pause`), and goes on once the command is there.
         """
-        self._send(("run", case, idle, recorded), seconds, reveal)
+        self._send(("run", case, idle), seconds, -1)
         if resume:
             self.resume()
-        answer = self._expect(Reply.DONE, seconds, "run", spin=reveal >= 0)
-        return self._parse(wire.parse_done, answer)
+        return self._parse(wire.parse_done, self._expect(Reply.DONE, seconds, "run"))
+
+    def begin(
+        self,
+        case: int,
+        kind: str,
+        layout: int,
+        trees: tuple[bytes, ...],
+        sequence: int,
+        seconds: float,
+    ) -> None:
+        """Have it ready for a window, which begins and ends by signals (`signals`).
+
+        Args:
+            case: Whose model.
+            kind: What it is to do: `calls`, one `graph` of them, or `nothing`.
+            layout: Number of the layout of the inputs.
+            trees: Of that layout where it is new, else none.
+            sequence: Number of the window.
+            seconds: That getting ready may take.
+        """
+        self._ask(("block", case, kind, layout, trees, sequence), Reply.ACK, seconds)
+
+    @property
+    def channel_fd(self) -> int:
+        """Readable when the process has something to say."""
+        return self._channel.fileno()
+
+    def require_word(self, seconds: float) -> None:
+        """Raise what it says in the middle of a window: that is no answer to anything."""
+        self._receive(seconds, "run")
+        raise CandidateFault(Status.HACK, "the candidate's process answered out of turn")
 
     def cpu_seconds(self) -> float:
         """Processor time that the process has used so far, by the kernel's books."""
@@ -335,14 +354,12 @@ class RunnerProcess:
         except DeadlineExceeded as error:
             raise faults.timeout(command[0], seconds) from error
 
-    def _expect(
-        self, answer: Reply, seconds: float, what: str = "starting", spin: bool = False
-    ) -> bytes:
-        return _of_kind(answer, *self._receive(seconds, what, spin))
+    def _expect(self, answer: Reply, seconds: float, what: str = "starting") -> bytes:
+        return _of_kind(answer, *self._receive(seconds, what))
 
-    def _receive(self, seconds: float, what: str, spin: bool = False) -> tuple[Reply, bytes]:
+    def _receive(self, seconds: float, what: str) -> tuple[Reply, bytes]:
         try:
-            reply, body = wire.receive_reply(self._channel, time.monotonic() + seconds, spin)
+            reply, body = wire.receive_reply(self._channel, time.monotonic() + seconds)
         except DeadlineExceeded as error:
             raise faults.timeout(what, seconds) from error
         except ChannelClosed as error:
@@ -395,22 +412,16 @@ class RunnerProcess:
         """Have something done once the process is dead."""
         self._at_end.append(action)
 
-    def end_within(self, ending: Callable[[], AbstractContextManager[None]]) -> None:
-        """Have it killed, and what was to be done then, only while this is held."""
-        self._ending = ending
-
     @property
     def alive(self) -> bool:
         return self._fate is None and self._control.fileno() >= 0
 
     def close(self) -> str:
         """Kill the process and everything that it started; what it had printed."""
-        if self.alive or self._at_end:
-            with self._ending():
-                if self.alive:
-                    self._fate = self._stop()
-                while self._at_end:
-                    self._at_end.pop()()
+        if self.alive:
+            self._fate = self._stop()
+        while self._at_end:
+            self._at_end.pop()()
         self._channel.close()
         self._control.close()
         shutil.rmtree(self._work, ignore_errors=True)

@@ -116,12 +116,12 @@ class Referee:
         # A spare starts before anybody knows whose build it will need. It may enter the folder of
         # all builds, but not list it, and their names are digests of sources.
         shown = (str(cache),) if device.spares else ()
-        self.launcher = Launcher(device, require, (*read, *shown), ahead=ahead)
+        self._lock = HostLock(device.name)
+        self.launcher = Launcher(device, require, (*read, *shown), ahead=ahead, lock=self._lock)
         with contextlib.ExitStack() as on_failure:
             on_failure.callback(self.launcher.close)
             self.launcher.probe()
             on_failure.pop_all()
-        self._lock = HostLock(device.name)
         self._seats = Seats(device, self._lock)
         self.workshop = Workshop(device, self.launcher, builds, self._seats, call_s)
         self._room = Room(device.room, device.seats)
@@ -129,7 +129,7 @@ class Referee:
         self._admission = Admission(device, self._lock, self._room, self._timekeeper.release)
         self._baselines: dict[tuple[str, str], dict[str, Any]] = {}
         self._speed_of_light = SpeedOfLight(device, self._seats)
-        self.launcher.keep_spares(self._lock)
+        self.launcher.keep_spares()
 
     def close(self) -> None:
         self.launcher.close()
@@ -183,7 +183,7 @@ class Referee:
         start = partial(self.workshop.reference, warm, Needs(all_queues=True))
         with self._seats.only(start) as runner:
             for case in warm.timed:
-                with self.device.share(case.block(-1, 1)) as inputs:
+                with self.device.share(runner, case.block(-1, 1)) as inputs:
                     text = runner.events(case.index, inputs, KERNELBENCH_TRIALS, call_s)
                 found[case.case.name] = read_events(text)
         return found

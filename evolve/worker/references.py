@@ -1,8 +1,7 @@
 """Processes of references that stay from one comparison to the next.
 
-A process on a GPU costs the driver a third of a second, of which it serves one process at a time,
-and half of the processes that a comparison needs are the reference's. None serves a comparison
-twice, whose sittings would have something in common, and each goes after a number of them.
+Half of the processes that a comparison needs are the reference's, and each takes a GPU's driver a
+third of a second. None serves a comparison twice, whose sittings would have something in common.
 """
 
 import threading
@@ -16,17 +15,14 @@ from evolve.worker.footprint import trusted_bytes
 from evolve.worker.process import Needs, RunnerProcess
 from evolve.worker.warm import WarmTask
 
-_SITTINGS = 8
-
 
 @dataclass(frozen=True, slots=True)
 class _Idle:
-    """One that waits for its next sitting, and how many it has had."""
+    """One that waits for its next sitting."""
 
     task: str
     needs: Needs
     process: RunnerProcess
-    sittings: int
     size: int
 
 
@@ -42,8 +38,7 @@ class References:
         self._start = start
         self._device = device
         self._idle: deque[_Idle] = deque()  # those that were given back first go first
-        # The sittings of those in use, and their sizes.
-        self._in_use: WeakKeyDictionary[RunnerProcess, tuple[int, int]] = WeakKeyDictionary()
+        self._in_use: WeakKeyDictionary[RunnerProcess, int] = WeakKeyDictionary()  # their sizes
         self._lock = threading.Lock()
 
     def take(self, task: WarmTask, needs: Needs, served: "WeakSet[RunnerProcess]") -> RunnerProcess:
@@ -57,7 +52,7 @@ class References:
                 self._idle.remove(found)
         process = found.process if found else self._start(task, needs)
         with self._lock:
-            self._in_use[process] = found.sittings + 1 if found else 1, size
+            self._in_use[process] = size
             served.add(process)
         return process
 
@@ -66,17 +61,11 @@ class References:
     ) -> list[RunnerProcess]:
         """Those that are to be closed now, maybe this one."""
         with self._lock:
-            sittings, size = self._in_use.pop(process)
-            is_large = size > self._device.warm_bytes
-            if sittings >= _SITTINGS or not process.alive or is_large:
+            size = self._in_use.pop(process)
+            if not process.alive or size > self._device.warm_bytes:
                 return [process]
-            self._idle.append(_Idle(task.token, needs, process, sittings, size))
+            self._idle.append(_Idle(task.token, needs, process, size))
             return list(self._surplus())
-
-    def idle(self) -> list[RunnerProcess]:
-        """All that are kept at present."""
-        with self._lock:
-            return [idle.process for idle in self._idle]
 
     def leave(self) -> list[RunnerProcess]:
         """All that are kept, to be closed."""

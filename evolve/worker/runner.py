@@ -21,11 +21,14 @@ Commands (tuples, the first item names them) and what is answered:
                 `("apart", case, size, tree, tool)` -> TEXT
     write       have a compiler write down the reference, into a folder, for inputs of which it is
                 told all but the values: `("write", case, size, tree, variant, folder)` -> ACK
-    stage       prepare for the inputs of a timed block: `("stage", size, trees)` -> ACK; on the CPU
-                they are sent along, on a GPU not before the block is run
+    use_inputs  map the memory sent, where inputs come from then on: `("use_inputs", size)` -> ACK
+    use_signals map the page sent (`signals`) -> ACK
+    stage       prepare for the inputs of a block: `("stage", size, trees)` -> ACK
+    run         the block, one forward for each: `("run", case, idle)` -> DONE; an idle one has none
     record      record forwards as a CUDA graph: `("record", case, size, trees)` -> ACK
-    run         the block, one forward for each: `("run", case, idle, recorded)` -> DONE; an idle
-                one has none, and a recorded one launches the graph
+    block       get ready for a timed window on a GPU:
+                `("block", case, kind, layout, trees, sequence)` -> ACK; it begins and ends by
+                signals, and an error in it is answered here
     reserve     touch so many bytes of heap: `("reserve", size)` -> ACK
     drop        let go of inputs and outputs -> ACK
 """
@@ -71,7 +74,8 @@ from evolve.worker.weights import ContractError, construct
 from evolve.worker.wire import ErrorKind
 
 _FILENAME = "candidate.py"
-_SPIN_S = 10.0  # longer than the referee waits for memory to be wiped, and for other GPUs
+_SPIN_S = 0.1  # for a window to begin, before it sleeps
+_WINDOW_S = 60.0  # until the referee has given up
 _MOST_REASONS = 8
 
 
@@ -125,7 +129,7 @@ class Runner:
         self._build: str | None = None
         self._many_kernels = ""  # the text of a program that has them
         self._staged: list[Any] = []
-        self._fresh = torch.empty(0)  # the memory of what is staged
+        self._layouts: dict[int, list[Any]] = {}  # inputs of blocks, by the layout's number
         self._recording: graphs.Recording | None = None
         self._held: list[Any] = []
         self._stubs = contextlib.ExitStack()
@@ -142,6 +146,18 @@ class Runner:
     def _use_pool(self, channel: socket.socket, size: int, library: str, fd: int) -> None:
         assert isinstance(self._access, CudaAccess)
         wire.send_done(channel, 0.0, [self._access.use_pool(fd, size, library)])
+
+    def _use_inputs(self, channel: socket.socket, size: int, fd: int) -> None:
+        assert isinstance(self._access, CudaAccess)
+        self._layouts.clear()
+        self._recording = None
+        self._access.use_inputs(fd, size)
+        wire.send_ack(channel)
+
+    def _use_signals(self, channel: socket.socket, fd: int) -> None:
+        assert isinstance(self._access, CudaAccess)
+        self._access.use_signals(fd)
+        wire.send_ack(channel)
 
     def _load(
         self,
@@ -173,7 +189,7 @@ class Runner:
     def _construct(
         self, channel: socket.socket, case: int, seed: int, size: int, tree: bytes, fd: int = -1
     ) -> None:
-        arguments = slab.unpack(tree, self._access.open(fd, size)) if fd >= 0 else None
+        arguments = slab.unpack(tree, self._access.open(fd, size)) if tree else None
         assert self._make is not None
         model = self._models[case] = self._make(case, seed, arguments)
         if arguments is not None:
@@ -196,7 +212,7 @@ class Runner:
         tree: bytes,
         trap: bool,
         may_leave: bool,
-        fd: int,
+        fd: int = -1,
     ) -> None:
         memory = self._access.open(fd, size)
         inputs = slab.unpack(tree, memory)
@@ -253,14 +269,16 @@ class Runner:
         proof.open_profiler(self._access.finish)
         wire.send_ack(channel)
 
-    def _observe(self, channel: socket.socket, case: int, size: int, tree: bytes, fd: int) -> None:
+    def _observe(
+        self, channel: socket.socket, case: int, size: int, tree: bytes, fd: int = -1
+    ) -> None:
         inputs = slab.unpack(tree, self._access.open(fd, size))
         model = self._models[case]
         with torch.no_grad():
             wire.send_text(channel, proof.observe(lambda: model(*inputs), self._access.finish))
 
     def _events(
-        self, channel: socket.socket, case: int, size: int, tree: bytes, trials: int, fd: int
+        self, channel: socket.socket, case: int, size: int, tree: bytes, trials: int, fd: int = -1
     ) -> None:
         inputs = slab.unpack(tree, self._access.open(fd, size))
         model = self._models[case]
@@ -274,7 +292,7 @@ class Runner:
         size: int,
         tree: bytes,
         tool: tuple[str, ...],
-        fd: int,
+        fd: int = -1,
     ) -> None:
         inputs = slab.unpack(tree, self._access.open(fd, size))
         # Views would be saved with all that they are views of, and nothing be out of bounds.
@@ -297,40 +315,65 @@ class Runner:
     def _stage(
         self, channel: socket.socket, size: int, trees: tuple[bytes, ...], fd: int = -1
     ) -> None:
-        self._fresh = memory = self._access.stage(fd, size)
+        memory = self._access.stage(fd, size)
         self._staged = [slab.unpack(tree, memory) for tree in trees]
         wire.send_ack(channel)
-        if fd < 0:  # what is said next is timed: do not sleep until it comes
-            wire.spin_until_readable(channel, time.monotonic() + _SPIN_S)
 
     def _record(
         self, channel: socket.socket, case: int, size: int, trees: tuple[bytes, ...]
     ) -> None:
         assert isinstance(self._access, CudaAccess)
         self._recording = None  # its memory is needed
-        self._recording = graphs.Recording(self._models[case], size, trees, self._access.lent_pool)
+        memory = self._access.open(-1, size)
+        calls = [slab.unpack(tree, memory) for tree in trees]
+        self._recording = graphs.Recording(self._models[case], calls, self._access.lent_pool)
         wire.send_ack(channel)
 
-    def _run(
-        self, channel: socket.socket, case: int, idle: bool, recorded: bool, fd: int = -1
-    ) -> None:
+    def _run(self, channel: socket.socket, case: int, idle: bool) -> None:
         model = self._models[case]
-        staged = [] if idle else self._staged
         outputs: list[Any] = []
         with torch.no_grad():
-            self._access.reveal(fd)
             start = time.perf_counter()
-            if idle:
-                self._access.wake()
-            if recorded and self._recording is not None:
-                self._recording.replay(self._fresh)
-                staged, outputs = [], self._recording.outputs
-            for inputs in staged:
-                outputs.append(model(*inputs))
+            for inputs in () if idle else self._staged:
+                outputs.append(model(*inputs))  # noqa: PERF401 (one after the other)
             self._access.finish()
             seconds = time.perf_counter() - start
         self._held = outputs
         wire.send_done(channel, seconds, [at for output in outputs for at in _addresses(output)])
+
+    def _block(
+        self,
+        channel: socket.socket,
+        case: int,
+        kind: str,
+        layout: int,
+        trees: tuple[bytes, ...],
+        sequence: int,
+    ) -> None:
+        access = self._access
+        assert isinstance(access, CudaAccess)
+        self._held = []
+        if trees:
+            self._layouts[layout] = [slab.unpack(tree, access.inputs) for tree in trees]
+        staged = self._layouts[layout] if kind == "calls" else []
+        model, outputs = self._models[case], []
+        wire.send_ack(channel)
+        if not access.await_go(sequence, _SPIN_S, _WINDOW_S):
+            return
+        with torch.no_grad():
+            start = time.perf_counter()
+            if kind == "nothing":
+                access.wake()
+            elif kind == "graph" and self._recording is not None:
+                self._recording.replay()
+                outputs = self._recording.outputs
+            for inputs in staged:
+                outputs.append(model(*inputs))
+            access.finish()
+            seconds = time.perf_counter() - start
+        addresses = [at for output in outputs for at in _addresses(output)]
+        access.signal_done(sequence, seconds, addresses)
+        self._held = outputs
 
     def _reserve(self, channel: socket.socket, size: int) -> None:
         self._access.reserve(size)

@@ -104,7 +104,8 @@ def _patience(before: float | None, most: float) -> float:
 def _rehearse(workshop: Workshop, runner: RunnerProcess) -> None:
     """Have it touch what every process does (code, mostly) before it knows of the candidate."""
     runner.load("candidate", _NOTHING, SETUP_S)
-    with workshop.device.share(workshop.device.make_slab([{"init": [], "state": {}}])) as arguments:
+    nothing = workshop.device.make_slab([{"init": [], "state": {}}])
+    with workshop.device.share(runner, nothing) as arguments:
         runner.construct(0, 0, arguments, SETUP_S)
-    with workshop.device.share(workshop.device.make_slab([[]])) as inputs:
+    with workshop.device.share(runner, workshop.device.make_slab([[]])) as inputs:
         runner.call(0, inputs, SETUP_S)

@@ -26,6 +26,13 @@ def make_sealed(size: int, write: Callable[[torch.Tensor], object]) -> int:
     return fd
 
 
+def make_shared(size: int) -> int:
+    """A descriptor of new memory, all zeros, that both sides may write to."""
+    fd = _make(size)
+    fcntl.fcntl(fd, _SEALS, _SEAL_SIZE)
+    return fd
+
+
 class Landing:
     """Where inputs of timed blocks land in one process, block after block.
 
@@ -35,8 +42,7 @@ class Landing:
     """
 
     def __init__(self, size: int) -> None:
-        self.fd, self.size = _make(size), size
-        fcntl.fcntl(self.fd, _SEALS, _SEAL_SIZE)
+        self.fd, self.size = make_shared(size), size
         self._memory = np.frombuffer(mmap.mmap(self.fd, size), dtype=np.uint8)
 
     def write(self, values: torch.Tensor) -> None:

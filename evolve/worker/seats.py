@@ -49,43 +49,39 @@ class Seats:
     def __init__(self, device: Device, lock: HostLock) -> None:
         self.lock = lock
         self._device = device
-        self._seated: set[RunnerProcess] = set()  # changes under the shared lock, of many threads
+        self._seated: set[RunnerProcess] = set()  # grows under the shared lock, of many threads
         self._changing = threading.Lock()
 
     def add(self, processes: Collection[RunnerProcess]) -> None:
-        """From now on they are stopped when somebody else has his turn; under the shared lock."""
-        with self._changing:
+        """From now on they are stopped when somebody else has his turn."""
+        with self.lock.shared(), self._changing:
             self._seated = {process for process in self._seated if process.alive}.union(processes)
 
     def remove(self, processes: Collection[RunnerProcess]) -> None:
-        """They are no longer there, or will not be before the shared lock is given back."""
+        """They will end."""
         with self._changing:
             self._seated.difference_update(processes)
 
     @contextlib.contextmanager
     def beside(self, start: Callable[[], RunnerProcess]) -> Iterator[RunnerProcess]:
         """A process that may work on the CPU's cores without the lock; it ends with the context."""
-        with self.lock.shared():
-            process = start()
-            self.add([process])
+        process = start()
         try:
             yield process
         finally:
-            with self.lock.shared():
-                self.remove([process])
-                process.close()
+            self.remove([process])
+            process.close()
 
     @contextlib.contextmanager
     def only(self, start: Callable[[], RunnerProcess]) -> Iterator[RunnerProcess]:
         """A process of ours that has the device alone; it ends with the context."""
-        with self.lock.shared():
-            process = start()
+        process = start()
         try:
             with self.alone([process]):
                 yield process
         finally:
-            with self.lock.shared():
-                process.close()
+            self.remove([process])
+            process.close()
 
     @contextlib.contextmanager
     def alone(

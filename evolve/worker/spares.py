@@ -1,4 +1,4 @@
-"""Processes made ready ahead of time, while nothing is timed.
+"""Processes made ready ahead of time.
 
 A process that opens a GPU takes most of a second before it can do anything. A spare has done that;
 it holds no candidate code and has seen no inputs.
@@ -12,7 +12,7 @@ from evolve.worker.faults import CandidateFault
 from evolve.worker.infra import InfraFault
 from evolve.worker.process import RunnerProcess, close_all
 
-_MAKERS = 2  # who wants to time waits for all; more of them take longer, and get little more done
+_MAKERS = 3  # the driver makes one context after the other: more of them get little more done
 
 
 class Spares:

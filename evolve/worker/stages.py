@@ -194,7 +194,7 @@ def prove_kernels(
     try:
         with (
             workshop.on_device(),
-            workshop.device.share(case.inputs("task", OBSERVED)) as inputs,
+            workshop.device.share(runner, case.inputs("task", OBSERVED)) as inputs,
         ):
             runner.open_profiler(BUILD_S)
             text = runner.observe(case.index, inputs, workshop.call_s)

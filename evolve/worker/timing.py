@@ -19,6 +19,7 @@ from evolve.worker.clock import (
     judge_samples,
     seated,
     sit,
+    warm_up,
     with_pages,
 )
 from evolve.worker.faults import (
@@ -125,8 +126,7 @@ class Timekeeper:
 
     def release(self) -> None:
         """Let go of processes that were kept for other comparisons."""
-        with self._lock.shared():
-            close_all(self._references.leave())
+        close_all(self._references.leave())
 
     def time(
         self,
@@ -383,22 +383,23 @@ class Timekeeper:
         sittings: int,
         served: "WeakSet[RunnerProcess]",
     ) -> Iterator[list[dict[str, RunnerProcess]]]:
-        """Processes of all sides, which start, warm up and end while nothing is timed."""
+        """Processes of all sides, which start and warm up beside other work."""
         starts = {side: partial(self._start, task, who, needs) for side, who in sides.items()}
         starts[EAGER] = partial(self._references.take, task, needs, served)
         ends = partial(self._references.give_back, task, needs)
         with contextlib.ExitStack() as stack:
-            with timing.spending("opening"), self._beside_others(timing):
-                ready = seated(self._workshop.device, starts, cases, sittings, ends)
+            with timing.spending("opening"):
+                ready = seated(starts, partial(self._warm_up, cases), sittings, ends)
                 tables = stack.enter_context(ready)
-                self._seats.add(_all(tables))
             try:
                 yield tables
             finally:
-                with timing.spending("closing"), self._beside_others(timing):
-                    self._seats.remove(_all(tables))
+                with timing.spending("closing"):
                     stack.close()
-                    self._seats.add(self._references.idle())
+
+    def _warm_up(self, cases: list[TimedCase], side: str, process: RunnerProcess) -> None:
+        with self._lock.shared():
+            warm_up(self._workshop.device, cases, side, process)
 
     def _after_fault(
         self,

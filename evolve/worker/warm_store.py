@@ -9,7 +9,6 @@ import torch
 
 from evolve.core.errors import UsageError
 from evolve.worker.taskmodule import task_lock
-from evolve.worker.wiping import empty_cache
 
 Made = TypeVar("Made")
 
@@ -114,4 +113,4 @@ class Store:
             self._held.clear()
             self._bytes = 0
             self._passing = None
-        empty_cache()
+        torch.cuda.empty_cache()

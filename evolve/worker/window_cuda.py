@@ -1,24 +1,26 @@
 """Timing a block on a GPU.
 
-The runner has tensors made over addresses behind which there is nothing of value. The clock starts
-(t0), the referee hands over the memory with the inputs, the runner puts it behind these addresses,
-runs its calls and says that it is done; the referee reads secret pieces of a few outputs of its own
-choice and stops the clock (t1). Nothing can be computed before t0, since the values are not there,
-nor after t1: the outputs chosen are then copied whole and judged, and have to hold what was read.
-What a window of no calls costs that hands over as much memory is taken off. The referee computes
-nothing inside of the window, pieces are read by a copy engine: changing from one process to another
-would cost the GPU a tenth of a millisecond, more or less.
+Memory is mapped once, when a runner starts: nothing is made, mapped or freed around a window. The
+runner has tensors over its inputs' arena and waits for a signal. The clock starts (t0), the referee
+copies fresh inputs there, overwrites the second-level cache, and signals; the runner runs its calls
+and signals that it is done; the referee reads secret pieces of a few outputs of its own choice and
+stops the clock (t1). Nothing can be computed before t0, since the values are not there: work that
+was queued before it and waits for them shares the GPU with the copy, which is inside of the window.
+Nor after t1: the outputs chosen are then copied whole and judged, and have to hold what was read.
 
-Inputs come cold: the second-level cache is overwritten before t0, and every call has inputs of its
-own. While one side runs, the processes of the others are stopped, and the device has to show that
+What a window costs by itself is measured by windows of one kernel of no size, with as many inputs,
+and taken off. All of it, from t0 to t1, is one call of the worker's C library: other threads of the
+referee could take the interpreter in between.
+
+While one side runs, the processes of the others are stopped, and the device has to show that
 nothing else is running on it.
 """
 
 import contextlib
+import ctypes
 import os
 import secrets
 import signal
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -27,10 +29,19 @@ import numpy as np
 import torch
 
 from evolve.core.evaluation import Status
-from evolve.worker import cuda_driver, custody
-from evolve.worker.faults import CANDIDATE, TRUSTED, BusyFault, CandidateFault, blaming
+from evolve.worker import cuda_driver, custody, native
+from evolve.worker.faults import (
+    CANDIDATE,
+    TRUSTED,
+    BusyFault,
+    CandidateFault,
+    blaming,
+    timeout,
+)
+from evolve.worker.infra import InfraFault
 from evolve.worker.process import RunnerProcess
-from evolve.worker.slab import Shared
+from evolve.worker.signals import Signals
+from evolve.worker.slab import Slab
 from evolve.worker.window import (
     SLOWEST_S,
     Block,
@@ -41,35 +52,27 @@ from evolve.worker.window import (
     require_no_company,
     size_in_bytes,
 )
-from evolve.worker.wiping import WIPING
+from evolve.worker.wire import Done
 
 if TYPE_CHECKING:
-    from evolve.worker.device_cuda import CudaDevice
+    from evolve.worker.device_cuda import CudaDevice, Lent
 
-_WARM_BLOCKS = 1
-_FLUSH_BYTES = 256 << 20  # more than twice the cache of any known GPU
+_WARM_BLOCKS = 2
 _PIECE_BYTES = 64 << 10
+CALLS, GRAPH, NOTHING = "calls", "graph", "nothing"
 
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """Some bytes of an output, from byte `start` on, as they are when the clock stops."""
+    """Bytes of an output, from byte `start` on, as they are when the clock stops (`seen`)."""
 
+    output: int  # counted over the block's calls
     start: int
     seen: torch.Tensor
 
-    @classmethod
-    def chosen(cls, size: int) -> "_Piece":
-        """A secret piece of an output of `size` bytes."""
-        length = min(size, _PIECE_BYTES)
-        start = secrets.randbelow(size - length + 1)
-        return cls(start, torch.empty(length, dtype=torch.uint8, pin_memory=True))
-
-    def is_still_in(self, output: torch.Tensor) -> bool:
+    def is_still_in(self, taken: torch.Tensor) -> bool:
         """Whether these bytes of an output (on the device) are now as they were."""
-        later = output[self.start : self.start + self.seen.numel()].cpu()
-        # By numpy, which has no threads: a dozen of torch's would share the clock's core, and take
-        # 0.1 s for these few bytes (measured on 16 cores).
+        later = taken[self.start : self.start + self.seen.numel()].cpu()
         return np.array_equal(later.numpy(), self.seen.numpy())
 
 
@@ -78,14 +81,15 @@ class CudaWindow:
 
     def __init__(self, device: "CudaDevice") -> None:
         self._device = device
-        self._recorded: dict[RunnerProcess, tuple[bytes, ...]] = {}
-        self._flush = torch.empty(_FLUSH_BYTES, dtype=torch.uint8, device=device.place)
 
     def warm_up(
         self, process: RunnerProcess, case: TimedCase, layout: Layout, working_set: int
     ) -> None:
-        for _ in range(_WARM_BLOCKS):
-            self._block(process, case, layout, -1)
+        lent, key = self._device.lent_to(process), (case.warm.index, case.calls)
+        if key not in lent.warmed:
+            for _ in range(_WARM_BLOCKS):
+                self._block(process, case, layout, -1, CALLS, is_trusted=True)
+            lent.warmed.add(key)
 
     def run(
         self,
@@ -98,8 +102,12 @@ class CudaWindow:
         idles: int = 0,
         is_trusted: bool = False,
     ) -> Block:
-        with self._core_of_timed(process):
-            return self._block(process, case, layout, number, recorded, idles, is_trusted)
+        kind = GRAPH if recorded else CALLS
+        block = self._block(process, case, layout, number, kind, is_trusted)
+        idle = tuple(
+            self._block(process, case, layout, -1, NOTHING, is_trusted).run for _ in range(idles)
+        )
+        return replace(block, idle=idle)
 
     def _block(
         self,
@@ -107,132 +115,111 @@ class CudaWindow:
         case: TimedCase,
         layout: Layout,
         number: int,
-        recorded: bool = False,
-        idles: int = 0,
-        is_trusted: bool = False,
+        kind: str,
+        is_trusted: bool,
     ) -> Block:
-        with self._clock_cores():
-            with self._device.share(case.warm.block(number, case.calls)) as inputs:
-                if recorded:
-                    self._record(process, case, inputs)
-                block = self._timed(process, case, layout, number, inputs, recorded, is_trusted)
-            idle = tuple(self._idle(process, case, layout) for _ in range(idles))
-            return replace(block, idle=idle)
-
-    @contextlib.contextmanager
-    def _core_of_timed(self, process: RunnerProcess) -> Iterator[None]:
-        cores = self._device.clock_cores
-        _keep_to(process, cores.of_timed)
-        try:
-            yield
-        finally:
-            _keep_to(process, cores.of_runners())
-
-    def _record(self, process: RunnerProcess, case: TimedCase, inputs: Shared) -> None:
-        """Have the block's calls recorded, unless those of the last one were laid out alike."""
-        if self._recorded.get(process) != inputs.trees:
-            process.record(case.warm.index, inputs, SLOWEST_S)
-            self._recorded[process] = inputs.trees
-
-    @contextlib.contextmanager
-    def _clock_cores(self) -> Iterator[None]:
-        before = os.sched_getaffinity(0)
-        os.sched_setaffinity(0, self._device.clock_cores.of_clock)
-        try:
-            yield
-        finally:
-            os.sched_setaffinity(0, before)
+        staged = case.warm.block(number, case.calls)
+        inputs = self._device.inputs_of(process, staged.size)
+        lent = self._device.lent_to(process)
+        if kind == GRAPH and lent.recorded != staged.trees:
+            process.record(case.warm.index, staged.size, staged.trees, SLOWEST_S)
+            lent.recorded = staged.trees
+        sampled = case.sampled(number)
+        pieces = list(self._pieces(sampled, layout)) if kind != NOTHING else []
+        run_s, done = self._timed(process, lent, case, kind, staged, inputs, pieces)
+        if kind == NOTHING:
+            return Block(run_s, done.seconds, number, {})
+        require_distinct(done, case.calls, layout)
+        judged = () if is_trusted or number < 0 else case.judged(number)
+        samples = self._samples(process, case, layout, judged, done, pieces)
+        if not is_trusted and not _same(inputs, staged.memory):
+            raise CandidateFault(Status.MUTATED_INPUT, "forward wrote to its inputs when timed")
+        return Block(run_s, done.seconds, number, samples)
 
     def _timed(
         self,
         process: RunnerProcess,
+        lent: "Lent",
         case: TimedCase,
-        layout: Layout,
-        number: int,
-        inputs: Shared,
-        recorded: bool,
-        is_trusted: bool,
-    ) -> Block:
-        device, sampled = self._device, case.sampled(number)
-        pieces = _pieces(len(sampled), layout)
-        with self._ready(process, inputs, is_warm_up=number < 0):
-            start = time.perf_counter()
-            done = process.run(case.warm.index, case.limit_s, reveal=inputs.fd, recorded=recorded)
-            by_call = {at: places_of(done, at, case.calls, layout) for at in sampled}
-            places = [address for at in sampled for address in by_call[at]]
-            self._look(process, places, pieces)
-            end = time.perf_counter()
-        require_distinct(done, case.calls, layout)
-        judged = () if is_trusted or number < 0 else case.judged(number)
-        samples = self._samples(process, layout, judged, by_call, pieces, case.on_host)
-        if device.inputs_changed(process, inputs, 0):
-            raise CandidateFault(Status.MUTATED_INPUT, "forward wrote to its inputs when timed")
-        process.drop(SLOWEST_S)
-        return Block(end - start, done.seconds, number, samples)
+        kind: str,
+        staged: Slab,
+        inputs: torch.Tensor,
+        pieces: Sequence[_Piece],
+    ) -> tuple[float, Done]:
+        """Seconds from t0 to t1, and what the runner says."""
+        signals = lent.signals
+        signals.sequence += 1
+        number, is_new = _layout_number(lent, staged.trees)
+        trees = staged.trees if is_new else ()
+        process.begin(case.warm.index, kind, number, trees, signals.sequence, SLOWEST_S)
+        wanted = (native.Piece * max(1, len(pieces)))()
+        for place, piece in zip(wanted, pieces, strict=False):
+            place.word, place.start = Signals.word(piece.output), piece.start
+            place.length, place.to = piece.seen.numel(), piece.seen.data_ptr()
+        asked = self._device.window_arguments(staged.memory, inputs)
+        asked.go, asked.done, asked.page = signals.go, signals.done, signals.address
+        asked.sequence, asked.fd = signals.sequence, process.channel_fd
+        asked.spin_ns = int(self._device.spin_s * 1e9)
+        asked.limit_ns = int(case.limit_s * 1e9)
+        asked.pieces, asked.count = wanted, len(pieces)
+        asked.pool, asked.pool_bytes = lent.base, lent.pool.size
+        asked.view = lent.pool.mapping.address
+        cuda_driver.reset_persisting_l2()
+        outcome = self._device.library.evolve_window(ctypes.byref(asked))
+        self._require_timed(outcome, process, case.limit_s)
+        return (asked.ended - asked.begun) * 1e-9, Done(*signals.answer())
 
-    def _idle(self, process: RunnerProcess, case: TimedCase, layout: Layout) -> float:
-        """Seconds of a block without a call, of one kernel of no size.
+    def _require_timed(self, outcome: int, process: RunnerProcess, limit_s: float) -> None:
+        if outcome == native.AT_LIMIT:
+            raise timeout("run", limit_s)
+        if outcome == native.SPOKEN:
+            process.require_word(limit_s)
+        if outcome == native.ASTRAY:
+            raise CandidateFault(
+                Status.WRONG_VALUE, "an output is not in memory that torch has allocated"
+            )
+        if outcome != native.TIMED:
+            raise InfraFault(f"a window failed: the driver answers {outcome - native.DRIVER}")
 
-        Without it, the GPU would not change over to the process, which takes as long as 0.16 ms (an
-        H100) and every block with calls has in it.
-        With memory of its own: what the process has had already takes a seventh less (an H200).
-        """
-        pieces = _pieces(len(case.sampled(-1)), layout)
-        with self._device.share(case.warm.block(-1, case.calls)) as inputs:
-            with self._ready(process, inputs):
-                start = time.perf_counter()
-                process.run(case.warm.index, case.limit_s, idle=True, reveal=inputs.fd)
-                self._look(process, [self._device.pool_base(process)] * len(pieces), pieces)
-                end = time.perf_counter()
-            process.drop(SLOWEST_S)
-            return end - start
-
-    @contextlib.contextmanager
-    def _ready(
-        self, process: RunnerProcess, inputs: Shared, *, is_warm_up: bool = False
-    ) -> Iterator[None]:
-        """Inside the block may begin, and no other GPU of the host holds up the driver."""
-        process.stage(inputs, SLOWEST_S, layout_only=True)  # 2 to 3 ms, while memory is wiped
-        if not is_warm_up:
-            WIPING.wait()
-        with contextlib.nullcontext() if is_warm_up else self._device.driver.timing():
-            # Last, so that hardly any time is left to bring something back into the cache.
-            cuda_driver.reset_persisting_l2()
-            self._flush.fill_(1)
-            torch.cuda.synchronize()
-            yield
-
-    def _look(
-        self, process: RunnerProcess, places: Iterable[int], pieces: Sequence["_Piece"]
-    ) -> None:
-        """The pieces, as they are now."""
-        starts = [place + piece.start for place, piece in zip(places, pieces, strict=True)]
-        custody.read_all(self._device, process, starts, [piece.seen for piece in pieces])
+    def _pieces(self, sampled: Sequence[int], layout: Layout) -> Iterator[_Piece]:
+        """A secret piece of every output of some calls."""
+        room = self._device.page_locked_bytes
+        most = min(_PIECE_BYTES, room.numel() // max(1, len(sampled) * len(layout)))
+        at = 0
+        for call in sampled:
+            for place, described in enumerate(layout):
+                size = size_in_bytes(described)
+                length = min(size, most)
+                start = secrets.randbelow(size - length + 1)
+                yield _Piece(call * len(layout) + place, start, room[at : at + length])
+                at += length
 
     def _samples(
         self,
         process: RunnerProcess,
+        case: TimedCase,
         layout: Layout,
         judged: tuple[int, ...],
-        by_call: Mapping[int, tuple[int, ...]],
-        pieces: list["_Piece"],
-        on_host: bool,
+        done: Done,
+        pieces: Sequence[_Piece],
     ) -> dict[int, list[torch.Tensor]]:
         """The outputs chosen, whole; what was seen of them when the clock stopped has to be so.
 
         Memory for them is made only now: before, it would show which blocks are judged.
         """
         samples = {}
-        remaining = iter(pieces)
-        for at in judged:  # the first of those looked at
-            taken = custody.buffers_for(self._device, layout, on_host)
-            custody.read_all(self._device, process, by_call[at], taken)
-            for raw, piece in zip(taken, remaining, strict=False):
-                if not piece.is_still_in(raw):
+        by_output = {piece.output: piece for piece in pieces}
+        for call in judged:
+            taken = custody.buffers_for(self._device, layout, case.on_host)
+            places = places_of(done, call, case.calls, layout)
+            custody.read_all(self._device, process, places, taken)
+            for place, raw in enumerate(taken):
+                piece = by_output.get(call * len(layout) + place)
+                if piece is not None and not piece.is_still_in(raw):
                     raise CandidateFault(
                         Status.WRONG_VALUE, "an output changed after the calls were said to be done"
                     )
-            samples[at] = custody.as_tensors(taken, layout)
+            samples[call] = custody.as_tensors(taken, layout)
         return samples
 
     def charges(self, blocks: list[Block], reference: list[Block]) -> list[float]:
@@ -246,7 +233,8 @@ class CudaWindow:
             _signal(process, signal.SIGSTOP)
         try:
             self._require_quiet(others, processes)
-            yield
+            with self._device.on_clock_cores(processes[side]):
+                yield
             self._require_quiet(others, processes)  # work that waited for this side to start
             _require_no_company(side, processes[side])
         finally:
@@ -270,9 +258,15 @@ class CudaWindow:
         """All that there is to see has been seen block by block."""
 
 
-def _pieces(calls: int, layout: Layout) -> list[_Piece]:
-    """Of the outputs of so many calls."""
-    return [_Piece.chosen(size_in_bytes(place)) for _ in range(calls) for place in layout]
+def _layout_number(lent: "Lent", trees: tuple[bytes, ...]) -> tuple[int, bool]:
+    """The number of such inputs in the runner, and whether it is yet to be told of them."""
+    is_new = trees not in lent.layouts
+    return lent.layouts.setdefault(trees, len(lent.layouts)), is_new
+
+
+def _same(inputs: torch.Tensor, staged: torch.Tensor) -> bool:
+    """In words of eight bytes: comparing takes memory for each."""
+    return torch.equal(inputs.view(torch.int64), staged.view(torch.int64))
 
 
 def _suspect(sides: Iterable[str]) -> str:
@@ -290,7 +284,8 @@ def _require_no_company(side: str, process: RunnerProcess) -> None:
             require_no_company(process)
 
 
-def _keep_to(process: RunnerProcess, cores: set[int]) -> None:
+def keep_to(process: RunnerProcess, cores: set[int]) -> None:
+    """Let its main thread run on these cores only."""
     with contextlib.suppress(ProcessLookupError):  # whoever asks it next learns how it ended
         os.sched_setaffinity(process.pid, cores)
 

@@ -128,16 +128,12 @@ def send_command(sock: socket.socket, command: tuple[Any, ...], fds: tuple[int, 
         raise ChannelClosed from error
 
 
-def receive_reply(sock: socket.socket, deadline: float, spin: bool = False) -> tuple[Reply, bytes]:
+def receive_reply(sock: socket.socket, deadline: float) -> tuple[Reply, bytes]:
     """The next message from a runner, before `deadline` on the monotonic clock.
-
-    With `spin` this thread does not sleep until it comes: being woken takes its time.
 
     Raises:
         ChannelFault, ChannelClosed, DeadlineExceeded: see there.
     """
-    if spin:
-        spin_until_readable(sock, deadline)
     magic, kind, size = _REPLY.unpack(_receive_exactly(sock, _REPLY.size, deadline, start=True))
     if magic != MAGIC or size > MAX_BODY:
         raise ChannelFault("the candidate's process wrote to its control channel")
@@ -146,14 +142,6 @@ def receive_reply(sock: socket.socket, deadline: float, spin: bool = False) -> t
     except ValueError as error:
         raise ChannelFault("the candidate's process wrote to its control channel") from error
     return reply, _receive_exactly(sock, size, deadline)
-
-
-def spin_until_readable(sock: socket.socket, deadline: float) -> None:
-    """Come back when there is something to read, or at the deadline."""
-    poller = select.poll()
-    poller.register(sock, select.POLLIN)
-    while not poller.poll(0) and time.monotonic() < deadline:
-        pass
 
 
 def _receive_exactly(sock: socket.socket, size: int, deadline: float, start: bool = False) -> bytes:

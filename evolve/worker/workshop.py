@@ -123,8 +123,8 @@ class Workshop:
             with self._unless_aside(), self._seats.beside(start) as runner:
                 runner.load(candidate.kind, candidate.source, BUILD_S, fresh or candidate.build,
                             may_build=fresh is not None)  # fmt: skip
+                self._construct(runner, task.smallest)
                 with self.on_device():
-                    self._construct(runner, task.smallest)
                     self._exercise(runner, candidate, task, is_new=fresh is not None)
                 yield runner
             if fresh:
@@ -144,7 +144,7 @@ class Workshop:
         return contextlib.nullcontext() if self.device.compiles_aside else self.on_device()
 
     def _construct(self, runner: RunnerProcess, case: WarmCase, seconds: float = SETUP_S) -> None:
-        with self.device.share(case.arguments) as arguments:
+        with self.on_device(), self.device.share(runner, case.arguments) as arguments:
             runner.construct(case.index, case.model_seed, arguments, seconds)
 
     def _exercise(
@@ -175,7 +175,7 @@ class Workshop:
         case: WarmCase,
         aside: Callable[[], contextlib.AbstractContextManager[None]] | None = None,
     ) -> None:
-        with self.device.share(case.block(-1, 1)) as inputs:
+        with self.on_device(), self.device.share(runner, case.block(-1, 1)) as inputs:
             runner.call(case.index, inputs, BUILD_S, aside=aside)
         runner.drop(BUILD_S)
 
@@ -186,15 +186,25 @@ class Workshop:
         writable: tuple[str, ...] = (),
         needs: Needs = UNTIMED,
     ) -> RunnerProcess:
-        """A process for the candidate, which has seen nothing of it yet; to be used in a `with`."""
+        """A process for the candidate, which has seen nothing of it yet; to be used in a `with`.
+
+        From then on it stands still whenever another has the device alone.
+        """
         hidden = candidate.build is not None and not self.device.spares
         readable = (str(candidate.build),) if hidden else ()
         is_tight = candidate.is_ours and needs is not UNTIMED  # where it compiles it may try more
         tensors = trusted_bytes(cases, self.device) if is_tight else working_bytes(cases)
-        return self.launcher.start(
+        return self._seated(self.launcher.start(
             candidate.language, writable, readable, tensors + needs.block, needs.all_queues,
             needs.observed, compiles=candidate.wants_compiler,
-        )  # fmt: skip
+        ))  # fmt: skip
+
+    def _seated(self, runner: RunnerProcess) -> RunnerProcess:
+        with contextlib.ExitStack() as on_failure:
+            on_failure.enter_context(runner)
+            self._seats.add([runner])
+            on_failure.pop_all()
+        return runner
 
     def loaded(
         self,
@@ -205,9 +215,8 @@ class Workshop:
     ) -> RunnerProcess:
         """A process with the candidate's models of these cases; to be used in a `with`."""
         start = time.perf_counter()
-        runner = self.launched(candidate, cases, needs=needs)
-        with contextlib.ExitStack() as on_failure:
-            on_failure.enter_context(runner)
+        with self._unless_aside(), contextlib.ExitStack() as on_failure:
+            runner = on_failure.enter_context(self.launched(candidate, cases, needs=needs))
             self.furnish(runner, candidate, cases, stub)
             on_failure.pop_all()
         candidate.setup_s = max(candidate.setup_s or 0.0, time.perf_counter() - start)
@@ -231,12 +240,15 @@ class Workshop:
     def reference(self, task: WarmTask, needs: Needs) -> RunnerProcess:
         """The same for the reference; its process alone gets the task's source."""
         tensors = trusted_bytes(task.timed, self.device) + needs.block
-        runner = self.launcher.start(Language.TORCH, tensors=tensors, all_queues=needs.all_queues)
-        with contextlib.ExitStack() as on_failure:
-            on_failure.enter_context(runner)
+        start = partial(
+            self.launcher.start, Language.TORCH, tensors=tensors, all_queues=needs.all_queues
+        )
+        with self._unless_aside(), contextlib.ExitStack() as on_failure:
+            runner = on_failure.enter_context(self._seated(start()))
             runner.load("reference", json.dumps(task.task.to_json()), SETUP_S)
             for case in task.timed:
-                runner.construct(case.index, case.model_seed, None, SETUP_S)
+                with self.on_device():
+                    runner.construct(case.index, case.model_seed, None, SETUP_S)
             on_failure.pop_all()
         return runner
 
@@ -288,13 +300,13 @@ class Workshop:
         held, lock = contextlib.ExitStack(), self._seats.lock
         faults: dict[str, CandidateFault | None] = {}
         try:
-            with lock.shared():
-                size = compiling_bytes(task.cases, self.device)
-                runner = held.enter_context(
-                    self.launcher.start(
-                        Language.TORCH, tuple(folders.values()), tensors=size, compiles=True
-                    )
+            size = compiling_bytes(task.cases, self.device)
+            runner = held.enter_context(
+                self.launcher.start(
+                    Language.TORCH, tuple(folders.values()), tensors=size, compiles=True
                 )
+            )
+            with lock.shared():
                 runner.load("reference", json.dumps(task.task.to_json()), SETUP_S)
                 for case in task.cases:
                     runner.construct(case.index, case.model_seed, None, SETUP_S)
@@ -311,8 +323,7 @@ class Workshop:
         except CandidateFault as fault:  # the reference itself
             return dict.fromkeys(folders, fault)
         finally:
-            with lock.shared():
-                held.close()
+            held.close()
         return faults
 
     @contextlib.contextmanager
@@ -336,7 +347,7 @@ class Workshop:
         with (
             torch.no_grad(),  # which is a setting of each thread
             self.loaded(candidate, [case], needs=Needs(observed=True)) as runner,
-            self.device.share(case.inputs("task", 1)) as inputs,
+            self.device.share(runner, case.inputs("task", 1)) as inputs,
         ):
             return runner.apart(case.index, inputs, tool, 2 * apart.SECONDS)
 
@@ -374,7 +385,7 @@ class Workshop:
         limit_s: float,
         by: Callable[..., Judgement],
     ) -> Outcome:
-        with self.device.share(hidden.inputs) as inputs:
+        with self.device.share(runner, hidden.inputs) as inputs:
             start = time.perf_counter()
             output = runner.call(case.index, inputs, limit_s, trap)
             seconds = time.perf_counter() - start

@@ -52,7 +52,7 @@ class Yardstick:
         device, call_s = self._workshop.device, self._workshop.call_s
         spare = max(device.block_bytes, device.pool_bytes - working_bytes(task.timed))
         runner.reserve(8 * case.input_bytes, call_s)
-        with device.share(case.inputs("task", 0)) as inputs:
+        with device.share(runner, case.inputs("task", 0)) as inputs:
             layout = runner.call(case.index, inputs, call_s).tensors
         size = sum(map(size_in_bytes, layout))
         most = min(case.most_calls(size, device.block_bytes, spare), device.calls[1])
@@ -69,10 +69,9 @@ class Yardstick:
         device, call_s = self._workshop.device, self._workshop.call_s
         tried = []
         for _ in range(_TRIALS):
-            with device.share(case.block(-1, calls)) as inputs:
-                runner.stage(inputs, call_s, device.inputs_with_run)
-                reveal = inputs.fd if device.inputs_with_run else -1
-                tried.append(runner.run(case.index, call_s, reveal=reveal).seconds / calls)
+            with device.share(runner, case.block(-1, calls)) as inputs:
+                runner.stage(inputs, call_s)
+                tried.append(runner.run(case.index, call_s).seconds / calls)
             runner.drop(call_s)
         return min(tried)
 

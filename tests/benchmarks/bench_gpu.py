@@ -1,5 +1,6 @@
 """The judge on a GPU: ties, bursts, faults, and KernelBench's evaluator beside it.
 
+    python -m tests.benchmarks.bench_gpu verdicts --candidates 40
     python -m tests.benchmarks.bench_gpu aa --runs 10
     python -m tests.benchmarks.bench_gpu eager
     python -m tests.benchmarks.bench_gpu seeds
@@ -29,6 +30,7 @@ from tests.benchmarks.gpu_candidates import RECIPES
 from tests.benchmarks.gpu_eager import eager_times
 from tests.benchmarks.gpu_kernelbench import compare
 from tests.benchmarks.gpu_ties import against_itself, default_problems
+from tests.benchmarks.gpu_verdicts import verdicts
 from tests.gpu.programs import RIGHT, SMALL, TASK, torch_program, triton_program
 from tests.worker.serving import Worker
 
@@ -46,6 +48,8 @@ def main() -> None:
     parser.add_argument("--injections", type=int, default=100, help="of faults")
     parser.add_argument("--tasks", default="", help="names, by comma; all shipped ones otherwise")
     parser.add_argument("--problems", default="", help="of KernelBench: LEVEL/ID, by comma")
+    parser.add_argument("--at-once", type=int, default=8, help="of verdicts, for each judge")
+    parser.add_argument("--raw", type=Path, help="of verdicts: a .jsonl.gz for what is measured")
     parser.add_argument("--part", type=int, default=1, help="of kernelbench: which, from 1 on")
     parser.add_argument("--parts", type=int, default=1, help="and of how many")
     parser.add_argument("--fidelity", default="search", help="of kernelbench")
@@ -202,7 +206,14 @@ def _quantile(values: list[float], share: float) -> float:
     return values[min(len(values) - 1, int(share * len(values)))]
 
 
-PARTS = {"aa": ties, "eager": eager, "seeds": seeds, "burst": burst, "faults": faults}
+PARTS = {
+    "verdicts": lambda worker, options: verdicts([worker], options),
+    "aa": ties,
+    "eager": eager,
+    "seeds": seeds,
+    "burst": burst,
+    "faults": faults,
+}
 
 
 if __name__ == "__main__":

@@ -168,23 +168,31 @@ def _plain(first: str) -> Recipe:
     return Recipe(_PRODUCT, _CALL_PRODUCT, first=first)
 
 
+GELU = Recipe(_EACH, _CALL_EACH, value=_GELU)
+RELU2 = Recipe(_EACH, _CALL_EACH, value="tl.maximum(x, 0.0) * 2.0 + x")
+MISH = Recipe(_EACH, _CALL_EACH, value="x * e / (e + 2.0)", before=_EXP)
+SCALED_ROWS = Recipe(
+    _EACH, _CALL_EACH, first="B", value="x * tl.load(d + at // m, mask=at < n, other=0.0)",
+    extra="d, m, ", passed="A, B.shape[1], ",
+)  # fmt: skip
+SOFTMAX = Recipe(_SOFTMAX, _CALL_SOFTMAX)
+LAYERNORM = Recipe(_LAYERNORM, _CALL_LAYERNORM)
+PRODUCT = _plain("A, B")
+
 RECIPES = {
     "1/19": Recipe(_EACH, _CALL_EACH, value="tl.maximum(x, 0.0)"),
     "1/88": Recipe(
         _EACH, _CALL_EACH,
         value="x / (1.0 + tl.exp(-1.5957691216057308 * (x + 0.044715 * x * x * x)))",
     ),
-    "1/12": Recipe(
-        _EACH, _CALL_EACH, first="B", value="x * tl.load(d + at // m, mask=at < n, other=0.0)",
-        extra="d, m, ", passed="A, B.shape[1], ",
-    ),
+    "1/12": SCALED_ROWS,
     "1/5": Recipe(_EACH, _CALL_EACH, first="A", value="x * s", extra="s, ", passed="s, "),
-    "1/1": _plain("A, B"),
-    "1/8": _plain("A, B"),
-    "1/7": _plain("A, B"),
-    "1/9": _plain("A, B"),
-    "1/40": Recipe(_LAYERNORM, _CALL_LAYERNORM),
-    "1/23": Recipe(_SOFTMAX, _CALL_SOFTMAX),
+    "1/1": PRODUCT,
+    "1/8": PRODUCT,
+    "1/7": PRODUCT,
+    "1/9": PRODUCT,
+    "1/40": LAYERNORM,
+    "1/23": SOFTMAX,
     "2/12": _linear("gemm", "tl.where(x > 0.0, 2.0 * x, 0.2 * x)"),
     "2/29": _linear("linear", "x * e / (e + 2.0)", before=f"{_EXP}; x = x * e / (e + 2.0); {_EXP}"),
     "2/40": _linear("matmul", "1.5 * x"),
@@ -209,15 +217,20 @@ def candidates(problem: str, source: str) -> dict[str, list[str]]:
         problem: of `RECIPES`, as in `1/19`.
         source: the text of the problem's file.
     """
-    right = [_program(problem, source, "value", *size) for size in _SIZES]
-    wrong = [_program(problem, source, stored, *_SIZES[1]) for stored in _WRONG]
-    in_triton = _program(problem, source, _BROKEN, *_SIZES[1])
+    recipe = RECIPES[problem]
+    right = right_ones(recipe, source)
+    wrong = [_program(recipe, source, stored, *_SIZES[1]) for stored in _WRONG]
+    in_triton = _program(recipe, source, _BROKEN, *_SIZES[1])
     in_python = right[0].replace("def forward(self, ", "def forward(self ", 1)
     return {"right": right, "wrong": wrong, "not compiling": [in_triton, in_python]}
 
 
-def _program(problem: str, source: str, stored: str, b: int, bk: int, warps: int) -> str:
-    recipe = RECIPES[problem]
+def right_ones(recipe: Recipe, source: str) -> list[str]:
+    """Five right candidates for a task of this source, which differ in their blocks."""
+    return [_program(recipe, source, "value", *size) for size in _SIZES]
+
+
+def _program(recipe: Recipe, source: str, stored: str, b: int, bk: int, warps: int) -> str:
     kernel = recipe.kernel.format(
         value=recipe.value, before=recipe.before, extra=recipe.extra, stored=stored
     )

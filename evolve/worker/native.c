@@ -1,0 +1,227 @@
+/* The few parts of the worker that the interpreter must not slow down or interrupt.
+ *
+ * - The allocator behind a runner's tensors. torch calls it without the interpreter's lock.
+ * - Signals in shared memory: a word is set by one process and waited for by the other, first by
+ *   spinning, then by futex.
+ * - A timed window on a GPU, from the copy of the inputs to the read of the outputs. In Python
+ *   other threads of the referee would take the interpreter in the middle of it.
+ *
+ * Times are nanoseconds of CLOCK_MONOTONIC. The driver is loaded by name, so no CUDA headers are
+ * needed. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <linux/futex.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+/* --- the allocator ---------------------------------------------------------------------------- */
+
+#define STEP ((size_t)2 << 20)
+#define MOST (1 << 17)
+
+static uintptr_t base;
+static size_t steps;
+static unsigned char used[MOST];
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+void evolve_pool(uint64_t address, uint64_t size) {
+  base = address;
+  steps = size / STEP < MOST ? size / STEP : MOST;
+}
+
+void* evolve_allocate(size_t size, int device, void* stream) {
+  size_t wanted = (size + STEP - 1) / STEP, free_steps = 0;
+  void* found = NULL;
+  pthread_mutex_lock(&lock);
+  for (size_t i = 0; i < steps && !found; ++i) {
+    free_steps = used[i] ? 0 : free_steps + 1;
+    if (free_steps == wanted) {
+      memset(used + i + 1 - wanted, 1, wanted);
+      found = (void*)(base + (i + 1 - wanted) * STEP);
+    }
+  }
+  pthread_mutex_unlock(&lock);
+  return found;
+}
+
+void evolve_free(void* block, size_t size, int device, void* stream) {
+  pthread_mutex_lock(&lock);
+  memset(used + ((uintptr_t)block - base) / STEP, 0, (size + STEP - 1) / STEP);
+  pthread_mutex_unlock(&lock);
+}
+
+/* --- signals ---------------------------------------------------------------------------------- */
+
+#define SPINS 256
+#define NAP_NS 1000000 /* between looks at the deadline and the socket */
+
+enum { SEEN = 1, LATE = 0, SPOKEN = -1 };
+
+static int64_t now(void) {
+  struct timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
+}
+
+static void relax(void) {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  __asm__ volatile("yield");
+#endif
+}
+
+static int is_readable(int fd) {
+  struct pollfd asked = {fd, POLLIN, 0};
+  return fd >= 0 && poll(&asked, 1, 0) > 0;
+}
+
+/* Wait until `word` has `value`; SPOKEN where the socket `fd` (if any) has something to read. */
+int evolve_wait(_Atomic int64_t* word, int64_t value, int64_t spin_ns, int64_t deadline, int fd) {
+  int64_t start = now();
+  for (;;) {
+    for (int i = 0; i < SPINS; ++i) {
+      if (atomic_load_explicit(word, memory_order_acquire) == value) return SEEN;
+      relax();
+    }
+    int64_t time = now();
+    int spoken = is_readable(fd);
+    int64_t has = atomic_load_explicit(word, memory_order_acquire);
+    if (has == value) return SEEN;
+    if (spoken) return SPOKEN;
+    if (time >= deadline) return LATE;
+    if (time - start >= spin_ns) {
+      struct timespec nap = {0, NAP_NS};
+      syscall(SYS_futex, word, FUTEX_WAIT, (uint32_t)has, &nap, NULL, 0);
+    }
+  }
+}
+
+void evolve_signal(_Atomic int64_t* word, int64_t value) {
+  atomic_store_explicit(word, value, memory_order_release);
+  syscall(SYS_futex, word, FUTEX_WAKE, 1, NULL, NULL, 0);
+}
+
+/* --- a window on a GPU ------------------------------------------------------------------------ */
+
+typedef uint64_t pointer;
+
+/* 16 bytes a thread and step, past the first-level cache, as streaming data. */
+static const char COPY_PTX[] =
+    ".version 6.0\n.target sm_60\n.address_size 64\n"
+    ".visible .entry copy(.param .u64 to, .param .u64 from, .param .u64 words)\n{\n"
+    "  .reg .pred %p;\n  .reg .b32 %r<8>;\n  .reg .b64 %d<10>;\n"
+    "  ld.param.u64 %d1, [to];\n  ld.param.u64 %d2, [from];\n  ld.param.u64 %d3, [words];\n"
+    "  mov.u32 %r1, %ntid.x;\n  mov.u32 %r2, %ctaid.x;\n  mov.u32 %r3, %tid.x;\n"
+    "  mov.u32 %r4, %nctaid.x;\n"
+    "  mul.wide.u32 %d4, %r1, %r2;\n  cvt.u64.u32 %d5, %r3;\n  add.u64 %d4, %d4, %d5;\n"
+    "  mul.wide.u32 %d6, %r1, %r4;\n"
+    "next:\n  setp.ge.u64 %p, %d4, %d3;\n  @%p bra done;\n"
+    "  shl.b64 %d7, %d4, 4;\n  add.u64 %d8, %d2, %d7;\n  add.u64 %d9, %d1, %d7;\n"
+    "  ld.global.cs.v4.u32 {%r4, %r5, %r6, %r7}, [%d8];\n"
+    "  st.global.cs.v4.u32 [%d9], {%r4, %r5, %r6, %r7};\n"
+    "  add.u64 %d4, %d4, %d6;\n  bra next;\n"
+    "done:\n  ret;\n}\n";
+
+static struct {
+  int (*get_context)(void**);
+  int (*set_context)(void*);
+  int (*load)(void**, const void*);
+  int (*function)(void**, void*, const char*);
+  int (*make_stream)(void**, unsigned);
+  int (*launch)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*,
+                void**, void**);
+  int (*to_host)(void*, pointer, size_t, void*);
+  int (*synchronize)(void*);
+} cuda;
+
+static const char* const NAMES[] = {
+    "cuCtxGetCurrent",   "cuCtxSetCurrent", "cuModuleLoadData",   "cuModuleGetFunction",
+    "cuStreamCreate",    "cuLaunchKernel",  "cuMemcpyDtoHAsync_v2", "cuStreamSynchronize"};
+
+static void *context, *copy, *stream;
+static unsigned grid;
+
+/* Once, on a thread with a context. Returns the driver's code; -1 where a call is missing. */
+int evolve_open_clock(unsigned blocks, const char** failed) {
+  void* library = dlopen("libcuda.so.1", RTLD_NOW);
+  void** slots = (void**)&cuda;
+  for (size_t i = 0; i < sizeof(NAMES) / sizeof(*NAMES); ++i) {
+    *failed = NAMES[i];
+    slots[i] = library ? dlsym(library, NAMES[i]) : NULL;
+    if (!slots[i]) return -1;
+  }
+  void* module;
+  int code;
+  grid = blocks;
+  *failed = "cuCtxGetCurrent";
+  if ((code = cuda.get_context(&context))) return code;
+  *failed = "cuModuleLoadData";
+  if ((code = cuda.load(&module, COPY_PTX))) return code;
+  *failed = "cuModuleGetFunction";
+  if ((code = cuda.function(&copy, module, "copy"))) return code;
+  *failed = "cuStreamCreate";
+  return cuda.make_stream(&stream, 1 /* not blocked by the default stream */);
+}
+
+static int copied(pointer to, pointer from, uint64_t bytes) {
+  uint64_t words = bytes / 16;
+  void* arguments[] = {&to, &from, &words};
+  return bytes ? cuda.launch(copy, grid, 1, 1, 512, 1, 1, 0, stream, arguments, NULL) : 0;
+}
+
+/* A piece of an output: the word of the page that has its address, and where its bytes go. */
+struct piece {
+  int64_t word, start, length;
+  void* to;
+};
+
+struct window {
+  pointer inputs, staged; /* where the inputs go, and where they lie */
+  uint64_t bytes;         /* of them, a multiple of 16 */
+  pointer flush;          /* twice `flush_bytes`: one half is copied to the other */
+  uint64_t flush_bytes;
+  _Atomic int64_t *go, *done; /* words of the shared page */
+  int64_t* page;
+  int64_t sequence, spin_ns, limit_ns;
+  int fd; /* where the runner says that it has failed */
+  struct piece* pieces;
+  int64_t count;
+  pointer pool, view; /* where the runner says that its memory lies, and where it lies here */
+  uint64_t pool_bytes;
+  int64_t begun, ended; /* filled in */
+};
+
+enum { TIMED = 0, ASTRAY = -10, DRIVER = 1000 };
+
+/* Returns TIMED; 1 at the limit, 2 where the runner has spoken, ASTRAY where an output is not in
+ * the runner's memory, DRIVER + its code where the driver fails. */
+int evolve_window(struct window* w) {
+  int code = cuda.set_context(context);
+  if (code) return DRIVER + code;
+  w->begun = now();
+  code = copied(w->inputs, w->staged, w->bytes);
+  code = code ? code : copied(w->flush + w->flush_bytes, w->flush, w->flush_bytes);
+  code = code ? code : cuda.synchronize(stream);
+  if (code) return DRIVER + code;
+  evolve_signal(w->go, w->sequence);
+  int seen = evolve_wait(w->done, w->sequence, w->spin_ns, w->begun + w->limit_ns, w->fd);
+  if (seen != SEEN) return seen == LATE ? 1 : 2;
+  for (int64_t i = 0; i < w->count; ++i) {
+    struct piece* p = w->pieces + i;
+    pointer at = (pointer)w->page[p->word] + (pointer)p->start - w->pool;
+    if (at > w->pool_bytes || (uint64_t)p->length > w->pool_bytes - at) return ASTRAY;
+    if ((code = cuda.to_host(p->to, w->view + at, (size_t)p->length, stream)))
+      return DRIVER + code;
+  }
+  if ((code = cuda.synchronize(stream))) return DRIVER + code;
+  w->ended = now();
+  return TIMED;
+}
