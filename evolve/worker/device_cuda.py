@@ -39,7 +39,7 @@ _REFEREE_SHARE = 0.72  # at most: what it does not use the runners may have
 _EXPECTING_SHARE = 14
 _ROOM_SHARE = 0.6  # beside that, what stays warm twice (inputs, references), and spares' contexts
 _HAS_TF32 = 80  # capability
-_QUIET_TRIES = 5
+_QUIET_S = 0.03  # while others open the device, its driver may hold up work for some milliseconds
 _QUIET_FACTOR = 4.0  # an idle device answers within so many times its usual time
 _CONNECT_S = 60.0
 # Expected values of large tasks leave no room for holes between them. And the host's pages are
@@ -139,7 +139,7 @@ class CudaDevice:
         self._lent: dict[RunnerProcess, Lent] = {}
         self._arenas = Arenas(facts.total_memory // _ARENAS_SHARE)
         self._page_locked = PageLocked()
-        self.page_locked_bytes = pagelocked.buffer(_PIECES_BYTES)
+        self.page_locked_bytes = pagelocked.buffer(_PIECES_BYTES).numpy()
         self._flush = torch.empty(2 * _whole(facts.L2_cache_size), dtype=torch.uint8,
                                   device=self.place)  # fmt: skip
         self._probe = torch.arange(1 << 20, device=self.place)
@@ -330,8 +330,11 @@ class CudaDevice:
             keep_to(process, cores.of_runners())
 
     def is_idle(self) -> bool:
-        usual = self._usual_answer_s
-        return any(self._answer_s() < _QUIET_FACTOR * usual for _ in range(_QUIET_TRIES))
+        deadline = time.monotonic() + _QUIET_S
+        while self._answer_s() > _QUIET_FACTOR * self._usual_answer_s:
+            if time.monotonic() > deadline:
+                return False
+        return True
 
     def _answer_s(self) -> float:
         """How long a small piece of work takes; where others compute it waits for its turn."""

@@ -201,6 +201,19 @@ struct window {
 
 enum { TIMED = 0, ASTRAY = -10, DRIVER = 1000 };
 
+/* The pieces, as they are now. */
+int evolve_read(struct window* w) {
+  int code;
+  for (int64_t i = 0; i < w->count; ++i) {
+    struct piece* p = w->pieces + i;
+    pointer at = (pointer)w->page[p->word] + (pointer)p->start - w->pool;
+    if (at > w->pool_bytes || (uint64_t)p->length > w->pool_bytes - at) return ASTRAY;
+    if ((code = cuda.to_host(p->to, w->view + at, (size_t)p->length, stream)))
+      return DRIVER + code;
+  }
+  return (code = cuda.synchronize(stream)) ? DRIVER + code : TIMED;
+}
+
 /* Returns TIMED; 1 at the limit, 2 where the runner has spoken, ASTRAY where an output is not in
  * the runner's memory, DRIVER + its code where the driver fails. */
 int evolve_window(struct window* w) {
@@ -214,14 +227,7 @@ int evolve_window(struct window* w) {
   evolve_signal(w->go, w->sequence);
   int seen = evolve_wait(w->done, w->sequence, w->spin_ns, w->begun + w->limit_ns, w->fd);
   if (seen != SEEN) return seen == LATE ? 1 : 2;
-  for (int64_t i = 0; i < w->count; ++i) {
-    struct piece* p = w->pieces + i;
-    pointer at = (pointer)w->page[p->word] + (pointer)p->start - w->pool;
-    if (at > w->pool_bytes || (uint64_t)p->length > w->pool_bytes - at) return ASTRAY;
-    if ((code = cuda.to_host(p->to, w->view + at, (size_t)p->length, stream)))
-      return DRIVER + code;
-  }
-  if ((code = cuda.synchronize(stream))) return DRIVER + code;
+  code = evolve_read(w);
   w->ended = now();
-  return TIMED;
+  return code;
 }

@@ -81,4 +81,5 @@ def load(path: str) -> ctypes.CDLL:
     library.evolve_signal.argtypes = (ctypes.c_void_p, ctypes.c_int64)
     library.evolve_open_clock.argtypes = (ctypes.c_uint, ctypes.POINTER(ctypes.c_char_p))
     library.evolve_window.argtypes = (ctypes.POINTER(WindowArguments),)
+    library.evolve_read.argtypes = (ctypes.POINTER(WindowArguments),)
     return library

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from evolve.core.evaluation import Status
 from evolve.worker import cuda_driver, custody, native
@@ -60,6 +61,10 @@ if TYPE_CHECKING:
 _WARM_BLOCKS = 2
 _PIECE_BYTES = 64 << 10
 CALLS, GRAPH, NOTHING = "calls", "graph", "nothing"
+_AFTER = (
+    "the GPU is busy although nothing was asked of any process: kernels run on after forward has "
+    "returned, or are launched in the background"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +73,12 @@ class _Piece:
 
     output: int  # counted over the block's calls
     start: int
-    seen: torch.Tensor
+    seen: NDArray[np.uint8]
 
-    def is_still_in(self, taken: torch.Tensor) -> bool:
-        """Whether these bytes of an output (on the device) are now as they were."""
-        later = taken[self.start : self.start + self.seen.numel()].cpu()
-        return np.array_equal(later.numpy(), self.seen.numpy())
+    def is_in(self, taken: torch.Tensor) -> bool:
+        """Whether an output that was taken whole (bytes) holds what was seen."""
+        later = taken[self.start : self.start + self.seen.size].cpu()
+        return np.array_equal(later.numpy(), self.seen)
 
 
 class CudaWindow:
@@ -126,65 +131,70 @@ class CudaWindow:
             lent.recorded = staged.trees
         sampled = case.sampled(number)
         pieces = list(self._pieces(sampled, layout)) if kind != NOTHING else []
-        run_s, done = self._timed(process, lent, case, kind, staged, inputs, pieces)
+        asked = self._arguments(process, lent, staged.memory, inputs, pieces)
+        asked.limit_ns = int(case.limit_s * 1e9)
+        asked.sequence = self._begin(process, lent, case, kind, staged)
+        outcome = self._device.library.evolve_window(ctypes.byref(asked))
+        _require_timed(outcome, process, case.limit_s)
+        run_s, done = (asked.ended - asked.begun) * 1e-9, Done(*lent.signals.answer())
         if kind == NOTHING:
             return Block(run_s, done.seconds, number, {})
         require_distinct(done, case.calls, layout)
+        if number >= 0:
+            self._require_done(asked, pieces)
         judged = () if is_trusted or number < 0 else case.judged(number)
         samples = self._samples(process, case, layout, judged, done, pieces)
         if not is_trusted and not _same(inputs, staged.memory):
             raise CandidateFault(Status.MUTATED_INPUT, "forward wrote to its inputs when timed")
         return Block(run_s, done.seconds, number, samples)
 
-    def _timed(
+    def _begin(
+        self, process: RunnerProcess, lent: "Lent", case: TimedCase, kind: str, staged: Slab
+    ) -> int:
+        """Have the runner wait for a window; its number."""
+        lent.signals.sequence += 1
+        number, is_new = _layout_number(lent, staged.trees)
+        trees = staged.trees if is_new else ()
+        process.begin(case.warm.index, kind, number, trees, lent.signals.sequence, SLOWEST_S)
+        cuda_driver.reset_persisting_l2()
+        return lent.signals.sequence
+
+    def _arguments(
         self,
         process: RunnerProcess,
         lent: "Lent",
-        case: TimedCase,
-        kind: str,
-        staged: Slab,
+        staged: torch.Tensor,
         inputs: torch.Tensor,
         pieces: Sequence[_Piece],
-    ) -> tuple[float, Done]:
-        """Seconds from t0 to t1, and what the runner says."""
-        signals = lent.signals
-        signals.sequence += 1
-        number, is_new = _layout_number(lent, staged.trees)
-        trees = staged.trees if is_new else ()
-        process.begin(case.warm.index, kind, number, trees, signals.sequence, SLOWEST_S)
-        wanted = (native.Piece * max(1, len(pieces)))()
-        for place, piece in zip(wanted, pieces, strict=False):
+    ) -> native.WindowArguments:
+        """What the library is told of a window, but for its number and its limit."""
+        places = (native.Piece * max(1, len(pieces)))()
+        for place, piece in zip(places, pieces, strict=False):
             place.word, place.start = Signals.word(piece.output), piece.start
-            place.length, place.to = piece.seen.numel(), piece.seen.data_ptr()
-        asked = self._device.window_arguments(staged.memory, inputs)
+            place.length, place.to = piece.seen.size, piece.seen.ctypes.data
+        asked = self._device.window_arguments(staged, inputs)
+        signals = lent.signals
         asked.go, asked.done, asked.page = signals.go, signals.done, signals.address
-        asked.sequence, asked.fd = signals.sequence, process.channel_fd
-        asked.spin_ns = int(self._device.spin_s * 1e9)
-        asked.limit_ns = int(case.limit_s * 1e9)
-        asked.pieces, asked.count = wanted, len(pieces)
+        asked.fd, asked.spin_ns = process.channel_fd, int(self._device.spin_s * 1e9)
+        asked.pieces, asked.count = places, len(pieces)
         asked.pool, asked.pool_bytes = lent.base, lent.pool.size
         asked.view = lent.pool.mapping.address
-        cuda_driver.reset_persisting_l2()
-        outcome = self._device.library.evolve_window(ctypes.byref(asked))
-        self._require_timed(outcome, process, case.limit_s)
-        return (asked.ended - asked.begun) * 1e-9, Done(*signals.answer())
+        return asked
 
-    def _require_timed(self, outcome: int, process: RunnerProcess, limit_s: float) -> None:
-        if outcome == native.AT_LIMIT:
-            raise timeout("run", limit_s)
-        if outcome == native.SPOKEN:
-            process.require_word(limit_s)
-        if outcome == native.ASTRAY:
-            raise CandidateFault(
-                Status.WRONG_VALUE, "an output is not in memory that torch has allocated"
-            )
-        if outcome != native.TIMED:
-            raise InfraFault(f"a window failed: the driver answers {outcome - native.DRIVER}")
+    def _require_done(self, asked: native.WindowArguments, pieces: Sequence[_Piece]) -> None:
+        """The pieces are what they were when the clock stopped, now that the device is idle."""
+        seen = [piece.seen.copy() for piece in pieces]
+        if not self._device.is_idle():
+            raise BusyFault(_AFTER)
+        outcome = self._device.library.evolve_read(ctypes.byref(asked))
+        same = [np.array_equal(piece.seen, was) for piece, was in zip(pieces, seen, strict=True)]
+        if outcome != native.TIMED or not all(same):
+            raise _changed()
 
     def _pieces(self, sampled: Sequence[int], layout: Layout) -> Iterator[_Piece]:
         """A secret piece of every output of some calls."""
         room = self._device.page_locked_bytes
-        most = min(_PIECE_BYTES, room.numel() // max(1, len(sampled) * len(layout)))
+        most = min(_PIECE_BYTES, room.size // max(1, len(sampled) * len(layout)))
         at = 0
         for call in sampled:
             for place, described in enumerate(layout):
@@ -213,12 +223,9 @@ class CudaWindow:
             taken = custody.buffers_for(self._device, layout, case.on_host)
             places = places_of(done, call, case.calls, layout)
             custody.read_all(self._device, process, places, taken)
-            for place, raw in enumerate(taken):
-                piece = by_output.get(call * len(layout) + place)
-                if piece is not None and not piece.is_still_in(raw):
-                    raise CandidateFault(
-                        Status.WRONG_VALUE, "an output changed after the calls were said to be done"
-                    )
+            seen = [by_output[call * len(layout) + place] for place in range(len(layout))]
+            if not all(piece.is_in(raw) for piece, raw in zip(seen, taken, strict=True)):
+                raise _changed()
             samples[call] = custody.as_tensors(taken, layout)
         return samples
 
@@ -249,13 +256,29 @@ class CudaWindow:
             _require_no_company(name, process)
         if not self._device.is_idle():
             with blaming(_suspect(processes)):
-                raise BusyFault(
-                    "the GPU is busy although nothing was asked of any process: kernels run on "
-                    "after forward has returned, or are launched in the background"
-                )
+                raise BusyFault(_AFTER)
 
     def settle(self) -> None:
         """All that there is to see has been seen block by block."""
+
+
+def _changed() -> CandidateFault:
+    return CandidateFault(
+        Status.WRONG_VALUE, "an output changed after the calls were said to be done"
+    )
+
+
+def _require_timed(outcome: int, process: RunnerProcess, limit_s: float) -> None:
+    if outcome == native.AT_LIMIT:
+        raise timeout("run", limit_s)
+    if outcome == native.SPOKEN:
+        process.require_word(limit_s)
+    if outcome == native.ASTRAY:
+        raise CandidateFault(
+            Status.WRONG_VALUE, "an output is not in memory that torch has allocated"
+        )
+    if outcome != native.TIMED:
+        raise InfraFault(f"a window failed: the driver answers {outcome - native.DRIVER}")
 
 
 def _layout_number(lent: "Lent", trees: tuple[bytes, ...]) -> tuple[int, bool]:

@@ -5,10 +5,10 @@ import gzip
 import json
 import random
 import statistics
+import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 from evolve.core.evaluation import Evaluation
 from evolve.core.task import Task
@@ -75,12 +75,13 @@ def verdicts(workers: Sequence[Worker], options: argparse.Namespace) -> None:
     each = max(1, options.candidates // len(_CASES))
     names = [name for name in options.tasks.split(",") if name]
     asked = requests(each, names)
-    for worker in workers:  # tasks are loaded, and references measured, beforehand
-        for task, source in requests(1, names):
-            worker.evaluate(source + "\n# first\n", task,
-                            fidelity="screen")  # fmt: skip
-    start = time.monotonic()
     with ThreadPoolExecutor(options.at_once * len(workers)) as pool:
+        # Tasks are loaded, and references measured, beforehand.
+        firsts = [(worker, *one) for worker in workers for one in requests(1, names)]
+        for first in [pool.submit(_judge, [worker], options, task, source + "\n# first\n")
+                      for worker, task, source in firsts]:  # fmt: skip
+            first.result()
+        start = time.monotonic()
         free = list(workers) * options.at_once
         futures = [pool.submit(_judge, free, options, *one) for one in asked]
         rows = [future.result() for future in futures]
@@ -88,11 +89,12 @@ def verdicts(workers: Sequence[Worker], options: argparse.Namespace) -> None:
     _report(rows, seconds, len(workers))
     if options.raw:
         with gzip.open(options.raw, "at") as file:
-            for task, source, verdict, took in rows:
+            for task, _, verdict, took in rows:
                 line = {"task": task.name, "seconds": took, "verdict": verdict.to_json()}
                 file.write(json.dumps(line) + "\n")
 
 
+_SENDING = threading.Lock()
 Row = tuple[Task, str, Evaluation, float]
 
 
@@ -100,7 +102,11 @@ def _judge(free: list[Worker], options: argparse.Namespace, task: Task, source: 
     worker = free.pop()
     start = time.monotonic()
     try:
-        verdict = worker.evaluate(source, task, fidelity=options.fidelity)
+        with _SENDING:
+            sent = worker.send(
+                "evaluate", task=task.to_json(), source=source, fidelity=options.fidelity
+            )
+        verdict = Evaluation.from_json(sent.result(options.seconds)["result"])
     finally:
         free.append(worker)
     return task, source, verdict, time.monotonic() - start
