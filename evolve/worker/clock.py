@@ -17,7 +17,7 @@ import math
 import random
 import secrets
 import statistics
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
@@ -165,24 +165,20 @@ def _time_case(
     result: Sitting,
 ) -> None:
     window = device.window()
-    counts = {side: case.blocks_of(side) for side in processes}
-    count = counts[CANDIDATE]
-    order = case.warm.draw_blocks(count, max(counts.values()), case.calls, rng)
-    case = replace(case, drawn=case.warm.draw_call(order[:count], case.calls, rng))
+    order = case.warm.draw_blocks(case.blocks, case.calls, rng)
+    case = replace(case, drawn=case.warm.draw_call(order, case.calls, rng))
     blocks: dict[str, list[Block]] = {side: [] for side in processes}
     singles: dict[str, float] = {}
-    idles = case.idles or max(counts.values())
-    for side, turns in itertools.groupby(_turns(case, counts, rng), lambda turn: turn.side):
+    for side, turns in itertools.groupby(_turns(case, processes, rng), lambda turn: turn.side):
         layout, process = case.layouts[side], processes[side]
         with window.alone(side, processes), blaming(side):
             for turn in turns:
                 number = order[len(blocks[side])] if turn.number is None else turn.number
                 glance_after_s = _moment(blocks[side], rng) if turn.is_glance else 0.0
                 asked = replace(case, calls=1) if number == case.warm.single else case
-                is_measured = side == EAGER and turn.number is None
-                following = _spread(idles, len(blocks[EAGER]), counts[EAGER]) if is_measured else 0
                 block = window.run(process, asked, layout, number, glance_after_s=glance_after_s,
-                                   idles=following, is_trusted=side in TRUSTED)  # fmt: skip
+                                   idles=side == EAGER and turn.number is None,
+                                   is_trusted=side in TRUSTED)  # fmt: skip
                 if side in TRUSTED:
                     block = replace(block, samples={})  # each may take gigabytes
                 if turn.number is None:
@@ -223,23 +219,18 @@ class _Turn:
     is_glance: bool = False
 
 
-def _spread(total: int, at: int, places: int) -> int:
-    """How many of so many fall to one of these places, counted from 0."""
-    return total * (at + 1) // places - total * at // places
-
-
 def _moment(blocks: Sequence[Block], rng: random.Random) -> float:
     """Seconds after which a block like these is under way."""
     return rng.uniform(0.1, 0.9) * min(block.run for block in blocks)
 
 
-def _turns(case: TimedCase, counts: Mapping[str, int], rng: random.Random) -> list[_Turn]:
+def _turns(case: TimedCase, sides: Iterable[str], rng: random.Random) -> list[_Turn]:
     """Scored blocks, interleaved, and blocks that are not scored at secret places among them.
 
     Those are one of other input families, and one of a single call: work that is merged over the
     calls of a block, or right for the task's own values only, shows there. And glances.
     """
-    turns = [_Turn(side) for side in _interleaved(counts, rng)]
+    turns = [_Turn(side) for side in _interleaved(list(sides), case.blocks, rng)]
     single = case.warm.single
     others = [_Turn(CANDIDATE, single), _Turn(EAGER, single)] if case.calls > 1 else []
     if (other := case.warm.other_block()) is not None:
@@ -260,14 +251,12 @@ def _working_set(case: TimedCase) -> int:
     return min(2 * case.calls * output + temporaries + (16 << 20), _LARGEST_RESERVE)
 
 
-def _interleaved(counts: Mapping[str, int], rng: random.Random) -> list[str]:
-    """Each side so many times, even numbers; every order is followed by its reverse (ABBA)."""
-    assert not any(count % 2 for count in counts.values()), counts
-    rounds = math.gcd(*counts.values()) // 2
+def _interleaved(sides: Sequence[str], blocks: int, rng: random.Random) -> list[str]:
+    """Each side so many times, an even number; every order is followed by its reverse (ABBA)."""
+    assert blocks % 2 == 0, blocks
     sequence: list[str] = []
-    for _ in range(rounds):
-        order = rng.sample(list(counts), len(counts))
-        there = [side for side in order for _ in range(counts[side] // (2 * rounds))]
+    for _ in range(blocks // 2):
+        there = rng.sample(sides, len(sides))
         sequence += there + there[::-1]
     return sequence
 

@@ -26,6 +26,8 @@ class Device(Protocol):
         name: Of the lock that processes of the host share.
         place: Where the referee's tensors live.
         half_width: Relative half-width of an interval at which timing may stop.
+        spread: Standard deviation of a process pair's log ratio where nothing differs but the
+            processes, by tests of programs against themselves.
         block_s: How long a block is to last.
         calls: Fewest and most calls in a block.
         blocks: Timed blocks of each side in one sitting.
@@ -41,7 +43,6 @@ class Device(Protocol):
         compiles_aside: Whether work on the CPU's cores leaves times as they are.
         glances: Blocks of a sitting that show whose code the candidate's process executes; none
             where that code only starts kernels of the device.
-        inputs_with_run: Whether inputs of a block are sent with the command to run it, not before.
         memory: That a runner's processes may hold on the host.
         limit_address_space: Whether a limit on address space can hold a runner.
         nodes: Paths below /dev that runners need.
@@ -50,8 +51,7 @@ class Device(Protocol):
             for references that do.
         block_bytes: For the inputs of a block, and for its outputs.
         few_blocks: Instead of `blocks`, where each is long: what a window costs is lost in it, and
-            processes differ by more. For a reward, which may be less exact, where those of the
-            reference are.
+            processes differ by more.
         reward_bytes: Instead of `block_bytes`, for a reward.
         pool_bytes: For the tensors of a runner, unless it asks for more.
         process_bytes: That a process takes beside its tensors.
@@ -66,6 +66,7 @@ class Device(Protocol):
     name: str
     place: torch.device
     half_width: float
+    spread: float
     block_s: float
     calls: tuple[int, int]
     blocks: int
@@ -79,7 +80,6 @@ class Device(Protocol):
     references: int
     compiles_aside: bool
     glances: int
-    inputs_with_run: bool
     memory: int
     limit_address_space: bool
     nodes: tuple[str, ...]

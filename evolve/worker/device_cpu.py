@@ -36,6 +36,7 @@ class CpuDevice:
     name = "cpu"
     place = CPU
     half_width = 0.03
+    spread = 0.03
     block_s = 0.008  # short, so that what drifts on the host is shared by the sides
     calls = (3, 256)
     blocks = 8
@@ -49,7 +50,6 @@ class CpuDevice:
     references = 0
     compiles_aside = False
     glances = 4
-    inputs_with_run = False
     memory = 6 << 30
     limit_address_space = True
     nodes: tuple[str, ...] = ()

@@ -29,12 +29,12 @@ from evolve.worker.window import Window
 from evolve.worker.window_cuda import CudaWindow, keep_to
 
 _POOL_SHARE = 60  # a runner's tensors get one in so many bytes of the device
-_BLOCK_SHARE = 120
+_BLOCK_SHARE = 160
 _REWARD_SHARE = 160
 _ARENAS_SHARE = 4  # kept for runners to come
 _PIECES_BYTES = 4 << 20  # of outputs, read while the clock runs
 _SPIN_S = 0.2  # for a block to be done, before the referee sleeps
-_WARM_SHARE = 8
+_WARM_SHARE = 4
 _REFEREE_SHARE = 0.72  # at most: what it does not use the runners may have
 _EXPECTING_SHARE = 14
 _ROOM_SHARE = 0.6  # beside that, what stays warm twice (inputs, references), and spares' contexts
@@ -89,6 +89,7 @@ class CudaDevice:
     """
 
     half_width = 0.01
+    spread = 0.012
     block_s = 0.003  # against the 0.35 ms, give or take 0.02, that a window costs
     calls = (1, 1024)
     blocks = 12
@@ -103,7 +104,6 @@ class CudaDevice:
     process_bytes = 512 << 20  # a context, and what is loaded into it
     compiles_aside = True  # the clock's core is its own
     glances = 0
-    inputs_with_run = True
     memory = 32 << 30
     limit_address_space = False  # a CUDA context reserves far more than it uses
 

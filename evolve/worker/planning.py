@@ -1,7 +1,6 @@
 """How the cases of a comparison are timed: calls and blocks, and what a sitting makes of them."""
 
-import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from evolve.core.evaluation import Fidelity, Status
@@ -16,9 +15,7 @@ from evolve.worker.window import Layout, TimedCase, size_in_bytes
 from evolve.worker.workshop import Candidate
 
 CLOSE = 0.2  # log ratio: what is farther apart is told apart anyway
-_SHORT_BLOCK_S = 5e-3  # a GPU's window costs some 0.5 ms, give or take 0.1 (an H200)
 _LONG_SHARE = 2 / 3  # of the length that a block is to have: few of those that long will do
-_ROUGH_S = 5e-3  # a call this short took, in the checks, up to a millisecond that is not its own
 _UNSTEADY = 0.05  # of a block's time
 _LONGEST_BLOCK_S = 0.5  # where a side is much slower than the reference
 _LENGTHENED_S = 5.0  # at most, of calls seen to be quick: who is not always would hold us up
@@ -74,57 +71,24 @@ def _planned(
     calls = _affordable(wanted, max(others, default=1e-6))
     by_graph = task.loaded.timing == "graph"
     is_wanted = by_graph or (candidate is not None and fidelity in _RECORDED)
-    planned_case = TimedCase(
+    is_long = reference_s * wanted >= _LONG_SHARE * device.block_s
+    return TimedCase(
         warm=case,
         calls=calls,
         layouts=layouts,
-        blocks=device.blocks,
+        blocks=device.few_blocks if is_long else device.blocks,
         recorded=is_wanted and may_record(case, device, reference_s, wanted),
         wanted=wanted,
         unshortened_s=reference_s * wanted,
         glances=device.glances if candidate and candidate.custom else 0,
         on_host=_waits_on_host(layouts, device),
     )
-    if is_brief(device, fidelity):
-        is_enough = reference_s * wanted >= _SHORT_BLOCK_S
-        return replace(planned_case, blocks=device.few_blocks) if is_enough else planned_case
-    rough = {side for side, who in sides.items() if who and seconds[side] < _ROUGH_S}
-    return _by_length(planned_case, seconds, device, rough)
 
 
 def _waits_on_host(layouts: Mapping[str, Layout], device: Device) -> bool:
     """Whether outputs are so large that beside an opponent's memory there may be none for them."""
     largest = max(sum(map(size_in_bytes, layout)) for layout in layouts.values())
     return len(layouts) > 2 and largest > device.warm_bytes // _LARGE_SHARE
-
-
-def _by_length(
-    case: TimedCase,
-    seconds: Mapping[str, float],
-    device: Device,
-    rough: Collection[str] = (),
-) -> TimedCase:
-    """The case, with few blocks of the sides whose blocks are long, and more of the others.
-
-    What a window costs varies by as much whatever its calls take, so the number of blocks that tell
-    as much goes by the square of that. Recorded calls need blocks that plain ones have not used.
-
-    Args:
-        case: To be timed.
-        seconds: Of a call, by side.
-        device: Where it is.
-        rough: Sides that may take much less; of theirs no fewer than usual.
-    """
-    few = device.few_blocks
-    if case.recorded or not device.inputs_with_run:
-        return case
-    most = device.block_pool // few
-    more = {}
-    for side, of_call in seconds.items():
-        share = _LONG_SHARE * device.block_s / max(case.calls * of_call, 1e-9)
-        least = device.blocks // few if side in rough else 1
-        more[side] = few * min(most, max(least, math.ceil(share**2)))
-    return replace(case, blocks=few, more=more)
 
 
 def lengthened(
@@ -159,11 +123,10 @@ def _lengthened(case: TimedCase, pairs: Sequence[Measured], is_short: bool) -> T
 def with_blocks(
     cases: Sequence[TimedCase], pair: PairTimes, device: Device, fidelity: Fidelity
 ) -> list[TimedCase]:
-    """The cases, with as many blocks as those of a sitting say.
+    """The cases, with all blocks that there are where a sitting was unsteady and its sides close.
 
-    All that there are where they were unsteady while the sides are close: on a noisy virtual
-    machine the ratio of a sitting varies by 9 % with 8 blocks and by 4 % with 24, for twice the
-    time. What a window itself costs is taken off all sides, so of close ones it changes little.
+    On a noisy virtual machine the ratio of a sitting varies by 9 % with 8 blocks and by 4 % with
+    24, for twice the time.
     """
     return [_with_blocks(case, pair, device, fidelity) for case in cases]
 
@@ -173,13 +136,10 @@ def _with_blocks(case: TimedCase, pair: PairTimes, device: Device, fidelity: Fid
         return case
     name = case.warm.case.name
     sides = pair.blocks[name]
-    others = sides.keys() - {CANDIDATE}
-    are_close = [abs(pair.log_ratio(name, side)) < CLOSE for side in others]
-    if any(are_close) and variation(sides[EAGER]) > _UNSTEADY:
-        return replace(case, blocks=device.block_pool, more={}, idles=0)
-    longer = _by_length(case, {side: middle(times) for side, times in sides.items()}, device)
-    few_idles = all(are_close) and device.inputs_with_run
-    return replace(longer, idles=device.few_blocks if few_idles else 0)
+    is_close = any(abs(pair.log_ratio(name, side)) < CLOSE for side in sides.keys() - {CANDIDATE})
+    if is_close and variation(sides[EAGER]) > _UNSTEADY:
+        return replace(case, blocks=device.block_pool)
+    return case
 
 
 def _affordable(wanted: int, slowest_s: float) -> int:

@@ -78,7 +78,8 @@ def _time_case(
         elif _block(window, _living(processes), side, case, _WARM, result):
             result.blocks[name][side] = []
     others = [at for at in range(device.block_pool) if at not in pair.numbers.get(name, ())]
-    numbers = rng.sample(others, case.blocks)  # or it could look outcomes up
+    count = min(case.blocks, len(others)) // 2 * 2
+    numbers = rng.sample(others, count)  # or it could look outcomes up
     case = replace(case, drawn=case.warm.draw_call(numbers, case.calls, rng))
     for number, again in zip(numbers[::2], numbers[1::2], strict=True):
         order = rng.sample(list(processes), len(processes))

@@ -77,6 +77,7 @@ _FILENAME = "candidate.py"
 _SPIN_S = 0.1  # for a window to begin, before it sleeps
 _WINDOW_S = 60.0  # until the referee has given up
 _MOST_REASONS = 8
+_ILLEGAL = ("illegal memory access", "misaligned address", "global/shared address space")
 
 
 class OutputError(Exception):
@@ -438,9 +439,9 @@ def _kind(error: BaseException) -> ErrorKind:
     if isinstance(error, SyntaxError | buildcache.BuildError):
         return ErrorKind.COMPILE
     text = str(error)
-    if "illegal memory access" in text or "misaligned address" in text:
+    if any(words in text for words in _ILLEGAL):
         return ErrorKind.ILLEGAL_ACCESS
-    if "device-side assert" in text:
+    if "device-side assert triggered" in text:
         return ErrorKind.ASSERT
     if any(map(_is_shortage, _reasons(error))):
         return ErrorKind.OOM

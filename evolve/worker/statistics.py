@@ -3,26 +3,26 @@
 The unit is a pair of forked processes (baseline and candidate, interleaved); blocks within a
 process are summarised before they come here, because the variance sits between processes.
 
-A ratio is the Hodges-Lehmann estimate over the pairs' log ratios with the interval that inverts
-the Wilcoxon signed-rank test. Its coverage is exact for any symmetric distribution of the log
-ratios, whatever the tails (log ratios of an interleaved pair are symmetric under "no difference",
-since the sides can be swapped; nearly so where they have different numbers of blocks). In
-simulations at 7 pairs with a nominal 98.4 %, percentile bootstraps cover 88 to 97 % (of the median)
-and 91 % (of the mean); Student's t covers what it says and is a tenth narrower on normal data, but
-promises it for nothing else.
+A verification has at least eight pairs. Its ratio is the Hodges-Lehmann estimate over the pairs'
+log ratios with the interval that inverts the Wilcoxon signed-rank test. Its coverage is exact for
+any symmetric distribution of the log ratios, whatever the tails (log ratios of an interleaved pair
+are symmetric under "no difference", since the sides can be swapped).
+
+A search and a reward look after one and three pairs, where no interval of ranks exists. There it is
+the moderated t of Smyth (Linear models and empirical Bayes methods, 2004): the pairs' own variance
+is shrunk to what tests of programs against themselves have found between processes of the device,
+which counts as `PRIOR_PAIRS` degrees of freedom. After one pair that prior is all there is, and the
+interval is wide.
 
 Looking several times costs confidence: each look gets its own share of the 5 % (Bonferroni), so
 that the chance that any look excludes the truth stays at 5 % under any rule of stopping.
-
-At three pairs no interval of ranks has such a share: there it is Student's t, widened by 3 % (but
-for a screen), whose share holds for normal log ratios, and for processes that differ by modes of
-3 % at most. A search ends there, by default, only for who is behind; a reward, or a search that is
-content with wide intervals, may either way, and spends more of the 5 % there.
 """
 
 import math
 from collections.abc import Sequence
 from functools import lru_cache
+from statistics import NormalDist
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,40 +31,43 @@ from evolve.core.evaluation import Fidelity
 from evolve.core.measurement import Interval, Ratio
 
 FAMILY_ALPHA = 0.05
-_STUDENT_T_2 = {0.05: 4.3027, 0.03: 5.6428, 0.01: 9.9248}  # two-sided, 2 degrees of freedom
+PRIOR_PAIRS = 4
 
-# Pairs at each look, and how many Walsh averages the interval leaves out at either end: the fewest
-# pairs of such a look are those at which its share of alpha can be spent at all. With 3 pairs no
-# interval of ranks is narrow enough: there the second number is alpha, spent by Student's t.
-_Plan = tuple[tuple[int, int | float], ...]
-_PLANS: dict[Fidelity, _Plan] = {
-    Fidelity.SCREEN: ((3, 0.05),),
-    Fidelity.REWARD: ((3, 0.03), (7, 0), (14, 9)),
-    Fidelity.SEARCH: ((3, 0.01), (7, 0), (10, 3), (14, 14)),
-    Fidelity.VERIFY: ((10, 3), (16, 23), (36, 187)),  # the last for those that are close
+
+class _Look(NamedTuple):
+    """After so many pairs: Walsh averages left out at either end, or the alpha spent by t."""
+
+    pairs: int
+    left_out: int = 0
+    alpha: float = 0.0
+
+
+_PLANS: dict[Fidelity, tuple[_Look, ...]] = {
+    Fidelity.SCREEN: (_Look(3, alpha=0.05),),
+    Fidelity.REWARD: (_Look(1, alpha=0.01), _Look(3, alpha=0.02), _Look(7, alpha=0.02)),
+    Fidelity.SEARCH: (
+        _Look(1, alpha=0.001),
+        _Look(3, alpha=0.025),
+        _Look(7, alpha=0.01),
+        _Look(14, 14),
+    ),
+    Fidelity.VERIFY: (_Look(8, 1), _Look(14, 14), _Look(32, 138)),  # the last where sides are close
 }
-
-
-# What stops after 3 pairs, which by chance may all be slow processes or all fast ones.
-_NOISE_FLOOR = {Fidelity.REWARD: 0.03, Fidelity.SEARCH: 0.03}
 
 
 def looks(fidelity: Fidelity) -> tuple[int, ...]:
     """Numbers of process pairs at which the interval may be looked at."""
-    return tuple(pairs for pairs, _ in _PLANS[fidelity])
+    return tuple(look.pairs for look in _PLANS[fidelity])
 
 
 def alpha_at(fidelity: Fidelity, look_index: int) -> float:
-    """The chance that the interval of one look excludes the truth (nominal for 3 pairs)."""
-    pairs, spent = _PLANS[fidelity][look_index]
-    return spent if isinstance(spent, float) else 2 * _signed_rank_cdf(pairs, spent)
+    """The chance that the interval of one look excludes the truth (for t: of normal log ratios)."""
+    pairs, left_out, alpha = _PLANS[fidelity][look_index]
+    return alpha or 2 * _signed_rank_cdf(pairs, left_out)
 
 
 def ratio_interval(
-    log_ratios: Sequence[float],
-    look_index: int,
-    fidelity: Fidelity,
-    noise_floor: float | None = None,
+    log_ratios: Sequence[float], look_index: int, fidelity: Fidelity, spread: float
 ) -> Ratio:
     """Speedup from the pairs' natural log ratios (baseline time over candidate time).
 
@@ -72,31 +75,49 @@ def ratio_interval(
         log_ratios: One per process pair, exactly `looks(fidelity)[look_index]` of them.
         look_index: Which look this is.
         fidelity: Which plan of looks is followed.
-        noise_floor: Half-width, in log units, that the device's A/A test says cannot be undercut
-            at this number of pairs; widens the interval of 3 pairs only. By default that of
-            the plan: none for a screen, 3 % for others.
-
-    With 3 pairs the range covers the median in 75 % of cases: the interval is Student's t, exact
-    for normal log ratios, plus the noise floor.
+        spread: Standard deviation of a pair's log ratio that tests of programs against themselves
+            have found on the device (`Device.spread`).
     """
-    pairs, spent = _PLANS[fidelity][look_index]
+    look = _PLANS[fidelity][look_index]
     values = np.asarray(log_ratios, dtype=np.float64)
-    if values.shape != (pairs,):
+    if values.shape != (look.pairs,):
         raise ValueError(
-            f"look {look_index} of a {fidelity} takes {pairs} pairs, got {values.size}"
+            f"look {look_index} of a {fidelity} takes {look.pairs} pairs, got {values.size}"
         )
     if not np.isfinite(values).all():
         raise ValueError("log ratios have to be finite")
     averages = _walsh_averages(values)
     centre = float(np.median(averages))
-    if isinstance(spent, float):
-        noise_floor = _NOISE_FLOOR.get(fidelity, 0.0) if noise_floor is None else noise_floor
-        half = _STUDENT_T_2[spent] * float(values.std(ddof=1)) / math.sqrt(pairs) + noise_floor
-        middle = float(values.mean())
-        low, high = min(middle - half, centre), max(middle + half, centre)
+    if look.alpha:
+        half = _moderated_half(values, look.alpha, spread)
+        low, high = centre - half, centre + half
     else:
-        low, high = float(averages[spent]), float(averages[-1 - spent])
+        low, high = float(averages[look.left_out]), float(averages[-1 - look.left_out])
     return Ratio(math.exp(centre), math.exp(low), math.exp(high))
+
+
+def _moderated_half(values: NDArray[np.float64], alpha: float, spread: float) -> float:
+    """Half of the interval of the moderated t."""
+    own = float(((values - values.mean()) ** 2).sum())
+    freedom = PRIOR_PAIRS + values.size - 1
+    deviation = math.sqrt((PRIOR_PAIRS * spread**2 + own) / freedom)
+    return student_t(1 - alpha / 2, freedom) * deviation / math.sqrt(values.size)
+
+
+def student_t(probability: float, freedom: int) -> float:
+    """Quantile of Student's t, within 1 % from 4 degrees of freedom and up to 0.999 on.
+
+    Abramowitz and Stegun, Handbook of Mathematical Functions, 26.7.5.
+    """
+    z = NormalDist().inv_cdf(probability)
+    terms = (
+        z,
+        (z**3 + z) / 4,
+        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
+        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
+        (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160,
+    )
+    return math.fsum(term / freedom**power for power, term in enumerate(terms))
 
 
 def median_interval(times_ms: Sequence[float]) -> Interval:

@@ -72,6 +72,7 @@ from evolve.worker.yardstick import Yardstick, note_shortage
 _WHY_LEFT = "the device has no memory for it beside the candidate and the reference"
 _OWN_OUTPUTS = (Status.ALIASED, Status.MUTATED_INPUT)  # a candidate has to make new ones
 _REWARD_HALF_WIDTH = 0.05
+_SEARCH_WIDTHS = 2  # of a verification's
 _MOST_CROWDED = 2  # turns that neighbours may spoil; then it is judged without any
 _MOST_DISTURBED = 3  # turns that a stranger may spoil
 _MOST_TOO_SHORT = 2  # sittings without a time, before it is the candidate's doing
@@ -217,7 +218,9 @@ class Timekeeper:
                 wrong = drop_wrong(pairs)
                 others = [side for side in sides if side != CANDIDATE]
                 ratios = {
-                    side: ratio_interval(weighted(pairs, cases, side, rule), index, plan)
+                    side: ratio_interval(
+                        weighted(pairs, cases, side, rule), index, plan, device.spread
+                    )
                     for side in others
                 }
                 may_lose, is_last = sides[CANDIDATE] is not None, count == looks(plan)[-1]
@@ -229,7 +232,7 @@ class Timekeeper:
                     timing.labels.append(Label(CUT_SHORT, _why_no_longer(side, bars[side])))
                     break
             self._look_on(found, task, sides, cases, needs, timing, served)
-        by = partial(ratio_interval, look_index=index, fidelity=plan)
+        by = partial(ratio_interval, look_index=index, fidelity=plan, spread=device.spread)
         timing.ratios = ratios | timing.ratios  # those of the first sittings stand
         fill(timing, pairs, cases, list(sides), by, rule)
         plain = [measured.pair for measured in pairs]
@@ -260,7 +263,7 @@ class Timekeeper:
         """
         names = [case.warm.case.name for case in cases]
         two = {side: sides[side] for side in (CANDIDATE, EAGER)}
-        short = [replace(case, blocks=_LOOKED_BLOCKS, more={}, recorded=False) for case in cases]
+        short = [replace(case, blocks=_LOOKED_BLOCKS, recorded=False) for case in cases]
         looking = Timing()
         with contextlib.suppress(CrowdedFault, InfraFault, TooShortFault, _MoreMemory):
             for _ in range(0 if was_cut_short(timing) else _MOST_LOOKS):
@@ -282,15 +285,18 @@ class Timekeeper:
     def _settled(self, ratio: Ratio, fidelity: Fidelity, look_index: int, may_lose: bool) -> bool:
         """Narrow enough, or (where that `may` be) clearly slower: then width is of no interest.
 
-        The last look of a verification, with many pairs, is for sides that are close: on an
-        unsteady host they are told apart by nothing else. Others have the second look at most, and
-        the first where the interval is not much wider than wanted.
+        A search is content with twice the width that a verification wants. The last look of a
+        verification, with many pairs, is for sides that are close: on an unsteady host they are
+        told apart by nothing else. Others have the second look at most, and the first where the
+        interval is not much wider than wanted.
         """
         if fidelity is Fidelity.REWARD:  # enough for a reward: a decision, or a rough figure
             return not ratio.low <= 1.0 <= ratio.high or enough(ratio, _REWARD_HALF_WIDTH)
         if may_lose and ratio.high < CLEARLY_SLOWER:
             return True
         wanted = self._workshop.device.half_width
+        if fidelity is Fidelity.SEARCH:
+            return enough(ratio, _SEARCH_WIDTHS * wanted)
         if fidelity is Fidelity.VERIFY and abs(ratio.log().value) >= CLOSE:
             return look_index > 0 or enough(ratio, FAR_WIDTHS * wanted)
         return enough(ratio, wanted)

@@ -263,16 +263,13 @@ class WarmCase:
             return None
         return rng.choice(numbers), rng.randrange(calls)
 
-    def draw_blocks(self, count: int, most: int, calls: int, rng: random.Random) -> list[int]:
-        """Numbers of blocks for a sitting, `most` of them; of the first `count` one is judged."""
+    def draw_blocks(self, count: int, calls: int, rng: random.Random) -> list[int]:
+        """Numbers of blocks for a sitting, one of which is judged."""
         pool = range(self._device.block_pool)
-        numbers = rng.sample(pool, most)
+        numbers = rng.sample(pool, count)
         judged = [number for number in pool if self.usually_judged(number, calls)]
-        if not set(judged).intersection(numbers[:count]):
-            place, chosen = rng.randrange(count), rng.choice(judged)
-            if chosen in numbers:
-                numbers[numbers.index(chosen)] = numbers[place]
-            numbers[place] = chosen
+        if not set(judged).intersection(numbers):
+            numbers[rng.randrange(count)] = rng.choice(judged)
         return numbers
 
     def block_check(self, number: int, at: int, calls: int) -> Check:

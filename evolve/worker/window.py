@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from torch import Tensor
@@ -43,9 +43,8 @@ class Block:
 class TimedCase:
     """A case to be timed: calls per block, and the layout of each side's outputs.
 
-    `blocks`: of each side in a sitting, but for those that have `more`. `idles`: of no calls; 0
-    stands for as many as anybody has blocks. `recorded`: its calls are
-    also to be timed as a CUDA graph. `wanted`: calls that a block would have, were no side too slow
+    `blocks`: of each side in a sitting, and of no calls. `recorded`: its calls are also to be timed
+    as a CUDA graph. `wanted`: calls that a block would have, were no side too slow
     for that; `unshortened_s` what they take the reference, in seconds. `drawn`: a block and a call
     of it that are judged in this sitting, and maybe in no other. `glances`: blocks of a sitting
     that show whose code the candidate's process executes (`whereabouts`). `limit_s`: for a block.
@@ -57,8 +56,6 @@ class TimedCase:
     calls: int
     layouts: Mapping[str, Layout]
     blocks: int
-    more: Mapping[str, int] = field(default_factory=dict)
-    idles: int = 0
     recorded: bool = False
     wanted: int = 0
     unshortened_s: float = 0.0
@@ -66,10 +63,6 @@ class TimedCase:
     glances: int = 0
     limit_s: float = SLOWEST_S
     on_host: bool = False
-
-    def blocks_of(self, side: str) -> int:
-        """Of one side in a sitting."""
-        return self.more.get(side, self.blocks)
 
     def sampled(self, number: int) -> tuple[int, ...]:
         """The calls of a block whose outputs are looked at; the first of them may be judged."""

@@ -109,16 +109,17 @@ def _judge(free: list[Worker], options: argparse.Namespace, task: Task, source: 
         verdict = Evaluation.from_json(sent.result(options.seconds)["result"])
     finally:
         free.append(worker)
-    return task, source, verdict, time.monotonic() - start
+    took = time.monotonic() - start
+    ratio = verdict.ratios.get("eager")
+    told = f"{ratio.value:.3f} +-{ratio.half_width:.2%}" if ratio else verdict.feedback[:120]
+    pairs = [len(s["ms"]["eager"]) for s in verdict.samples.values() if "ms" in s]
+    labels = [label.name for label in verdict.labels if label.name != "kernels"]
+    print(f"{task.name:14} {verdict.status} {verdict.custom} {told} pairs {pairs} {took:.1f} s, "
+          f"exclusive {verdict.device_time_s:.2f} s {labels}", flush=True)  # fmt: skip
+    return task, source, verdict, took
 
 
 def _report(rows: Sequence[Row], seconds: float, judges: int) -> None:
-    for task, _, verdict, took in rows:
-        ratio = verdict.ratios.get("eager")
-        told = f"{ratio.value:.3f} +-{ratio.half_width:.2%}" if ratio else verdict.feedback[:120]
-        pairs = [len(s["ms"]["eager"]) for s in verdict.samples.values() if "ms" in s]
-        print(f"{task.name:14} {verdict.status} {verdict.custom} {told} pairs {pairs} "
-              f"{took:.1f} s, exclusive {verdict.device_time_s:.2f} s")  # fmt: skip
     right = [verdict for _, _, verdict, _ in rows if "eager" in verdict.ratios]
     widths = sorted(verdict.ratios["eager"].half_width for verdict in right)
     exclusive = sorted(verdict.device_time_s for verdict in right)
