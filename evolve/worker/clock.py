@@ -17,7 +17,7 @@ import math
 import random
 import secrets
 import statistics
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
@@ -169,23 +169,24 @@ def _time_case(
     case = replace(case, drawn=case.warm.draw_call(order, case.calls, rng))
     blocks: dict[str, list[Block]] = {side: [] for side in processes}
     singles: dict[str, float] = {}
-    for side, turns in itertools.groupby(_turns(case, processes, rng), lambda turn: turn.side):
-        layout, process = case.layouts[side], processes[side]
+    for side, entries in _turns(case, list(processes), device.turn_blocks, rng):
+        layout, process, is_trusted = case.layouts[side], processes[side], side in TRUSTED
         with window.alone(side, processes), blaming(side):
-            for turn in turns:
-                number = order[len(blocks[side])] if turn.number is None else turn.number
-                glance_after_s = _moment(blocks[side], rng) if turn.is_glance else 0.0
+            window.rouse(process, case, layout)
+            for entry in entries:
+                number = order[len(blocks[side])] if entry.number is None else entry.number
+                glance_after_s = _moment(blocks[side], rng) if entry.is_glance else 0.0
                 asked = replace(case, calls=1) if number == case.warm.single else case
                 block = window.run(process, asked, layout, number, glance_after_s=glance_after_s,
-                                   idles=side == EAGER and turn.number is None,
-                                   is_trusted=side in TRUSTED)  # fmt: skip
-                if side in TRUSTED:
+                                   idles=side == EAGER and entry.number is None,
+                                   is_trusted=is_trusted)  # fmt: skip
+                if is_trusted:
                     block = replace(block, samples={})  # each may take gigabytes
-                if turn.number is None:
+                if entry.number is None:
                     blocks[side].append(block)
                 elif side == CANDIDATE:
                     result.samples.append((CANDIDATE, asked, block))
-                    if turn.is_glance:
+                    if entry.is_glance:
                         result.seen.setdefault(case.warm.case.name, []).append(block.seen)
                 if number == case.warm.single:
                     singles[side] = block.run
@@ -211,12 +212,14 @@ def _time_case(
 
 
 @dataclass(frozen=True, slots=True)
-class _Turn:
-    """A side's turn, with one of its scored blocks or (not scored) with that number."""
+class _Entry:
+    """A block of a side's turn: the next of those that are scored, or (not scored) of that number."""
 
-    side: str
     number: int | None = None
     is_glance: bool = False
+
+
+_Turn = tuple[str, list[_Entry]]
 
 
 def _moment(blocks: Sequence[Block], rng: random.Random) -> float:
@@ -224,23 +227,27 @@ def _moment(blocks: Sequence[Block], rng: random.Random) -> float:
     return rng.uniform(0.1, 0.9) * min(block.run for block in blocks)
 
 
-def _turns(case: TimedCase, sides: Iterable[str], rng: random.Random) -> list[_Turn]:
-    """Scored blocks, interleaved, and blocks that are not scored at secret places among them.
+def _turns(case: TimedCase, sides: list[str], each: int, rng: random.Random) -> list[_Turn]:
+    """Turns of the sides, of `each` scored blocks, and at secret places blocks that are not scored.
 
     Those are one of other input families, and one of a single call: work that is merged over the
     calls of a block, or right for the task's own values only, shows there. And glances.
     """
-    turns = [_Turn(side) for side in _interleaved(list(sides), case.blocks, rng)]
+    turns: list[_Turn] = [
+        (side, each * [_Entry()]) for side in _interleaved(sides, case.blocks // each, rng)
+    ]
     single = case.warm.single
-    others = [_Turn(CANDIDATE, single), _Turn(EAGER, single)] if case.calls > 1 else []
+    others = [(CANDIDATE, single), (EAGER, single)] if case.calls > 1 else []
     if (other := case.warm.other_block()) is not None:
-        others.append(_Turn(CANDIDATE, other))
-    for turn in others:
-        turns.insert(rng.randrange(len(turns) + 1), turn)
+        others.append((CANDIDATE, other))
+    for side, number in others:
+        _, entries = rng.choice([turn for turn in turns if turn[0] == side])
+        entries.insert(rng.randrange(len(entries) + 1), _Entry(number))
+    own = [entries for side, entries in turns if side == CANDIDATE]
     for number in rng.sample(case.warm.glance_blocks, case.glances):
-        first = turns.index(_Turn(CANDIDATE))  # tells how long a block takes
-        place = rng.randrange(first + 1, len(turns) + 1)
-        turns.insert(place, _Turn(CANDIDATE, number, is_glance=True))
+        entries = rng.choice(own)
+        first = entries.index(_Entry()) + 1 if entries is own[0] else 0  # tells how long a block is
+        entries.insert(rng.randrange(first, len(entries) + 1), _Entry(number, is_glance=True))
     return turns
 
 
@@ -251,11 +258,11 @@ def _working_set(case: TimedCase) -> int:
     return min(2 * case.calls * output + temporaries + (16 << 20), _LARGEST_RESERVE)
 
 
-def _interleaved(sides: Sequence[str], blocks: int, rng: random.Random) -> list[str]:
+def _interleaved(sides: list[str], turns: int, rng: random.Random) -> list[str]:
     """Each side so many times, an even number; every order is followed by its reverse (ABBA)."""
-    assert blocks % 2 == 0, blocks
+    assert turns % 2 == 0, turns
     sequence: list[str] = []
-    for _ in range(blocks // 2):
+    for _ in range(turns // 2):
         there = rng.sample(sides, len(sides))
         sequence += there + there[::-1]
     return sequence

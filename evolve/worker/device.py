@@ -31,6 +31,7 @@ class Device(Protocol):
         block_s: How long a block is to last.
         calls: Fewest and most calls in a block.
         blocks: Timed blocks of each side in one sitting.
+        turn_blocks: Of them, one after the other before another side has its turn.
         block_pool: How many different ones there are for a sitting to draw from.
         has_profiler: Whether a runner can say which kernels of the device ran (`proof`).
         has_memory_mark: Whether the kernel marks the most memory that a runner's tensors have taken
@@ -70,6 +71,7 @@ class Device(Protocol):
     block_s: float
     calls: tuple[int, int]
     blocks: int
+    turn_blocks: int
     few_blocks: int
     block_pool: int
     has_profiler: bool

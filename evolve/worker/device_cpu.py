@@ -40,6 +40,7 @@ class CpuDevice:
     block_s = 0.008  # short, so that what drifts on the host is shared by the sides
     calls = (3, 256)
     blocks = 8
+    turn_blocks = 1
     few_blocks = 8
     block_pool = 24
     has_profiler = False

@@ -28,16 +28,16 @@ from evolve.worker.slab import Packed, Shared, Slab
 from evolve.worker.window import Window
 from evolve.worker.window_cuda import CudaWindow, keep_to
 
-_POOL_SHARE = 60  # a runner's tensors get one in so many bytes of the device
+_POOL_SHARE = 160  # a runner's tensors get one in so many bytes of the device
 _BLOCK_SHARE = 160
 _REWARD_SHARE = 160
-_ARENAS_SHARE = 4  # kept for runners to come
+_ARENAS_SHARE = 16  # kept for runners to come
 _PIECES_BYTES = 4 << 20  # of outputs, read while the clock runs
 _SPIN_S = 0.2  # for a block to be done, before the referee sleeps
-_WARM_SHARE = 4
+_WARM_SHARE = 6
 _REFEREE_SHARE = 0.72  # at most: what it does not use the runners may have
 _EXPECTING_SHARE = 14
-_ROOM_SHARE = 0.6  # beside that, what stays warm twice (inputs, references), and spares' contexts
+_ROOM_SHARE = 0.45  # beside that, what stays warm twice (inputs, references), and spares' contexts
 _HAS_TF32 = 80  # capability
 _QUIET_S = 0.03  # while others open the device, its driver may hold up work for some milliseconds
 _QUIET_FACTOR = 4.0  # an idle device answers within so many times its usual time
@@ -93,14 +93,15 @@ class CudaDevice:
     block_s = 0.003  # against the 0.35 ms, give or take 0.02, that a window costs
     calls = (1, 1024)
     blocks = 12
+    turn_blocks = 3
     few_blocks = 6
     block_pool = 16
     has_profiler = True
     has_memory_mark = False  # of a pool there is none, and `cudaMalloc` goes past it
     seats = 4  # while one is timed, processes of the others open
     sittings = 4
-    spares = 8
-    references = 16
+    spares = 6
+    references = 10
     process_bytes = 512 << 20  # a context, and what is loaded into it
     compiles_aside = True  # the clock's core is its own
     glances = 0

@@ -34,6 +34,7 @@ Commands (tuples, the first item names them) and what is answered:
 """
 
 import contextlib
+import gc
 import json
 import os
 import socket
@@ -361,7 +362,7 @@ class Runner:
         wire.send_ack(channel)
         if not access.await_go(sequence, _SPIN_S, _WINDOW_S):
             return
-        with torch.no_grad():
+        with torch.no_grad(), _no_collections():
             start = time.perf_counter()
             if kind == "nothing":
                 access.wake()
@@ -384,6 +385,18 @@ class Runner:
         self._held, self._staged = [], []
         self._access.drop()
         wire.send_ack(channel)
+
+
+@contextlib.contextmanager
+def _no_collections() -> Iterator[None]:
+    """Python looks for garbage before or after, on all sides: it may take a millisecond."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def _addresses(output: Any) -> list[int]:

@@ -110,6 +110,10 @@ class Window(Protocol):
         """
         ...
 
+    def rouse(self, process: "RunnerProcess", case: TimedCase, layout: Layout) -> None:
+        """At the beginning of a side's turn: bring its process back to where it is timed."""
+        ...
+
     def charges(self, blocks: list[Block], reference: list[Block]) -> list[float]:
         """Seconds to add to each block for work done outside of its window."""
         ...

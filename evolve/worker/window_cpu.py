@@ -67,6 +67,9 @@ class CpuWindow:
         process.run(case.warm.index, SLOWEST_S)
         process.drop(SLOWEST_S)
 
+    def rouse(self, process: RunnerProcess, case: TimedCase, layout: Layout) -> None:
+        """It has used these cores a moment ago."""
+
     def idle(self, process: RunnerProcess, case: TimedCase) -> float:
         """Seconds that a block of no calls takes."""
         with _stopped(process):

@@ -96,6 +96,10 @@ class CudaWindow:
                 self._block(process, case, layout, -1, CALLS, is_trusted=True)
             lent.warmed.add(key)
 
+    def rouse(self, process: RunnerProcess, case: TimedCase, layout: Layout) -> None:
+        """A block that does not count: it has been moved to another core, whose caches are cold."""
+        self._block(process, case, layout, -1, CALLS, is_trusted=True)
+
     def run(
         self,
         process: RunnerProcess,
