@@ -213,7 +213,7 @@ def _time_case(
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """A block of a side's turn: the next of those that are scored, or (not scored) of that number."""
+    """A block of a side's turn: the next that is scored, or (not scored) one of that number."""
 
     number: int | None = None
     is_glance: bool = False

@@ -138,8 +138,13 @@ def _with_blocks(case: TimedCase, pair: PairTimes, device: Device, fidelity: Fid
     sides = pair.blocks[name]
     is_close = any(abs(pair.log_ratio(name, side)) < CLOSE for side in sides.keys() - {CANDIDATE})
     if is_close and variation(sides[EAGER]) > _UNSTEADY:
-        return replace(case, blocks=device.block_pool)
+        return replace(case, blocks=_even(device.block_pool, device))
     return case
+
+
+def _even(blocks: int, device: Device) -> int:
+    """The largest number up to that which gives each side an even number of turns."""
+    return blocks // (2 * device.turn_blocks) * 2 * device.turn_blocks
 
 
 def _affordable(wanted: int, slowest_s: float) -> int:
