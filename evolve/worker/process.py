@@ -213,15 +213,33 @@ class RunnerProcess:
         """Have forwards on inputs laid out like these recorded as one CUDA graph."""
         self._ask(("record", case, size, trees), Reply.ACK, seconds)
 
-    def run(self, case: int, seconds: float, idle: bool = False, resume: bool = False) -> Done:
-        """A forward on each of the inputs staged; none where `idle`.
+    def run(
+        self,
+        case: int,
+        seconds: float,
+        kind: str = "calls",
+        resume: bool = False,
+        turns: int = 0,
+        page: int = -1,
+        meanwhile: Callable[[], object] = lambda: None,
+    ) -> Done:
+        """A forward on each of the inputs staged; none of the kind `nothing`.
 
-        With `resume` the process stands (`pause`), and goes on once the command is there.
+        With `resume` the process stands (`pause`), and goes on once the command is there. With
+        `turns` it makes so many calls as `meanwhile` gives them to it, by a page sent (`turns`); of
+        the kind `empty`, they only make an output like the last one.
         """
-        self._send(("run", case, idle), seconds, -1)
+        self._send(("run", case, kind, turns), seconds, page)
         if resume:
             self.resume()
+        meanwhile()
         return self._parse(wire.parse_done, self._expect(Reply.DONE, seconds, "run"))
+
+    def has_word(self) -> bool:
+        """Whether it has said something, or ended."""
+        poller = select.poll()
+        poller.register(self._channel, select.POLLIN)
+        return bool(poller.poll(0))
 
     def begin(
         self,

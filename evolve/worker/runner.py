@@ -24,7 +24,9 @@ Commands (tuples, the first item names them) and what is answered:
     use_inputs  map the memory sent, where inputs come from then on: `("use_inputs", size)` -> ACK
     use_signals map the page sent (`signals`) -> ACK
     stage       prepare for the inputs of a block: `("stage", size, trees)` -> ACK
-    run         the block, one forward for each: `("run", case, idle)` -> DONE; an idle one has none
+    run         the block, one forward for each: `("run", case, kind, turns)` -> DONE; `nothing` has
+                none, `empty` such as only make an output; with `turns`, so many, each once its
+                inputs are given
     record      record forwards as a CUDA graph: `("record", case, size, trees)` -> ACK
     block       get ready for a timed window on a GPU:
                 `("block", case, kind, layout, trees, sequence)` -> ACK; it begins and ends by
@@ -318,6 +320,7 @@ class Runner:
         self, channel: socket.socket, size: int, trees: tuple[bytes, ...], fd: int = -1
     ) -> None:
         memory = self._access.stage(fd, size)
+        self._held = []
         self._staged = [slab.unpack(tree, memory) for tree in trees]
         wire.send_ack(channel)
 
@@ -331,17 +334,35 @@ class Runner:
         self._recording = graphs.Recording(self._models[case], calls, self._access.lent_pool)
         wire.send_ack(channel)
 
-    def _run(self, channel: socket.socket, case: int, idle: bool) -> None:
-        model = self._models[case]
+    def _run(self, channel: socket.socket, case: int, kind: str, turns: int, fd: int = -1) -> None:
+        model = _Empty(self._held[0]) if kind == "empty" else self._models[case]
+        staged = [] if kind == "nothing" else self._staged
         outputs: list[Any] = []
         with torch.no_grad():
             start = time.perf_counter()
-            for inputs in () if idle else self._staged:
-                outputs.append(model(*inputs))  # noqa: PERF401 (one after the other)
+            if turns:
+                outputs = self._take_turns(model, staged, turns, fd)
+            else:
+                for inputs in staged:
+                    outputs.append(model(*inputs))
             self._access.finish()
             seconds = time.perf_counter() - start
-        self._held = outputs
+        self._held = outputs or self._held
         wire.send_done(channel, seconds, [at for output in outputs for at in _addresses(output)])
+
+    def _take_turns(
+        self, model: torch.nn.Module, staged: list[Any], turns: int, fd: int
+    ) -> list[Any]:
+        assert isinstance(self._access, access.CpuAccess)
+        page, places = self._access.turns(fd), list[int]()
+        outputs: list[Any] = []
+        for number in range(1, turns + 1):
+            page.await_given(number)
+            if staged:
+                outputs.append(model(*staged[number - 1]))
+                places = _addresses(outputs[-1])
+            page.done(number, places)
+        return outputs
 
     def _block(
         self,
@@ -397,6 +418,19 @@ def _no_collections() -> Iterator[None]:
     finally:
         if was_on:
             gc.enable()
+
+
+class _Empty(torch.nn.Module):
+    """Makes an output like one that is there, and launches the least that torch can."""
+
+    def __init__(self, output: Any) -> None:
+        super().__init__()
+        self._like = output
+
+    def forward(self, *_: Any) -> Any:
+        made = map_tensors(torch.empty_like, self._like)
+        torch.zeros(1)
+        return made
 
 
 def _addresses(output: Any) -> list[int]:
