@@ -29,15 +29,15 @@ from evolve.worker.window import Window
 from evolve.worker.window_cuda import CudaWindow, keep_to
 
 _POOL_SHARE = 160  # a runner's tensors get one in so many bytes of the device
-_BLOCK_SHARE = 160
-_REWARD_SHARE = 160
+_BLOCK_SHARE = 200
+_REWARD_SHARE = 200
 _ARENAS_SHARE = 16  # kept for runners to come
 _PIECES_BYTES = 4 << 20  # of outputs, read while the clock runs
 _SPIN_S = 0.2  # for a block to be done, before the referee sleeps
-_WARM_SHARE = 6
+_WARM_SHARE = 4
 _REFEREE_SHARE = 0.72  # at most: what it does not use the runners may have
 _EXPECTING_SHARE = 14
-_ROOM_SHARE = 0.45  # beside that, what stays warm twice (inputs, references), and spares' contexts
+_ROOM_SHARE = 0.4  # beside that, what stays warm twice (inputs, references), and spares' contexts
 _HAS_TF32 = 80  # capability
 _QUIET_S = 0.03  # while others open the device, its driver may hold up work for some milliseconds
 _QUIET_FACTOR = 4.0  # an idle device answers within so many times its usual time
@@ -92,10 +92,10 @@ class CudaDevice:
     spread = 0.012
     block_s = 0.003  # against the 0.35 ms, give or take 0.02, that a window costs
     calls = (1, 1024)
-    blocks = 12
+    blocks = 18
     turn_blocks = 3
     few_blocks = 6
-    block_pool = 16
+    block_pool = 20
     has_profiler = True
     has_memory_mark = False  # of a pool there is none, and `cudaMalloc` goes past it
     seats = 4  # while one is timed, processes of the others open
@@ -151,6 +151,8 @@ class CudaDevice:
         self.clock_cores = ClockCores(os.sched_getaffinity(0))
         self.capability = 10 * facts.major + facts.minor
         self.spin_s = _SPIN_S if self.clock_cores.has_own else 0.0
+        # All threads of this process, and all that it starts, keep off the clock's cores.
+        os.sched_setaffinity(0, self.clock_cores.of_runners())
         self.variables = {
             "CUDA_VISIBLE_DEVICES": f"GPU-{facts.uuid}",
             "CUDA_MODULE_LOADING": "LAZY",
