@@ -62,6 +62,7 @@ class Lent:
         layouts: trees of inputs that it has made tensors of, with their numbers.
         recorded: the trees of its recording.
         warmed: cases that it has run, with the calls of a block.
+        is_timed: whether it is kept to the core of those that are timed.
     """
 
     pool: Arena
@@ -71,6 +72,7 @@ class Lent:
     layouts: dict[tuple[bytes, ...], int] = field(default_factory=dict)
     recorded: tuple[bytes, ...] = ()
     warmed: set[tuple[int, int]] = field(default_factory=set)
+    is_timed: bool = False
 
 
 class CudaDevice:
@@ -93,13 +95,13 @@ class CudaDevice:
     block_s = 0.003  # against the 0.35 ms, give or take 0.02, that a window costs
     calls = (1, 1024)
     blocks = 18
-    turn_blocks = 3
+    turn_blocks = 1
     few_blocks = 6
     block_pool = 20
     has_profiler = True
     has_memory_mark = False  # of a pool there is none, and `cudaMalloc` goes past it
     seats = 4  # while one is timed, processes of the others open
-    sittings = 4
+    sittings = 2
     spares = 6
     references = 10
     process_bytes = 512 << 20  # a context, and what is loaded into it
@@ -322,15 +324,20 @@ class CudaDevice:
 
     @contextmanager
     def on_clock_cores(self, process: RunnerProcess) -> Iterator[None]:
-        """This thread and a runner wait without sleeping, each on a core of its own."""
-        cores, before = self.clock_cores, os.sched_getaffinity(0)
-        keep_to(process, cores.of_timed)
-        os.sched_setaffinity(0, cores.of_clock)
+        """This thread and a runner wait without sleeping, each on a core of its own.
+
+        The runner stays there: moved back and forth, it would begin each turn with cold caches.
+        """
+        lent = self._lent[process]
+        if not lent.is_timed:
+            keep_to(process, self.clock_cores.of_timed)
+            lent.is_timed = True
+        before = os.sched_getaffinity(0)
+        os.sched_setaffinity(0, self.clock_cores.of_clock)
         try:
             yield
         finally:
             os.sched_setaffinity(0, before)
-            keep_to(process, cores.of_runners())
 
     def is_idle(self) -> bool:
         deadline = time.monotonic() + _QUIET_S
