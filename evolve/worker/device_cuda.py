@@ -29,15 +29,15 @@ from evolve.worker.window import Window
 from evolve.worker.window_cuda import CudaWindow, keep_to
 
 _POOL_SHARE = 160  # a runner's tensors get one in so many bytes of the device
-_BLOCK_SHARE = 160
-_REWARD_SHARE = 160
+_BLOCK_SHARE = 200
+_REWARD_SHARE = 200
 _ARENAS_SHARE = 16  # kept for runners to come
 _PIECES_BYTES = 4 << 20  # of outputs, read while the clock runs
 _SPIN_S = 0.2  # for a block to be done, before the referee sleeps
-_WARM_SHARE = 6
+_WARM_SHARE = 4
 _REFEREE_SHARE = 0.72  # at most: what it does not use the runners may have
 _EXPECTING_SHARE = 14
-_ROOM_SHARE = 0.45  # beside that, what stays warm twice (inputs, references), and spares' contexts
+_ROOM_SHARE = 0.4  # beside that, what stays warm twice (inputs, references), and spares' contexts
 _HAS_TF32 = 80  # capability
 _QUIET_S = 0.03  # while others open the device, its driver may hold up work for some milliseconds
 _QUIET_FACTOR = 4.0  # an idle device answers within so many times its usual time
@@ -62,6 +62,7 @@ class Lent:
         layouts: trees of inputs that it has made tensors of, with their numbers.
         recorded: the trees of its recording.
         warmed: cases that it has run, with the calls of a block.
+        is_timed: whether it is kept to the core of those that are timed.
     """
 
     pool: Arena
@@ -71,6 +72,7 @@ class Lent:
     layouts: dict[tuple[bytes, ...], int] = field(default_factory=dict)
     recorded: tuple[bytes, ...] = ()
     warmed: set[tuple[int, int]] = field(default_factory=set)
+    is_timed: bool = False
 
 
 class CudaDevice:
@@ -92,14 +94,14 @@ class CudaDevice:
     spread = 0.012
     block_s = 0.003  # against the 0.35 ms, give or take 0.02, that a window costs
     calls = (1, 1024)
-    blocks = 12
-    turn_blocks = 3
+    blocks = 18
+    turn_blocks = 1
     few_blocks = 6
-    block_pool = 16
+    block_pool = 20
     has_profiler = True
     has_memory_mark = False  # of a pool there is none, and `cudaMalloc` goes past it
     seats = 4  # while one is timed, processes of the others open
-    sittings = 4
+    sittings = 2
     spares = 6
     references = 10
     process_bytes = 512 << 20  # a context, and what is loaded into it
@@ -151,6 +153,8 @@ class CudaDevice:
         self.clock_cores = ClockCores(os.sched_getaffinity(0))
         self.capability = 10 * facts.major + facts.minor
         self.spin_s = _SPIN_S if self.clock_cores.has_own else 0.0
+        # All threads of this process, and all that it starts, keep off the clock's cores.
+        os.sched_setaffinity(0, self.clock_cores.of_runners())
         self.variables = {
             "CUDA_VISIBLE_DEVICES": f"GPU-{facts.uuid}",
             "CUDA_MODULE_LOADING": "LAZY",
@@ -320,15 +324,20 @@ class CudaDevice:
 
     @contextmanager
     def on_clock_cores(self, process: RunnerProcess) -> Iterator[None]:
-        """This thread and a runner wait without sleeping, each on a core of its own."""
-        cores, before = self.clock_cores, os.sched_getaffinity(0)
-        keep_to(process, cores.of_timed)
-        os.sched_setaffinity(0, cores.of_clock)
+        """This thread and a runner wait without sleeping, each on a core of its own.
+
+        The runner stays there: moved back and forth, it would begin each turn with cold caches.
+        """
+        lent = self._lent[process]
+        if not lent.is_timed:
+            keep_to(process, self.clock_cores.of_timed)
+            lent.is_timed = True
+        before = os.sched_getaffinity(0)
+        os.sched_setaffinity(0, self.clock_cores.of_clock)
         try:
             yield
         finally:
             os.sched_setaffinity(0, before)
-            keep_to(process, cores.of_runners())
 
     def is_idle(self) -> bool:
         deadline = time.monotonic() + _QUIET_S

@@ -1,5 +1,6 @@
 """Starting runners: zygotes by environment, one confinement for all, and a second try."""
 
+import contextlib
 import fcntl
 import os
 import shutil
@@ -48,6 +49,8 @@ class Launcher:
         lock: Of the device: runners are given memory while nothing is timed.
 
     Attributes:
+        seat: told of each process before it opens the device, so that it stands still while
+            something is timed (`Seats.add`).
         closed: whether it starts no more.
     """
 
@@ -79,6 +82,7 @@ class Launcher:
         fcntl.flock(self._claim, fcntl.LOCK_EX)
         self._running: set[RunnerProcess] = set()
         self._spares: Spares | None = None
+        self.seat: Callable[[RunnerProcess], None] = lambda _: None
         self.closed = False
         self._confinement = Confinement(
             work="",
@@ -226,6 +230,9 @@ class Launcher:
         """A fresh process that has opened the device."""
         with ExitStack() as on_failure:
             runner = on_failure.enter_context(self._start(key, confinement))
+            self.seat(runner)
+            if self._device.has_profiler:
+                runner.end_within(self._lock.shared)
             self._device.prepare(runner, all_queues)
             on_failure.pop_all()
         return runner
@@ -285,6 +292,8 @@ class Launcher:
             for zygote in self._zygotes.values():
                 zygote.close()
             self._idle.wait_for(lambda: not self._starting)
+            for runner in self._running:
+                runner.end_within(contextlib.nullcontext)
             close_all(self._running)
         shutil.rmtree(self._base, ignore_errors=True)
         os.close(self._claim)

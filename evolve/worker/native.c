@@ -199,6 +199,8 @@ struct window {
   int64_t begun, ended; /* filled in */
 };
 
+#define ROUSING 4 /* copies of the flush buffer before the clock starts: 0.15 ms on an H100 */
+
 enum { TIMED = 0, ASTRAY = -10, DRIVER = 1000 };
 
 /* The pieces, as they are now. */
@@ -219,6 +221,10 @@ int evolve_read(struct window* w) {
 int evolve_window(struct window* w) {
   int code = cuda.set_context(context);
   if (code) return DRIVER + code;
+  /* A GPU that has idled for half a millisecond takes 0.13 ms longer to copy: all begin awake. */
+  for (int i = 0; i < ROUSING; ++i)
+    if ((code = copied(w->flush + w->flush_bytes, w->flush, w->flush_bytes))) return DRIVER + code;
+  if ((code = cuda.synchronize(stream))) return DRIVER + code;
   w->begun = now();
   code = copied(w->inputs, w->staged, w->bytes);
   code = code ? code : copied(w->flush + w->flush_bytes, w->flush, w->flush_bytes);

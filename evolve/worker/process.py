@@ -65,6 +65,8 @@ class RunnerProcess:
         self._work = tempfile.mkdtemp(dir=base)
         self._fate: Fate | None = None
         self._at_end: list[Callable[[], None]] = []
+        self._ending: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext
+        self.has_candidate = False  # whether code that is not ours may run there
         self._frozen_s = 0.0
         self._sandbox: int | None = None
         self._frozen_at: float | None = None
@@ -116,12 +118,13 @@ class RunnerProcess:
         stub: bool = False,
     ) -> None:
         """Execute a source: `kind` is `candidate` or `reference` (then `text` is the task)."""
+        self.has_candidate = self.has_candidate or kind == "candidate"
         command = ("load", kind, text, build, may_build, stub)
         self._ask(command, Reply.ACK, seconds, may_freeze=True)
 
     def open_gpu(self, seconds: float, all_queues: bool) -> None:
         """Have a fresh process get ready to use the GPU, with all of its queues or one."""
-        self._ask(("open_gpu", all_queues), Reply.ACK, seconds)
+        self._ask(("open_gpu", all_queues), Reply.ACK, seconds, may_freeze=True)
 
     def use_pool(self, fd: int, size: int, library: str, seconds: float) -> int:
         """Have it put all tensors into this memory; where it maps it."""
@@ -430,6 +433,10 @@ class RunnerProcess:
         """Have something done once the process is dead."""
         self._at_end.append(action)
 
+    def end_within(self, ending: Callable[[], AbstractContextManager[None]]) -> None:
+        """Have it killed only while this is held: a GPU's driver is busy with its end."""
+        self._ending = ending
+
     @property
     def alive(self) -> bool:
         return self._fate is None and self._control.fileno() >= 0
@@ -437,7 +444,8 @@ class RunnerProcess:
     def close(self) -> str:
         """Kill the process and everything that it started; what it had printed."""
         if self.alive:
-            self._fate = self._stop()
+            with self._ending():
+                self._fate = self._stop()
         while self._at_end:
             self._at_end.pop()()
         self._channel.close()

@@ -123,6 +123,7 @@ class Referee:
             self.launcher.probe()
             on_failure.pop_all()
         self._seats = Seats(device, self._lock)
+        self.launcher.seat = self._seats.add
         self.workshop = Workshop(device, self.launcher, builds, self._seats, call_s)
         self._room = Room(device.room, device.seats)
         self._timekeeper = Timekeeper(self.workshop, self._seats, self._room)

@@ -52,15 +52,10 @@ class Seats:
         self._seated: set[RunnerProcess] = set()  # grows under the shared lock, of many threads
         self._changing = threading.Lock()
 
-    def add(self, processes: Collection[RunnerProcess]) -> None:
-        """From now on they are stopped when somebody else has his turn."""
+    def add(self, process: RunnerProcess) -> None:
+        """From now on it is stopped when another has the device alone."""
         with self.lock.shared(), self._changing:
-            self._seated = {process for process in self._seated if process.alive}.union(processes)
-
-    def remove(self, processes: Collection[RunnerProcess]) -> None:
-        """They will end."""
-        with self._changing:
-            self._seated.difference_update(processes)
+            self._seated = {seated for seated in self._seated if seated.alive} | {process}
 
     @contextlib.contextmanager
     def beside(self, start: Callable[[], RunnerProcess]) -> Iterator[RunnerProcess]:
@@ -69,7 +64,6 @@ class Seats:
         try:
             yield process
         finally:
-            self.remove([process])
             process.close()
 
     @contextlib.contextmanager
@@ -80,7 +74,6 @@ class Seats:
             with self.alone([process]):
                 yield process
         finally:
-            self.remove([process])
             process.close()
 
     @contextlib.contextmanager
@@ -103,14 +96,15 @@ class Seats:
             turn = Turn(self._device, watch, frozenset(mine), self._device.others())
             with _still(rest), contextlib.ExitStack() as on_failure:
                 # Or the next would find what they left running.
-                on_failure.callback(close_all, mine)
+                on_failure.callback(_close_now, mine)
                 try:
                     if rest:
                         self._wait_until_quiet()
                     yield turn
                 except (CandidateFault, SideFault) as error:
                     if isinstance(candidate_fault_of(error), BusyFault):
-                        self._require_our_doing(error, turn, bool(rest), settles)
+                        is_crowded = any(process.has_candidate for process in rest)
+                        self._require_our_doing(error, turn, is_crowded, settles)
                     raise
                 on_failure.pop_all()
 
@@ -126,7 +120,7 @@ class Seats:
             return
         if is_crowded or not settles:
             raise CrowdedFault(f"others were there while {error}") from error
-        close_all(turn.mine)
+        _close_now(turn.mine)
         if not (self._falls_idle() and self._stays_idle()):
             raise OccupiedFault(
                 "processes that are none of ours keep the device busy: it was so with nothing of "
@@ -154,6 +148,13 @@ class Seats:
                 return False
             time.sleep(_QUIET_POLL_S)
         return True
+
+
+def _close_now(processes: Collection[RunnerProcess]) -> None:
+    """By whoever has the device alone."""
+    for process in processes:
+        process.end_within(contextlib.nullcontext)
+    close_all(processes)
 
 
 @contextlib.contextmanager

@@ -97,7 +97,7 @@ class CudaWindow:
             lent.warmed.add(key)
 
     def rouse(self, process: RunnerProcess, case: TimedCase, layout: Layout) -> None:
-        """A block that does not count: it has been moved to another core, whose caches are cold."""
+        """A block that does not count: the other side has had the caches of its core."""
         self._block(process, case, layout, -1, CALLS, is_trusted=True)
 
     def run(

@@ -186,25 +186,15 @@ class Workshop:
         writable: tuple[str, ...] = (),
         needs: Needs = UNTIMED,
     ) -> RunnerProcess:
-        """A process for the candidate, which has seen nothing of it yet; to be used in a `with`.
-
-        From then on it stands still whenever another has the device alone.
-        """
+        """A process for the candidate, which has seen nothing of it yet; to be used in a `with`."""
         hidden = candidate.build is not None and not self.device.spares
         readable = (str(candidate.build),) if hidden else ()
         is_tight = candidate.is_ours and needs is not UNTIMED  # where it compiles it may try more
         tensors = trusted_bytes(cases, self.device) if is_tight else working_bytes(cases)
-        return self._seated(self.launcher.start(
+        return self.launcher.start(
             candidate.language, writable, readable, tensors + needs.block, needs.all_queues,
             needs.observed, compiles=candidate.wants_compiler,
-        ))  # fmt: skip
-
-    def _seated(self, runner: RunnerProcess) -> RunnerProcess:
-        with contextlib.ExitStack() as on_failure:
-            on_failure.enter_context(runner)
-            self._seats.add([runner])
-            on_failure.pop_all()
-        return runner
+        )  # fmt: skip
 
     def loaded(
         self,
@@ -244,7 +234,7 @@ class Workshop:
             self.launcher.start, Language.TORCH, tensors=tensors, all_queues=needs.all_queues
         )
         with self._unless_aside(), contextlib.ExitStack() as on_failure:
-            runner = on_failure.enter_context(self._seated(start()))
+            runner = on_failure.enter_context(start())
             runner.load("reference", json.dumps(task.task.to_json()), SETUP_S)
             for case in task.timed:
                 with self.on_device():
