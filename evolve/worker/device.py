@@ -33,6 +33,7 @@ class Device(Protocol):
         blocks: Timed blocks of each side in one sitting.
         turn_blocks: Of them, one after the other before another side has its turn.
         block_pool: How many different ones there are for a sitting to draw from.
+        judged_s: To work out what is expected of outputs of them that are judged for all.
         has_profiler: Whether a runner can say which kernels of the device ran (`proof`).
         has_memory_mark: Whether the kernel marks the most memory that a runner's tensors have taken
             (`scratch`).
@@ -74,6 +75,7 @@ class Device(Protocol):
     turn_blocks: int
     few_blocks: int
     block_pool: int
+    judged_s: float
     has_profiler: bool
     has_memory_mark: bool
     seats: int

@@ -44,6 +44,7 @@ class CpuDevice:
     turn_blocks = 1
     few_blocks = 6
     block_pool = 12
+    judged_s = 0.4
     has_profiler = False
     has_memory_mark = True
     seats = 1

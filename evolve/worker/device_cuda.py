@@ -98,6 +98,7 @@ class CudaDevice:
     turn_blocks = 1
     few_blocks = 6
     block_pool = 20
+    judged_s = 2.0
     has_profiler = True
     has_memory_mark = False  # of a pool there is none, and `cudaMalloc` goes past it
     seats = 4  # while one is timed, processes of the others open
