@@ -85,8 +85,8 @@ class CpuDevice:
 
     @property
     def slots(self) -> int:
-        """One may compile while another is judged, unless they would take each other's cores."""
-        return min(4, max(1, self.cores // 2))
+        """One compiles while another is checked; what compiles stands still while one is timed."""
+        return min(4, self.cores)
 
     def can_time(self, language: Language) -> bool:
         """Triton runs in its interpreter here, which says nothing about speed."""

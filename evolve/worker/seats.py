@@ -91,10 +91,11 @@ class Seats:
             CrowdedFault: it is busy, and others may be the reason.
             OccupiedFault: they are.
         """
-        with self.lock.exclusive() as watch:
+        with contextlib.ExitStack() as still, self.lock.exclusive() as watch:
             rest = {process for process in self._seated if process.alive}.difference(mine)
             turn = Turn(self._device, watch, frozenset(mine), self._device.others())
-            with _still(rest), contextlib.ExitStack() as on_failure:
+            still.enter_context(_still(rest))  # until others may have it together again
+            with contextlib.ExitStack() as on_failure:
                 # Or the next would find what they left running.
                 on_failure.callback(_close_now, mine)
                 try:
