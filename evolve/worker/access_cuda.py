@@ -10,6 +10,13 @@ from evolve.worker import cuda_driver, native, queues
 from evolve.worker.cuda_driver import Mapping
 from evolve.worker.signals import Signals
 
+GATE_BYTES = 4096  # behind the inputs, for a word that says that they are there
+
+
+def gate_of(address: int, size: int) -> int:
+    """Where that word is, in an arena of inputs at this address."""
+    return address + size - GATE_BYTES
+
 
 class CudaAccess:
     """Opens the one GPU that the process may see, with all of its queues or one.
@@ -66,6 +73,11 @@ class CudaAccess:
         """Say that its calls are done."""
         assert self._signals is not None
         self._signals.finish(self._library, sequence, seconds, addresses)
+
+    def await_inputs(self, sequence: int) -> None:
+        """Have the default stream wait until the inputs of this window are there."""
+        assert self._arena is not None
+        cuda_driver.wait_value(gate_of(self._arena.address, self._arena.size), sequence)
 
     @contextlib.contextmanager
     def lent_pool(self) -> Iterator[torch.cuda.MemPool]:

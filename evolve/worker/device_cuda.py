@@ -18,6 +18,7 @@ import torch
 from evolve.core.errors import EvaluatorUnavailable, UsageError
 from evolve.core.program import Language
 from evolve.worker import cuda_driver, native, nvml, pagelocked, procfs
+from evolve.worker.access_cuda import GATE_BYTES
 from evolve.worker.arenas import Arena, Arenas
 from evolve.worker.cores import ClockCores
 from evolve.worker.guard import descendants
@@ -244,8 +245,8 @@ class CudaDevice:
     def inputs_of(self, process: RunnerProcess, size: int) -> torch.Tensor:
         """The first `size` bytes of the runner's inputs; it gets more memory where that is less."""
         lent = self._lent[process]
-        if lent.inputs is None or lent.inputs.size < size:
-            former, lent.inputs = lent.inputs, self._arenas.take(size)
+        if lent.inputs is None or lent.inputs.size < size + GATE_BYTES:
+            former, lent.inputs = lent.inputs, self._arenas.take(size + GATE_BYTES)
             lent.layouts.clear()
             lent.recorded = ()
             process.use_inputs(lent.inputs.fd, lent.inputs.size, _CONNECT_S)

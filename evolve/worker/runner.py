@@ -364,6 +364,7 @@ class Runner:
             return
         with torch.no_grad(), _no_collections():
             start = time.perf_counter()
+            access.await_inputs(sequence)
             if kind == "nothing":
                 access.wake()
             elif kind == "graph" and self._recording is not None:
