@@ -92,13 +92,13 @@ class CudaDevice:
     """
 
     half_width = 0.01
-    spread = 0.012
+    spread = 0.01
     block_s = 0.003  # against the 0.35 ms, give or take 0.02, that a window costs
     calls = (1, 1024)
-    blocks = 18
+    blocks = 12
     turn_blocks = 1
     few_blocks = 6
-    block_pool = 20
+    block_pool = 16
     has_profiler = True
     has_memory_mark = False  # of a pool there is none, and `cudaMalloc` goes past it
     seats = 4  # while one is timed, processes of the others open
