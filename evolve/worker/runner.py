@@ -13,6 +13,7 @@ Commands (tuples, the first item names them) and what is answered:
     call        one forward: `("call", case, size, tree, trap, may_leave)` -> OUTPUT; before it,
                 where it may leave the device to compile kernels, for each of them ASIDE and BACK,
                 which is answered by a command without a meaning
+    account     what torch computed in the last call with `trap`: `("account",)` -> TEXT
     open_profiler
                 get ready for the next -> ACK
     observe     a forward under a profiler: `("observe", case, size, tree)` -> TEXT
@@ -134,6 +135,7 @@ class Runner:
         self._layouts: dict[int, list[Any]] = {}  # inputs of blocks, by the layout's number
         self._recording: graphs.Recording | None = None
         self._held: list[Any] = []
+        self._computed = probes.Account()
         self._stubs = contextlib.ExitStack()
         self._compiling = jit.Compiling()
 
@@ -223,7 +225,7 @@ class Runner:
         self._held = self._held[-1:]
         with torch.no_grad(), contextlib.ExitStack() as around:
             if trap:
-                around.enter_context(probes.trap_aten())
+                self._computed = around.enter_context(probes.count_aten())
             if may_leave and not is_compiled:
                 around.enter_context(self._compiled_aside(channel))
             start = time.perf_counter()
@@ -233,6 +235,9 @@ class Runner:
         self._held.append((memory, output))
         tensors, spec = _plain_tensors(output)
         wire.send_output(channel, seconds, memory.data_ptr(), spec.encode(), tensors)
+
+    def _account(self, channel: socket.socket) -> None:
+        wire.send_text(channel, self._computed.to_json())
 
     def _compile_ahead(self, channel: socket.socket, case: int, inputs: Sequence[Any]) -> bool:
         """Have all kernels of a large program compiled at once, by a model that is then let go."""
