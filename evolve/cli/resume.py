@@ -1,5 +1,6 @@
 """`evolve resume`: continue a stored run after any end."""
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -33,6 +34,7 @@ def main(words: Sequence[str]) -> int:
     if {"-h", "--help"} & {*words}:
         print(HELP % DEFAULT_STORE, end="")
         return 0
+    began = time.monotonic()
     check_python()
     names = [word for word in words if "=" not in word]
     overrides = [word for word in words if "=" in word]
@@ -41,10 +43,10 @@ def main(words: Sequence[str]) -> int:
             check_word(word)
     if len(names) > 1:
         raise UsageError(f"resume takes one run, got {', '.join(names)}; settings are key=value")
-    return stopping.run(_resume(names[0] if names else None, overrides))
+    return stopping.run(_resume(names[0] if names else None, overrides, began))
 
 
-async def _resume(name: str | None, overrides: Sequence[str]) -> int:
+async def _resume(name: str | None, overrides: Sequence[str], began: float) -> int:
     from evolve.cli import parts
     from evolve.cli.config.complete import completed
     from evolve.cli.device import as_judged, start_evaluator
@@ -65,7 +67,7 @@ async def _resume(name: str | None, overrides: Sequence[str]) -> int:
         evaluator = await start_evaluator(config)
         try:
             print(f"resuming {run.name} in {store.path}")
-            return await search(store, run, config, evaluator)
+            return await search(store, run, config, evaluator, began=began)
         finally:
             await evaluator.close()
 
