@@ -31,12 +31,12 @@ from evolve.store.adoption import create_from
 MAX_STEM = 40  # characters of a task's name in that of its run
 
 
-async def launch(config: Mapping[str, Any], began: float) -> int:
+async def launch(config: Mapping[str, Any], began: float | None = None) -> int:
     """Search as `config` says.
 
     Args:
         config: of the run.
-        began: when the command began, on the clock of `time.monotonic`.
+        began: when the command began, on the clock of `time.monotonic` (None: now).
 
     Returns:
         The exit status: 0 finished, 75 stopped and resumable.
@@ -45,6 +45,7 @@ async def launch(config: Mapping[str, Any], began: float) -> int:
         UsageError: the words cannot be, the task is bad, or the wall time was over before a new run
             could begin.
     """
+    began = time.monotonic() if began is None else began
     request = read_request(config)
     existing, task, config = request.existing, request.task, dict(request.recorded)
     steps: Sequence[Ticket] = ()

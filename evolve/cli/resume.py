@@ -23,9 +23,12 @@ stored ones, and those of termination, llm and trackers hold from then on:
   trackers.*      where curves go:      trackers=tensorboard
   store.path      the database file (default: %s)
 
-Anything else is refused, with the difference. Exit status 0: finished; 75:
-stopped, or the judge failed under way: run it again; 130: Ctrl-C before the
-search began, or twice; 1: no judge comes up; 2: refused.
+Anything else is refused, with the difference. With the limits used up it ends
+what is left: programs that were given up, the verification of the winner.
+
+Exit status 0: finished; 75: stopped, the judge failed under way, or the wall
+time was over before the winner was verified: run it again; 130: Ctrl-C before
+the search began, or twice; 1: no judge comes up; 2: refused.
 """
 
 

@@ -86,7 +86,7 @@ def start(config: Mapping[str, Any], began: float | None = None) -> int:
     """
     from evolve.cli.launch import launch
 
-    return stopping.run(launch(config, time.monotonic() if began is None else began))
+    return stopping.run(launch(config, began))
 
 
 def create(config: Mapping[str, Any]) -> int:
