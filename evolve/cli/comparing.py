@@ -195,6 +195,7 @@ async def _search(store: Store, entry: Entry, audited: Mapping[str, Any], judge:
         print(f"run {run.name} is finished: {run.reason}")
         return OK
     print(f"run {run.name} in {store.path}")
+    # What is compared has to be verified, however late: the limit is one on the search here.
     return await search(store, run, recorded, judge, late_s=math.inf)
 
 
