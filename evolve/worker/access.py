@@ -12,6 +12,7 @@ class Access(Protocol):
     """In a runner: one for the life of the process."""
 
     place: torch.device
+    limit: int  # bytes for tensors; 0 where the system has its own
 
     def open(self, fd: int, size: int) -> torch.Tensor:
         """Memory as bytes; valid for the next two calls at least, or until `drop`."""
@@ -38,6 +39,7 @@ class CpuAccess:
     """Private mappings of shared memory."""
 
     place = CPU
+    limit = 0
 
     def open(self, fd: int, size: int) -> torch.Tensor:
         return map_privately(fd, size)

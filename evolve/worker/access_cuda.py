@@ -23,6 +23,7 @@ class CudaAccess:
 
     Attributes:
         inputs: the bytes where inputs come.
+        limit: bytes for tensors.
     """
 
     def __init__(self, all_queues: bool) -> None:
@@ -33,6 +34,7 @@ class CudaAccess:
             importlib.import_module("triton.runtime").driver.active.utils  # noqa: B018 (loads it)
         self.place = torch.device("cuda", torch.cuda.current_device())
         self.inputs = torch.empty(0, dtype=torch.uint8, device=self.place)
+        self.limit = 0
         self._arena: Mapping | None = None
         self._signals: Signals | None = None
         self._pool: torch.cuda.MemPool | None = None
@@ -49,6 +51,7 @@ class CudaAccess:
         )
         self._pool = torch.cuda.MemPool(allocator.allocator())
         self._routing.enter_context(torch.cuda.use_mem_pool(self._pool))
+        self.limit = size
         self._kept = (pool, allocator)  # for the life of the process
         return pool.address
 

@@ -100,7 +100,7 @@ def run(channel: socket.socket, report: Report) -> None:
         try:
             runner.execute(channel, command, fds)
         except BaseException as error:  # noqa: BLE001 - the boundary around candidate code
-            wire.send_error(channel, _kind(error), _explain(error))
+            wire.send_error(channel, _kind(error), runner.explain(error))
         finally:
             for fd in fds:
                 os.close(fd)
@@ -142,6 +142,16 @@ class Runner:
     def execute(self, channel: socket.socket, command: tuple[Any, ...], fds: list[int]) -> None:
         name, *arguments = command
         getattr(self, f"_{name}")(channel, *arguments, *fds)
+
+    def explain(self, error: BaseException) -> str:
+        """What went wrong, and whose limit it was where memory ran out."""
+        text = _explain(error)
+        limit = self._access.limit if _kind(error) is ErrorKind.OOM else 0
+        return (
+            f"{text}\n(the judge gives this program {limit >> 20} MiB for tensors)"
+            if limit
+            else text
+        )
 
     def _open_gpu(self, channel: socket.socket, all_queues: bool) -> None:
         self._access = CudaAccess(all_queues)
