@@ -1,5 +1,5 @@
 # Two commands on a fresh machine (python3 3.11 to 3.13 with venv, g++, make):
-#   make run     evolve a kernel on what this machine has, two minutes of search and its verification
+#   make run     evolve a kernel on what this machine has, in 80 s with its verification
 #   make test    everything that CI checks
 #   make test-trainers   exports and rewards through the trainers themselves, in a .venv-trainers
 #   make bench   the figures of the scale guide, up to 10^4 programs: minutes, on a quiet machine

@@ -1,9 +1,12 @@
 """The way of a new run: task, judge, audit, row in the database, search."""
 
 import asyncio
+import math
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 from evolve.cli import parts
@@ -15,47 +18,89 @@ from evolve.cli.models import haste_notes, key_notes
 from evolve.cli.request import read_request
 from evolve.cli.session import search
 from evolve.core.errors import UsageError
-from evolve.core.protocols import Evaluator
+from evolve.core.protocols import Evaluator, Progress
 from evolve.core.task import Task
 from evolve.evaluation import LocalEvaluator, WorkerDied
 from evolve.report.audit import Findings, findings_of
 from evolve.report.text import count_text
+from evolve.search.pipeline import LATE_S
+from evolve.search.termination import format_duration
 from evolve.store import RunRow, Store, Ticket
 from evolve.store.adoption import create_from
 
 MAX_STEM = 40  # characters of a task's name in that of its run
 
 
-async def launch(config: Mapping[str, Any]) -> int:
+async def launch(config: Mapping[str, Any], began: float | None = None) -> int:
     """Search as `config` says.
+
+    Args:
+        config: of the run.
+        began: when the command began, on the clock of `time.monotonic` (None: now).
 
     Returns:
         The exit status: 0 finished, 75 stopped and resumable.
+
+    Raises:
+        UsageError: the words cannot be, the task is bad, or the wall time was over before a new run
+            could begin.
     """
+    began = time.monotonic() if began is None else began
     request = read_request(config)
     existing, task, config = request.existing, request.task, dict(request.recorded)
     steps: Sequence[Ticket] = ()
     for note in (*key_notes(config), *haste_notes(config)):
         print(note)
-    compiles = not existing and bool(variants(task, config))
-    evaluator = await start_evaluator(config, compiles=compiles)
+    judges: list[Evaluator] = []
     try:
         if existing:
+            judges.append(await start_evaluator(config))
             config["opening"] = existing.config.get("opening", False)
             config["audit"] = findings_of(existing.config)
             parts.build_termination(config)  # where nothing ends a weak task's run, say so now
         else:
-            config["opening"] = _opens(config)
-            config["audit"], task = await _prepared(config, evaluator, task)
-            task, steps = take_over(config, task, evaluator)
+            async with _in_time(config, began, judges):
+                judges.append(await start_evaluator(config, compiles=bool(variants(task, config))))
+                config["opening"] = _opens(config)
+                config["audit"], task = await _prepared(config, judges[0], task)
+            task, steps = take_over(config, task, judges[0])
         with Store.open(config["store"]["path"], create=True) as store:
             for notice in store.notices:
                 print(notice)
             run = existing or _create(store, config, task, steps)
             print(f"run {run.name} in {store.path}{_taken_over(steps)}")
-            return await search(store, run, config, evaluator)
+            return await search(store, run, config, judges[0], began=began)
     finally:
-        await evaluator.close()
+        for judge in judges:
+            await judge.close()
+
+
+@asynccontextmanager
+async def _in_time(
+    config: Mapping[str, Any], began: float, judges: Sequence[Evaluator]
+) -> AsyncIterator[None]:
+    """What has to be ready before a run begins, as long as a limit on wall time leaves time.
+
+    Raises:
+        UsageError: it does not.
+    """
+    left_s = parts.build_termination({**config, "audit": []}).wall_time_left_s(Progress())
+    loop = asyncio.get_running_loop()
+    ends = began + left_s + LATE_S - time.monotonic() + loop.time()
+    try:
+        async with asyncio.timeout_at(ends if ends < math.inf else None) as limit:
+            yield
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        for judge in judges:
+            if isinstance(judge, LocalEvaluator):
+                judge.abandon()  # it is at the task, and would have to be waited for
+        raise UsageError(
+            f"termination.wall_time={config['termination']['wall_time']} was over before the judge "
+            "had started and the task was audited; nothing is stored; give more than the "
+            f"{format_duration(time.monotonic() - began)} that this has taken"
+        ) from None
 
 
 def _opens(config: Mapping[str, Any]) -> bool:

@@ -1,5 +1,6 @@
 """`evolve resume`: continue a stored run after any end."""
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -22,9 +23,12 @@ stored ones, and those of termination, llm and trackers hold from then on:
   trackers.*      where curves go:      trackers=tensorboard
   store.path      the database file (default: %s)
 
-Anything else is refused, with the difference. Exit status 0: finished; 75:
-stopped, or the judge failed under way: run it again; 130: Ctrl-C before the
-search began, or twice; 1: no judge comes up; 2: refused.
+Anything else is refused, with the difference. With the limits used up it ends
+what is left: programs that were given up, the verification of the winner.
+
+Exit status 0: finished; 75: stopped, the judge failed under way, or the wall
+time was over before the winner was verified: run it again; 130: Ctrl-C before
+the search began, or twice; 1: no judge comes up; 2: refused.
 """
 
 
@@ -33,6 +37,7 @@ def main(words: Sequence[str]) -> int:
     if {"-h", "--help"} & {*words}:
         print(HELP % DEFAULT_STORE, end="")
         return 0
+    began = time.monotonic()
     check_python()
     names = [word for word in words if "=" not in word]
     overrides = [word for word in words if "=" in word]
@@ -41,10 +46,10 @@ def main(words: Sequence[str]) -> int:
             check_word(word)
     if len(names) > 1:
         raise UsageError(f"resume takes one run, got {', '.join(names)}; settings are key=value")
-    return stopping.run(_resume(names[0] if names else None, overrides))
+    return stopping.run(_resume(names[0] if names else None, overrides, began))
 
 
-async def _resume(name: str | None, overrides: Sequence[str]) -> int:
+async def _resume(name: str | None, overrides: Sequence[str], began: float) -> int:
     from evolve.cli import parts
     from evolve.cli.config.complete import completed
     from evolve.cli.device import as_judged, start_evaluator
@@ -65,7 +70,7 @@ async def _resume(name: str | None, overrides: Sequence[str]) -> int:
         evaluator = await start_evaluator(config)
         try:
             print(f"resuming {run.name} in {store.path}")
-            return await search(store, run, config, evaluator)
+            return await search(store, run, config, evaluator, began=began)
         finally:
             await evaluator.close()
 

@@ -1,6 +1,7 @@
 """`evolve run`: from key=value words to a finished search."""
 
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
@@ -21,6 +22,7 @@ ALIASES = {"store": "store.path", "run": "name"}  # flags of the other verbs
 
 def main(words: Sequence[str]) -> int:
     """Compose the configuration that the words describe, and run it (or each of a sweep)."""
+    began = [time.monotonic()]  # of the first run; those of a sweep follow it
     check_python()
     rest = [word for word in words if word not in (DRY_RUN, CREATE)]
     for before, word in pairwise(["", *rest]):
@@ -29,7 +31,10 @@ def main(words: Sequence[str]) -> int:
         raise UsageError(f"{rest[-1]}: write --cfg job, which prints the configuration")
     from evolve.cli.config.compose import run_with_hydra, to_plain
 
-    job: Callable[[Mapping[str, Any]], int] = start
+    def first(config: Mapping[str, Any]) -> int:
+        return start(config, began.pop() if began else None)
+
+    job: Callable[[Mapping[str, Any]], int] = first
     if DRY_RUN in words:
         job = _dry_run
     elif CREATE in words:
@@ -74,11 +79,14 @@ def check_word(word: str, before: str = "") -> None:
         )
 
 
-def start(config: Mapping[str, Any]) -> int:
-    """Create the run that `config` describes, or continue it as `on_exists` says."""
+def start(config: Mapping[str, Any], began: float | None = None) -> int:
+    """Create the run that `config` describes, or continue it as `on_exists` says.
+
+    Its wall time counts from `began` on the clock of `time.monotonic` (None: now).
+    """
     from evolve.cli.launch import launch
 
-    return stopping.run(launch(config))
+    return stopping.run(launch(config, began))
 
 
 def create(config: Mapping[str, Any]) -> int:

@@ -17,15 +17,24 @@ from evolve.cli.stopping import handling
 from evolve.cli.summary import summary
 from evolve.core.errors import EvaluatorUnavailable, UsageError
 from evolve.core.protocols import Evaluator
+from evolve.evaluation import LocalEvaluator
 from evolve.report.facts import RunFacts, gather
 from evolve.report.html import render
 from evolve.report.text import one_line, write_text
-from evolve.search.pipeline import Outcome, Pipeline
+from evolve.search.pipeline import LATE_S, Outcome, Pipeline
 from evolve.store import RunRow, Store
 from evolve.trackers import Feed
 
 
-async def search(store: Store, run: RunRow, config: Mapping[str, Any], evaluator: Evaluator) -> int:
+async def search(
+    store: Store,
+    run: RunRow,
+    config: Mapping[str, Any],
+    evaluator: Evaluator,
+    *,
+    began: float | None = None,
+    late_s: float = LATE_S,
+) -> int:
     """Search until the run's end, or a stop; then write the report and print the summary.
 
     Args:
@@ -33,6 +42,8 @@ async def search(store: Store, run: RunRow, config: Mapping[str, Any], evaluator
         run: the run to continue from where it stands.
         config: its configuration with what this sitting overrides.
         evaluator: the judge.
+        began: when the command began, on the clock of `time.monotonic` (None: now).
+        late_s: how long behind a limit on wall time what is under way may end.
 
     Returns:
         0 where the run is finished, 75 where it can be resumed, also where the judge failed.
@@ -57,6 +68,9 @@ async def search(store: Store, run: RunRow, config: Mapping[str, Any], evaluator
         serial=config["deterministic"],
         open_verified=config.get("opening", False),
         stop_file=Path(stop_file) if stop_file else None,
+        began=began,
+        late_s=late_s,
+        free_judge=evaluator.abandon if isinstance(evaluator, LocalEvaluator) else _nothing,
     )
     try:
         with display, feed:
@@ -70,6 +84,10 @@ async def search(store: Store, run: RunRow, config: Mapping[str, Any], evaluator
             await engine.model.close()
     _print_end(store, run, outcome)
     return OK if outcome.finished else RESUMABLE
+
+
+def _nothing() -> None:
+    """What a judge has to end that starts no processes."""
 
 
 def keep(store: Store, run: RunRow, config: Mapping[str, Any]) -> None:

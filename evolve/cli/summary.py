@@ -26,7 +26,7 @@ def summary(facts: RunFacts, outcome: Outcome, store: Path, report: str) -> Iter
     yield (
         f"  {count_text(progress.evaluations, 'evaluation')}, "
         f"{count_text(progress.screens, 'screen')}, "
-        f"{duration_text(progress.wall_time_s)} of search"
+        f"{duration_text(progress.wall_time_s)} of wall time"
     )
     if progress.calls:
         yield f"  {calls_text(progress)}"
@@ -36,7 +36,12 @@ def summary(facts: RunFacts, outcome: Outcome, store: Path, report: str) -> Iter
         yield f"  {left}"
     for trouble in facts.opponent.troubles():
         yield f"  {trouble}"
-    if facts.champion is None:
+    if outcome.finished and not any(step.status for step in facts.steps):
+        yield (
+            "  No program was judged: the start of the judge and the audit of the task count too; "
+            "give it more, e.g. termination.wall_time=10m"
+        )
+    elif facts.champion is None:
         yield "  No strictly correct kernel was timed; the report says what became of candidates."
         yield from _usual_end(facts)
     else:

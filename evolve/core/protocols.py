@@ -372,14 +372,18 @@ class Progress:
     `speed_of_light` is the share that the archive's best program reaches, None where unknown.
     `usd` is None where a price is unknown. `tokens` and `usd` hold what calls were charged,
     unknown outcomes at their reservation; `tokens_reserved` and `usd_reserved` what those under way
-    may come to at most.
+    may come to at most. `wall_time_s` includes the start of the command. `wall_time_reserved_s` and
+    `device_time_reserved_s` are kept back: for another evaluation, and for the verification of the
+    best program.
     """
 
     proposals: int = 0
     evaluations: int = 0
     screens: int = 0
     device_time_s: float = 0.0
+    device_time_reserved_s: float = 0.0
     wall_time_s: float = 0.0
+    wall_time_reserved_s: float = 0.0
     calls: int = 0
     tokens: int = 0
     tokens_reserved: int = 0
@@ -396,6 +400,10 @@ class TerminationRule(Protocol):
 
     def check(self, progress: Progress) -> str | None:
         """The reason to stop now as a phrase, or None to go on."""
+        ...
+
+    def wall_time_left_s(self, progress: Progress) -> float:
+        """Seconds until a limit on wall time ends the run; infinite where there is none."""
         ...
 
 

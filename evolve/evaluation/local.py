@@ -225,6 +225,14 @@ class LocalEvaluator:
         result: dict[str, Any] = await self._ask("doctor", {})
         return result
 
+    def abandon(self) -> None:
+        """End the workers at once, for evaluations that were given up; the next call starts them.
+
+        One that nobody waits for any more would otherwise go on, and keep the device busy.
+        """
+        for place in self._pool.places:
+            place.kill("it was given up for want of time")
+
     async def close(self) -> None:
         """End the workers and all they started; calls under way raise EvaluatorUnavailable."""
         await self._pool.close()

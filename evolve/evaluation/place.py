@@ -100,6 +100,11 @@ class Place:
                 self._worker = await self._start()
             return self._worker
 
+    def kill(self, why: str) -> None:
+        """End the worker at once; calls under way raise WorkerDied."""
+        if self._worker is not None:
+            self._worker.kill(why)
+
     async def close(self) -> None:
         """End the worker and everything it started; calls under way raise EvaluatorUnavailable."""
         self._closed = True

@@ -17,7 +17,6 @@ from evolve.core.program import instance_digest
 from evolve.core.protocols import Elite, Evaluator
 from evolve.search.engine import Search
 from evolve.search.judging import Judging
-from evolve.search.pace import Pace
 from evolve.search.verification import MAX_CONTENDERS, next_contender
 from evolve.store import Store, Ticket
 from evolve.store.champion import champion
@@ -202,7 +201,7 @@ class _Final:
 
     def __init__(self, search: Search, evaluator: Evaluator, stop: asyncio.Event) -> None:
         self._search = search
-        self._judging = Judging(search, evaluator, Pace(0, 1))
+        self._judging = Judging(search, evaluator)
         self._stop = stop
 
     async def measure(self, ticket: Ticket, baselines: Sequence[str]) -> None:

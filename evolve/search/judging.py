@@ -1,14 +1,13 @@
 """The pool of evaluations: keeps the judge's slots, and tells what ends in the order of asking."""
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from evolve.core.evaluation import Evaluation, Stage, Status
 from evolve.core.measurement import OUT_OF_REACH
 from evolve.core.protocols import EvaluationRequest, Evaluator, Offer, Progress
 from evolve.search.engine import Search
-from evolve.search.pace import Pace
 from evolve.store import Ticket
 
 MAX_ATTEMPTS = 3  # starts of one evaluation before its ticket is closed as our fault
@@ -30,13 +29,18 @@ class Judging:
     Args:
         search: whose tickets are evaluated and told.
         evaluator: the judge.
-        pace: hears how long evaluations take.
+        took: hears how many seconds each evaluation has taken.
     """
 
-    def __init__(self, search: Search, evaluator: Evaluator, pace: Pace) -> None:
+    def __init__(
+        self,
+        search: Search,
+        evaluator: Evaluator,
+        took: Callable[[float, Evaluation], None] = lambda seconds, evaluation: None,
+    ) -> None:
         self._search = search
         self._evaluator = evaluator
-        self._pace = pace
+        self._took = took
         self._running: dict[asyncio.Task[Evaluation], Ticket] = {}
 
     @property
@@ -120,7 +124,7 @@ class Judging:
             except asyncio.CancelledError:
                 store.withdraw_evaluation(ticket)  # a stop of ours says nothing of the candidate
                 raise
-            self._pace.judged(clock() - start)
+            self._took(clock() - start, evaluation)
             device_time_s += evaluation.device_time_s
             if not evaluation.is_worth_another_try:
                 break

@@ -23,9 +23,10 @@ class Pace:
     """
 
     def __init__(self, calls: int, judged_at_once: int) -> None:
-        self._calls = calls
+        self._most_calls = calls
         self._slots = judged_at_once
         self._calling_s = 0.0
+        self._calls = 0
         self._programs = 0
         self._judging_s = 0.0
         self._judged = 0
@@ -33,6 +34,7 @@ class Pace:
     def called(self, seconds: float) -> None:
         """A call has ended, with or without a program."""
         self._calling_s += seconds
+        self._calls += 1
 
     def proposed(self) -> None:
         """A reply was a program."""
@@ -44,6 +46,11 @@ class Pace:
         self._judged += 1
 
     @property
+    def call_s(self) -> float:
+        """What a call takes on average; 0 before one has ended."""
+        return self._calling_s / max(self._calls, 1)
+
+    @property
     def ahead(self) -> int:
         """Calls and proposals on their way to the judge at most."""
         return self._needed + BACKLOG * self._slots
@@ -52,7 +59,7 @@ class Pace:
     def _needed(self) -> int:
         """Calls under way that keep the judge busy; all that are allowed until that is known."""
         if not self._judging_s:
-            return self._calls
+            return self._most_calls
         call_s = self._calling_s / max(self._programs, 1) or TYPICAL_CALL_S
         needed = call_s * self._slots * self._judged / self._judging_s
-        return min(self._calls, math.ceil(needed))
+        return min(self._most_calls, math.ceil(needed))

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
@@ -9,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from evolve.core.errors import EvolveError, StoreError
-from evolve.core.evaluation import Fidelity
+from evolve.core.evaluation import Evaluation, Fidelity
 from evolve.core.lineage import OPPONENT, REMEASURE, VERIFY
 from evolve.core.model import Reservation
 from evolve.core.protocols import Evaluator, Progress, TerminationRule
@@ -17,14 +18,17 @@ from evolve.search.calls import Calls
 from evolve.search.engine import Search
 from evolve.search.judging import Judging, Told
 from evolve.search.pace import Pace
+from evolve.search.reserve import VERIFICATION, Reserve
 from evolve.search.verification import judge_opponents, verify_champion
 from evolve.store import Ticket, TicketState
-from evolve.store.champion import verified_instances
+from evolve.store.champion import champion, verified_instances
 
 MAX_FAILURES = 50  # recorded failures in a row that end a run
 SAID_FAILURES = 10  # as many more in a row are said each time
 OPENING = 3  # programs judged one by one, until one of them can be verified
 POLL_S = 1.0  # how often rules that depend on time are checked while something is under way
+LATE_S = 12.0  # behind a limit on wall time: what is still under way then is given up
+UNVERIFIED = "the verification of the best kernel did not end in time"
 
 Listener = Callable[[Told], None]
 
@@ -44,6 +48,12 @@ class Pipeline:
     the search's model. Calls are made ahead of the judge, as far as keeps it busy (`Pace`); where
     it would stand idle while models think, operators that need no model fill in.
 
+    A limit on wall time includes the verification: nothing begins unless what is left holds it and
+    the verification, as far as can be told from what evaluations have taken so far. Evaluations
+    that take longer are given up when the verification has to begin, and the verification itself
+    `late_s` behind the limit. All that is given up is repeated by a resume; one that begins with
+    its limit used up finishes what is left, however long that takes.
+
     Args:
         search: the engine; its run is claimed for as long as `run` is under way.
         evaluator: the judge.
@@ -53,11 +63,15 @@ class Pipeline:
         stop_file: the run ends when this file exists.
         drain_s: how long what is under way may take to finish after `request_stop`. Evaluations
             that still run then are repeated by a resume; calls are given up.
-        verify: whether the champion is verified at the end.
+        verify: whether the champion is verified at the end; if not, the limit on wall time says
+            when nothing more begins, and nothing is given up.
         open_verified: whether programs are judged one by one until the first that can be is
             verified: whoever watches has something to rely on soon. Beside others it would wait
             while they are timed.
         serial: one thing at a time, so that a replay asks in the same order.
+        began: when the time of this sitting began, on the clock of `time.monotonic`; None: now.
+        late_s: how long behind a limit on wall time what is under way may end.
+        free_judge: ends what the judge does for evaluations that were given up.
     """
 
     def __init__(
@@ -73,6 +87,9 @@ class Pipeline:
         verify: bool = True,
         open_verified: bool = False,
         serial: bool = False,
+        began: float | None = None,
+        late_s: float = LATE_S,
+        free_judge: Callable[[], None] = lambda: None,
     ) -> None:
         self._search = search
         self._termination = termination
@@ -86,7 +103,8 @@ class Pipeline:
         slots = search.model.slots if search.model else 0
         slots = min(slots, 1) if serial else slots
         self._pace = Pace(slots, evaluator.slots)
-        self._judging = Judging(search, evaluator, self._pace)
+        self._reserve = Reserve()
+        self._judging = Judging(search, evaluator, self._took)
         self._calls = Calls(search, search.model, slots, say, self._pace)
         self._proposed: deque[Ticket] = deque()  # waits for a slot of the judge
         self._owed: set[int] = set()  # of these, by number, what an earlier sitting left behind
@@ -96,7 +114,10 @@ class Pipeline:
         self._gave_up = ""  # why no more is asked, after too many of them
         self._stop_reason = ""
         self._stop = asyncio.Event()
-        self._clock = time.monotonic()
+        self._clock = time.monotonic() if began is None else began
+        self._late_s = late_s
+        self._free_judge = free_judge
+        self._ends = math.inf  # when a limit on wall time is used up, on the clock of the loop
 
     def request_stop(self, reason: str) -> None:
         """Ask for nothing more and end soon; the run stays resumable. Safe from signal handlers."""
@@ -121,7 +142,6 @@ class Pipeline:
         collect_seldom()
         store, run = self._search.store, self._search.run
         store.claim(run.id)
-        self._clock = time.monotonic()
         outcome = Outcome(reason="the process ended", finished=False)
         try:
             outcome = await self._search_and_verify()
@@ -148,19 +168,52 @@ class Pipeline:
                 store.release(run.id, state, outcome.reason)
 
     async def _search_and_verify(self) -> Outcome:
-        reason = await self._loop()
-        if self._verify and not self._stop.is_set():
-            await self._verify_champion()
+        self._set_limit()
+        await self._take_over()
+        goes_on = True
+        while goes_on:
+            reason = await self._loop()
+            kept_back = self._over() and not self._over(reserve=False)
+            if self._verify and not self._stop.is_set():
+                await self._verify_champion()
+            # A verification may have taken less than was kept back for it.
+            goes_on = bool(kept_back) and not self._stop.is_set() and not self._over()
+        while self._calls.tasks and not self._stop.is_set() and not self._is_late():
+            await self._wait()
         if self._stop.is_set():
             await self._drain()
             return Outcome(reason=self._stop_reason, finished=False)
+        if self._is_late() and self._is_unverified():
+            return Outcome(reason=f"{reason}; {UNVERIFIED}", finished=False)
         return Outcome(reason=reason, finished=True)
+
+    def _set_limit(self) -> None:
+        """See when the wall time will be over, unless this sitting is to finish what is left."""
+        is_new = not self._search.progress.wall_time_s
+        self._beat()
+        self._reserve.recall(self._search)
+        if self._verify and (is_new or not self._over()):
+            self._ends = self._clock + self._termination.wall_time_left_s(self._search.progress)
 
     async def _verify_champion(self) -> None:
         waiting, self._left[VERIFY] = self._left[VERIFY], []
-        await verify_champion(self._search, self._run_alone, self._stop.is_set, waiting)
+        await verify_champion(self._search, self._run_alone, self._is_to_end, waiting)
 
-    async def _loop(self) -> str:
+    def _is_unverified(self) -> bool:
+        best = champion(self._search.store, self._search.run)
+        return best is not None and not best.verified
+
+    def _is_to_end(self) -> bool:
+        """Whether no verification may begin: the first may end late, others in time."""
+        left_s = self._ends - time.monotonic()
+        needed_s = -self._late_s if self._is_unverified() else self._reserve.verification_s
+        return self._stop.is_set() or left_s <= needed_s
+
+    def _is_late(self) -> bool:
+        return time.monotonic() >= self._ends + self._late_s
+
+    async def _take_over(self) -> None:
+        """What an earlier sitting left behind; the user's baseline is judged at once."""
         for ticket in self._search.open_tickets():
             if ticket.operator in self._left:
                 self._left[ticket.operator].append(ticket)
@@ -168,12 +221,18 @@ class Pipeline:
                 self._owed.add(ticket.sequence)
                 self._take(ticket)
         await judge_opponents(self._search, self._run_alone, self._left[OPPONENT])
+
+    async def _loop(self) -> str:
+        """Search until nothing more is to be asked, and what is under way has ended; why."""
         while not self._stop.is_set():
             if self._opening:
                 await self._open()
                 if self._stop.is_set():
                     break
             reason = self._fill()
+            if self._has_to_verify():
+                await self._give_up()
+                return reason or self._over()
             if not self._tasks():
                 if not self._calls.outstanding:
                     return reason or "nothing is left to propose"
@@ -182,6 +241,38 @@ class Pipeline:
                     return ended
             await self._wait()
         return self._stop_reason
+
+    def _has_to_verify(self) -> bool:
+        """Whether the time left is that of the verification; calls go on beside it."""
+        left_s = self._ends - time.monotonic()
+        if self._search.leader is None:
+            return left_s <= -self._late_s
+        return left_s <= (self._reserve.verification_s if self._judging.tasks else self._kept_s)
+
+    async def _give_up(self) -> None:
+        """End evaluations that take too long; a resume repeats them."""
+        self._beat()
+        self._collect()
+        if self._judging.tasks:
+            await self._judging.abandon()
+            self._free_judge()
+
+    @property
+    def _kept_s(self) -> float:
+        """What another evaluation takes, and the verification of what is the best by then."""
+        has_winner = self._search.leader is not None
+        return self._reserve.evaluation_s + self._reserve.verification_s * has_winner
+
+    def _reserved(self, progress: Progress) -> Progress:
+        """The progress with what is kept back; device time by the run's average so far."""
+        if not self._verify:
+            return progress
+        each_s = progress.device_time_s / max(progress.evaluations + progress.screens, 1)
+        has_winner = self._search.leader is not None
+        still = len(self._judging.tickets) + 1 + VERIFICATION * has_winner
+        return replace(
+            progress, wall_time_reserved_s=self._kept_s, device_time_reserved_s=each_s * still
+        )
 
     async def _open(self) -> None:
         """Verify the first program that can be, if there is one; ends the opening, or not yet."""
@@ -245,7 +336,7 @@ class Pipeline:
         if self._serial and (self._calls.outstanding or self._proposed or self._tasks()):
             return None
         ahead = self._calls.expected + len(self._proposed)
-        askable = self._calls.askable()
+        askable = self._calls.askable() if self._has_time_to_call() else []
         if askable and ahead < self._pace.ahead:
             return askable
         return [] if self._may_judge() and not self._proposed else None
@@ -256,7 +347,11 @@ class Pipeline:
         return not (self._serial and self._tasks()) and self._judging.has_room()
 
     def _may_call(self) -> bool:
-        return not (self._serial and self._tasks())
+        return self._has_time_to_call() and not (self._serial and self._tasks())
+
+    def _has_time_to_call(self) -> bool:
+        """Whether a program that a model is asked for now can still be judged and verified."""
+        return time.monotonic() + self._pace.call_s + self._kept_s < self._ends
 
     def _tasks(self) -> list[asyncio.Task[object]]:
         return [*self._judging.tasks, *self._calls.tasks]
@@ -281,10 +376,11 @@ class Pipeline:
             if number >= MAX_FAILURES:
                 self._gave_up = said
 
-    def _over(self) -> str:
+    def _over(self, *, reserve: bool = True) -> str:
         """Why no proposal that waits is judged; what was paid for them says nothing against it."""
         done = replace(self._search.progress, proposals=0, tokens=0, usd=0.0)
-        return self._termination.check(replace(done, stop_requested=self._is_stop_asked())) or ""
+        done = replace(done, stop_requested=self._is_stop_asked())
+        return self._termination.check(self._reserved(done) if reserve else done) or ""
 
     def _is_stop_asked(self) -> bool:
         return self._stop_file is not None and self._stop_file.exists()
@@ -304,7 +400,7 @@ class Pipeline:
         ]
         # Each reply is a proposal and may be a program; so is that of a call that is to be sent.
         replies = 0 if certain else self._calls.expected - (worst is not None)
-        progress = self._search.progress
+        progress = self._reserved(self._search.progress)
         expected = replace(
             progress,
             proposals=progress.proposals + replies,
@@ -351,8 +447,10 @@ class Pipeline:
 
     async def _run_alone(self, ticket: Ticket, opponents: Mapping[str, str]) -> None:
         self._judging.start(ticket, opponents)
-        while self._judging.tasks and not self._stop.is_set():
+        while self._judging.tasks and not self._stop.is_set() and not self._is_late():
             await self._wait()
+        if not self._stop.is_set():
+            await self._give_up()
 
     async def _drain(self) -> None:
         """Let what is under way finish for a while; the rest is asked again by a resume."""
@@ -360,6 +458,10 @@ class Pipeline:
         while (tasks := self._tasks()) and (left := deadline - time.monotonic()) > 0:
             await asyncio.wait(tasks, timeout=left, return_when=asyncio.FIRST_COMPLETED)
             self._collect()
+
+    def _took(self, seconds: float, evaluation: Evaluation) -> None:
+        self._pace.judged(seconds)
+        self._reserve.judged(seconds, evaluation)
 
     def _beat(self) -> None:
         now = time.monotonic()

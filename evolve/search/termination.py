@@ -69,6 +69,10 @@ class Rule(ABC):
         """The used share of every limit in the rule by name; the largest comes first in time."""
         return {self.name: self.used(progress)}
 
+    def wall_time_left_s(self, progress: Progress) -> float:
+        """Seconds until a limit on wall time ends the run; infinite where there is none."""
+        return math.inf
+
     def __or__(self, other: "Rule") -> "AnyOf":
         return AnyOf((self, other))
 
@@ -91,6 +95,9 @@ class AnyOf(Rule):
     def usage(self, progress: Progress) -> dict[str, float]:
         return {name: share for rule in self.rules for name, share in rule.usage(progress).items()}
 
+    def wall_time_left_s(self, progress: Progress) -> float:
+        return min((rule.wall_time_left_s(progress) for rule in self.rules), default=math.inf)
+
 
 @dataclass(frozen=True, slots=True)
 class AllOf(Rule):
@@ -106,6 +113,9 @@ class AllOf(Rule):
         reasons = [rule.check(progress) for rule in self.rules]
         told = [reason for reason in reasons if reason]
         return " and ".join(told) if told and len(told) == len(reasons) else None
+
+    def wall_time_left_s(self, progress: Progress) -> float:
+        return max((rule.wall_time_left_s(progress) for rule in self.rules), default=math.inf)
 
 
 def _checked(name: str, value: object, *, whole: bool) -> None:
@@ -186,7 +196,7 @@ class Stagnation(_Count):
 
 
 class _Seconds(Rule):
-    """A limit on seconds."""
+    """A limit on seconds; fires early where less is left than has to be kept back."""
 
     limit_s: float
 
@@ -196,25 +206,41 @@ class _Seconds(Rule):
     @abstractmethod
     def seconds(self, progress: Progress) -> float: ...
 
+    @abstractmethod
+    def reserved_s(self, progress: Progress) -> float: ...
+
     def used(self, progress: Progress) -> float:
         return min(self.seconds(progress) / self.limit_s, 1.0)
 
     def check(self, progress: Progress) -> str | None:
-        if self.seconds(progress) < self.limit_s:
+        seconds, reserved_s = self.seconds(progress), self.reserved_s(progress)
+        if seconds + reserved_s < self.limit_s:
             return None
         limit, words = format_duration(self.limit_s), self.name.replace("_", " ")
-        return f"{format_duration(self.seconds(progress))} of {limit} {words} used"
+        used = f"{format_duration(seconds)} of {limit} {words} used"
+        if seconds >= self.limit_s:
+            return used
+        return (
+            f"{used}, too little is left for another evaluation and a verification "
+            f"({format_duration(reserved_s)})"
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class WallTime(_Seconds):
-    """At most `limit_s` seconds of active run time, over all resumes."""
+    """At most `limit_s` seconds from the start of the command, summed over all resumes."""
 
     limit_s: float
     name: ClassVar[str] = "wall_time"
 
     def seconds(self, progress: Progress) -> float:
         return progress.wall_time_s
+
+    def reserved_s(self, progress: Progress) -> float:
+        return progress.wall_time_reserved_s
+
+    def wall_time_left_s(self, progress: Progress) -> float:
+        return self.limit_s - progress.wall_time_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,6 +252,9 @@ class DeviceTime(_Seconds):
 
     def seconds(self, progress: Progress) -> float:
         return progress.device_time_s
+
+    def reserved_s(self, progress: Progress) -> float:
+        return progress.device_time_reserved_s
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ class Access(Protocol):
     """In a runner: one for the life of the process."""
 
     place: torch.device
+    limit: int  # bytes for tensors; 0 where the system has its own
 
     def open(self, fd: int, size: int) -> torch.Tensor:
         """Memory as bytes; valid for the next two calls at least, or until `drop`."""
@@ -40,6 +41,7 @@ class CpuAccess:
     """Private mappings of shared memory; what blocks land in is mapped once."""
 
     place = CPU
+    limit = 0
 
     def __init__(self) -> None:
         self._landing = torch.empty(0, dtype=torch.uint8)

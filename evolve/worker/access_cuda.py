@@ -10,12 +10,20 @@ from evolve.worker import cuda_driver, native, queues
 from evolve.worker.cuda_driver import Mapping
 from evolve.worker.signals import Signals
 
+GATE_BYTES = 4096  # behind the inputs, for a word that says that they are there
+
+
+def gate_of(address: int, size: int) -> int:
+    """Where that word is, in an arena of inputs at this address."""
+    return address + size - GATE_BYTES
+
 
 class CudaAccess:
     """Opens the one GPU that the process may see, with all of its queues or one.
 
     Attributes:
         inputs: the bytes where inputs come.
+        limit: bytes for tensors.
     """
 
     def __init__(self, all_queues: bool) -> None:
@@ -26,6 +34,7 @@ class CudaAccess:
             importlib.import_module("triton.runtime").driver.active.utils  # noqa: B018 (loads it)
         self.place = torch.device("cuda", torch.cuda.current_device())
         self.inputs = torch.empty(0, dtype=torch.uint8, device=self.place)
+        self.limit = 0
         self._arena: Mapping | None = None
         self._signals: Signals | None = None
         self._pool: torch.cuda.MemPool | None = None
@@ -42,6 +51,7 @@ class CudaAccess:
         )
         self._pool = torch.cuda.MemPool(allocator.allocator())
         self._routing.enter_context(torch.cuda.use_mem_pool(self._pool))
+        self.limit = size
         self._kept = (pool, allocator)  # for the life of the process
         return pool.address
 
@@ -66,6 +76,11 @@ class CudaAccess:
         """Say that its calls are done."""
         assert self._signals is not None
         self._signals.finish(self._library, sequence, seconds, addresses)
+
+    def await_inputs(self, sequence: int) -> None:
+        """Have the default stream wait until the inputs of this window are there."""
+        assert self._arena is not None
+        cuda_driver.wait_value(gate_of(self._arena.address, self._arena.size), sequence)
 
     @contextlib.contextmanager
     def lent_pool(self) -> Iterator[torch.cuda.MemPool]:

@@ -200,7 +200,7 @@ def _time_case(
             for block, own, charge in zip(taken, overheads, extra, strict=True)
         ]
         with blaming(side):
-            _require_positive(times, overhead, _longest(case, blocks[EAGER]))
+            _require_positive(middle(times), overhead, _longest(case, blocks[EAGER]))
         result.pair.blocks.setdefault(name, {})[side] = times
         if side != EAGER:
             result.samples += [(side, case, block) for block in taken]
@@ -216,7 +216,7 @@ def _overheads(reference: list[Block]) -> list[float]:
     It drifts: on an H100's virtual host by 60 us of 600 in tens of milliseconds, for all alike.
     """
     idle = [statistics.fmean(block.idle) for block in reference]
-    return [statistics.fmean(idle[max(0, at - 1) : at + 2]) for at in range(len(idle))]
+    return [statistics.median(idle[max(0, at - 2) : at + 3]) for at in range(len(idle))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,8 +284,8 @@ def _longest(case: TimedCase, reference: list[Block]) -> float:
     return max(statistics.median(block.run for block in reference), case.unshortened_s)
 
 
-def _require_positive(times: list[float], overhead: float, reference_s: float) -> None:
-    if min(times) > 0:
+def _require_positive(time_s: float, overhead: float, reference_s: float) -> None:
+    if time_s > 0:
         return
     if overhead > _USABLE_SHARE * reference_s:
         raise CrowdedFault(

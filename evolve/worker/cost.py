@@ -2,10 +2,10 @@
 
 An estimate, not a bound. Counted are the bytes of inputs, parameters and outputs, each once, and
 the floating-point operations of matrix products, convolutions and attention (by
-`torch.utils.flop_counter`). Not counted: elementwise operations and reductions, recurrent layers,
-what the reference keeps to itself between its operations. Structure that it does not use is: a
-causal mask halves the operations of attention, a sparse or triangular operand needs fewer bytes,
-operands found in a cache cost less than what memory gives.
+`torch.utils.flop_counter`). Not counted among those: elementwise operations and reductions,
+recurrent layers, what the reference keeps to itself between its operations. Structure that it does
+not use is: a causal mask halves the operations of attention, a sparse or triangular operand needs
+fewer bytes, operands found in a cache cost less than what memory gives.
 """
 
 from collections.abc import Mapping
@@ -19,6 +19,7 @@ from evolve.worker.dispatch import DispatchMode
 from evolve.worker.seeding import seeded
 from evolve.worker.taskmodule import task_code
 from evolve.worker.trees import map_tensors, tensors_of
+from evolve.worker.work import PICKING, elements_of, moves_data, operations_of, products_of
 
 KINDS: Mapping[torch.dtype, str] = {
     torch.float64: "fp64",
@@ -28,8 +29,6 @@ KINDS: Mapping[torch.dtype, str] = {
     torch.float8_e4m3fn: "fp8",
     torch.float8_e5m2: "fp8",
 }
-# Operations that read no more of their first operand than they give.
-_PICKING = ("embedding", "index", "index_select", "gather", "take", "masked_select")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,11 +36,13 @@ class Cost:
     """Of one call: bytes moved, bytes of the outputs among them, operations by kind of operand.
 
     Kinds are the values of `KINDS`, and `tf32` where torch lets a GPU read fp32 that way.
+    `operations` are all of them, as `work` counts; one for each element where that cannot count.
     """
 
     moved_bytes: int
     output_bytes: int
     flops: Mapping[str, int]
+    operations: int
 
 
 @torch.no_grad()
@@ -61,7 +62,12 @@ def count_cost(task: str, model: nn.Module, inputs: list[Any]) -> Cost:
     read = sum(min(size, counter.touched.get(storage, 0)) for storage, size in given.items())
     made = {_storage(t): _nbytes(t) for t in tensors_of(outcome) if _storage(t) not in given}
     written = sum(made.values())
-    return Cost(moved_bytes=read + written, output_bytes=written, flops=dict(counter.flops))
+    return Cost(
+        moved_bytes=read + written,
+        output_bytes=written,
+        flops=dict(counter.flops),
+        operations=counter.operations,
+    )
 
 
 class _Counter(DispatchMode):
@@ -70,6 +76,7 @@ class _Counter(DispatchMode):
     def __init__(self) -> None:
         super().__init__()
         self.flops: dict[str, int] = {}
+        self.operations = 0
         self.touched: dict[int, int] = {}
         self._alive: list[Any] = []  # or an address could be given out twice
 
@@ -80,16 +87,19 @@ class _Counter(DispatchMode):
         name = operation.overloadpacket.__name__
         operands = tensors_of([*arguments, *options.values()])
         self._read(name, operands, outcome)
-        done = _operations(operation, arguments, options, outcome)
-        if done:
+        call = operation, arguments, options, outcome
+        if products := products_of(*call):
             kind = _kind(name, operands[0])
-            self.flops[kind] = self.flops.get(kind, 0) + done
+            self.flops[kind] = self.flops.get(kind, 0) + products
+        if not moves_data(operation):
+            counted = operations_of(*call)
+            self.operations += elements_of(*call[1:]) if counted is None else counted
         return outcome
 
     def _read(self, name: str, operands: list[Tensor], outcome: Any) -> None:
         for index, tensor in enumerate(operands):
             size = _nbytes(tensor)
-            if index == 0 and name in _PICKING:
+            if index == 0 and name in PICKING:
                 size = min(size, sum(map(_nbytes, tensors_of(outcome))))
             storage = _storage(tensor)
             self.touched[storage] = max(self.touched.get(storage, 0), size)
@@ -104,17 +114,6 @@ def _kind(name: str, operand: Tensor) -> str:
         if settings.fp32_precision == "tf32":
             return "tf32"
     return KINDS.get(operand.dtype, str(operand.dtype))
-
-
-def _operations(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], outcome: Any) -> int:
-    from torch.utils.flop_counter import flop_registry, sdpa_flop_count
-
-    formula = flop_registry.get(func.overloadpacket)
-    if formula is not None:
-        return int(formula(*args, **kwargs, out_val=outcome))
-    if func.overloadpacket.__name__.startswith("_scaled_dot_product"):  # as on the CPU
-        return int(sdpa_flop_count(args[0].shape, args[1].shape, args[2].shape))
-    return 0
 
 
 def _storage(tensor: Tensor) -> int:

@@ -18,6 +18,7 @@ _PINNED = 1  # CU_MEM_ALLOCATION_TYPE_PINNED
 _POSIX_FD = 1  # CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
 _ON_DEVICE = 1  # CU_MEM_LOCATION_TYPE_DEVICE
 _READ_WRITE = 3  # CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+_EQUAL = 1  # CU_STREAM_WAIT_VALUE_EQ
 # Left free for what processes take by themselves, and cannot have us give back: contexts, and what
 # vendors' libraries work in (an H200 with eight tasks at once had none left for cuBLAS).
 _OTHERS_BYTES = 2 << 30
@@ -160,6 +161,12 @@ def _map(address: int, size: int, handle: int) -> None:
           ctypes.c_uint64(0))  # fmt: skip
     access = _Access(_Location(_ON_DEVICE, torch.cuda.current_device()), _READ_WRITE)
     _call("cuMemSetAccess", where, length, ctypes.byref(access), ctypes.c_size_t(1))
+
+
+def wait_value(address: int, value: int) -> None:
+    """Have the default stream wait until the 32-bit word there has this value."""
+    _call("cuStreamWaitValue32_v2", ctypes.c_void_p(0), ctypes.c_uint64(address),
+          ctypes.c_uint32(value), ctypes.c_uint(_EQUAL))  # fmt: skip
 
 
 def reset_persisting_l2() -> None:

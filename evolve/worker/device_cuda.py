@@ -18,6 +18,7 @@ import torch
 from evolve.core.errors import EvaluatorUnavailable, UsageError
 from evolve.core.program import Language
 from evolve.worker import cuda_driver, native, nvml, pagelocked, procfs
+from evolve.worker.access_cuda import GATE_BYTES
 from evolve.worker.arenas import Arena, Arenas
 from evolve.worker.cores import ClockCores
 from evolve.worker.guard import descendants
@@ -34,10 +35,10 @@ _REWARD_SHARE = 200
 _ARENAS_SHARE = 16  # kept for runners to come
 _PIECES_BYTES = 4 << 20  # of outputs, read while the clock runs
 _SPIN_S = 0.2  # for a block to be done, before the referee sleeps
-_WARM_SHARE = 4
+_WARM_SHARE = 5
 _REFEREE_SHARE = 0.72  # at most: what it does not use the runners may have
 _EXPECTING_SHARE = 14
-_ROOM_SHARE = 0.4  # beside that, what stays warm twice (inputs, references), and spares' contexts
+_ROOM_SHARE = 0.45  # beside that, what stays warm twice (inputs, references), and spares' contexts
 _HAS_TF32 = 80  # capability
 _QUIET_S = 0.03  # while others open the device, its driver may hold up work for some milliseconds
 _QUIET_FACTOR = 4.0  # an idle device answers within so many times its usual time
@@ -91,13 +92,13 @@ class CudaDevice:
     """
 
     half_width = 0.01
-    spread = 0.012
+    spread = 0.01
     block_s = 0.003  # against the 0.35 ms, give or take 0.02, that a window costs
     calls = (1, 1024)
-    blocks = 18
+    blocks = 12
     turn_blocks = 1
     few_blocks = 6
-    block_pool = 20
+    block_pool = 16
     judged_s = 2.0
     has_profiler = True
     has_memory_mark = False  # of a pool there is none, and `cudaMalloc` goes past it
@@ -245,8 +246,8 @@ class CudaDevice:
     def inputs_of(self, process: RunnerProcess, size: int) -> torch.Tensor:
         """The first `size` bytes of the runner's inputs; it gets more memory where that is less."""
         lent = self._lent[process]
-        if lent.inputs is None or lent.inputs.size < size:
-            former, lent.inputs = lent.inputs, self._arenas.take(size)
+        if lent.inputs is None or lent.inputs.size < size + GATE_BYTES:
+            former, lent.inputs = lent.inputs, self._arenas.take(size + GATE_BYTES)
             lent.layouts.clear()
             lent.recorded = ()
             process.use_inputs(lent.inputs.fd, lent.inputs.size, _CONNECT_S)

@@ -26,6 +26,7 @@ _INTROSPECTION = frozenset(
 )  # fmt: skip
 _DISOWNING = ("evaluator_access", "foreign_library", "library_at_work")
 _LOADERS = ("CDLL", "PyDLL", "LibraryLoader", "LoadLibrary", "cdll", "pydll", "pythonapi")
+_TORCH_COMPUTE = "torch_compute"
 _MOST_OF_A_KIND = 4
 _LONGEST_EVIDENCE = 120
 _LIBRARY_CALL = re.compile(
@@ -61,6 +62,11 @@ def disowned(labels: Iterable[Label]) -> bool:
     of that name, and what a build imports tells them apart.
     """
     return any(label.name in _DISOWNING for label in labels)
+
+
+def without_guesses(labels: Iterable[Label]) -> list[Label]:
+    """What is left once torch's work has been counted: the text says no more where it is."""
+    return [label for label in labels if label.name != _TORCH_COMPUTE]
 
 
 def _findings(tree: ast.Module) -> Iterator[Label]:
@@ -112,7 +118,7 @@ def _model_findings(model: ast.ClassDef, own: set[str]) -> Iterator[Label]:
 def _forward_findings(forward: ast.FunctionDef, own: set[str]) -> Iterator[Label]:
     for node in ast.walk(forward):
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
-            yield Label("torch_compute", f"line {node.lineno}: the @ operator in forward")
+            yield Label(_TORCH_COMPUTE, f"line {node.lineno}: the @ operator in forward")
         if not isinstance(node, ast.Call):
             continue
         name = _dotted(node.func)
@@ -120,7 +126,7 @@ def _forward_findings(forward: ast.FunctionDef, own: set[str]) -> Iterator[Label
         named = module in _FUNCTIONAL and function not in _HARMLESS.split()
         of_tensor = module and module not in (*_FUNCTIONAL, *own) and function in _METHODS.split()
         if named or of_tensor:
-            yield Label("torch_compute", f"line {node.lineno}: {name}(...) in forward")
+            yield Label(_TORCH_COMPUTE, f"line {node.lineno}: {name}(...) in forward")
 
 
 def _assigned(tree: ast.Module) -> set[str]:

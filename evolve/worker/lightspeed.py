@@ -41,13 +41,24 @@ class SpeedOfLight:
         self._costs: dict[tuple[str, int], Cost] = {}
         self._counting = threading.Lock()
 
+    def cost(self, task: WarmTask, case: WarmCase) -> Cost:
+        """Of one call of the reference, counted once in a session; takes the lock."""
+        key = task.task.revision, case.index
+        with self._counting:
+            if key not in self._costs:
+                with self._lock.shared(), task_lock:
+                    model = case.case.model(case.model_seed)
+                    inputs = list(case.inputs("task", 0).tree())
+                    self._costs[key] = count_cost(task.task.name, model, inputs)
+            return self._costs[key]
+
     def judge(self, task: WarmTask, candidate: Candidate, timing: Timing) -> Light:
         """Give every timed case its share, and label those that take less than their floor.
 
         Raises:
             CandidateFault: a time is shorter than writing the outputs takes.
         """
-        costs = {case.case.name: self._cost(task, case) for case in task.timed}
+        costs = {case.case.name: self.cost(task, case) for case in task.timed}
         light = Light(share=math.nan)
         for name, cost in costs.items():
             calls = timing.samples[name]["calls_per_block"]
@@ -57,16 +68,6 @@ class SpeedOfLight:
             self._rate(timing, name, cost, floor, light)
         light.share = _mean([timing.cases[name] for name in costs])
         return light
-
-    def _cost(self, task: WarmTask, case: WarmCase) -> Cost:
-        key = task.task.revision, case.index
-        with self._counting:
-            if key not in self._costs:
-                with self._lock.shared(), task_lock:
-                    model = case.case.model(case.model_seed)
-                    inputs = list(case.inputs("task", 0).tree())
-                    self._costs[key] = count_cost(task.task.name, model, inputs)
-            return self._costs[key]
 
     def _require_possible(self, row: CaseResult, written: int, calls: int) -> None:
         """By the far end of the interval: noise must not refute anybody."""

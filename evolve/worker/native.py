@@ -33,6 +33,7 @@ class WindowArguments(ctypes.Structure):
         ("bytes", ctypes.c_uint64),
         ("flush", ctypes.c_uint64),
         ("flush_bytes", ctypes.c_uint64),
+        ("gate", ctypes.c_uint64),
         ("go", ctypes.c_void_p),
         ("done", ctypes.c_void_p),
         ("page", ctypes.c_void_p),

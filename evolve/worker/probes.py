@@ -1,4 +1,4 @@
-"""Runtime probes for what made an outcome: ATen compute trapped, custom kernels stubbed.
+"""Runtime probes for what made an outcome: torch's own work counted, custom kernels stubbed.
 
 Both run inside the candidate's process around one forward call. They only label: a candidate can
 defeat them, so the judge compares the outcomes of both runs with what it knows, and values are
@@ -6,92 +6,167 @@ decided elsewhere.
 """
 
 import contextlib
-import re
+import json
 import sys
+import threading
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache, partial
 from types import ModuleType
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from evolve.core.evaluation import Label
+from evolve.worker.trees import tensors_of
+from evolve.worker.work import Work, moves_data, work_of
 
-# Operations that make, describe or move data and compute nothing, by name without the overload.
-_ALLOCATION = """
-    empty empty_like empty_strided empty_permuted new_empty new_empty_strided zeros zeros_like
-    new_zeros ones ones_like new_ones full full_like new_full scalar_tensor arange fill fill_
-    zero zero_ lift lift_fresh lift_fresh_copy resize_ set_
-"""
-_MOVEMENT = """
-    clone copy copy_ _to_copy to contiguous detach alias _local_scalar_dense is_pinned pin_memory
-    _pin_memory cat stack constant_pad_nd _reshape_alias _unsafe_view reshape flatten
-"""
-_METADATA = """
-    size stride storage_offset dim numel is_contiguous sym_size sym_stride sym_numel
-    sym_storage_offset is_same_size
-"""
-ALLOWED = frozenset((_ALLOCATION + _MOVEMENT + _METADATA).split())
 # Where the dispatcher keeps kernels that compute; the second kind serves every device.
 _BACKENDS = ("CPU", "CUDA")
 _SHARED_KERNELS = ("CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional")
 # Read before any candidate runs: operators of other namespaces are the candidate's own.
 _OF_TORCH = frozenset(schema.name.partition("::")[0] for schema in torch._C._jit_get_all_schemas())
-_OPERATION = re.compile(r"\w{1,40}::\w{1,80}")
+_WAYS_TO_NUMPY = ("numpy", "__array__")
+_MOST_ROWS = 32
+_OTHERS = "aten::others"
+_EXACT = {float: torch.float64, complex: torch.complex128}
 
 
-class AtenComputeTrapped(RuntimeError):
-    """The candidate asked torch for a computation; `operation` is its name."""
-
-    def __init__(self, operation: str) -> None:
-        super().__init__(f"{operation} is trapped: no torch computation in this run")
-        self.operation = operation
-
-
-class Trap:
-    """Which operation was trapped first, None while there was none."""
+class Account:
+    """What torch has computed, call by call."""
 
     def __init__(self) -> None:
-        self.first: str | None = None
+        self._calls: list[tuple[str, Work | None]] = []  # only ever appended to, by any thread
+        self._of_thread = threading.local()
 
-    def at(self, operation: str) -> Callable[..., Any]:
-        """A function that does nothing but being trapped."""
+    def add(self, name: str, work: Work | None) -> None:
+        """Note a call of an operation; None where its work cannot be counted."""
+        within: list[Work] | None = getattr(self._of_thread, "within", None)
+        if work is None or within is None:
+            self._calls.append((name, work))
+        else:
+            within.append(work)
 
-        def trapped(*_: Any, **__: Any) -> Any:
-            self.first = self.first or operation
-            raise AtenComputeTrapped(operation)
+    @contextmanager
+    def inside(self, within: list[Work]) -> Iterator[None]:
+        """Inside of an operation of torch: what others do for it is put into `within`."""
+        before = getattr(self._of_thread, "within", None)
+        self._of_thread.within = within
+        try:
+            yield
+        finally:
+            self._of_thread.within = before
 
-        return trapped
+    def totals(self) -> dict[str, Work | None]:
+        """By operation; None where one of its calls cannot be counted."""
+        found: dict[str, Work | None] = {}
+        for name, work in self._calls:
+            before = found.get(name, Work())
+            found[name] = None if work is None or before is None else before + work
+        return found
+
+    def to_json(self) -> str:
+        """Rows of name, bytes and operations (null where they cannot be counted), largest first."""
+        rows = sorted(self.totals().items(), key=lambda row: row[1] or _LARGEST, reverse=True)
+        kept, rest = rows[:_MOST_ROWS], [work for _, work in rows[_MOST_ROWS:]]
+        if rest:
+            counted = [work for work in rest if work is not None]
+            whole = sum(counted, start=Work()) if len(counted) == len(rest) else None
+            kept.append((_OTHERS, whole))
+        return json.dumps([[name, *(work or (None, None))] for name, work in kept])
+
+
+_LARGEST = Work(sys.maxsize, sys.maxsize)
 
 
 @contextmanager
-def trap_aten() -> Iterator[Trap]:
-    """Inside, torch's compute operations raise `AtenComputeTrapped`; data movement passes.
+def count_aten() -> Iterator[Account]:
+    """Inside, what torch's compute operations do is counted; data movement is not.
 
-    The kernels themselves are replaced, in torch's dispatcher: for all threads, for calls from
-    C++, and for what the candidate's own operators (`torch.library`) do inside. So are the ways
-    from tensors to numpy. A candidate that swallows the exception and goes another way gains
-    nothing: it is raised again at the end. The value's `first` names what was trapped first.
+    Their kernels are replaced, in torch's dispatcher, by functions that call them: for all threads,
+    for calls from C++, and for what the candidate's own operators (`torch.library`) do inside. An
+    operation counts as what it is, or as what its kernel has other operations do, where that is
+    more: the kernel may be the candidate's. Ways from tensors to numpy are noted.
     """
-    trap = Trap()
+    account = Account()
     libraries: dict[tuple[str, str], Any] = {}
-    to_numpy = {name: trap.at(f"numpy::{name}") for name in ("numpy", "__array__")}
-    with warnings.catch_warnings(), _replaced(torch.Tensor, to_numpy):
+    with warnings.catch_warnings(), _replaced(Tensor, _noted_ways_to_numpy(account)):
         warnings.simplefilter("ignore")  # torch says that kernels are being replaced
-        for name, backend in _compute_operations():
+        kernels = [(*at, torch.library.get_kernel(*at)) for at in _compute_operations()]
+        for name, backend, kernel in kernels:
             namespace = name.partition("::")[0]
             key = namespace, backend
             if key not in libraries:
                 libraries[key] = torch._C._dispatch_library("IMPL", namespace, backend, "", 0)
-            libraries[key].impl(name, backend, trap.at(name.partition(".")[0]), False)
+            counted = partial(_counted, account, name, kernel)
+            libraries[key].impl(name, backend, counted, True)
         try:
-            yield trap
+            yield account
         finally:
             for library in libraries.values():
                 library.reset()
-    if trap.first is not None:
-        raise AtenComputeTrapped(trap.first)
+
+
+def _counted(
+    account: Account, name: str, kernel: Any, keys: Any, *arguments: Any, **options: Any
+) -> Any:
+    """Do what `kernel` does, and note what work it was; that of one that fails, too."""
+    operation = _operation(name)
+    arguments = _with_tensors(operation, arguments)
+    within: list[Work] = []
+    work: Work | None = Work()
+    try:
+        with account.inside(within):
+            outcome = kernel.call_boxed(keys, *arguments, **options)
+        is_known = operation.namespace == "aten"
+        work = work_of(operation, arguments, options, outcome) if is_known else None
+        return outcome
+    finally:
+        account.add(name.partition(".")[0], work and work.at_least(sum(within, start=Work())))
+
+
+@cache
+def _operation(name: str) -> Any:
+    """The overload of this name."""
+    namespace, _, rest = name.partition("::")
+    base, _, overload = rest.partition(".")
+    return getattr(getattr(getattr(torch.ops, namespace), base), overload or "default")
+
+
+def _with_tensors(operation: Any, arguments: Sequence[Any]) -> tuple[Any, ...]:
+    """Numbers as tensors, where the operation takes those: the dispatcher has unpacked them."""
+    given = tensors_of(list(arguments))
+    declared = operation._schema.arguments
+    return tuple(
+        _as_tensor(value, given)
+        if isinstance(value, bool | int | float | complex) and "Tensor" in str(of.type)
+        else value
+        for value, of in zip(arguments, declared, strict=False)
+    )
+
+
+def _as_tensor(number: complex, beside: list[Tensor]) -> Tensor:
+    """As exact as can be, in a type that makes the outcome's what it is with the number."""
+    if not beside:
+        return torch.tensor(number)
+    promoted = torch.result_type(beside[0], number)
+    if beside[0].dim() and promoted == beside[0].dtype:  # whatever type the number has
+        return torch.tensor(number, dtype=_EXACT.get(type(number)))
+    return torch.tensor(number, dtype=promoted)
+
+
+def _noted_ways_to_numpy(account: Account) -> dict[str, Callable[..., Any]]:
+    def noted(name: str) -> Callable[..., Any]:
+        way = getattr(Tensor, name)
+
+        def go(*arguments: Any, **options: Any) -> Any:
+            account.add(f"numpy::{name}", None)
+            return way(*arguments, **options)
+
+        return go
+
+    return {name: noted(name) for name in _WAYS_TO_NUMPY}
 
 
 def _compute_operations() -> Iterator[tuple[str, str]]:
@@ -101,19 +176,16 @@ def _compute_operations() -> Iterator[tuple[str, str]]:
     for backend in _BACKENDS:
         own = registered(backend)
         for name in {*own, *shared} if own else ():
-            if not _moves_data(name):
+            if _computes(name):
                 yield name, backend
 
 
-def _moves_data(name: str) -> bool:
-    """Whether an operation of torch only makes, describes or moves data; others' are let pass."""
-    namespace, _, rest = name.partition("::")
-    base, _, overload = rest.partition(".")
+def _computes(name: str) -> bool:
+    """Whether an operation is one of torch that does more than to make, describe or move data."""
+    namespace = name.partition("::")[0]
     if namespace not in _OF_TORCH:
-        return True
-    if namespace != "aten":
         return False
-    return base in ALLOWED or getattr(getattr(torch.ops.aten, base), overload or "default").is_view
+    return namespace != "aten" or not moves_data(_operation(name))
 
 
 @contextmanager
@@ -194,29 +266,3 @@ def _replaced(owner: Any, attributes: Mapping[str, Any]) -> Iterator[None]:
     finally:
         for name, value in before.items():
             setattr(owner, name, value)
-
-
-def custom_label(
-    trap_ok: bool, trapped_op: str | None, stub_still_correct: bool
-) -> tuple[bool, tuple[Label, ...]]:
-    """Whether custom kernels made the outcome, from the judged outcomes of both probes.
-
-    Args:
-        trap_ok: The outcome was right with ATen compute trapped.
-        trapped_op: The first operation that was trapped, if any.
-        stub_still_correct: The outcome was right with custom kernels doing nothing.
-
-    The work counts as custom only if it is right without ATen compute and wrong without the
-    custom kernels.
-    """
-    labels: list[Label] = []
-    # The name comes out of the candidate's process, where it could be any text.
-    if trapped_op is not None and not trap_ok:
-        named = _OPERATION.match(trapped_op)
-        operation = named[0] if named else "an operation of torch"
-        labels.append(Label("aten_compute", f"{operation} was called in forward"))
-    if stub_still_correct:
-        labels.append(
-            Label("decoy_kernel", "the outcome stays right when custom kernels do nothing")
-        )
-    return trap_ok and not stub_still_correct, tuple(labels)

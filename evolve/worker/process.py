@@ -177,6 +177,10 @@ class RunnerProcess:
             raise faults.timeout("call", seconds)
         return left
 
+    def account(self, seconds: float) -> str:
+        """What torch did in the last call with `trap`, by its own account (`shares.read`)."""
+        return str(self._parse(wire.parse_text, self._ask(("account",), Reply.TEXT, seconds)))
+
     def open_profiler(self, seconds: float) -> None:
         """Have it get ready to observe."""
         self._ask(("open_profiler",), Reply.ACK, seconds)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from evolve.core.evaluation import Evaluation, Label, Stage
 from evolve.worker.budget import worst
 from evolve.worker.feedback import KernelFacts
+from evolve.worker.observing import Findings
 from evolve.worker.tally import Timing
 from evolve.worker.workshop import Candidate
 
@@ -27,6 +28,7 @@ class Progress:
     measured: dict[str, float | str] = field(default_factory=dict)  # descriptors
     scratch_bytes: int | None = None
     durations_s: dict[str, float] = field(default_factory=dict)
+    tools: Findings | None = None  # at a verification on a GPU
 
     @contextmanager
     def timed(self, name: str) -> Iterator[None]:

@@ -33,6 +33,9 @@ _VENDOR = re.compile(
     r"|flash_fwd|splitKreduce|gemv|(?:ampere|volta|turing|hopper|maxwell|sm\d+)_\w*(?:gemm|conv)",
     re.I,
 )
+_OF_TORCH = re.compile(r"\bat(?:_cuda_detail)?::")
+_MOVES = re.compile(r"copy|fill|cat|arange|memset|memcpy", re.I)  # by names of torch's kernels
+_LAUNCH_BOUND_US = 10.0  # less of torch is launches, whatever share of a short call that is
 # Of BLAS by its Fortran and C names, of vendors' own, and what finds such functions by name.
 _OF_LIBRARY = re.compile(
     r"[sdcz](?:gemm|gemv|ger|symm|syrk|trsm|trmm|dot|axpy)\w{0,2}_?"
@@ -67,20 +70,22 @@ class Proof:
     """What came of a profile.
 
     `coverage` is the share of device time in the candidate's own kernels, `vendor` that in kernels
-    of vendors' libraries; the rest are torch's, copies, or of unknown origin. `compiled` describes
-    the own kernel that took longest.
+    of vendors' libraries, `torch` that in torch's own that compute, where those take longer than
+    launches; the rest are copies, or of unknown origin. `compiled` describes the own kernel that
+    took longest.
     """
 
     facts: tuple[KernelFacts, ...]
     coverage: float
     vendor: float
+    torch: float
     labels: tuple[Label, ...]
     compiled: Mapping[str, float | str]
 
     @property
     def library_made(self) -> bool:
-        """Whether a vendor's library did the main work."""
-        return self.vendor >= _MAIN_WORK
+        """Whether a vendor's library or torch did the main work."""
+        return self.vendor + self.torch >= _MAIN_WORK
 
 
 # --- the runner's side --------------------------------------------------------------------------
@@ -287,13 +292,22 @@ def prove(kernels: Sequence[Kernel], own: OwnCode) -> Proof | None:
         return None
     mine = [kernel for kernel in kernels if own.holds(kernel.name)]
     vendors = [k for k in kernels if k not in mine and _VENDOR.search(k.name)]
+    torchs = [k for k in kernels if k not in (*mine, *vendors) and _computes(k)]
+    if sum(kernel.us for kernel in torchs) < _LAUNCH_BOUND_US:
+        torchs = []
     return Proof(
         facts=tuple(_facts(kernel, kernel.us / total, kernel in mine) for kernel in kernels),
         coverage=sum(kernel.us for kernel in mine) / total,
         vendor=sum(kernel.us for kernel in vendors) / total,
-        labels=tuple(_labels(kernels, total, mine, vendors, own)),
+        torch=sum(kernel.us for kernel in torchs) / total,
+        labels=tuple(_labels(kernels, total, mine, vendors, torchs, own)),
         compiled=_compiled(max(mine, key=lambda kernel: kernel.us), own) if mine else {},
     )
+
+
+def _computes(kernel: Kernel) -> bool:
+    """Whether it is a kernel of torch that does more than to make or move data."""
+    return bool(_OF_TORCH.search(kernel.name)) and not _MOVES.search(kernel.name)
 
 
 def _compiled(kernel: Kernel, own: OwnCode) -> dict[str, float | str]:
@@ -322,6 +336,7 @@ def _labels(
     total: float,
     mine: Sequence[Kernel],
     vendors: Sequence[Kernel],
+    torchs: Sequence[Kernel],
     own: OwnCode,
 ) -> Iterator[Label]:
     ranked = sorted(kernels, key=lambda kernel: -kernel.us)[:_NAMED_IN_LABEL]
@@ -333,6 +348,9 @@ def _labels(
         first = max(vendors, key=lambda kernel: kernel.us)
         share = sum(kernel.us for kernel in vendors) / total
         yield Label("library_call", f"{plain(first.name, 60)}: {share:.0%} of the device time")
+    if (share := sum(kernel.us for kernel in torchs) / total) >= _MAIN_WORK:
+        first = max(torchs, key=lambda kernel: kernel.us)
+        yield Label("aten_compute", f"{plain(first.name, 60)}: {share:.0%} of the device time")
     for kernel in ranked:
         types = own.multiplies_in(kernel.name) if kernel in mine else _types_in(kernel)
         if types:

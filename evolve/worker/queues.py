@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 _VARIABLE = "CUDA_DEVICE_MAX_CONNECTIONS"
 # Libraries with streams of their own are found by name: cuDNN's recurrent layers, linear algebra.
-_OVERLAPPING = re.compile(r"stream|rnn|lstm|\bgru|linalg|jit\.fork", re.IGNORECASE)
+_OVERLAPPING = re.compile(r"stream|graph|rnn|lstm|\bgru|linalg|jit\.fork", re.IGNORECASE)
 
 
 def may_overlap(source: str) -> bool:

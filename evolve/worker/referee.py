@@ -28,7 +28,7 @@ from evolve.core.evaluation import (
 )
 from evolve.core.protocols import BASELINES
 from evolve.core.task import Task
-from evolve.worker import compiler, footprint, observing, rounding
+from evolve.worker import compiler, footprint, rounding
 from evolve.worker.admission import Admission
 from evolve.worker.audit import Finding, audit
 from evolve.worker.baselines import require_baseline
@@ -42,10 +42,11 @@ from evolve.worker.faults import CandidateFault, tells_of_a_full_device
 from evolve.worker.feedback import compile_error, plain
 from evolve.worker.footprint import room_for, room_to_check, room_to_compile, writers
 from evolve.worker.infra import InfraFault, OccupiedFault
-from evolve.worker.labels import disowned, static_labels
+from evolve.worker.labels import disowned, static_labels, without_guesses
 from evolve.worker.launcher import Launcher
 from evolve.worker.lightspeed import SpeedOfLight
 from evolve.worker.locks import HostLock
+from evolve.worker.observing import Tools
 from evolve.worker.praise import praise
 from evolve.worker.process import Needs
 from evolve.worker.progress import Progress, judged_twice
@@ -53,7 +54,7 @@ from evolve.worker.proof import Proof
 from evolve.worker.room import Room
 from evolve.worker.scratch import scratch_bytes
 from evolve.worker.seats import Seats
-from evolve.worker.stages import check, probe_custom, prove_kernels, smoke, trap
+from evolve.worker.stages import check, count_torch, probe_custom, prove_kernels, smoke
 from evolve.worker.tally import Timing
 from evolve.worker.timing import Timekeeper
 from evolve.worker.warm import WarmTask
@@ -82,6 +83,16 @@ class _Asked:
     fidelity: Fidelity
     opponents: Mapping[str, str]
     bars: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """What came of it, but for what tools may still find."""
+
+    warm: WarmTask
+    progress: Progress
+    status: Status
+    feedback: str
 
 
 class Referee:
@@ -127,12 +138,14 @@ class Referee:
         self.workshop = Workshop(device, self.launcher, builds, self._seats, call_s)
         self._room = Room(device.room, device.seats)
         self._timekeeper = Timekeeper(self.workshop, self._seats, self._room)
+        self._tools = Tools(self.workshop, self._room)
         self._admission = Admission(device, self._lock, self._room, self._timekeeper.release)
         self._baselines: dict[tuple[str, str], dict[str, Any]] = {}
         self._speed_of_light = SpeedOfLight(device, self._seats)
         self.launcher.keep_spares()
 
     def close(self) -> None:
+        self._tools.close()
         self.launcher.close()
         self.device.close()
 
@@ -267,20 +280,20 @@ class Referee:
         """
         asked = _Asked(source, fidelity, opponents, bars or {})
 
-        def judged(warm: WarmTask) -> Evaluation:
+        def judged(warm: WarmTask) -> _Judged:
             return self._judged(warm, asked)
 
-        room = self._room_to_verify if fidelity is Fidelity.VERIFY else self._room_to_check
-        verdict = self._admission.within(task, fidelity, room, judged)
+        found = self._admission.within(task, fidelity, self._room_to_check, judged)
+        verdict = self._evaluation(asked, self._with_tools(found))
         if verdict.status is not Status.INFRA or self.launcher.closed:
             return verdict
         # Whatever it was, it will not be a neighbour's doing. Who runs the judge should know of it.
         why = plain(verdict.feedback, 300)
         print(f"evolve: {task.name} judged again, alone: {why}", file=sys.stderr, flush=True)
-        again = self._admission.alone(task, fidelity, judged)
-        return judged_twice(verdict, again)
+        found = self._admission.alone(task, fidelity, judged)
+        return judged_twice(verdict, self._evaluation(asked, self._with_tools(found)))
 
-    def _judged(self, warm: WarmTask, asked: _Asked) -> Evaluation:
+    def _judged(self, warm: WarmTask, asked: _Asked) -> _Judged:
         progress = Progress()
         try:
             status, feedback = self._climb(warm, asked, progress)
@@ -291,9 +304,7 @@ class Referee:
                 status, feedback = Status.INFRA, f"others had the device's memory: {feedback}"
                 if self._room.is_all_ours:  # so they are none of ours, and may stay
                     progress.labels.append(Label(NO_ROOM, plain(feedback, _INFRA_TEXT)))
-            if fault.status in _VIOLENT:
-                with self._lock.shared():
-                    self.device.require_health()
+            self._require_health_after(fault)
         except (InfraFault, OSError, torch.OutOfMemoryError, UsageError) as error:
             # The task has been seen to fit: a candidate is there, which may hold what is missing.
             is_short = is_short_of_memory(error)
@@ -307,7 +318,27 @@ class Referee:
                 progress.labels.append(Label(OCCUPIED, why))
             elif is_no_room(error):
                 progress.labels.append(Label(NO_ROOM, why))
-        return self._evaluation(warm, asked, status, feedback, progress)
+        return _Judged(warm, progress, status, feedback)
+
+    def _with_tools(self, judged: _Judged) -> _Judged:
+        """The same with what the tools have found, once they have; nothing of the room is held."""
+        progress = judged.progress
+        if progress.tools is None:
+            return judged
+        try:
+            with progress.timed("tools"):
+                progress.labels += progress.tools.result()
+        except CandidateFault as fault:
+            self._require_health_after(fault)
+            if judged.status is Status.CORRECT:
+                progress.stage = Stage.CORRECTNESS
+                return replace(judged, status=fault.status, feedback=fault.feedback)
+        return judged
+
+    def _require_health_after(self, fault: CandidateFault) -> None:
+        if fault.status in _VIOLENT:
+            with self._lock.shared():
+                self.device.require_health()
 
     def _may_be_others(self, fault: CandidateFault, progress: Progress) -> bool:
         """Whether others may hold the memory that it says is missing on the device.
@@ -325,9 +356,6 @@ class Referee:
 
     def _room_to_check(self, warm: WarmTask) -> int:
         return room_to_check(warm, self.device)
-
-    def _room_to_verify(self, warm: WarmTask) -> int:
-        return room_to_check(warm, self.device, max(1, observing.processes(warm, self.device)))
 
     def _climb(
         self,
@@ -353,9 +381,8 @@ class Referee:
         progress.stage = Stage.SMOKE
         self._check(candidate, task, fidelity, progress)
         if self.device.has_profiler and fidelity is Fidelity.VERIFY:
-            with self._stage("tools", progress):
-                own = {fact.name for fact in progress.facts if fact.is_own}
-                progress.labels += observing.observe(self.workshop, candidate, task, own)
+            own = {fact.name for fact in progress.facts if fact.is_own}
+            progress.tools = self._tools.look(candidate, task, own)
         if fidelity is Fidelity.CHECK:
             return Status.CORRECT, "correct; at this fidelity no time is taken"
         if not self.device.can_time(candidate.language):
@@ -396,15 +423,17 @@ class Referee:
                 progress.suite = check(self.workshop, runner, candidate, task, fidelity)
             progress.stage = Stage.CORRECTNESS
             with progress.timed("labels"):
-                trapped = trap(self.workshop, runner, task)
-            if self.device.has_profiler and trapped.all_right and fidelity in _PROFILED:
+                probed = count_torch(self.workshop, runner, task, self._speed_of_light.cost)
+            if self.device.has_profiler and probed.may_be_custom and fidelity in _PROFILED:
                 with progress.timed("profile"):
                     proof = prove_kernels(self.workshop, runner, candidate, task)
         with progress.timed("labels"):
             progress.custom, labels = probe_custom(
-                self.workshop, candidate, trapped, progress.labels
+                self.workshop, candidate, probed, progress.labels
             )
             progress.labels += labels
+            if progress.custom:  # what the text lets one guess has been measured
+                progress.labels = without_guesses(progress.labels)
         if progress.custom and proof is not None:
             self._believe(proof, progress)
 
@@ -434,14 +463,8 @@ class Referee:
         with self.workshop.seated(candidate, again.cases) as runner:
             check(self.workshop, runner, candidate, again, Fidelity.VERIFY)
 
-    def _evaluation(
-        self,
-        task: WarmTask,
-        asked: _Asked,
-        status: Status,
-        feedback: str,
-        progress: Progress,
-    ) -> Evaluation:
+    def _evaluation(self, asked: _Asked, judged: _Judged) -> Evaluation:
+        task, progress, status = judged.warm, judged.progress, judged.status
         correct = status is Status.CORRECT
         timing = progress.timing
         if not correct:
@@ -458,7 +481,7 @@ class Referee:
             custom=progress.custom,
             suite=progress.suite,
             labels=tuple(progress.labels + timing.labels),
-            feedback=feedback,
+            feedback=judged.feedback,
             descriptors=describe(asked.source) | progress.descriptors(correct),
             environment=environment(
                 self.device,

@@ -13,6 +13,7 @@ Commands (tuples, the first item names them) and what is answered:
     call        one forward: `("call", case, size, tree, trap, may_leave)` -> OUTPUT; before it,
                 where it may leave the device to compile kernels, for each of them ASIDE and BACK,
                 which is answered by a command without a meaning
+    account     what torch computed in the last call with `trap`: `("account",)` -> TEXT
     open_profiler
                 get ready for the next -> ACK
     observe     a forward under a profiler: `("observe", case, size, tree)` -> TEXT
@@ -101,7 +102,7 @@ def run(channel: socket.socket, report: Report) -> None:
         try:
             runner.execute(channel, command, fds)
         except BaseException as error:  # noqa: BLE001 - the boundary around candidate code
-            wire.send_error(channel, _kind(error), _explain(error))
+            wire.send_error(channel, _kind(error), runner.explain(error))
         finally:
             for fd in fds:
                 os.close(fd)
@@ -136,12 +137,23 @@ class Runner:
         self._layouts: dict[int, list[Any]] = {}  # inputs of blocks, by the layout's number
         self._recording: graphs.Recording | None = None
         self._held: list[Any] = []
+        self._computed = probes.Account()
         self._stubs = contextlib.ExitStack()
         self._compiling = jit.Compiling()
 
     def execute(self, channel: socket.socket, command: tuple[Any, ...], fds: list[int]) -> None:
         name, *arguments = command
         getattr(self, f"_{name}")(channel, *arguments, *fds)
+
+    def explain(self, error: BaseException) -> str:
+        """What went wrong, and whose limit it was where memory ran out."""
+        text = _explain(error)
+        limit = self._access.limit if _kind(error) is ErrorKind.OOM else 0
+        return (
+            f"{text}\n(the judge gives this program {limit >> 20} MiB for tensors)"
+            if limit
+            else text
+        )
 
     def _open_gpu(self, channel: socket.socket, all_queues: bool) -> None:
         self._access = CudaAccess(all_queues)
@@ -225,7 +237,7 @@ class Runner:
         self._held = self._held[-1:]
         with torch.no_grad(), contextlib.ExitStack() as around:
             if trap:
-                around.enter_context(probes.trap_aten())
+                self._computed = around.enter_context(probes.count_aten())
             if may_leave and not is_compiled:
                 around.enter_context(self._compiled_aside(channel))
             start = time.perf_counter()
@@ -235,6 +247,9 @@ class Runner:
         self._held.append((memory, output))
         tensors, spec = _plain_tensors(output)
         wire.send_output(channel, seconds, memory.data_ptr(), spec.encode(), tensors)
+
+    def _account(self, channel: socket.socket) -> None:
+        wire.send_text(channel, self._computed.to_json())
 
     def _compile_ahead(self, channel: socket.socket, case: int, inputs: Sequence[Any]) -> bool:
         """Have all kernels of a large program compiled at once, by a model that is then let go."""
@@ -385,6 +400,7 @@ class Runner:
             return
         with torch.no_grad(), _no_collections():
             start = time.perf_counter()
+            access.await_inputs(sequence)
             if kind == "nothing":
                 access.wake()
             elif kind == "graph" and self._recording is not None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from evolve.worker.workshop import Candidate, Workshop
 
 NAME = "compute-sanitizer"
+NO_RESULT = "no_"  # before the name of a tool that gave none
 TOOLS = {
     "memcheck": ("--padding", "65536"),  # bytes behind an allocation; else the next lies there
     "racecheck": (),
@@ -80,10 +81,10 @@ def _said_of(
     try:
         text = workshop.observed(candidate, case, command)
     except CandidateFault as fault:  # the same call was right without the tool
-        return Label(f"no_{kind}", plain(fault.feedback, 160))
+        return Label(f"{NO_RESULT}{kind}", plain(fault.feedback, 160))
     found = read(text, kind)
     if found is None:
-        return Label(f"no_{kind}", f"the tool gave no result: {last_words(text)}")
+        return Label(f"{NO_RESULT}{kind}", f"the tool gave no result: {last_words(text)}")
     if not found.errors:
         return Label(kind, "no error in one call")
     if kind != "memcheck":

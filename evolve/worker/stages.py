@@ -2,22 +2,23 @@
 
 Each stage raises `CandidateFault` or leaves something for the next. There is a process that
 compiles, and sees no inputs but those of the smoke test, which decide nothing later; one that is
-checked and observed; and one for each run without the candidate's kernels.
+checked and observed; and one for the runs without the candidate's kernels.
 """
 
-import contextlib
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from evolve.core.evaluation import Fidelity, Label, Status
+from evolve.worker import shares
 from evolve.worker.budget import Judgement, judge, suite_verdict, worst
+from evolve.worker.cost import Cost
 from evolve.worker.faults import CandidateFault
 from evolve.worker.labels import disowned
-from evolve.worker.probes import custom_label
 from evolve.worker.process import RunnerProcess
 from evolve.worker.proof import OwnCode, Proof, library_labels, prove, read_kernels
+from evolve.worker.shares import Share
 from evolve.worker.warm import OBSERVED, STUBBED, TRAPPED, Check, WarmCase, WarmTask, plan
 from evolve.worker.window import size_in_bytes
 from evolve.worker.wire import TensorAt
@@ -25,6 +26,7 @@ from evolve.worker.workshop import BUILD_S, Candidate, Outcome, Workshop
 
 _REPEATS = 3  # of the last inputs, where calls are cheap; else one
 _CHEAP_S = 0.05
+DECOY = "decoy_kernel"
 
 
 def smoke(workshop: Workshop, runner: RunnerProcess, candidate: Candidate, task: WarmTask) -> None:
@@ -128,62 +130,143 @@ def _require_repeatable(case: str, first: tuple[TensorAt, ...], again: Outcome) 
 
 
 @dataclass(frozen=True, slots=True)
-class Probe:
-    """A run with something taken away: was it right (None: out of time), what was missed first."""
+class Counted:
+    """A run in which torch's work was counted: was it right (None: out of time), and its share."""
 
+    case: WarmCase
     right: bool | None
-    operation: str | None = None
+    share: Share = shares.NOTHING
+
+    @property
+    def is_own(self) -> bool | None:
+        """Whether it speaks for the candidate's own work; None where that is not known."""
+        return self.right and self.share.is_small
+
+    def labels(self) -> list[Label]:
+        """What was found."""
+        if self.right is False:
+            return [Label("wrong_when_counted", f"case {self.case.case.name}: on new inputs")]
+        label = self.share.label(self.case.case.name)
+        return [label] if label else []
 
 
 @dataclass(frozen=True, slots=True)
-class Trapped:
-    """Runs of some cases without ATen compute, up to one that is not right."""
+class Probed:
+    """The cases that are probed, and the runs of those that are timed, up to one that decides."""
 
     cases: Sequence[WarmCase]
-    probes: Sequence[Probe]
+    runs: Sequence[Counted]
 
     @property
-    def all_right(self) -> bool:
-        return all(probe.right for probe in self.probes)
+    def may_be_custom(self) -> bool:
+        """Whether all of the runs speak for it."""
+        return all(run.is_own for run in self.runs)
 
 
-def trap(workshop: Workshop, runner: RunnerProcess, task: WarmTask) -> Trapped:
-    """The smallest case and one of those that are timed, at the end of the checks' process.
+def count_torch(
+    workshop: Workshop,
+    runner: RunnerProcess,
+    task: WarmTask,
+    cost: Callable[[WarmTask, WarmCase], Cost],
+) -> Probed:
+    """How much of the work torch does, at the end of the checks' process.
+
+    In the smallest case and one of those that are timed. What is not timed gains nothing, and may
+    be so small that the last step of a kernel is much of it: there only the stubbed run counts.
 
     On inputs that nobody has seen, or what was kept from an earlier call could pass for work done.
-    After one that is not right no other says anything.
+    After a run that decides no other says anything.
+
+    Args:
+        workshop: Where calls are judged.
+        runner: That has the candidate's models of all cases.
+        task: Whose cases they are.
+        cost: What the reference has to do in a case; asked where torch has done something.
     """
-    timed = [case for case in task.timed if case is not task.smallest]
-    cases = [task.smallest, *random.sample(timed, min(1, len(timed)))]
-    probes: list[Probe] = []
+    others = [case for case in task.timed if case is not task.smallest]
+    cases = [task.smallest, *random.sample(others, min(1, len(others)))]
+    runs: list[Counted] = []
     for case in cases:
-        probes.append(_probed(workshop, runner, case, TRAPPED, trap=True))
-        if not probes[-1].right:
-            break
-    return Trapped(cases, probes)
+        if case.case.timed:
+            runs.append(_counted(workshop, runner, case, partial(cost, task, case)))
+            if not runs[-1].is_own:
+                break
+    return Probed(cases, runs)
+
+
+def _counted(
+    workshop: Workshop, runner: RunnerProcess, case: WarmCase, cost: Callable[[], Cost]
+) -> Counted:
+    right = _right(workshop, runner, case, TRAPPED, trap=True)
+    if not right:
+        return Counted(case, right)
+    try:
+        account = shares.read(runner.account(workshop.call_s))
+    except CandidateFault:
+        account = None
+    if account is None:
+        return Counted(case, right, shares.UNREADABLE)
+    return Counted(case, right, shares.share_of(account, cost()) if account else shares.NOTHING)
 
 
 def probe_custom(
-    workshop: Workshop, candidate: Candidate, trapped: Trapped, known: Sequence[Label]
+    workshop: Workshop, candidate: Candidate, probed: Probed, known: Sequence[Label]
 ) -> tuple[bool | None, tuple[Label, ...]]:
     """Whether custom kernels make the outcome, and what was found that speaks for or against it.
 
-    The same cases are run without the candidate's kernels, in a process of their own. None where a
-    run did not end in time. `known` are labels found so far.
+    The work is custom only if torch does little of it, and the outcome is wrong without the
+    candidate's kernels: the same cases are run so, in a process of their own. None where a run did
+    not end in time. `known` are labels found so far.
     """
     labels = dict.fromkeys(library_labels(candidate.build, workshop.device.has_profiler))
     customs: list[bool | None] = [not labels and not disowned(known)]
-    for at, case in enumerate(trapped.cases):
-        taken = trapped.probes[min(at, len(trapped.probes) - 1)]
-        left = _stubbed(workshop, candidate, case)
-        if taken.right is None or left.right is None:
-            customs.append(None)
-            continue
-        custom, found = custom_label(taken.right, taken.operation, left.right)
-        customs.append(custom)
-        labels |= dict.fromkeys(found)
+    for run in probed.runs:
+        customs.append(run.is_own)
+        labels |= dict.fromkeys(run.labels())
+    for right in _stubbed(workshop, candidate, probed.cases):
+        customs.append(None if right is None else not right)
+        if right:
+            labels[Label(DECOY, "the outcome stays right when custom kernels do nothing")] = None
     verdict = False if False in customs else None if None in customs else True
     return verdict, tuple(labels)
+
+
+def _stubbed(
+    workshop: Workshop, candidate: Candidate, cases: Sequence[WarmCase]
+) -> list[bool | None]:
+    """Whether cases are right without the candidate's kernels, up to one that does not end."""
+    found: list[bool | None] = []
+    try:
+        with workshop.seated(candidate, list(cases), stub=True) as runner:
+            for case in cases:
+                found.append(_right(workshop, runner, case, STUBBED, excuse=False))
+                if found[-1] is None:
+                    break
+    except CandidateFault as fault:  # it cannot be loaded so
+        found.append(_failed(fault))
+    return found
+
+
+def _right(
+    workshop: Workshop,
+    runner: RunnerProcess,
+    case: WarmCase,
+    number: int,
+    trap: bool = False,
+    excuse: bool = True,
+) -> bool | None:
+    """Whether a call is right on hidden inputs `number`; None where it does not end in time."""
+    try:
+        hidden = workshop.hidden(partial(case.check, "task", number))
+        by = partial(judge, explain=False, excuse=excuse)
+        outcome = workshop.outcome(runner, case, hidden, trap, by=by)
+    except CandidateFault as fault:
+        return _failed(fault)
+    return outcome.verdict.status is Status.CORRECT
+
+
+def _failed(fault: CandidateFault) -> bool | None:
+    return None if fault.status is Status.TIMEOUT else False
 
 
 def prove_kernels(
@@ -201,39 +284,3 @@ def prove_kernels(
     except CandidateFault:
         return None
     return prove(read_kernels(text), OwnCode(candidate.build))
-
-
-def _stubbed(workshop: Workshop, candidate: Candidate, case: WarmCase) -> Probe:
-    """A case without the candidate's kernels."""
-    with contextlib.ExitStack() as ends:
-        try:
-            runner = ends.enter_context(workshop.seated(candidate, [case], stub=True))
-        except CandidateFault as fault:
-            return _failed(fault)
-        return _probed(workshop, runner, case, STUBBED, excuse=False)
-
-
-def _probed(
-    workshop: Workshop,
-    runner: RunnerProcess,
-    case: WarmCase,
-    number: int,
-    trap: bool = False,
-    excuse: bool = True,
-) -> Probe:
-    try:
-        hidden = workshop.hidden(partial(case.check, "task", number))
-        by = partial(judge, explain=False, excuse=excuse)
-        outcome = workshop.outcome(runner, case, hidden, trap, by=by)
-    except CandidateFault as fault:
-        return _failed(fault)
-    return Probe(outcome.verdict.status is Status.CORRECT)
-
-
-def _failed(fault: CandidateFault) -> Probe:
-    right = None if fault.status is Status.TIMEOUT else False
-    return Probe(right, _operation(fault.feedback))
-
-
-def _operation(text: str) -> str | None:
-    return next((word for word in text.split() if "::" in word), None)

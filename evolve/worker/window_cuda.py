@@ -2,10 +2,12 @@
 
 Memory is mapped once, when a runner starts: nothing is made, mapped or freed around a window. The
 runner has tensors over its inputs' arena and waits for a signal. The clock starts (t0), the referee
-copies fresh inputs there, overwrites the second-level cache, and signals; the runner runs its calls
-and signals that it is done; the referee reads secret pieces of a few outputs of its own choice and
-stops the clock (t1). Nothing can be computed before t0, since the values are not there: work that
-was queued before it and waits for them shares the GPU with the copy, which is inside of the window.
+has the GPU copy fresh inputs there, overwrite the second-level cache and write a number behind the
+inputs, and signals; the runner has its stream wait for that number, launches its calls, and signals
+that they are done; the referee reads secret pieces of a few outputs of its own choice and stops the
+clock (t1). So what the host takes to launch the first calls passes while inputs are copied, on all
+sides, and launches count where they are slower than the GPU. Nothing can be computed before t0,
+since the values are not there: work that was queued before it and waits for them waits as all do.
 Nor after t1: the outputs chosen are then copied whole and judged, and have to hold what was read.
 
 What a window costs by itself is measured by windows of one kernel of no size, with as many inputs,
@@ -31,6 +33,7 @@ from numpy.typing import NDArray
 
 from evolve.core.evaluation import Status
 from evolve.worker import cuda_driver, custody, native
+from evolve.worker.access_cuda import gate_of
 from evolve.worker.faults import (
     CANDIDATE,
     TRUSTED,
@@ -183,6 +186,8 @@ class CudaWindow:
         asked.pieces, asked.count = places, len(pieces)
         asked.pool, asked.pool_bytes = lent.base, lent.pool.size
         asked.view = lent.pool.mapping.address
+        assert lent.inputs is not None
+        asked.gate = gate_of(lent.inputs.mapping.address, lent.inputs.size)
         return asked
 
     def _require_done(self, asked: native.WindowArguments, pieces: Sequence[_Piece]) -> None:

@@ -26,12 +26,14 @@ from evolve.worker.faults import CandidateFault
 from evolve.worker.footprint import compiling_bytes, trusted_bytes, working_bytes, writers
 from evolve.worker.launcher import Launcher
 from evolve.worker.process import UNTIMED, Needs, RunnerProcess
+from evolve.worker.queues import may_overlap
 from evolve.worker.seats import Seats
 from evolve.worker.warm import Check, WarmCase, WarmTask
 from evolve.worker.wire import TensorAt
 
 BUILD_S = 120.0
 SETUP_S = 30.0
+_STREAMS = 3  # that have tensors of a program at the same time
 # How long and how often a candidate leaves the lock to compile; each time up to `locks._AT_ONCE`
 # others have their turns before it goes on.
 _ASIDE_S, _MOST_ASIDE = 60.0, 16
@@ -201,6 +203,8 @@ class Workshop:
         readable = (str(candidate.build),) if hidden else ()
         is_tight = candidate.is_ours and needs is not UNTIMED  # where it compiles it may try more
         tensors = trusted_bytes(cases, self.device) if is_tight else working_bytes(cases)
+        if may_overlap(candidate.source):  # torch keeps blocks apart by stream
+            tensors *= _STREAMS
         return self.launcher.start(
             candidate.language, writable, readable, tensors + needs.block, needs.all_queues,
             needs.observed, compiles=candidate.wants_compiler,

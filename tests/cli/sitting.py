@@ -1,34 +1,60 @@
-"""A sitting of a run with a slow synthetic judge, for tests that send it signals.
+"""A sitting of a run with a slow synthetic judge, for tests of how it ends.
 
-python -m tests.cli.sitting DATABASE LATENCY_S
+python -m tests.cli.sitting DATABASE LATENCY_S [KEY=VALUE ...]
+
+Besides settings of the run there are `verify=`, the latency of verifications, `slow_from=`, the
+number of the first evaluation that takes a minute, and `late=`, `evolve.search.pipeline.LATE_S`.
 """
 
 import asyncio
 import sys
+from collections.abc import Mapping, Sequence
 
 from evolve.cli.session import search
 from evolve.cli.stopping import stoppable
 from evolve.cli.unattended import outliving_the_terminal
+from evolve.core.evaluation import Evaluation, Fidelity
+from evolve.core.protocols import EvaluationRequest
+from evolve.search.pipeline import LATE_S
 from evolve.store import Store
 from evolve.testing.synthetic import SyntheticEvaluator, synthetic_task
 from tests.cli.recording import settings
 
 
-async def sit(path: str, latency_s: float) -> int:
+class Judge(SyntheticEvaluator):
+    """Takes as long as it is told."""
+
+    def __init__(self, latency_s: float, timing: Mapping[str, float]) -> None:
+        super().__init__(slots=2)
+        self._usual_s = latency_s
+        self._timing = timing
+
+    async def evaluate(self, request: EvaluationRequest) -> Evaluation:
+        is_slow = self.calls >= self._timing.get("slow_from", 1e9)
+        self.latency_s = 60.0 if is_slow else self._usual_s
+        if request.fidelity is Fidelity.VERIFY:
+            self.latency_s = self._timing.get("verify", self._usual_s)
+        return await super().evaluate(request)
+
+
+async def sit(path: str, latency_s: float, words: Sequence[str] = ()) -> int:
     """Start or continue the run `demo`; the exit status of the command."""
-    config = settings("name=demo", "termination.evaluations=300", "device.slots=2")
+    own = [word for word in words if "." not in word.partition("=")[0]]
+    timing = {key: float(value) for key, _, value in (word.partition("=") for word in own)}
+    of_run = [word for word in words if word not in own]
+    config = settings("name=demo", "termination.evaluations=300", "device.slots=2", *of_run)
     with Store.open(path, create=True) as store:
         names = [run.name for run in store.runs()]
         if "demo" in names:
             run = store.run("demo")
         else:
             run = store.create_run(name="demo", task=synthetic_task(), config=config, seed=0)
-        judge = SyntheticEvaluator(latency_s=latency_s, slots=2)
+        judge = Judge(latency_s, timing)
         print("sitting", flush=True)
-        return await search(store, run, config, judge)
+        return await search(store, run, config, judge, late_s=timing.get("late", LATE_S))
 
 
 if __name__ == "__main__":
     with outliving_the_terminal(), stoppable(for_good=True):
-        code = asyncio.run(sit(sys.argv[1], float(sys.argv[2])))
+        code = asyncio.run(sit(sys.argv[1], float(sys.argv[2]), sys.argv[3:]))
     sys.exit(code)

@@ -376,3 +376,29 @@ def test_a_worker_gets_what_it_needs_of_the_environment_and_no_key(monkeypatch):
     found = worker_environment("/here")
     assert "planted" not in found.values()
     assert (found["PYTHONPATH"], found["NVIDIA_VISIBLE_DEVICES"]) == ("/here", "all")
+
+
+def test_what_is_abandoned_is_ended_and_the_next_call_starts_a_new_worker():
+    async def run():
+        async with evaluator() as judge:
+            hanging = asyncio.create_task(judge.evaluate(request("hang")))
+            assert await until(lambda: pids("starts"))
+            await asyncio.sleep(0.2)
+            hanging.cancel()
+            await asyncio.gather(hanging, return_exceptions=True)
+            judge.abandon()
+            assert await gone(pids("starts"))
+            verdict = await judge.evaluate(request("fine one"))
+            assert verdict.feedback == "one"
+            assert len(pids("starts")) == 2
+
+    asyncio.run(run())
+
+
+def test_abandoning_before_the_first_call_is_nothing():
+    async def run():
+        async with evaluator() as judge:
+            judge.abandon()
+            assert (await judge.evaluate(request("fine one"))).feedback == "one"
+
+    asyncio.run(run())

@@ -6,6 +6,8 @@ Invariants:
 - shares of speed of light lie where the hardware says that they can.
 """
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -121,6 +123,37 @@ class ModelNew(nn.Module):
 """
 
 
+# The work by torch within a graph, where no operation shows; a kernel of one's own copies it.
+IN_A_GRAPH = """
+import torch
+import triton
+import triton.language as tl
+from torch import nn
+
+@triton.jit
+def copy(x, y, n, B: tl.constexpr):
+    at = tl.program_id(0) * B + tl.arange(0, B)
+    tl.store(y + at, tl.load(x + at, mask=at < n), mask=at < n)
+
+class ModelNew(nn.Module):
+    graph = None
+
+    def forward(self, x):
+        if self.graph is None:
+            self.x = x.clone()
+            torch.relu(self.x) * 2 + self.x
+            torch.cuda.synchronize()
+            self.graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(self.graph):
+                self.outcome = torch.relu(self.x) * 2 + self.x
+        self.x.copy_(x)
+        self.graph.replay()
+        y = torch.empty_like(x)
+        copy[(triton.cdiv(y.numel(), 1024),)](self.outcome, y, y.numel(), B=1024)
+        return y
+"""
+
+
 def labels(verdict):
     return {label.name: label.evidence for label in verdict.labels}
 
@@ -164,11 +197,51 @@ def test_the_arithmetic_of_an_own_product_is_said(worker):
     assert 0 < row.speed_of_light < 1
 
 
+PARTIALS = """
+import triton
+import triton.language as tl
+from torch import nn
+
+@triton.jit
+def partial_sums(x, parts, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    value = tl.load(x + at, mask=at < n, other=0.0)
+    tl.store(parts + tl.program_id(0), tl.sum(value * value, axis=0))
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        count = triton.cdiv(x.numel(), 4096)
+        parts = x.new_empty(count)
+        partial_sums[(count,)](x, parts, x.numel(), BLOCK=4096)
+        return parts.sum()
+"""
+ENERGY = replace(TASK, name="energy", source=TASK.source.replace("relu(x) * 2 + x", "sum(x * x)"))
+
+
+def test_a_kernel_whose_partial_results_torch_adds_up_is_custom(worker):
+    verdict = worker.evaluate(PARTIALS, ENERGY, fidelity="reward")
+    print(verdict.status, verdict.feedback, verdict.labels, verdict.durations_s)
+    assert verdict.status is Status.CORRECT, verdict.feedback
+    assert verdict.custom
+    assert verdict.descriptors["coverage"] > 0.5
+    found = labels(verdict)
+    assert found["torch_share"].endswith("of the operations: aten::sum")
+    assert "aten_compute" not in found
+
+
 def test_a_vendors_library_called_by_its_address_is_not_custom(worker):
     verdict = worker.evaluate(BORROWED, MATMUL, fidelity="reward")
     print(verdict.status, verdict.feedback, verdict.labels)
     assert verdict.status is Status.CORRECT, verdict.feedback
     assert {"library_call", "foreign_library"} & labels(verdict).keys()
+    assert verdict.custom is False
+
+
+def test_torch_within_a_graph_is_not_custom(worker):
+    verdict = worker.evaluate(IN_A_GRAPH, TASK, fidelity="reward")
+    print(verdict.status, verdict.feedback, verdict.labels)
+    assert verdict.status is Status.CORRECT, verdict.feedback
+    assert "aten_compute" in labels(verdict)
     assert verdict.custom is False
 
 

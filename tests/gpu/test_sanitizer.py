@@ -2,7 +2,8 @@
 
 Invariants:
 - a kernel that reads out of bounds is refused although its outcome is right;
-- an honest one is labelled clean, also one with weights in another type than the constructor's.
+- an honest one is labelled clean, also one with weights in another type than the constructor's;
+- a second verification has what the tools found at the first.
 """
 
 from dataclasses import replace
@@ -89,6 +90,21 @@ def test_an_honest_kernel_is_labelled_clean(worker):
     assert verdict.status is Status.CORRECT
     found = {label.name: label.evidence for label in verdict.labels}
     assert found["memcheck"] == "no error in one call"
+
+
+@needs_tool
+@pytest.mark.slow
+def test_tools_run_once_for_a_program(worker):
+    program = RIGHT + "\n# verified twice\n"
+    first, again = (worker.evaluate(program, SMALL, fidelity="verify") for _ in range(2))
+    print(first.durations_s, again.durations_s)
+    found = [
+        [label for label in verdict.labels if label.name in ("memcheck", "racecheck", "counters")]
+        for verdict in (first, again)
+    ]
+    assert found[0]
+    assert found[0] == found[1]
+    assert again.durations_s["tools"] < 0.1
 
 
 @needs_tool

@@ -88,6 +88,10 @@ SOURCES: dict[str, tuple[str, tuple[Case, ...]]] = {
         _plain("rowsum", "ROWS, COLUMNS = 96, 1024", "x.sum(-1)", _GATE[1]),
         _odd(ROWS=7, COLUMNS=301),
     ),
+    "energy": (  # large beside a few thousand partial results
+        _plain("energy", "ROWS, COLUMNS = 2048, 2048", "(x * x).sum()", _GATE[1]),
+        _odd(ROWS=37, COLUMNS=53),
+    ),
     "matmul": (
         _plain(
             "matmul",

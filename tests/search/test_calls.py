@@ -19,6 +19,7 @@ from evolve.core.protocols import MAX_ROUNDS
 from evolve.search.pipeline import Pipeline
 from evolve.search.termination import from_config
 from evolve.store import Store, TicketState
+from evolve.store.champion import champion
 from evolve.testing.synthetic import PEAK_SPEEDUP, SEED_SOURCE, SyntheticEvaluator
 from tests.search.calling import readings, run_with, tickets, writing
 from tests.search.conftest import make_search, operators, variants
@@ -321,6 +322,24 @@ def test_what_waits_for_the_judge_when_the_time_is_over_waits_for_a_resume(store
     assert run_with(writing(store, run, model), wall_time=0.5).finished
     assert store.open_tickets(run.id) == []
     assert len(model.asked) == asked
+
+
+def test_a_call_that_outlasts_the_wall_time_is_given_up_and_stays_charged(store, run):
+    class Slow(ScriptedModel):
+        async def complete(self, request, sample=0):
+            self.latency_s = 60.0 * (len(self.asked) > 1)
+            return await super().complete(request, sample)
+
+    async def body():
+        search = writing(store, run, Slow(slots=1))
+        limits = from_config({"wall_time": 2})
+        return await Pipeline(search, SyntheticEvaluator(), limits, late_s=0.5).run()
+
+    assert asyncio.run(body()).finished
+    assert champion(store, run).verified
+    assert store.progress(run.id).wall_time_s < 10
+    assert store.progress(run.id).tokens == 2 * 400 + WORST.tokens
+    assert store.open_tickets(run.id) == []
 
 
 def test_operators_without_a_model_fill_in_while_models_think(store, run):

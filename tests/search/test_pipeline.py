@@ -345,3 +345,40 @@ def test_wall_time_is_counted_over_resumes(store, run):
     first = store.progress(run.id).wall_time_s
     run_to_end(make_search(store, run), SyntheticEvaluator(latency_s=0.02), evaluations=6)
     assert store.progress(run.id).wall_time_s > first > 0.05
+
+
+def test_a_limit_on_device_time_includes_the_verification(store, run):
+    """An evaluation of the synthetic judge costs a second of device time, a verification three."""
+    search = make_search(store, run, operators=variants())
+    outcome = run_to_end(search, SyntheticEvaluator(slots=2), device_time=20)
+    assert "of 20s device time used, too little is left" in outcome.reason
+    assert champion(store, run).verified
+    assert 12 <= store.progress(run.id).device_time_s <= 20
+
+
+def test_a_judge_is_freed_of_what_was_given_up_before_it_verifies(store, run):
+    class Busy(SyntheticEvaluator):
+        """Does not end what nobody waits for any more, unless it is told to."""
+
+        hangs = False
+
+        async def evaluate(self, request):
+            if self.hangs:
+                await asyncio.sleep(60)
+            self.hangs = request.fidelity is Fidelity.SEARCH
+            return await super().evaluate(request)
+
+        def free(self):
+            self.hangs = False
+
+    async def body():
+        judge = Busy(latency_s=0.1)
+        limits = from_config({"wall_time": 1.5})
+        return await Pipeline(
+            make_search(store, run), judge, limits, late_s=5.0, free_judge=judge.free
+        ).run()
+
+    assert asyncio.run(body()).finished
+    assert champion(store, run).verified
+    [left] = store.open_tickets(run.id)
+    assert left.attempts == 0

@@ -4,7 +4,8 @@ Invariants:
 1. `check` gives a reason if and only if `used` is 1.
 2. Any fires with its first rule, all fires with its last.
 3. An unknown cost stops a run with a cost limit.
-4. A wrong `termination.*` is a UsageError that names the setting.
+4. A limit on seconds fires early by what is kept back for a verification, and says so.
+5. A wrong `termination.*` is a UsageError that names the setting.
 """
 
 import pytest
@@ -211,3 +212,26 @@ def test_a_written_duration_reads_back(seconds):
 def test_a_wrong_setting_is_refused_by_name(config, said):
     with pytest.raises(UsageError, match=said):
         from_config(config)
+
+
+def test_what_is_kept_back_counts_as_used_and_is_said():
+    rule = from_config({"wall_time": "1m", "device_time": "10s"})
+    assert rule.check(Progress(wall_time_s=30, wall_time_reserved_s=29)) is None
+    assert rule.check(Progress(wall_time_s=30, wall_time_reserved_s=30)) == (
+        "30s of 1m wall time used, too little is left for another evaluation and a verification "
+        "(30s)"
+    )
+    assert rule.check(Progress(device_time_s=6, device_time_reserved_s=5)).startswith("6s of 10s")
+    assert (
+        rule.check(Progress(wall_time_s=61, wall_time_reserved_s=30)) == "1m1s of 1m wall time used"
+    )
+
+
+def test_the_wall_time_left_is_that_of_the_limit_that_ends_the_run():
+    spent = Progress(wall_time_s=30)
+    assert from_config({"wall_time": "1m", "evaluations": 9}).wall_time_left_s(spent) == 30
+    assert from_config({"evaluations": 9}).wall_time_left_s(spent) == float("inf")
+    together = {"wall_time": "1m", "evaluations": 9}
+    assert from_config({"all_of": together}).wall_time_left_s(spent) == float("inf")
+    both = {"wall_time": "2m", "all_of": {"wall_time": "1m"}}
+    assert from_config(both).wall_time_left_s(spent) == 30

@@ -91,6 +91,38 @@ def test_kernels_of_torch_are_neither_own_nor_a_vendors(build):
     assert [fact.is_own for fact in proof.facts] == [False, True]
 
 
+RELU = (
+    "void at::native::vectorized_elementwise_kernel<4, at::native::(anonymous namespace)::"
+    "launch_clamp_scalar(at::TensorIteratorBase&)::{lambda(float)#1}, std::array<char*, 2ul> >()"
+)
+CAST = (
+    "void at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda"
+    "(at::TensorIteratorBase&)::{lambda(float)#1}, std::array<char*, 2ul> >()"
+)
+
+
+def test_torch_that_does_the_main_work_is_told_from_own_kernels(build):
+    proof = prove([Kernel(RELU, 80.0), Kernel("product", 20.0)], OwnCode(str(build)))
+    assert proof.library_made
+    labels = {label.name: label.evidence for label in proof.labels}
+    assert labels["aten_compute"].startswith("void at::native::vectorized_elementwise_kernel")
+    assert labels["aten_compute"].endswith(": 80% of the device time")
+
+
+@pytest.mark.parametrize(
+    "kernels",
+    [
+        [Kernel(RELU, 20.0), Kernel("product", 30.0)],  # less than the own
+        [Kernel(RELU, 3.0), Kernel("product", 2.0)],  # launches
+        [Kernel(CAST, 80.0), Kernel("product", 20.0)],  # which computes nothing
+    ],
+)
+def test_a_small_part_of_torchs_is_not_the_main_work(build, kernels):
+    proof = prove(kernels, OwnCode(str(build)))
+    assert not proof.library_made
+    assert "aten_compute" not in [label.name for label in proof.labels]
+
+
 def test_the_precision_in_a_librarys_name_is_said():
     (label,) = [
         found
