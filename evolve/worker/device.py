@@ -43,6 +43,8 @@ class Device(Protocol):
         spares: Processes to have ready ahead of time.
         references: Processes of references to keep for other comparisons.
         compiles_aside: Whether work on the CPU's cores leaves times as they are.
+        gives_calls: Whether calls of a block that are launch-bound are given to a process one by
+            one, so that none can be merged.
         glances: Blocks of a sitting that show whose code the candidate's process executes; none
             where that code only starts kernels of the device.
         memory: That a runner's processes may hold on the host.
@@ -83,6 +85,7 @@ class Device(Protocol):
     spares: int
     references: int
     compiles_aside: bool
+    gives_calls: bool
     glances: int
     memory: int
     limit_address_space: bool

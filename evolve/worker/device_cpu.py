@@ -37,7 +37,7 @@ class CpuDevice:
     name = "cpu"
     place = CPU
     half_width = 0.03
-    spread = 0.03
+    spread = 0.05
     block_s = 0.006  # short, so that what drifts on the host is shared by the sides
     calls = (1, 256)
     blocks = 6
@@ -52,6 +52,7 @@ class CpuDevice:
     spares = 0
     references = 4
     compiles_aside = False
+    gives_calls = True
     glances = 2
     memory = 6 << 30
     limit_address_space = True

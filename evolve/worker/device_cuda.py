@@ -108,6 +108,7 @@ class CudaDevice:
     references = 10
     process_bytes = 512 << 20  # a context, and what is loaded into it
     compiles_aside = True  # the clock's core is its own
+    gives_calls = False
     glances = 0
     memory = 32 << 30
     limit_address_space = False  # a CUDA context reserves far more than it uses

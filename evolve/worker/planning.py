@@ -8,7 +8,7 @@ from evolve.core.measurement import middle
 from evolve.worker.clock import PairTimes, variation
 from evolve.worker.device import Device
 from evolve.worker.faults import CANDIDATE, EAGER, CandidateFault
-from evolve.worker.footprint import block_calls, is_brief, may_record
+from evolve.worker.footprint import LAUNCH_BOUND_S, block_calls, is_brief, may_record
 from evolve.worker.recorded import Measured
 from evolve.worker.warm import WarmCase, WarmTask, usual_number
 from evolve.worker.window import Layout, TimedCase, size_in_bytes
@@ -72,6 +72,7 @@ def _planned(
     by_graph = task.loaded.timing == "graph"
     is_wanted = by_graph or (candidate is not None and fidelity in _RECORDED)
     is_long = reference_s * wanted >= _LONG_SHARE * device.block_s
+    one_by_one = device.gives_calls and reference_s < LAUNCH_BOUND_S
     return TimedCase(
         warm=case,
         calls=calls,
@@ -80,7 +81,8 @@ def _planned(
         recorded=is_wanted and may_record(case, device, reference_s, wanted),
         wanted=wanted,
         unshortened_s=reference_s * wanted,
-        glances=device.glances if candidate and candidate.custom else 0,
+        glances=0 if one_by_one or not (candidate and candidate.custom) else device.glances,
+        one_by_one=one_by_one,
         on_host=_waits_on_host(layouts, device),
     )
 

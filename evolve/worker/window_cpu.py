@@ -31,7 +31,6 @@ from evolve.core.evaluation import Status
 from evolve.core.measurement import middle
 from evolve.worker import custody
 from evolve.worker.faults import EAGER, CandidateFault, MovedFault, blaming
-from evolve.worker.footprint import LAUNCH_BOUND_S
 from evolve.worker.handover import Handover
 from evolve.worker.mappings import mappings_of
 from evolve.worker.process import STANDS_S, RunnerProcess
@@ -88,7 +87,7 @@ class CpuWindow:
 
     def idle(self, process: RunnerProcess, case: TimedCase) -> float:
         """Seconds that a block of no calls takes, of a process that stands."""
-        if not _one_by_one(case):
+        if not case.one_by_one:
             return _timed(
                 process, partial(process.run, case.warm.index, SLOWEST_S, "nothing", True)
             )
@@ -116,7 +115,7 @@ class CpuWindow:
             if glance_after_s:
                 get_ready()
             handover = None
-            if _one_by_one(case):
+            if case.one_by_one:
                 handover = self._handover(process, case, layout, inputs, buffers)
             else:
                 landing.write(inputs.memory)
@@ -265,11 +264,6 @@ def _timed(process: RunnerProcess, run: Callable[[], object]) -> float:
     seconds = time.perf_counter() - start
     process.pause()
     return seconds
-
-
-def _one_by_one(case: TimedCase) -> bool:
-    """Whether calls are so short that to launch them is much of the work."""
-    return case.calls > 1 and case.unshortened_s < LAUNCH_BOUND_S * case.wanted
 
 
 @contextlib.contextmanager
