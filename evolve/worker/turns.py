@@ -4,21 +4,26 @@ The referee writes the inputs of a call and says so; the runner makes the call a
 outputs lie; only then come the inputs of the next. So calls cannot be merged into one. What a
 runner writes there is no more than a place to look at.
 
-Both sides wait without sleeping: being woken would take longer than the calls that are handed over
-in this way. After some time, or where there is but one core, they let others have theirs meanwhile.
+Each side spins for as long as the other needs on a core of its own, and sleeps (futex) where that
+one has none: a busy host may have given both the same.
 """
 
+import contextlib
+import ctypes
 import mmap
 import os
 from collections.abc import Callable, Sequence
 
+from evolve.worker import syscalls
 from evolve.worker.sealed import make_shared
 
 _GIVEN, _DONE, _FIRST = 0, 8, 16  # words; the first two on lines of their own
 _SIZE = mmap.PAGESIZE
 _MOST_OUTPUTS = _SIZE // 8 - _FIRST
-_LOOKS = 256  # between those at whatever else might have happened
-_PATIENCE = 2048 if len(os.sched_getaffinity(0)) > 1 else 0  # looks, 0.1 ms, before others may run
+_SPINS = 256  # looks, some 10 us
+_NAP_NS = 1_000_000  # between looks at whatever else might have happened
+_FUTEX = {"x86_64": 202, "aarch64": 98}.get(syscalls.MACHINE)
+_WAIT, _WAKE = 0, 1
 
 
 class Turns:
@@ -26,7 +31,10 @@ class Turns:
 
     def __init__(self, fd: int | None = None) -> None:
         self.fd = make_shared(_SIZE) if fd is None else fd
-        self._words = memoryview(mmap.mmap(self.fd, _SIZE)).cast("q")
+        mapping = mmap.mmap(self.fd, _SIZE)
+        self._words = memoryview(mapping).cast("q")
+        self._address = ctypes.addressof(ctypes.c_char.from_buffer(mapping))
+        self._nap = (ctypes.c_int64 * 2)(0, _NAP_NS)
 
     def close(self) -> None:
         """Give the memory back once the process has ended."""
@@ -44,19 +52,31 @@ class Turns:
         Returns:
             Whether it is; it may be over before.
         """
-        self._words[_GIVEN] = number
+        self._set(_GIVEN, number)
         return self._wait(_DONE, number, is_over)
+
+    def _set(self, word: int, number: int) -> None:
+        self._words[word] = number
+        self._futex(word, _WAKE, 1)
 
     def _wait(self, word: int, number: int, is_over: Callable[[], bool]) -> bool:
         """Until a word is no less than a number; whether it is, or it is over."""
-        words, look = self._words, 0
-        while words[word] < number:
-            look += 1
-            if look > _PATIENCE:
-                os.sched_yield()
-            if look % _LOOKS == 0 and is_over():
+        words = self._words
+        while True:
+            for _ in range(_SPINS):
+                if words[word] >= number:
+                    return True
+            if is_over():
                 return words[word] >= number  # it may have come before it was over
-        return True
+            self._futex(word, _WAIT, number - 1)
+
+    def _futex(self, word: int, operation: int, value: int) -> None:
+        if _FUTEX is None:
+            os.sched_yield()
+            return
+        at = ctypes.c_void_p(self._address + 8 * word)  # the lower half of it
+        with contextlib.suppress(OSError):  # it has another value by now, or the nap is over
+            syscalls.syscall(_FUTEX, at, operation, ctypes.c_uint32(value), ctypes.byref(self._nap))
 
     def outputs(self, count: int) -> tuple[int, ...]:
         """Where so many outputs of the last call lie, as the runner says."""
@@ -73,4 +93,4 @@ class Turns:
         words = self._words
         for at, address in enumerate(outputs[:_MOST_OUTPUTS], _FIRST):
             words[at] = address
-        words[_DONE] = number
+        self._set(_DONE, number)
