@@ -209,7 +209,7 @@ class RunnerProcess:
         self._ask(("use_inputs", size), Reply.ACK, seconds, fd)
 
     def use_signals(self, fd: int, spin_s: float, seconds: float) -> None:
-        """Have it map the page of signals (`signals`), and spin so long for one before it sleeps."""
+        """Have it map the page of signals, and spin so long for one before it sleeps."""
         self._ask(("use_signals", spin_s), Reply.ACK, seconds, fd)
 
     def stage(self, inputs: Shared, seconds: float) -> None:
