@@ -40,6 +40,7 @@ class Device(Protocol):
         sittings: That each of them makes ready together, to be timed in one turn: who wants to have
             the device alone waits for all that others do there. Their processes hold memory.
         spares: Processes to have ready ahead of time.
+        ends_alone: Whether the end of a process disturbs what is timed.
         references: Processes of references to keep for other comparisons.
         compiles_aside: Whether work on the CPU's cores leaves times as they are.
         glances: Blocks of a sitting that show whose code the candidate's process executes; none
@@ -79,6 +80,7 @@ class Device(Protocol):
     seats: int
     sittings: int
     spares: int
+    ends_alone: bool
     references: int
     compiles_aside: bool
     glances: int

@@ -48,6 +48,7 @@ class CpuDevice:
     seats = 1
     sittings = 1
     spares = 0
+    ends_alone = False
     references = 0
     compiles_aside = False
     glances = 4

@@ -7,7 +7,8 @@ than a place to look at.
 
 Commands (tuples, the first item names them) and what is answered:
     open_gpu    get ready to use the GPU -> ACK
-    use_pool    put all tensors into the memory sent: `("use_pool", size, library)` -> DONE
+    use_pool    put all tensors into the memory sent, `limit` bytes of it:
+                `("use_pool", size, limit, library)` -> DONE
     load        execute a source: `("load", kind, text, build, may_build, stub)` -> ACK
     construct   build the model of a case: `("construct", case, seed, size, tree)` -> ACK
     call        one forward: `("call", case, size, tree, trap, may_leave)` -> OUTPUT; before it,
@@ -157,9 +158,11 @@ class Runner:
         self._access = CudaAccess(all_queues)
         wire.send_ack(channel)
 
-    def _use_pool(self, channel: socket.socket, size: int, library: str, fd: int) -> None:
+    def _use_pool(
+        self, channel: socket.socket, size: int, limit: int, library: str, fd: int
+    ) -> None:
         assert isinstance(self._access, CudaAccess)
-        wire.send_done(channel, 0.0, [self._access.use_pool(fd, size, library)])
+        wire.send_done(channel, 0.0, [self._access.use_pool(fd, size, limit, library)])
 
     def _use_inputs(self, channel: socket.socket, size: int, fd: int) -> None:
         assert isinstance(self._access, CudaAccess)
@@ -387,10 +390,11 @@ class Runner:
                 outputs = self._recording.outputs
             for inputs in staged:
                 outputs.append(model(*inputs))
+            # While the GPU works: how many outputs there are costs no time then.
+            access.tell_places([at for output in outputs for at in _addresses(output)])
             access.finish()
             seconds = time.perf_counter() - start
-        addresses = [at for output in outputs for at in _addresses(output)]
-        access.signal_done(sequence, seconds, addresses)
+        access.signal_done(sequence, seconds)
         self._held = outputs
 
     def _reserve(self, channel: socket.socket, size: int) -> None:
