@@ -37,21 +37,22 @@ class CudaAccess:
         self.limit = 0
         self._arena: Mapping | None = None
         self._signals: Signals | None = None
+        self._spin_s = 0.0
         self._pool: torch.cuda.MemPool | None = None
         self._routing = contextlib.ExitStack()  # of allocations to the pool
         self._kept: tuple[object, ...] = ()
 
-    def use_pool(self, fd: int, size: int, library: str) -> int:
-        """Have torch allocate from this memory; gives its address."""
+    def use_pool(self, fd: int, size: int, limit: int, library: str) -> int:
+        """Have torch allocate from this memory, `limit` bytes of it; gives its address."""
         pool = cuda_driver.attach(fd, size)
         self._library = native.load(library)
-        self._library.evolve_pool(pool.address, size)
+        self._library.evolve_pool(pool.address, limit)
         allocator = torch.cuda.memory.CUDAPluggableAllocator(
             library, "evolve_allocate", "evolve_free"
         )
         self._pool = torch.cuda.MemPool(allocator.allocator())
         self._routing.enter_context(torch.cuda.use_mem_pool(self._pool))
-        self.limit = size
+        self.limit = limit
         self._kept = (pool, allocator)  # for the life of the process
         return pool.address
 
@@ -63,19 +64,24 @@ class CudaAccess:
         self._arena = cuda_driver.attach(fd, size)
         self.inputs = self._arena.tensor()
 
-    def use_signals(self, fd: int) -> None:
-        """Map the page that tells of windows."""
-        self._signals = Signals(fd)
+    def use_signals(self, fd: int, spin_s: float) -> None:
+        """Map the page that tells of windows, and spin so long for one before sleeping."""
+        self._signals, self._spin_s = Signals(fd), spin_s
 
-    def await_go(self, sequence: int, spin_s: float, seconds: float) -> bool:
+    def await_go(self, sequence: int, seconds: float) -> bool:
         """Wait for a window to begin; whether it did in that time."""
         assert self._signals is not None
-        return self._signals.await_go(self._library, sequence, spin_s, seconds)
+        return self._signals.await_go(self._library, sequence, self._spin_s, seconds)
 
-    def signal_done(self, sequence: int, seconds: float, addresses: list[int]) -> None:
+    def tell_places(self, addresses: list[int]) -> None:
+        """Say where the outputs of its calls lie."""
+        assert self._signals is not None
+        self._signals.tell_places(addresses)
+
+    def signal_done(self, sequence: int, seconds: float) -> None:
         """Say that its calls are done."""
         assert self._signals is not None
-        self._signals.finish(self._library, sequence, seconds, addresses)
+        self._signals.finish(self._library, sequence, seconds)
 
     def await_inputs(self, sequence: int) -> None:
         """Have the default stream wait until the inputs of this window are there."""

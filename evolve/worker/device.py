@@ -41,6 +41,7 @@ class Device(Protocol):
         sittings: That each of them makes ready together, to be timed in one turn: who wants to have
             the device alone waits for all that others do there. Their processes hold memory.
         spares: Processes to have ready ahead of time.
+        ends_alone: Whether the end of a process disturbs what is timed.
         references: Processes of references to keep for other comparisons.
         compiles_aside: Whether work on the CPU's cores leaves times as they are.
         gives_calls: Whether calls of a block that are launch-bound are given to a process one by
@@ -83,6 +84,7 @@ class Device(Protocol):
     seats: int
     sittings: int
     spares: int
+    ends_alone: bool
     references: int
     compiles_aside: bool
     gives_calls: bool

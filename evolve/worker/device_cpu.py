@@ -50,6 +50,7 @@ class CpuDevice:
     seats = 1
     sittings = 2
     spares = 0
+    ends_alone = False
     references = 4
     compiles_aside = False
     gives_calls = True

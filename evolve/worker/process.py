@@ -126,11 +126,11 @@ class RunnerProcess:
         """Have a fresh process get ready to use the GPU, with all of its queues or one."""
         self._ask(("open_gpu", all_queues), Reply.ACK, seconds, may_freeze=True)
 
-    def use_pool(self, fd: int, size: int, library: str, seconds: float) -> int:
-        """Have it put all tensors into this memory; where it maps it."""
-        answer = self._ask(("use_pool", size, library), Reply.DONE, seconds, fd)
-        addresses = self._parse(wire.parse_done, answer).addresses
-        return addresses[0] if addresses else 0
+    def use_pool(self, fd: int, size: int, limit: int, library: str, seconds: float) -> int:
+        """Have it put all tensors into this memory, `limit` bytes of it; where it maps it."""
+        answer = self._ask(("use_pool", size, limit, library), Reply.DONE, seconds, fd)
+        (address,) = self._parse(wire.parse_done, answer).addresses or (0,)
+        return int(address)
 
     def construct(self, case: int, seed: int, arguments: Shared | None, seconds: float) -> None:
         size, tree = (arguments.size, arguments.trees[0]) if arguments else (0, b"")
@@ -208,9 +208,9 @@ class RunnerProcess:
         """Have it map this memory, where inputs come from now on."""
         self._ask(("use_inputs", size), Reply.ACK, seconds, fd)
 
-    def use_signals(self, fd: int, seconds: float) -> None:
-        """Have it map the page of signals (`signals`)."""
-        self._ask(("use_signals",), Reply.ACK, seconds, fd)
+    def use_signals(self, fd: int, spin_s: float, seconds: float) -> None:
+        """Have it map the page of signals, and spin so long for one before it sleeps."""
+        self._ask(("use_signals", spin_s), Reply.ACK, seconds, fd)
 
     def stage(self, inputs: Shared, seconds: float) -> None:
         """Hand over the inputs of a block of calls."""
@@ -442,16 +442,22 @@ class RunnerProcess:
         self._ending = ending
 
     @property
+    def has_ended(self) -> bool:
+        """Whether its guard has said that nothing of it is left."""
+        return self._fate is not None
+
+    @property
     def alive(self) -> bool:
         return self._fate is None and self._control.fileno() >= 0
 
     def close(self) -> str:
         """Kill the process and everything that it started; what it had printed."""
-        if self.alive:
+        if self.alive or self._at_end:
             with self._ending():
-                self._fate = self._stop()
-        while self._at_end:
-            self._at_end.pop()()
+                if self.alive:
+                    self._fate = self._stop()
+                while self._at_end:
+                    self._at_end.pop()()
         self._channel.close()
         self._control.close()
         shutil.rmtree(self._work, ignore_errors=True)

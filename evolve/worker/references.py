@@ -62,7 +62,7 @@ class References:
         """Those that are to be closed now, maybe this one."""
         with self._lock:
             size = self._in_use.pop(process)
-            if not process.alive or size > self._device.warm_bytes // 4:
+            if not process.alive or size > self._device.warm_bytes // 2:
                 return [process]
             self._idle.append(_Idle(task.token, needs, process, size))
             return list(self._surplus())
@@ -76,7 +76,7 @@ class References:
 
     def _surplus(self) -> Iterator[RunnerProcess]:
         """No longer kept: those that were given back first."""
-        most, most_bytes = self._device.references, self._device.warm_bytes // 4
+        most, most_bytes = self._device.references, self._device.warm_bytes // 2
         while len(self._idle) > most or sum(idle.size for idle in self._idle) > most_bytes:
             yield self._idle.popleft().process
 

@@ -7,7 +7,8 @@ than a place to look at.
 
 Commands (tuples, the first item names them) and what is answered:
     open_gpu    get ready to use the GPU -> ACK
-    use_pool    put all tensors into the memory sent: `("use_pool", size, library)` -> DONE
+    use_pool    put all tensors into the memory sent, `limit` bytes of it:
+                `("use_pool", size, limit, library)` -> DONE
     load        execute a source: `("load", kind, text, build, may_build, stub)` -> ACK
     construct   build the model of a case: `("construct", case, seed, size, tree)` -> ACK
     call        one forward: `("call", case, size, tree, trap, may_leave)` -> OUTPUT; before it,
@@ -23,7 +24,8 @@ Commands (tuples, the first item names them) and what is answered:
     write       have a compiler write down the reference, into a folder, for inputs of which it is
                 told all but the values: `("write", case, size, tree, variant, folder)` -> ACK
     use_inputs  map the memory sent, where inputs come from then on: `("use_inputs", size)` -> ACK
-    use_signals map the page sent (`signals`) -> ACK
+    use_signals map the page sent (`signals`), and spin so long for a signal before sleeping:
+                `("use_signals", seconds)` -> ACK
     stage       prepare for the inputs of a block: `("stage", size, trees)` -> ACK
     run         the block, one forward for each: `("run", case, kind, turns)` -> DONE; `nothing` has
                 none, `empty` such as only make an output; with `turns`, so many, each once its
@@ -78,7 +80,6 @@ from evolve.worker.weights import ContractError, construct
 from evolve.worker.wire import ErrorKind
 
 _FILENAME = "candidate.py"
-_SPIN_S = 0.1  # for a window to begin, before it sleeps
 _WINDOW_S = 60.0  # until the referee has given up
 _MOST_REASONS = 8
 _ILLEGAL = ("illegal memory access", "misaligned address", "global/shared address space")
@@ -159,9 +160,11 @@ class Runner:
         self._access = CudaAccess(all_queues)
         wire.send_ack(channel)
 
-    def _use_pool(self, channel: socket.socket, size: int, library: str, fd: int) -> None:
+    def _use_pool(
+        self, channel: socket.socket, size: int, limit: int, library: str, fd: int
+    ) -> None:
         assert isinstance(self._access, CudaAccess)
-        wire.send_done(channel, 0.0, [self._access.use_pool(fd, size, library)])
+        wire.send_done(channel, 0.0, [self._access.use_pool(fd, size, limit, library)])
 
     def _use_inputs(self, channel: socket.socket, size: int, fd: int) -> None:
         assert isinstance(self._access, CudaAccess)
@@ -170,9 +173,9 @@ class Runner:
         self._access.use_inputs(fd, size)
         wire.send_ack(channel)
 
-    def _use_signals(self, channel: socket.socket, fd: int) -> None:
+    def _use_signals(self, channel: socket.socket, spin_s: float, fd: int) -> None:
         assert isinstance(self._access, CudaAccess)
-        self._access.use_signals(fd)
+        self._access.use_signals(fd, spin_s)
         wire.send_ack(channel)
 
     def _load(
@@ -396,7 +399,7 @@ class Runner:
         staged = self._layouts[layout] if kind == "calls" else []
         model, outputs = self._models[case], []
         wire.send_ack(channel)
-        if not access.await_go(sequence, _SPIN_S, _WINDOW_S):
+        if not access.await_go(sequence, _WINDOW_S):
             return
         with torch.no_grad(), _no_collections():
             start = time.perf_counter()
@@ -408,10 +411,11 @@ class Runner:
                 outputs = self._recording.outputs
             for inputs in staged:
                 outputs.append(model(*inputs))
+            # While the GPU works: how many outputs there are costs no time then.
+            access.tell_places([at for output in outputs for at in _addresses(output)])
             access.finish()
             seconds = time.perf_counter() - start
-        addresses = [at for output in outputs for at in _addresses(output)]
-        access.signal_done(sequence, seconds, addresses)
+        access.signal_done(sequence, seconds)
         self._held = outputs
 
     def _reserve(self, channel: socket.socket, size: int) -> None:

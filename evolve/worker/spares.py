@@ -4,6 +4,7 @@ A process that opens a GPU takes most of a second before it can do anything. A s
 it holds no candidate code and has seen no inputs.
 """
 
+import contextlib
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -80,6 +81,8 @@ class Spares:
             left = list(self._ready)
             self._ready.clear()
             self._changed.notify_all()
+        for runner in left:
+            runner.end_within(contextlib.nullcontext)
         close_all(left)
         for maker in self._makers:
             maker.join()

@@ -30,12 +30,13 @@ from torch import Tensor
 from evolve.core.evaluation import Status
 from evolve.core.measurement import middle
 from evolve.worker import custody
-from evolve.worker.faults import EAGER, CandidateFault, MovedFault, blaming
+from evolve.worker.faults import EAGER, CandidateFault, blaming
 from evolve.worker.handover import Handover
 from evolve.worker.mappings import mappings_of
-from evolve.worker.process import STANDS_S, RunnerProcess
+from evolve.worker.process import RunnerProcess
 from evolve.worker.sealed import Landing
 from evolve.worker.slab import Shared, Slab
+from evolve.worker.standing import stopped
 from evolve.worker.whereabouts import HIDDEN, at_work, get_ready
 from evolve.worker.window import (
     SLOWEST_S,
@@ -54,8 +55,6 @@ if TYPE_CHECKING:
 
 _STOPPED_SLACK_S = 0.001
 _STANDING_SLACK_S = 0.001  # that a process may take to stand; less is what the scheduler does
-_SETTLING_S = 100e-6  # of a thread that counts as stopped and is still on its way out
-_GLIMPSE_S = 0.0005
 _REST_S = 0.010
 _REST_SLACK_S = 0.0025
 
@@ -128,7 +127,7 @@ class CpuWindow:
         end = time.perf_counter()
         used = process.cpu_seconds()
         require_no_company(process)
-        with _stopped(process) as used_at_stop:
+        with stopped(process) as used_at_stop:
             late = max(used_at_stop - used, time.perf_counter() - end - _STANDING_SLACK_S)
             require_distinct(done, case.calls, layout)
             self._require_apart(process, done, case, layout, landing)
@@ -212,7 +211,7 @@ class CpuWindow:
         landing = self._device.landing(process, inputs.size)
         process.resume()
         process.stage(Shared(landing.fd, inputs, inputs.memory), SLOWEST_S)
-        with _stopped(process):
+        with stopped(process):
             yield landing
 
     def charges(self, blocks: list[Block], reference: list[Block]) -> list[float]:
@@ -264,29 +263,6 @@ def _timed(process: RunnerProcess, run: Callable[[], object]) -> float:
     seconds = time.perf_counter() - start
     process.pause()
     return seconds
-
-
-@contextlib.contextmanager
-def _stopped(process: RunnerProcess) -> Iterator[float]:
-    """Inside nothing of the candidate's moves: its process stands, and there is no other.
-
-    It stays stopped. Who had it woken, by a timer that sends SIGCONT for one, has used processor
-    time. Yields what it has used so far, in seconds.
-
-    Raises:
-        CandidateFault: there is another process; `MovedFault`: it has moved, or does not stand.
-    """
-    deadline = time.monotonic() + STANDS_S
-    while not process.pause(_GLIMPSE_S):
-        require_no_company(process)  # a process in vfork stands once its child has ended
-        if time.monotonic() > deadline:
-            raise MovedFault("does not stand still when it is stopped")
-    used = process.cpu_seconds()
-    require_no_company(process)
-    yield used
-    require_no_company(process)
-    if process.cpu_seconds() > used + _SETTLING_S:
-        raise MovedFault("went on while it was stopped")
 
 
 def _require_idle(used: float, allowed: float, when: str) -> None:

@@ -122,7 +122,7 @@ class Workshop:
         try:
             writable = (fresh,) if fresh else ()
             start = partial(self.launched, candidate, task.cases, writable)
-            with self._seats.beside(partial(self._under_lock, start)) as runner:
+            with self._under_lock(start) as runner:
                 with self._lent_unless_aside():  # it stands still while another is timed
                     runner.load(candidate.kind, candidate.source, BUILD_S, fresh or candidate.build,
                                 may_build=fresh is not None)  # fmt: skip
@@ -339,7 +339,7 @@ class Workshop:
         Not where work on the CPU's cores disturbs timing: other judges of the host do not stop it.
         """
         start = partial(self.loaded, candidate, cases, stub)
-        with self._unless_aside(), self._seats.beside(start) as runner:
+        with self._unless_aside(), start() as runner:
             yield runner
 
     def observed(self, candidate: Candidate, case: WarmCase, tool: tuple[str, ...]) -> str:
