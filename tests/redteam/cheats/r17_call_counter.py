@@ -2,7 +2,7 @@
 
 task: gate
 fidelity: screen
-verdict: wrong_value nondeterministic
+verdict: wrong_value nondeterministic honest
 """
 
 import torch
