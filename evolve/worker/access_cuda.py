@@ -37,6 +37,7 @@ class CudaAccess:
         self.limit = 0
         self._arena: Mapping | None = None
         self._signals: Signals | None = None
+        self._spin_s = 0.0
         self._pool: torch.cuda.MemPool | None = None
         self._routing = contextlib.ExitStack()  # of allocations to the pool
         self._kept: tuple[object, ...] = ()
@@ -63,14 +64,14 @@ class CudaAccess:
         self._arena = cuda_driver.attach(fd, size)
         self.inputs = self._arena.tensor()
 
-    def use_signals(self, fd: int) -> None:
-        """Map the page that tells of windows."""
-        self._signals = Signals(fd)
+    def use_signals(self, fd: int, spin_s: float) -> None:
+        """Map the page that tells of windows, and spin so long for one before sleeping."""
+        self._signals, self._spin_s = Signals(fd), spin_s
 
-    def await_go(self, sequence: int, spin_s: float, seconds: float) -> bool:
+    def await_go(self, sequence: int, seconds: float) -> bool:
         """Wait for a window to begin; whether it did in that time."""
         assert self._signals is not None
-        return self._signals.await_go(self._library, sequence, spin_s, seconds)
+        return self._signals.await_go(self._library, sequence, self._spin_s, seconds)
 
     def signal_done(self, sequence: int, seconds: float, addresses: list[int]) -> None:
         """Say that its calls are done."""

@@ -270,7 +270,7 @@ class CudaDevice:
             signals = Signals()
             on_failure.callback(os.close, signals.fd)
             base = process.use_pool(pool.fd, pool.size, self.library_path, _CONNECT_S)
-            process.use_signals(signals.fd, _CONNECT_S)
+            process.use_signals(signals.fd, self.spin_s, _CONNECT_S)
             on_failure.pop_all()
         self._lent[process] = Lent(pool, base, signals)
         process.on_close(lambda: self._take_back(process))

@@ -208,9 +208,9 @@ class RunnerProcess:
         """Have it map this memory, where inputs come from now on."""
         self._ask(("use_inputs", size), Reply.ACK, seconds, fd)
 
-    def use_signals(self, fd: int, seconds: float) -> None:
-        """Have it map the page of signals (`signals`)."""
-        self._ask(("use_signals",), Reply.ACK, seconds, fd)
+    def use_signals(self, fd: int, spin_s: float, seconds: float) -> None:
+        """Have it map the page of signals, and spin so long for one before it sleeps."""
+        self._ask(("use_signals", spin_s), Reply.ACK, seconds, fd)
 
     def stage(self, inputs: Shared, seconds: float) -> None:
         """Hand over the inputs of a block of calls."""

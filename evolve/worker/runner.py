@@ -23,7 +23,8 @@ Commands (tuples, the first item names them) and what is answered:
     write       have a compiler write down the reference, into a folder, for inputs of which it is
                 told all but the values: `("write", case, size, tree, variant, folder)` -> ACK
     use_inputs  map the memory sent, where inputs come from then on: `("use_inputs", size)` -> ACK
-    use_signals map the page sent (`signals`) -> ACK
+    use_signals map the page sent (`signals`), and spin so long for a signal before sleeping:
+                `("use_signals", seconds)` -> ACK
     stage       prepare for the inputs of a block: `("stage", size, trees)` -> ACK
     run         the block, one forward for each: `("run", case, idle)` -> DONE; an idle one has none
     record      record forwards as a CUDA graph: `("record", case, size, trees)` -> ACK
@@ -76,7 +77,6 @@ from evolve.worker.weights import ContractError, construct
 from evolve.worker.wire import ErrorKind
 
 _FILENAME = "candidate.py"
-_SPIN_S = 0.1  # for a window to begin, before it sleeps
 _WINDOW_S = 60.0  # until the referee has given up
 _MOST_REASONS = 8
 _ILLEGAL = ("illegal memory access", "misaligned address", "global/shared address space")
@@ -168,9 +168,9 @@ class Runner:
         self._access.use_inputs(fd, size)
         wire.send_ack(channel)
 
-    def _use_signals(self, channel: socket.socket, fd: int) -> None:
+    def _use_signals(self, channel: socket.socket, spin_s: float, fd: int) -> None:
         assert isinstance(self._access, CudaAccess)
-        self._access.use_signals(fd)
+        self._access.use_signals(fd, spin_s)
         wire.send_ack(channel)
 
     def _load(
@@ -375,7 +375,7 @@ class Runner:
         staged = self._layouts[layout] if kind == "calls" else []
         model, outputs = self._models[case], []
         wire.send_ack(channel)
-        if not access.await_go(sequence, _SPIN_S, _WINDOW_S):
+        if not access.await_go(sequence, _WINDOW_S):
             return
         with torch.no_grad(), _no_collections():
             start = time.perf_counter()
