@@ -416,11 +416,11 @@ class RunnerProcess:
         return receive_fate(self._control, _FATE_S)
 
     def on_close(self, action: Callable[[], None]) -> None:
-        """Have something done once the process is dead."""
+        """Have something done once the process is dead, and while the same is held as for that."""
         self._at_end.append(action)
 
     def end_within(self, ending: Callable[[], AbstractContextManager[None]]) -> None:
-        """Have it killed only while this is held: a GPU's driver is busy with its end."""
+        """Have it end only while this is held: a GPU's driver is busy with it and its memory."""
         self._ending = ending
 
     @property
@@ -429,11 +429,12 @@ class RunnerProcess:
 
     def close(self) -> str:
         """Kill the process and everything that it started; what it had printed."""
-        if self.alive:
+        if self.alive or self._at_end:
             with self._ending():
-                self._fate = self._stop()
-        while self._at_end:
-            self._at_end.pop()()
+                if self.alive:
+                    self._fate = self._stop()
+                while self._at_end:
+                    self._at_end.pop()()
         self._channel.close()
         self._control.close()
         shutil.rmtree(self._work, ignore_errors=True)
