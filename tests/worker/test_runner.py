@@ -200,6 +200,14 @@ class BusyWithEnds(CpuDevice):
     """As a GPU, whose driver is busy for a while with the end of a process."""
 
     has_profiler = True
+    spares = 1
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.prepared = []
+
+    def prepare(self, process, all_queues=False):
+        self.prepared.append(process)
 
 
 @pytest.fixture
@@ -235,10 +243,15 @@ def test_no_process_ends_nor_is_its_memory_taken_back_while_another_is_timed(gpu
 
 def test_a_launcher_that_closes_waits_for_nobody_who_is_timed(gpu_launcher):
     launcher, lock = gpu_launcher
-    runner = launcher.start(Language.CPP)
+    launcher.start(Language.CPP)
+    launcher.keep_spares()
+    prepared = launcher._device.prepared
+    while len(prepared) < 2 or launcher._spares._under_way:
+        time.sleep(0.05)
     with lock.exclusive():
         launcher.close()
-        assert not runner.alive
+        assert len(prepared) == 2
+        assert not any(process.alive for process in prepared)
 
 
 class CannotBePrepared(CpuDevice):
