@@ -1,11 +1,13 @@
 """How a runner gets at the memory that its referee sends, and waits for its device."""
 
+import os
 from typing import Protocol
 
 import torch
 
 from evolve.worker.placing import CPU
 from evolve.worker.sealed import map_privately
+from evolve.worker.turns import Turns
 
 
 class Access(Protocol):
@@ -36,16 +38,35 @@ class Access(Protocol):
 
 
 class CpuAccess:
-    """Private mappings of shared memory."""
+    """Private mappings of shared memory; what blocks land in is mapped once."""
 
     place = CPU
     limit = 0
+
+    def __init__(self) -> None:
+        self._landing = torch.empty(0, dtype=torch.uint8)
+        self._turns: Turns | None = None
+        self._known: dict[str, int] = {}  # inode numbers, which a descriptor that is open has alone
 
     def open(self, fd: int, size: int) -> torch.Tensor:
         return map_privately(fd, size)
 
     def stage(self, fd: int, size: int) -> torch.Tensor:
-        return map_privately(fd, size)
+        if self._is_new("landing", fd):
+            self._landing = map_privately(fd, os.fstat(fd).st_size)
+        return self._landing[:size]
+
+    def turns(self, fd: int) -> Turns:
+        """The page by which calls are handed over."""
+        if self._turns is None or self._is_new("turns", fd):
+            self._turns = Turns(fd)
+        return self._turns
+
+    def _is_new(self, what: str, fd: int) -> bool:
+        """Whether it is other memory than the last; that is mapped, so its number is taken."""
+        number = os.fstat(fd).st_ino
+        before, self._known[what] = self._known.get(what), number
+        return before != number
 
     def finish(self) -> None:
         pass

@@ -42,17 +42,17 @@ class CudaAccess:
         self._routing = contextlib.ExitStack()  # of allocations to the pool
         self._kept: tuple[object, ...] = ()
 
-    def use_pool(self, fd: int, size: int, library: str) -> int:
-        """Have torch allocate from this memory; gives its address."""
+    def use_pool(self, fd: int, size: int, limit: int, library: str) -> int:
+        """Have torch allocate from this memory, `limit` bytes of it; gives its address."""
         pool = cuda_driver.attach(fd, size)
         self._library = native.load(library)
-        self._library.evolve_pool(pool.address, size)
+        self._library.evolve_pool(pool.address, limit)
         allocator = torch.cuda.memory.CUDAPluggableAllocator(
             library, "evolve_allocate", "evolve_free"
         )
         self._pool = torch.cuda.MemPool(allocator.allocator())
         self._routing.enter_context(torch.cuda.use_mem_pool(self._pool))
-        self.limit = size
+        self.limit = limit
         self._kept = (pool, allocator)  # for the life of the process
         return pool.address
 
@@ -73,10 +73,15 @@ class CudaAccess:
         assert self._signals is not None
         return self._signals.await_go(self._library, sequence, self._spin_s, seconds)
 
-    def signal_done(self, sequence: int, seconds: float, addresses: list[int]) -> None:
+    def tell_places(self, addresses: list[int]) -> None:
+        """Say where the outputs of its calls lie."""
+        assert self._signals is not None
+        self._signals.tell_places(addresses)
+
+    def signal_done(self, sequence: int, seconds: float) -> None:
         """Say that its calls are done."""
         assert self._signals is not None
-        self._signals.finish(self._library, sequence, seconds, addresses)
+        self._signals.finish(self._library, sequence, seconds)
 
     def await_inputs(self, sequence: int) -> None:
         """Have the default stream wait until the inputs of this window are there."""

@@ -16,6 +16,7 @@ from evolve.worker.expected import Expected
 from evolve.worker.mismatch import describe_mismatch
 from evolve.worker.trees import map_tensors, unflatten
 
+_PIECE = 1 << 18  # elements that are compared together, as many as caches hold
 _NOT_THERE = 0.5  # error of a block, relative to its size
 
 
@@ -197,10 +198,24 @@ def suite_verdict(outputs: Sequence[Tensor], expected: Expected) -> bool:
             return False
         tolerance = _suite_tolerance(own)
         for some, wanted in zip(parts(output), parts(own), strict=True):
-            pair = computable(some.to(own.dtype)), computable(wanted)
-            if not torch.allclose(*pair, atol=tolerance, rtol=tolerance):
+            if not _is_close(computable(some.to(own.dtype)), computable(wanted), tolerance):
                 return False
     return True
+
+
+def _is_close(some: Tensor, wanted: Tensor, tolerance: float) -> bool:
+    """What `torch.allclose` says, which takes five times as long and is asked where this says no.
+
+    It counts infinities that are the same as close, and so do few outcomes.
+    """
+    size = max(1, some.numel()) if some.is_cuda else _PIECE
+    pieces = zip(some.reshape(-1).split(size), wanted.reshape(-1).split(size), strict=True)
+    if some.is_floating_point() and all(
+        bool(((own - own_wanted).abs_() < own_wanted.abs().mul_(tolerance).add_(tolerance)).all())
+        for own, own_wanted in pieces
+    ):
+        return True
+    return torch.allclose(some, wanted, atol=tolerance, rtol=tolerance)
 
 
 def _suite_tolerance(own: Tensor) -> float:

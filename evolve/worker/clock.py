@@ -245,7 +245,9 @@ def _turns(case: TimedCase, sides: list[str], each: int, rng: random.Random) -> 
         (side, each * [_Entry()]) for side in _interleaved(sides, case.blocks // each, rng)
     ]
     single = case.warm.single
-    others = [(CANDIDATE, single), (EAGER, single)] if case.calls > 1 else []
+    others = (
+        [(CANDIDATE, single), (EAGER, single)] if case.calls > 1 and not case.one_by_one else []
+    )
     if (other := case.warm.other_block()) is not None:
         others.append((CANDIDATE, other))
     for side, number in others:

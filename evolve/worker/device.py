@@ -33,6 +33,7 @@ class Device(Protocol):
         blocks: Timed blocks of each side in one sitting.
         turn_blocks: Of them, one after the other before another side has its turn.
         block_pool: How many different ones there are for a sitting to draw from.
+        judged_s: To work out what is expected of outputs of them that are judged for all.
         has_profiler: Whether a runner can say which kernels of the device ran (`proof`).
         has_memory_mark: Whether the kernel marks the most memory that a runner's tensors have taken
             (`scratch`).
@@ -40,8 +41,11 @@ class Device(Protocol):
         sittings: That each of them makes ready together, to be timed in one turn: who wants to have
             the device alone waits for all that others do there. Their processes hold memory.
         spares: Processes to have ready ahead of time.
+        ends_alone: Whether the end of a process disturbs what is timed.
         references: Processes of references to keep for other comparisons.
         compiles_aside: Whether work on the CPU's cores leaves times as they are.
+        gives_calls: Whether calls of a block that are launch-bound are given to a process one by
+            one, so that none can be merged.
         glances: Blocks of a sitting that show whose code the candidate's process executes; none
             where that code only starts kernels of the device.
         memory: That a runner's processes may hold on the host.
@@ -74,13 +78,16 @@ class Device(Protocol):
     turn_blocks: int
     few_blocks: int
     block_pool: int
+    judged_s: float
     has_profiler: bool
     has_memory_mark: bool
     seats: int
     sittings: int
     spares: int
+    ends_alone: bool
     references: int
     compiles_aside: bool
+    gives_calls: bool
     glances: int
     memory: int
     limit_address_space: bool

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 import torch
 
@@ -18,6 +18,7 @@ from evolve.worker.placing import CPU
 from evolve.worker.process import RunnerProcess
 from evolve.worker.sealed import Landing, make_sealed
 from evolve.worker.slab import Packed, Shared, Slab
+from evolve.worker.turns import Turns
 from evolve.worker.window import Window
 from evolve.worker.window_cpu import CpuWindow
 
@@ -36,28 +37,31 @@ class CpuDevice:
     name = "cpu"
     place = CPU
     half_width = 0.03
-    spread = 0.03
-    block_s = 0.008  # short, so that what drifts on the host is shared by the sides
-    calls = (3, 256)
-    blocks = 8
+    spread = 0.05
+    block_s = 0.006  # short, so that what drifts on the host is shared by the sides
+    calls = (1, 256)
+    blocks = 6
     turn_blocks = 1
-    few_blocks = 8
-    block_pool = 24
+    few_blocks = 6
+    block_pool = 12
+    judged_s = 0.4
     has_profiler = False
     has_memory_mark = True
     seats = 1
-    sittings = 1
+    sittings = 2
     spares = 0
-    references = 0
+    ends_alone = False
+    references = 4
     compiles_aside = False
-    glances = 4
+    gives_calls = True
+    glances = 2
     memory = 6 << 30
     limit_address_space = True
     nodes: tuple[str, ...] = ()
     readable: tuple[str, ...] = ()
     block_bytes = 128 << 20
     reward_bytes = block_bytes
-    pool_bytes = memory
+    pool_bytes = 0
     process_bytes = 0
     expecting_bytes = 0
     room = 0
@@ -69,6 +73,8 @@ class CpuDevice:
         total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         self.warm_bytes = min(total // 4, 3 << 30)
         self._landings: WeakKeyDictionary[RunnerProcess, Landing] = WeakKeyDictionary()
+        self._elsewhere: WeakSet[RunnerProcess] = WeakSet()
+        self._turns: WeakKeyDictionary[RunnerProcess, Turns] = WeakKeyDictionary()
 
     @property
     def cores(self) -> int:
@@ -81,8 +87,8 @@ class CpuDevice:
 
     @property
     def slots(self) -> int:
-        """One may compile while another is judged, unless they would take each other's cores."""
-        return min(4, max(1, self.cores // 2))
+        """One compiles while another is checked; what compiles stands still while one is timed."""
+        return min(4, self.cores)
 
     def can_time(self, language: Language) -> bool:
         """Triton runs in its interpreter here, which says nothing about speed."""
@@ -116,13 +122,24 @@ class CpuDevice:
             os.close(fd)
 
     def landing(self, process: RunnerProcess, size: int) -> Landing:
-        """Where inputs of so many bytes may land in this process; the last one if large enough."""
+        """Where inputs of so many bytes land in this process; the last one if large enough."""
         known = self._landings.get(process)
-        if known is not None and known.size >= size:
+        if known is not None and known.size >= size and process not in self._elsewhere:
             return known
         landing = self._landings[process] = Landing(size)
         process.on_close(landing.close)
         return landing
+
+    def land_elsewhere(self, process: RunnerProcess) -> None:
+        """Each block in new memory from now on."""
+        self._elsewhere.add(process)
+
+    def turns(self, process: RunnerProcess) -> Turns:
+        """The page by which calls are handed over to this process."""
+        if process not in self._turns:
+            turns = self._turns[process] = Turns()
+            process.on_close(turns.close)
+        return self._turns[process]
 
     def prepare(self, process: RunnerProcess, all_queues: bool = False) -> None:
         """A forked process is ready."""
@@ -154,7 +171,7 @@ class CpuDevice:
             self.read(process, [view.start], [seen])
         except OSError:
             return True
-        return not torch.equal(seen, own)
+        return not syscalls.same_bytes(seen.data_ptr(), own.data_ptr(), own.numel())
 
     def window(self) -> Window:
         return CpuWindow(self)

@@ -60,8 +60,9 @@ class Lent:
         base: where it says that it maps the pool.
         signals: the page that both see.
         inputs: memory that inputs are copied to; None before the first.
+        former: what was too small for them, which it may still have mapped.
         layouts: trees of inputs that it has made tensors of, with their numbers.
-        recorded: the trees of its recording.
+        recorded: the case and the trees of its recording.
         warmed: cases that it has run, with the calls of a block.
         is_timed: whether it is kept to the core of those that are timed.
     """
@@ -70,8 +71,9 @@ class Lent:
     base: int
     signals: Signals
     inputs: Arena | None = None
+    former: list[Arena] = field(default_factory=list)
     layouts: dict[tuple[bytes, ...], int] = field(default_factory=dict)
-    recorded: tuple[bytes, ...] = ()
+    recorded: tuple[int, tuple[bytes, ...]] | None = None
     warmed: set[tuple[int, int]] = field(default_factory=set)
     is_timed: bool = False
 
@@ -99,14 +101,17 @@ class CudaDevice:
     turn_blocks = 1
     few_blocks = 6
     block_pool = 16
+    judged_s = 2.0
     has_profiler = True
     has_memory_mark = False  # of a pool there is none, and `cudaMalloc` goes past it
     seats = 4  # while one is timed, processes of the others open
     sittings = 2
     spares = 6
+    ends_alone = True
     references = 10
     process_bytes = 512 << 20  # a context, and what is loaded into it
     compiles_aside = True  # the clock's core is its own
+    gives_calls = False
     glances = 0
     memory = 32 << 30
     limit_address_space = False  # a CUDA context reserves far more than it uses
@@ -148,6 +153,7 @@ class CudaDevice:
                                   device=self.place)  # fmt: skip
         self._probe = torch.arange(1 << 20, device=self.place)
         self._answer = int(self._probe.sum())
+        self._copied = torch.empty(1 << 10, dtype=self._probe.dtype, pin_memory=True)
         self._usual_answer_s = min(self._answer_s() for _ in range(9))
         node = nvml.node_of(str(facts.uuid))
         self.nodes = tuple(path for path in (node, *_NODES) if Path(path).exists())
@@ -246,12 +252,12 @@ class CudaDevice:
         """The first `size` bytes of the runner's inputs; it gets more memory where that is less."""
         lent = self._lent[process]
         if lent.inputs is None or lent.inputs.size < size + GATE_BYTES:
-            former, lent.inputs = lent.inputs, self._arenas.take(size + GATE_BYTES)
+            if lent.inputs is not None:
+                lent.former.append(lent.inputs)
+            lent.inputs = self._arenas.take(size + GATE_BYTES)
             lent.layouts.clear()
-            lent.recorded = ()
+            lent.recorded = None
             process.use_inputs(lent.inputs.fd, lent.inputs.size, _CONNECT_S)
-            if former is not None:
-                self._arenas.give_back(former)
         return lent.inputs.memory[:size]
 
     def lent_to(self, process: RunnerProcess) -> Lent:
@@ -265,23 +271,24 @@ class CudaDevice:
     def connect(self, process: RunnerProcess, tensors: int = 0) -> None:
         """Give it its pool and the page of signals."""
         with contextlib.ExitStack() as on_failure:
-            pool = self._arenas.take(max(self.pool_bytes, tensors))
+            size = _whole(max(self.pool_bytes, tensors))
+            pool = self._arenas.take(size)
             on_failure.callback(self._arenas.give_back, pool)
             signals = Signals()
             on_failure.callback(os.close, signals.fd)
-            base = process.use_pool(pool.fd, pool.size, self.library_path, _CONNECT_S)
+            base = process.use_pool(pool.fd, pool.size, size, self.library_path, _CONNECT_S)
             process.use_signals(signals.fd, self.spin_s, _CONNECT_S)
             on_failure.pop_all()
         self._lent[process] = Lent(pool, base, signals)
         process.on_close(lambda: self._take_back(process))
 
     def _take_back(self, process: RunnerProcess) -> None:
-        """All that a process had, once it has ended."""
+        """All that a process had, once it has ended; to the driver where that is not certain."""
         lent = self._lent.pop(process)
         os.close(lent.signals.fd)
-        for arena in (lent.pool, lent.inputs):
+        for arena in (lent.pool, lent.inputs, *lent.former):
             if arena is not None:
-                self._arenas.give_back(arena)
+                (self._arenas.give_back if process.has_ended else Arena.close)(arena)
 
     def read(
         self, process: RunnerProcess, addresses: Sequence[int], into: Sequence[torch.Tensor]
@@ -348,10 +355,12 @@ class CudaDevice:
         return True
 
     def _answer_s(self) -> float:
-        """How long a small piece of work takes; where others compute it waits for its turn."""
+        """How long a small piece of work takes; where others compute or copy it waits."""
         torch.cuda.synchronize()
         start = time.perf_counter()
         self._probe.add_(0)
+        self._copied.copy_(self._probe[: self._copied.numel()], non_blocking=True)
+        self._probe[: self._copied.numel()].copy_(self._copied, non_blocking=True)
         torch.cuda.synchronize()
         return max(time.perf_counter() - start, 50e-6)
 

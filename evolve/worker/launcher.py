@@ -231,7 +231,7 @@ class Launcher:
         with ExitStack() as on_failure:
             runner = on_failure.enter_context(self._start(key, confinement))
             self.seat(runner)
-            if self._device.has_profiler:
+            if self._device.ends_alone:
                 runner.end_within(self._lock.shared)
             self._device.prepare(runner, all_queues)
             on_failure.pop_all()
@@ -283,10 +283,11 @@ class Launcher:
         """End every runner and zygote, once."""
         if self.closed:
             return
+        with self._idle:
+            self.closed = True
         if self._spares is not None:
             self._spares.close()
         with self._idle:
-            self.closed = True
             for started in self._ahead.values():
                 started.close()
             for zygote in self._zygotes.values():

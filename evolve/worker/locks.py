@@ -45,6 +45,7 @@ class HostLock:
         self._is_taken = False
         self._served = 0
         self._held = contextlib.ExitStack()
+        self._lent: set[int] = set()
 
     @contextlib.contextmanager
     def shared(self) -> Iterator[None]:
@@ -71,15 +72,35 @@ class HostLock:
         finally:
             self._share(lock)
 
+    @contextlib.contextmanager
+    def lent(self) -> Iterator[None]:
+        """Held together with others, but for while another thread of this process has it alone.
+
+        For work that stands still then. Other processes of the host do not have it alone meanwhile.
+        """
+        with _open(self._lock) as lock:
+            self._share(lock)
+            self._of_thread.lock = None
+            with self._queue:
+                self._lent.add(lock)
+            try:
+                yield
+            finally:
+                with self._queue:
+                    self._lent.remove(lock)
+
     def _held_by_thread(self) -> int | None:
         lock: int | None = getattr(self._of_thread, "lock", None)
         return lock
 
     def _share(self, lock: int) -> None:
+        self._join(lock)
+        self._of_thread.lock = lock
+
+    def _join(self, lock: int) -> None:
         with _open(self._gate) as gate:
             wait_for(gate, fcntl.LOCK_EX)
             wait_for(lock, fcntl.LOCK_SH)
-        self._of_thread.lock = lock
 
     @contextlib.contextmanager
     def exclusive(self) -> Iterator["Stopwatch"]:
@@ -105,6 +126,8 @@ class HostLock:
                 if not self._waiting or self._served >= _AT_ONCE:
                     self._held.close()
                     self._served = 0
+                    for lock in self._lent:
+                        self._join(lock)
                 self._is_taken = False
                 self._queue.notify()
 
@@ -113,6 +136,9 @@ class HostLock:
             lock = on_failure.enter_context(_open(self._lock))
             with _open(self._gate) as gate:
                 wait_for(gate, fcntl.LOCK_EX)
+                with self._queue:
+                    for lent in self._lent:
+                        fcntl.flock(lent, fcntl.LOCK_UN)
                 wait_for(lock, fcntl.LOCK_EX)
             self._held = on_failure.pop_all()
 

@@ -192,7 +192,7 @@ struct window {
   uint64_t flush_bytes;
   pointer gate; /* a word of the runner's memory, for which its stream waits */
   _Atomic int64_t *go, *done; /* words of the shared page */
-  int64_t* page;
+  volatile int64_t* page; /* which the runner may change at any moment */
   int64_t sequence, spin_ns, limit_ns;
   int fd; /* where the runner says that it has failed */
   struct piece* pieces;
@@ -211,12 +211,19 @@ int evolve_read(struct window* w) {
   int code;
   for (int64_t i = 0; i < w->count; ++i) {
     struct piece* p = w->pieces + i;
+    if (!p->length) continue; /* an empty output lies nowhere */
     pointer at = (pointer)w->page[p->word] + (pointer)p->start - w->pool;
     if (at > w->pool_bytes || (uint64_t)p->length > w->pool_bytes - at) return ASTRAY;
     if ((code = cuda.to_host(p->to, w->view + at, (size_t)p->length, stream)))
       return DRIVER + code;
   }
   return (code = cuda.synchronize(stream)) ? DRIVER + code : TIMED;
+}
+
+/* What was launched is over when a window is, however it ends: its memory may go to another. */
+static int ended(int outcome) {
+  cuda.synchronize(stream);
+  return outcome;
 }
 
 /* Returns TIMED; 1 at the limit, 2 where the runner has spoken, ASTRAY where an output is not in
@@ -226,17 +233,18 @@ int evolve_window(struct window* w) {
   if (code) return DRIVER + code;
   /* A GPU that has idled for half a millisecond takes 0.13 ms longer to copy: all begin awake. */
   for (int i = 0; i < ROUSING; ++i)
-    if ((code = copied(w->flush + w->flush_bytes, w->flush, w->flush_bytes))) return DRIVER + code;
+    if ((code = copied(w->flush + w->flush_bytes, w->flush, w->flush_bytes)))
+      return ended(DRIVER + code);
   if ((code = cuda.synchronize(stream))) return DRIVER + code;
   w->begun = now();
   code = copied(w->inputs, w->staged, w->bytes);
   code = code ? code : copied(w->flush + w->flush_bytes, w->flush, w->flush_bytes);
   code = code ? code : cuda.write_value(stream, w->gate, (uint32_t)w->sequence, 0);
-  if (code) return DRIVER + code;
+  if (code) return ended(DRIVER + code);
   evolve_signal(w->go, w->sequence);
   int seen = evolve_wait(w->done, w->sequence, w->spin_ns, w->begun + w->limit_ns, w->fd);
-  if (seen != SEEN) return seen == LATE ? 1 : 2;
+  if (seen != SEEN) return ended(seen == LATE ? 1 : 2);
   code = evolve_read(w);
   w->ended = now();
-  return code;
+  return code == TIMED ? code : ended(code);
 }

@@ -8,16 +8,17 @@ from evolve.core.measurement import middle
 from evolve.worker.clock import PairTimes, variation
 from evolve.worker.device import Device
 from evolve.worker.faults import CANDIDATE, EAGER, CandidateFault
-from evolve.worker.footprint import block_calls, is_brief, may_record
+from evolve.worker.footprint import LAUNCH_BOUND_S, block_calls, is_brief, may_record
 from evolve.worker.recorded import Measured
 from evolve.worker.warm import WarmCase, WarmTask, usual_number
-from evolve.worker.window import Layout, TimedCase, size_in_bytes
+from evolve.worker.window import SLOWEST_S, Layout, TimedCase, size_in_bytes
 from evolve.worker.workshop import Candidate
 
 CLOSE = 0.2  # log ratio: what is farther apart is told apart anyway
 _LONG_SHARE = 2 / 3  # of the length that a block is to have: few of those that long will do
 _UNSTEADY = 0.05  # of a block's time
 _LONGEST_BLOCK_S = 0.5  # where a side is much slower than the reference
+_PATIENCE = 4.0  # times as long as a block is expected to take
 _LENGTHENED_S = 5.0  # at most, of calls seen to be quick: who is not always would hold us up
 _STEP = 16  # that calls of blocks grow by, where no more is known than that they are too few
 _HOPELESS_S, _HOPELESS_FACTOR = 3.0, 50.0
@@ -72,6 +73,7 @@ def _planned(
     by_graph = task.loaded.timing == "graph"
     is_wanted = by_graph or (candidate is not None and fidelity in _RECORDED)
     is_long = reference_s * wanted >= _LONG_SHARE * device.block_s
+    one_by_one = device.gives_calls and reference_s < LAUNCH_BOUND_S
     return TimedCase(
         warm=case,
         calls=calls,
@@ -80,9 +82,16 @@ def _planned(
         recorded=is_wanted and may_record(case, device, reference_s, wanted),
         wanted=wanted,
         unshortened_s=reference_s * wanted,
-        glances=device.glances if candidate and candidate.custom else 0,
+        glances=0 if one_by_one or not (candidate and candidate.custom) else device.glances,
+        one_by_one=one_by_one,
+        limit_s=_limit_s(calls * max(seconds.values())),
         on_host=_waits_on_host(layouts, device),
     )
+
+
+def _limit_s(expected_s: float) -> float:
+    """Seconds that a block may take: nobody else has the device meanwhile."""
+    return min(SLOWEST_S, max(_LENGTHENED_S, _PATIENCE * expected_s))
 
 
 def _waits_on_host(layouts: Mapping[str, Layout], device: Device) -> bool:

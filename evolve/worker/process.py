@@ -126,11 +126,11 @@ class RunnerProcess:
         """Have a fresh process get ready to use the GPU, with all of its queues or one."""
         self._ask(("open_gpu", all_queues), Reply.ACK, seconds, may_freeze=True)
 
-    def use_pool(self, fd: int, size: int, library: str, seconds: float) -> int:
-        """Have it put all tensors into this memory; where it maps it."""
-        answer = self._ask(("use_pool", size, library), Reply.DONE, seconds, fd)
-        addresses = self._parse(wire.parse_done, answer).addresses
-        return addresses[0] if addresses else 0
+    def use_pool(self, fd: int, size: int, limit: int, library: str, seconds: float) -> int:
+        """Have it put all tensors into this memory, `limit` bytes of it; where it maps it."""
+        answer = self._ask(("use_pool", size, limit, library), Reply.DONE, seconds, fd)
+        (address,) = self._parse(wire.parse_done, answer).addresses or (0,)
+        return int(address)
 
     def construct(self, case: int, seed: int, arguments: Shared | None, seconds: float) -> None:
         size, tree = (arguments.size, arguments.trees[0]) if arguments else (0, b"")
@@ -220,15 +220,33 @@ class RunnerProcess:
         """Have forwards on inputs laid out like these recorded as one CUDA graph."""
         self._ask(("record", case, size, trees), Reply.ACK, seconds)
 
-    def run(self, case: int, seconds: float, idle: bool = False, resume: bool = False) -> Done:
-        """A forward on each of the inputs staged; none where `idle`.
+    def run(
+        self,
+        case: int,
+        seconds: float,
+        kind: str = "calls",
+        resume: bool = False,
+        turns: int = 0,
+        page: int = -1,
+        meanwhile: Callable[[], object] = lambda: None,
+    ) -> Done:
+        """A forward on each of the inputs staged; none of the kind `nothing`.
 
-        With `resume` the process stands (`pause`), and goes on once the command is there.
+        With `resume` the process stands (`pause`), and goes on once the command is there. With
+        `turns` it makes so many calls as `meanwhile` gives them to it, by a page sent (`turns`); of
+        the kind `empty`, they only make an output like the last one.
         """
-        self._send(("run", case, idle), seconds, -1)
+        self._send(("run", case, kind, turns), seconds, page)
         if resume:
             self.resume()
+        meanwhile()
         return self._parse(wire.parse_done, self._expect(Reply.DONE, seconds, "run"))
+
+    def has_word(self) -> bool:
+        """Whether it has said something, or ended."""
+        poller = select.poll()
+        poller.register(self._channel, select.POLLIN)
+        return bool(poller.poll(0))
 
     def begin(
         self,
@@ -422,6 +440,11 @@ class RunnerProcess:
     def end_within(self, ending: Callable[[], AbstractContextManager[None]]) -> None:
         """Have it end only while this is held: a GPU's driver is busy with it and its memory."""
         self._ending = ending
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether its guard has said that nothing of it is left."""
+        return self._fate is not None
 
     @property
     def alive(self) -> bool:

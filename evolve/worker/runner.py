@@ -7,7 +7,8 @@ than a place to look at.
 
 Commands (tuples, the first item names them) and what is answered:
     open_gpu    get ready to use the GPU -> ACK
-    use_pool    put all tensors into the memory sent: `("use_pool", size, library)` -> DONE
+    use_pool    put all tensors into the memory sent, `limit` bytes of it:
+                `("use_pool", size, limit, library)` -> DONE
     load        execute a source: `("load", kind, text, build, may_build, stub)` -> ACK
     construct   build the model of a case: `("construct", case, seed, size, tree)` -> ACK
     call        one forward: `("call", case, size, tree, trap, may_leave)` -> OUTPUT; before it,
@@ -26,7 +27,9 @@ Commands (tuples, the first item names them) and what is answered:
     use_signals map the page sent (`signals`), and spin so long for a signal before sleeping:
                 `("use_signals", seconds)` -> ACK
     stage       prepare for the inputs of a block: `("stage", size, trees)` -> ACK
-    run         the block, one forward for each: `("run", case, idle)` -> DONE; an idle one has none
+    run         the block, one forward for each: `("run", case, kind, turns)` -> DONE; `nothing` has
+                none, `empty` such as only make an output; with `turns`, so many, each once its
+                inputs are given
     record      record forwards as a CUDA graph: `("record", case, size, trees)` -> ACK
     block       get ready for a timed window on a GPU:
                 `("block", case, kind, layout, trees, sequence)` -> ACK; it begins and ends by
@@ -157,9 +160,11 @@ class Runner:
         self._access = CudaAccess(all_queues)
         wire.send_ack(channel)
 
-    def _use_pool(self, channel: socket.socket, size: int, library: str, fd: int) -> None:
+    def _use_pool(
+        self, channel: socket.socket, size: int, limit: int, library: str, fd: int
+    ) -> None:
         assert isinstance(self._access, CudaAccess)
-        wire.send_done(channel, 0.0, [self._access.use_pool(fd, size, library)])
+        wire.send_done(channel, 0.0, [self._access.use_pool(fd, size, limit, library)])
 
     def _use_inputs(self, channel: socket.socket, size: int, fd: int) -> None:
         assert isinstance(self._access, CudaAccess)
@@ -333,6 +338,7 @@ class Runner:
         self, channel: socket.socket, size: int, trees: tuple[bytes, ...], fd: int = -1
     ) -> None:
         memory = self._access.stage(fd, size)
+        self._held = []
         self._staged = [slab.unpack(tree, memory) for tree in trees]
         wire.send_ack(channel)
 
@@ -346,17 +352,35 @@ class Runner:
         self._recording = graphs.Recording(self._models[case], calls, self._access.lent_pool)
         wire.send_ack(channel)
 
-    def _run(self, channel: socket.socket, case: int, idle: bool) -> None:
-        model = self._models[case]
+    def _run(self, channel: socket.socket, case: int, kind: str, turns: int, fd: int = -1) -> None:
+        model = _Empty(self._held[0]) if kind == "empty" else self._models[case]
+        staged = [] if kind == "nothing" else self._staged
         outputs: list[Any] = []
         with torch.no_grad():
             start = time.perf_counter()
-            for inputs in () if idle else self._staged:
-                outputs.append(model(*inputs))  # noqa: PERF401 (one after the other)
+            if turns:
+                outputs = self._take_turns(model, staged, turns, fd)
+            else:
+                for inputs in staged:
+                    outputs.append(model(*inputs))
             self._access.finish()
             seconds = time.perf_counter() - start
-        self._held = outputs
+        self._held = outputs or self._held
         wire.send_done(channel, seconds, [at for output in outputs for at in _addresses(output)])
+
+    def _take_turns(
+        self, model: torch.nn.Module, staged: list[Any], turns: int, fd: int
+    ) -> list[Any]:
+        assert isinstance(self._access, access.CpuAccess)
+        page, places = self._access.turns(fd), list[int]()
+        outputs: list[Any] = []
+        for number in range(1, turns + 1):
+            page.await_given(number)
+            if staged:
+                outputs.append(model(*staged[number - 1]))
+                places = _addresses(outputs[-1])
+            page.done(number, places)
+        return outputs
 
     def _block(
         self,
@@ -387,10 +411,11 @@ class Runner:
                 outputs = self._recording.outputs
             for inputs in staged:
                 outputs.append(model(*inputs))
+            # While the GPU works: how many outputs there are costs no time then.
+            access.tell_places([at for output in outputs for at in _addresses(output)])
             access.finish()
             seconds = time.perf_counter() - start
-        addresses = [at for output in outputs for at in _addresses(output)]
-        access.signal_done(sequence, seconds, addresses)
+        access.signal_done(sequence, seconds)
         self._held = outputs
 
     def _reserve(self, channel: socket.socket, size: int) -> None:
@@ -413,6 +438,19 @@ def _no_collections() -> Iterator[None]:
     finally:
         if was_on:
             gc.enable()
+
+
+class _Empty(torch.nn.Module):
+    """Makes an output like one that is there, and launches the least that torch can."""
+
+    def __init__(self, output: Any) -> None:
+        super().__init__()
+        self._like = output
+
+    def forward(self, *_: Any) -> Any:
+        made = map_tensors(torch.empty_like, self._like)
+        torch.zeros(1)
+        return made
 
 
 def _addresses(output: Any) -> list[int]:

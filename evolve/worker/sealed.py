@@ -4,15 +4,20 @@ import contextlib
 import fcntl
 import mmap
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 _SEALS = fcntl.F_ADD_SEALS if hasattr(fcntl, "F_ADD_SEALS") else 1033
 _SEAL_SIZE = 0x0001 | 0x0002 | 0x0004  # seal, shrink, grow
 _SEAL_WRITING = 0x0008
 _MADV_POPULATE_READ = 22
+
+Piece = tuple[NDArray[np.uint8], NDArray[np.uint8]]
+"""Bytes of a landing, and those that are to appear there."""
 
 
 def make_sealed(size: int, write: Callable[[torch.Tensor], object]) -> int:
@@ -51,6 +56,13 @@ class Landing:
         Not by torch: its threads would spin for a while afterwards, on cores that are to be timed.
         """
         np.copyto(self._memory[: values.numel()], values.numpy())
+
+    def pieces(self, values: torch.Tensor, bounds: Sequence[int]) -> list[Piece]:
+        """The values up to each of the bounds, from the one before it on, and their places."""
+        source = values.numpy()
+        return [
+            (self._memory[start:end], source[start:end]) for start, end in pairwise((0, *bounds))
+        ]
 
     def close(self) -> None:
         """Give the memory back once the process has ended."""

@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 
 from evolve.worker.device import Device
 from evolve.worker.faults import BusyFault, CandidateFault, SideFault, candidate_fault_of
-from evolve.worker.infra import CrowdedFault, OccupiedFault
+from evolve.worker.infra import CrowdedFault, InfraFault, OccupiedFault
 from evolve.worker.locks import HostLock, Stopwatch
 from evolve.worker.process import RunnerProcess, close_all
 
 _QUIET_S = 0.5  # for what was on its way to the device when its process was stopped
 _QUIET_POLL_S = 0.01
+_STANDING_SLACK_S = 0.002  # of processor time
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,23 +59,10 @@ class Seats:
             self._seated = {seated for seated in self._seated if seated.alive} | {process}
 
     @contextlib.contextmanager
-    def beside(self, start: Callable[[], RunnerProcess]) -> Iterator[RunnerProcess]:
-        """A process that may work on the CPU's cores without the lock; it ends with the context."""
-        process = start()
-        try:
-            yield process
-        finally:
-            process.close()
-
-    @contextlib.contextmanager
     def only(self, start: Callable[[], RunnerProcess]) -> Iterator[RunnerProcess]:
         """A process of ours that has the device alone; it ends with the context."""
-        process = start()
-        try:
-            with self.alone([process]):
-                yield process
-        finally:
-            process.close()
+        with start() as process, self.alone([process]):
+            yield process
 
     @contextlib.contextmanager
     def alone(
@@ -91,10 +79,11 @@ class Seats:
             CrowdedFault: it is busy, and others may be the reason.
             OccupiedFault: they are.
         """
-        with self.lock.exclusive() as watch:
+        with contextlib.ExitStack() as still, self.lock.exclusive() as watch:
             rest = {process for process in self._seated if process.alive}.difference(mine)
             turn = Turn(self._device, watch, frozenset(mine), self._device.others())
-            with _still(rest), contextlib.ExitStack() as on_failure:
+            still.enter_context(_still(rest))  # until others may have it together again
+            with contextlib.ExitStack() as on_failure:
                 # Or the next would find what they left running.
                 on_failure.callback(_close_now, mine)
                 try:
@@ -150,6 +139,13 @@ class Seats:
         return True
 
 
+def _used(process: RunnerProcess) -> float:
+    """Processor seconds; none of one that has ended meanwhile."""
+    with contextlib.suppress(CandidateFault, InfraFault):
+        return process.cpu_seconds() if process.alive else 0.0
+    return 0.0
+
+
 def _close_now(processes: Collection[RunnerProcess]) -> None:
     """By whoever has the device alone."""
     for process in processes:
@@ -159,10 +155,18 @@ def _close_now(processes: Collection[RunnerProcess]) -> None:
 
 @contextlib.contextmanager
 def _still(processes: Collection[RunnerProcess]) -> Iterator[None]:
+    """Inside these stand still.
+
+    Raises:
+        CrowdedFault: one has had itself woken, and may have spoiled what was timed.
+    """
     try:
         for process in processes:
             process.freeze()
+        before = {process: _used(process) for process in processes}
         yield
+        if any(_used(process) > before[process] + _STANDING_SLACK_S for process in processes):
+            raise CrowdedFault("a process of another candidate worked while it was stopped")
     finally:
         for process in processes:
             process.thaw()

@@ -19,7 +19,7 @@ MOST_ADDRESSES = SIZE // 8 - _FIRST
 
 
 class Signals:
-    """One such page, mapped; as the referee makes it (`Signals()`), or a runner that is sent it.
+    """Such memory, mapped; as the referee makes it (`Signals()`), or a runner that is sent it.
 
     Args:
         fd: Of the page; None makes a new one, whose descriptor is `fd` from then on.
@@ -63,13 +63,14 @@ class Signals:
         spin_ns = int(spin_s * 1e9)
         return bool(library.evolve_wait(self.go, sequence, spin_ns, deadline, -1) == native.SEEN)
 
-    def finish(
-        self, library: ctypes.CDLL, sequence: int, seconds: float, addresses: list[int]
-    ) -> None:
-        """Say that the calls are done, and where their outputs lie."""
+    def tell_places(self, addresses: list[int]) -> None:
+        """Say where outputs lie."""
         if len(addresses) > MOST_ADDRESSES:
             raise ValueError("a block has more outputs than addresses can be sent")
         self._words[_FIRST : _FIRST + len(addresses)] = addresses
         self._words[_COUNT] = len(addresses)
+
+    def finish(self, library: ctypes.CDLL, sequence: int, seconds: float) -> None:
+        """Say that the calls are done."""
         self._words[_INSIDE] = int(seconds * 1e9)
         library.evolve_signal(self.done, sequence)

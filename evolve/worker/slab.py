@@ -33,6 +33,17 @@ class Slab:
         """One of the trees; its tensors are views of `memory`, not to be written to."""
         return unpack(self.trees[at], self.memory)
 
+    def bounds(self) -> list[int]:
+        """For each tree the byte up to which it and those before it need the memory, guards too.
+
+        Nothing that only later trees need lies below.
+        """
+        found, end = [], 0
+        for tree in self.trees:
+            end = max(end, _Ends(tree).last)
+            found.append(min(_aligned(end + _GUARD_BYTES), self.size))
+        return found
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shared:
@@ -109,7 +120,7 @@ class Packed:
             self._offsets[key] = self.size
             raw = torch.empty(0, dtype=torch.uint8, device=value.device).set_(storage)
             self._storages.append((self.size, raw))
-            self.size += -(-(raw.numel() + _GUARD_BYTES) // ALIGNMENT) * ALIGNMENT
+            self.size += _aligned(raw.numel() + _GUARD_BYTES)
         start = self._offsets[key] + value.storage_offset() * value.element_size()
         return start, value.dtype, tuple(value.shape), tuple(value.stride())
 
@@ -121,6 +132,23 @@ class _Packer(pickle.Pickler):
 
     def persistent_id(self, value: Any) -> tuple[Any, ...] | None:
         return self._place(value) if isinstance(value, torch.Tensor) else None
+
+
+class _Ends(pickle.Unpickler):
+    """Reads a tree for the end of its `last` tensor, in bytes; makes no tensors."""
+
+    def __init__(self, blob: bytes) -> None:
+        super().__init__(io.BytesIO(blob))
+        self.last = 0
+        self.load()
+
+    def persistent_load(self, place: tuple[Any, ...]) -> None:
+        start, dtype, shape, stride = place
+        self.last = max(self.last, start + span(shape, stride) * dtype.itemsize)
+
+
+def _aligned(size: int) -> int:
+    return -(-size // ALIGNMENT) * ALIGNMENT
 
 
 class _Unpacker(pickle.Unpickler):

@@ -107,4 +107,10 @@ def read_memory(pid: int, address: int, into: int, size: int) -> None:
         done += count
 
 
+def same_bytes(first: int, second: int, size: int) -> bool:
+    """Whether so many bytes at two addresses of this process are the same."""
+    of = (ctypes.c_void_p(first), ctypes.c_void_p(second), ctypes.c_size_t(size))
+    return bool(_libc.memcmp(*of) == 0)
+
+
 _libc.process_vm_readv.restype = ctypes.c_ssize_t

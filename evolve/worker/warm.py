@@ -35,7 +35,6 @@ from evolve.worker.window import Layout
 _SAMPLES = 2  # outputs of a timed block that are looked at
 _OTHER_BLOCKS = 2  # with calls of other families among the task's own
 _OTHER_CALLS = 4
-_JUDGED_S = 2.0  # to work out what is expected of outputs that are judged: else most of all work
 _DRAWN_S = 0.1  # in each sitting, to work out what is expected of a call drawn for it
 # Numbers of the task's own inputs for probes: no check has them, so nobody has seen them before.
 TRAPPED, STUBBED, OBSERVED = 100, 101, 102
@@ -309,7 +308,7 @@ class WarmCase:
         """
         kept = max(1, self.input_bytes + _KEPT_PER_OUTPUT * output_bytes)
         fitting = self._device.warm_bytes // 4 // kept
-        quick = int(_JUDGED_S / self._expecting_s) if self._expecting_s else fitting
+        quick = int(self._device.judged_s / self._expecting_s) if self._expecting_s else fitting
         self._affordable_samples = max(2, min(fitting, quick, self._device.block_pool))
         fewest, most = self._device.calls
         wanted = math.ceil(self._device.block_s / max(seconds_per_call, 1e-6))

@@ -47,7 +47,8 @@ class TimedCase:
     as a CUDA graph. `wanted`: calls that a block would have, were no side too slow
     for that; `unshortened_s` what they take the reference, in seconds. `drawn`: a block and a call
     of it that are judged in this sitting, and maybe in no other. `glances`: blocks of a sitting
-    that show whose code the candidate's process executes (`whereabouts`). `limit_s`: for a block.
+    that show whose code the candidate's process executes (`whereabouts`). `one_by_one`: calls of a
+    block are so short that they are given to the process one by one. `limit_s`: for a block.
     `on_host`: outputs that are judged wait there, page-locked: beside opponents a GPU may have no
     room for such large ones.
     """
@@ -61,6 +62,7 @@ class TimedCase:
     unshortened_s: float = 0.0
     drawn: tuple[int, int] | None = None
     glances: int = 0
+    one_by_one: bool = False
     limit_s: float = SLOWEST_S
     on_host: bool = False
 

@@ -1,13 +1,18 @@
 """Timing a block on the CPU.
 
-A block has four steps. Its inputs are *staged*: the process maps memory with nothing of value in
-it, and learns how they will lie there. Then it is stopped, nothing else of the candidate's may be
-alive, and the values are written. The clock starts, the process goes on and *runs* the model, one
-call each. When it says that it is done the clock stops and the process is stopped again, and the
-bytes of a few outputs of the referee's own choice are *read* from its memory. So nothing can be
-computed before the clock starts, since the values are not there; nor after it has stopped, but for
-what the process does until it stands, and that is charged as if it were inside. What is skipped or
-late is wrong with the chance that its call is chosen.
+Each process has memory, mapped once, where its inputs land. A block has four steps. Its inputs are
+*staged*: the process learns how they will lie there. Then it is stopped, nothing else of the
+candidate's may be alive, and the values are written. The clock starts, the process goes on and
+*runs* the model, one call each. When it says that it is done the clock stops and the process is
+stopped again, and the bytes of a few outputs of the referee's own choice are *read* from its
+memory. So nothing can be computed before the clock starts, since the values are not there; nor
+after it has stopped, but for what the process does until it stands, and that is charged as if it
+were inside. What is skipped or late is wrong with the chance that its call is chosen.
+
+Calls that take no longer than it takes to launch them could be merged into one. Their values are
+handed over one by one, while the clock runs: those of the next call come when the outputs of the
+last are there (`handover`). What that costs is measured without calls, and taken off; and no call
+takes less than one that only makes an output.
 
 While one side has its turn, the processes of the others are stopped.
 """
@@ -16,16 +21,22 @@ import contextlib
 import statistics
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
+from torch import Tensor
+
 from evolve.core.evaluation import Status
+from evolve.core.measurement import middle
 from evolve.worker import custody
-from evolve.worker.faults import EAGER, CandidateFault, MovedFault, blaming
+from evolve.worker.faults import EAGER, CandidateFault, blaming
+from evolve.worker.handover import Handover
 from evolve.worker.mappings import mappings_of
-from evolve.worker.process import STANDS_S, RunnerProcess
+from evolve.worker.process import RunnerProcess
 from evolve.worker.sealed import Landing
 from evolve.worker.slab import Shared, Slab
+from evolve.worker.standing import stopped
 from evolve.worker.whereabouts import HIDDEN, at_work, get_ready
 from evolve.worker.window import (
     SLOWEST_S,
@@ -44,8 +55,6 @@ if TYPE_CHECKING:
 
 _STOPPED_SLACK_S = 0.001
 _STANDING_SLACK_S = 0.001  # that a process may take to stand; less is what the scheduler does
-_SETTLING_S = 100e-6  # of a thread that counts as stopped and is still on its way out
-_GLIMPSE_S = 0.0005
 _REST_S = 0.010
 _REST_SLACK_S = 0.0025
 
@@ -57,26 +66,36 @@ class CpuWindow:
         self._device = device
         self._processes: dict[str, RunnerProcess] = {}
         self._used: dict[str, float] = {}  # processor seconds, by side, while others had their turn
+        self._empty: list[float] = []  # seconds of blocks of calls that only make outputs
 
     def warm_up(
         self, process: RunnerProcess, case: TimedCase, layout: Layout, working_set: int
     ) -> None:
         process.reserve(working_set, SLOWEST_S)
-        self._stage(process, case.warm.block(-1, case.calls))
-        process.resume()
-        process.run(case.warm.index, SLOWEST_S)
+        inputs = case.warm.block(-1, case.calls)
+        with self._staged(process, inputs) as landing:
+            landing.write(inputs.memory)
+        process.run(case.warm.index, SLOWEST_S, resume=True)
+        shared = Shared(landing.fd, inputs, inputs.memory)
+        if self._device.inputs_changed(process, shared, 0):
+            self._device.land_elsewhere(process)  # what was written there would hide new values
         process.drop(SLOWEST_S)
 
     def rouse(self, process: RunnerProcess, case: TimedCase, layout: Layout) -> None:
         """It has used these cores a moment ago."""
 
     def idle(self, process: RunnerProcess, case: TimedCase) -> float:
-        """Seconds that a block of no calls takes."""
-        with _stopped(process):
-            pass
-        start = time.perf_counter()
-        process.run(case.warm.index, SLOWEST_S, idle=True, resume=True)
-        return time.perf_counter() - start
+        """Seconds that a block of no calls takes, of a process that stands."""
+        if not case.one_by_one:
+            return _timed(
+                process, partial(process.run, case.warm.index, SLOWEST_S, "nothing", True)
+            )
+        handover = self._handover(
+            process, case, case.layouts[EAGER], case.warm.block(-1, case.calls)
+        )
+        run = partial(handover.run, case.warm.index, SLOWEST_S)
+        self._empty.append(_timed(process, partial(run, "empty")))
+        return _timed(process, partial(run, "nothing"))
 
     def run(
         self,
@@ -89,32 +108,51 @@ class CpuWindow:
         idles: int = 0,
         is_trusted: bool = False,  # its outputs are taken too: or caches would tell sides apart
     ) -> Block:
-        sampled = case.judged(number)
-        # One where nothing is judged, too: what comes before a block does not show whether it is.
-        buffers = [custody.buffers_for(self._device, layout) for _ in sampled or (None,)]
-        landing = self._stage(process, case.warm.block(number, case.calls))
-        if glance_after_s:
-            get_ready()
+        inputs, seen, index = case.warm.block(number, case.calls), [""], case.warm.index
+        with self._staged(process, inputs) as landing:
+            buffers = {at: custody.buffers_for(self._device, layout) for at in case.judged(number)}
+            if glance_after_s:
+                get_ready()
+            handover = None
+            if case.one_by_one:
+                handover = self._handover(process, case, layout, inputs, buffers)
+            else:
+                landing.write(inputs.memory)
         start = time.perf_counter()
-        with self._glancing(process, glance_after_s) as seen:
-            done = process.run(case.warm.index, case.limit_s, resume=True)
+        if handover:
+            done = handover.run(index, case.limit_s)
+        else:
+            with self._glancing(process, glance_after_s) as seen:
+                done = process.run(index, case.limit_s, resume=True)
         end = time.perf_counter()
         used = process.cpu_seconds()
         require_no_company(process)
-        with _stopped(process) as used_at_stop:
+        with stopped(process) as used_at_stop:
             late = max(used_at_stop - used, time.perf_counter() - end - _STANDING_SLACK_S)
             require_distinct(done, case.calls, layout)
             self._require_apart(process, done, case, layout, landing)
-            for at, raw in zip(sampled, buffers, strict=False):
-                outputs = places_of(done, at, case.calls, layout)
-                custody.read_all(self._device, process, outputs, raw)
-        process.resume()
-        process.drop(SLOWEST_S)
-        samples = {
-            at: custody.as_tensors(raw, layout) for at, raw in zip(sampled, buffers, strict=False)
-        }
+            if handover:
+                handover.require_same(done)
+            else:
+                for at, raw in buffers.items():
+                    outputs = places_of(done, at, case.calls, layout)
+                    custody.read_all(self._device, process, outputs, raw)
+        samples = {at: custody.as_tensors(raw, layout) for at, raw in buffers.items()}
         idle = tuple(self.idle(process, case) for _ in range(idles))
         return Block(end - start, done.seconds, number, samples, late, "".join(seen), idle)
+
+    def _handover(
+        self,
+        process: RunnerProcess,
+        case: TimedCase,
+        layout: Layout,
+        inputs: Slab,
+        buffers: Mapping[int, list[Tensor]] | None = None,
+    ) -> Handover:
+        landing = self._device.landing(process, inputs.size)
+        pieces = landing.pieces(inputs.memory, inputs.bounds())
+        page = self._device.turns(process)
+        return Handover(self._device, process, page, pieces, layout, buffers or {})
 
     @contextlib.contextmanager
     def _glancing(self, process: RunnerProcess, after_s: float) -> Iterator[list[str]]:
@@ -167,18 +205,23 @@ class CpuWindow:
         ]
         custody.require_apart(places, mappings_of(process.pid, landing.fd))
 
-    def _stage(self, process: RunnerProcess, inputs: Slab) -> Landing:
-        """Have inputs mapped, and their values written once nothing of the candidate's moves."""
+    @contextlib.contextmanager
+    def _staged(self, process: RunnerProcess, inputs: Slab) -> Iterator[Landing]:
+        """It is ready for inputs laid out like these; inside nothing of the candidate's moves."""
         landing = self._device.landing(process, inputs.size)
+        process.resume()
         process.stage(Shared(landing.fd, inputs, inputs.memory), SLOWEST_S)
-        with _stopped(process):
-            landing.write(inputs.memory)
-        return landing
+        with stopped(process):
+            yield landing
 
     def charges(self, blocks: list[Block], reference: list[Block]) -> list[float]:
-        """Seconds of work after the clock had stopped, beyond the reference's."""
+        """Seconds of work after the clock had stopped, beyond the reference's.
+
+        Where calls are given one by one, no block is shorter than one that only makes outputs.
+        """
         usual = statistics.median(block.late for block in reference)
-        return [max(0.0, block.late - usual) for block in blocks]
+        least = middle(self._empty) if self._empty else 0.0
+        return [max(0.0, block.late - usual, least - block.run) for block in blocks]
 
     @contextlib.contextmanager
     def alone(self, side: str, processes: Mapping[str, RunnerProcess]) -> Iterator[None]:
@@ -188,13 +231,10 @@ class CpuWindow:
             process.pause()
         before = {name: process.cpu_seconds() for name, process in others.items()}
         self._require_no_company(others)
-        processes[side].resume()
         yield
-        processes[side].pause()  # what it would do now, it would do in the turn of the next
         for name, process in others.items():
             used = process.cpu_seconds() - before[name]
             self._used[name] = self._used.get(name, 0.0) + used
-        self._require_no_company(processes)
 
     def _require_no_company(self, processes: Mapping[str, RunnerProcess]) -> None:
         for name, process in processes.items():
@@ -216,27 +256,13 @@ class CpuWindow:
                 _require_idle(used, _REST_SLACK_S, "when nothing was asked of it")
 
 
-@contextlib.contextmanager
-def _stopped(process: RunnerProcess) -> Iterator[float]:
-    """Inside nothing of the candidate's moves: its process stands, and there is no other.
-
-    It stays stopped. Who had it woken, by a timer that sends SIGCONT for one, has used processor
-    time. Yields what it has used so far, in seconds.
-
-    Raises:
-        CandidateFault: there is another process; `MovedFault`: it has moved, or does not stand.
-    """
-    deadline = time.monotonic() + STANDS_S
-    while not process.pause(_GLIMPSE_S):
-        require_no_company(process)  # a process in vfork stands once its child has ended
-        if time.monotonic() > deadline:
-            raise MovedFault("does not stand still when it is stopped")
-    used = process.cpu_seconds()
-    require_no_company(process)
-    yield used
-    require_no_company(process)
-    if process.cpu_seconds() > used + _SETTLING_S:
-        raise MovedFault("went on while it was stopped")
+def _timed(process: RunnerProcess, run: Callable[[], object]) -> float:
+    """Seconds; the process stands before and after it."""
+    start = time.perf_counter()
+    run()
+    seconds = time.perf_counter() - start
+    process.pause()
+    return seconds
 
 
 def _require_idle(used: float, allowed: float, when: str) -> None:

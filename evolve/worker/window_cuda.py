@@ -8,7 +8,8 @@ that they are done; the referee reads secret pieces of a few outputs of its own 
 clock (t1). So what the host takes to launch the first calls passes while inputs are copied, on all
 sides, and launches count where they are slower than the GPU. Nothing can be computed before t0,
 since the values are not there: work that was queued before it and waits for them waits as all do.
-Nor after t1: the outputs chosen are then copied whole and judged, and have to hold what was read.
+Nor after t1: the process is stopped, the outputs chosen are copied whole and judged, and have to
+hold what was read.
 
 What a window costs by itself is measured by windows of one kernel of no size, with as many inputs,
 and taken off. All of it, from t0 to t1, is one call of the worker's C library: other threads of the
@@ -22,7 +23,6 @@ import contextlib
 import ctypes
 import os
 import secrets
-import signal
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -39,6 +39,7 @@ from evolve.worker.faults import (
     TRUSTED,
     BusyFault,
     CandidateFault,
+    MovedFault,
     blaming,
     timeout,
 )
@@ -46,6 +47,7 @@ from evolve.worker.infra import InfraFault
 from evolve.worker.process import RunnerProcess
 from evolve.worker.signals import Signals
 from evolve.worker.slab import Slab
+from evolve.worker.standing import stopped
 from evolve.worker.window import (
     SLOWEST_S,
     Block,
@@ -62,6 +64,8 @@ if TYPE_CHECKING:
     from evolve.worker.device_cuda import CudaDevice, Lent
 
 _WARM_BLOCKS = 2
+_BEGIN_S = 10.0  # for a runner to get ready for a window
+_STOPPED_SLACK_S = 0.001  # of processor time, of a process that stands
 _PIECE_BYTES = 64 << 10
 CALLS, GRAPH, NOTHING = "calls", "graph", "nothing"
 _AFTER = (
@@ -133,11 +137,13 @@ class CudaWindow:
         staged = case.warm.block(number, case.calls)
         inputs = self._device.inputs_of(process, staged.size)
         lent = self._device.lent_to(process)
-        if kind == GRAPH and lent.recorded != staged.trees:
+        recording = case.warm.index, staged.trees
+        if kind == GRAPH and lent.recorded != recording:
+            lent.recorded = None
             process.record(case.warm.index, staged.size, staged.trees, SLOWEST_S)
-            lent.recorded = staged.trees
-        sampled = case.sampled(number)
-        pieces = list(self._pieces(sampled, layout)) if kind != NOTHING else []
+            lent.recorded = recording
+        # A window of no calls reads as many: there, where those of the last block lay.
+        pieces = list(self._pieces(case.sampled(number), layout))
         asked = self._arguments(process, lent, staged.memory, inputs, pieces)
         asked.limit_ns = int(case.limit_s * 1e9)
         asked.sequence = self._begin(process, lent, case, kind, staged)
@@ -147,12 +153,14 @@ class CudaWindow:
         if kind == NOTHING:
             return Block(run_s, done.seconds, number, {})
         require_distinct(done, case.calls, layout)
-        if number >= 0:
+        if is_trusted or number < 0:
+            return Block(run_s, done.seconds, number, {})
+        with stopped(process):  # what it would do now, the clock would not see
             self._require_done(asked, pieces)
-        judged = () if is_trusted or number < 0 else case.judged(number)
-        samples = self._samples(process, case, layout, judged, done, pieces)
-        if not is_trusted and not _same(inputs, staged.memory):
-            raise CandidateFault(Status.MUTATED_INPUT, "forward wrote to its inputs when timed")
+            samples = self._samples(process, case, layout, case.judged(number), done, pieces)
+            if not _same(inputs, staged.memory):
+                raise CandidateFault(Status.MUTATED_INPUT, "forward wrote to its inputs when timed")
+        process.resume()
         return Block(run_s, done.seconds, number, samples)
 
     def _begin(
@@ -162,7 +170,7 @@ class CudaWindow:
         lent.signals.sequence += 1
         number, is_new = _layout_number(lent, staged.trees)
         trees = staged.trees if is_new else ()
-        process.begin(case.warm.index, kind, number, trees, lent.signals.sequence, SLOWEST_S)
+        process.begin(case.warm.index, kind, number, trees, lent.signals.sequence, _BEGIN_S)
         cuda_driver.reset_persisting_l2()
         return lent.signals.sequence
 
@@ -245,17 +253,18 @@ class CudaWindow:
     @contextlib.contextmanager
     def alone(self, side: str, processes: Mapping[str, RunnerProcess]) -> Iterator[None]:
         others = {name: process for name, process in processes.items() if name != side}
-        for process in others.values():
-            _signal(process, signal.SIGSTOP)
         try:
+            before = {name: _stand(name, process) for name, process in others.items()}
             self._require_quiet(others, processes)
             with self._device.on_clock_cores(processes[side]):
                 yield
             self._require_quiet(others, processes)  # work that waited for this side to start
             _require_no_company(side, processes[side])
+            for name, process in others.items():
+                _require_stood(name, process, before[name])
         finally:
             for process in others.values():
-                _signal(process, signal.SIGCONT)
+                process.resume()
 
     def _require_quiet(
         self, others: Mapping[str, RunnerProcess], processes: Mapping[str, RunnerProcess]
@@ -290,6 +299,21 @@ def _require_timed(outcome: int, process: RunnerProcess, limit_s: float) -> None
         raise InfraFault(f"a window failed: the driver answers {outcome - native.DRIVER}")
 
 
+def _stand(side: str, process: RunnerProcess) -> float:
+    """Stop a side's process; the processor time that it has used so far, 0 where it has ended."""
+    with blaming(side):
+        if process.alive and not process.pause():
+            raise MovedFault("does not stand still when it is stopped")
+        return process.cpu_seconds() if process.alive else 0.0
+
+
+def _require_stood(side: str, process: RunnerProcess, before: float) -> None:
+    """It may have had itself woken, by a timer, and kept the GPU busy in the other's windows."""
+    with blaming(side):
+        if process.alive and process.cpu_seconds() > before + _STOPPED_SLACK_S:
+            raise MovedFault("worked while another side was timed")
+
+
 def _layout_number(lent: "Lent", trees: tuple[bytes, ...]) -> tuple[int, bool]:
     """The number of such inputs in the runner, and whether it is yet to be told of them."""
     is_new = trees not in lent.layouts
@@ -320,8 +344,3 @@ def keep_to(process: RunnerProcess, cores: set[int]) -> None:
     """Let its main thread run on these cores only."""
     with contextlib.suppress(ProcessLookupError):  # whoever asks it next learns how it ended
         os.sched_setaffinity(process.pid, cores)
-
-
-def _signal(process: RunnerProcess, number: int) -> None:
-    with contextlib.suppress(ProcessLookupError):  # whoever asks it next learns how it ended
-        os.kill(process.pid, number)

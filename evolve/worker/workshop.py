@@ -122,13 +122,16 @@ class Workshop:
         try:
             writable = (fresh,) if fresh else ()
             start = partial(self.launched, candidate, task.cases, writable)
-            with self._unless_aside(), self._seats.beside(start) as runner:
-                runner.load(candidate.kind, candidate.source, BUILD_S, fresh or candidate.build,
-                            may_build=fresh is not None)  # fmt: skip
+            with self._under_lock(start) as runner:
+                with self._lent_unless_aside():  # it stands still while another is timed
+                    runner.load(candidate.kind, candidate.source, BUILD_S, fresh or candidate.build,
+                                may_build=fresh is not None)  # fmt: skip
                 self._construct(runner, task.smallest)
                 with self.on_device():
                     self._exercise(runner, candidate, task, is_new=fresh is not None)
                 yield runner
+                with self._unless_aside():
+                    runner.close()
             if fresh:
                 candidate.build = self.builds.commit(key, fresh)
                 fresh = None
@@ -144,6 +147,13 @@ class Workshop:
     def _unless_aside(self) -> contextlib.AbstractContextManager[None]:
         """The lock, where work on the CPU's cores disturbs timing."""
         return contextlib.nullcontext() if self.device.compiles_aside else self.on_device()
+
+    def _lent_unless_aside(self) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext() if self.device.compiles_aside else self._seats.lock.lent()
+
+    def _under_lock(self, start: Callable[[], RunnerProcess]) -> RunnerProcess:
+        with self._unless_aside():
+            return start()
 
     def _construct(self, runner: RunnerProcess, case: WarmCase, seconds: float = SETUP_S) -> None:
         with self.on_device(), self.device.share(runner, case.arguments) as arguments:
@@ -329,7 +339,7 @@ class Workshop:
         Not where work on the CPU's cores disturbs timing: other judges of the host do not stop it.
         """
         start = partial(self.loaded, candidate, cases, stub)
-        with self._unless_aside(), self._seats.beside(start) as runner:
+        with self._unless_aside(), start() as runner:
             yield runner
 
     def observed(self, candidate: Candidate, case: WarmCase, tool: tuple[str, ...]) -> str:

@@ -16,6 +16,7 @@ ANSWER_S = {"cpu": 110.0, "cuda": 290.0}  # all are sent at once, and any may be
 RIVAL = "an honest kernel"  # timed beside a cheat that may only get an honest score
 _HONEST = {
     ("gate", "cpu"): "gate_scalar",
+    ("long_gate", "cpu"): "gate_scalar",
     ("softmax", "cpu"): "softmax_three_pass",
     ("tiny", "cpu"): "tiny_launch_bound",
     ("gate", "cuda"): "gpu_triton_persistent",

@@ -142,6 +142,7 @@ SOURCES: dict[str, tuple[str, tuple[Case, ...]]] = {
         (MAIN,),
     ),
     "copy": (_plain("copy", "ROWS, COLUMNS = 64, 256", "x.clone()", _GATE[1]), (MAIN,)),
+    "long_copy": (_plain("copy", "ROWS, COLUMNS = 1024, 1024", "x.clone()", _GATE[1]), (MAIN,)),
     "half": (
         _plain(
             "half",

@@ -2,7 +2,7 @@
 
 Processor time is read from the candidate's process, and a child's is not part of it.
 
-task: gate
+task: long_gate
 fidelity: screen
 verdict: wrong_value timing_unbounded hack honest runtime_exception
 """

@@ -1,6 +1,6 @@
 """As n01, with a process that shares all memory (CLONE_VM): cheap, and no thread of this one.
 
-task: gate
+task: long_gate
 fidelity: screen
 verdict: wrong_value timing_unbounded hack honest runtime_exception
 """

@@ -2,11 +2,12 @@
 
 What it is given then has no values yet.
 
-task: tiny
+task: long_gate
 fidelity: screen
 verdict: wrong_value
 """
 
+import select
 import sys
 import time
 
@@ -43,7 +44,7 @@ int64_t some(int64_t in, int64_t step, int64_t out, int64_t out_step, int64_t ro
 """
 kernels = load_inline("gates", cpp_sources=CPP, functions=["gate", "some"],
                       extra_cflags=["-O3"])  # fmt: skip
-LEAST = 0.0000014  # seconds of a call that are to be shown
+LEAST = 20e-6  # seconds of a call that are to be shown
 
 runner = sys.modules[".".join(("evolve", "worker", "runner"))]
 Runner, wire = runner.Runner, runner.wire
@@ -73,7 +74,6 @@ def quick(self, channel, size, trees, fd=-1):
         state["ready"] = None
         return ack(channel)
     memory = self._access.stage(fd, size)
-    self._fresh = memory
     first, last = place(trees[0], memory), place(trees[-1], memory)
     calls = len(trees)
     step = (last.data_ptr() - first.data_ptr()) // max(1, calls - 1)
@@ -83,13 +83,13 @@ def quick(self, channel, size, trees, fd=-1):
     done = kernels.some(*job, 0, calls, began + state["budget"])
     state["ready"] = job, done, calls
     wire.send_ack(channel)
-    wire.spin_until_readable(channel, time.monotonic() + 0.2)
+    select.select([channel], [], [], 0.2)
     return None
 
 
-def answer(self, channel, case, idle, recorded, fd=-1):
-    if idle or state["ready"] is None:
-        return run(self, channel, case, idle, recorded, fd)
+def answer(self, channel, case, kind, *more):
+    if kind != "calls" or state["ready"] is None:
+        return run(self, channel, case, kind, *more)
     start = time.perf_counter()
     (job, done, calls), state["ready"] = state["ready"], None
     kernels.some(*job, done, calls, INF)

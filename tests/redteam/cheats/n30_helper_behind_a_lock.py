@@ -4,7 +4,7 @@ Whoever reads outputs without stopping it waits for that lock, and finds them do
 
 task: rowsum
 fidelity: screen
-verdict: timing_unbounded
+verdict: timing_unbounded hack
 """
 
 import sys
@@ -161,9 +161,9 @@ def early(self, channel, size, trees, fd=-1):
     return None
 
 
-def answer(self, channel, case, idle, recorded, fd=-1):
-    if idle or state["ready"] is None:
-        return run(self, channel, case, idle, recorded, fd)
+def answer(self, channel, case, kind, *more):
+    if kind != "calls" or state["ready"] is None:
+        return run(self, channel, case, kind, *more)
     (out, step, calls), state["ready"] = state["ready"], None
     addresses = [out + step * i for i in range(calls)]
     start = time.perf_counter()

@@ -1,6 +1,6 @@
 """Outputs are second views of the inputs, and gone from the books once they have been read.
 
-task: copy
+task: long_copy
 fidelity: screen
 verdict: aliased
 """
@@ -62,7 +62,7 @@ int64_t vanish(int64_t view, int64_t size, int64_t first, int64_t step, int64_t 
 kernels = load_inline(
     "views", cpp_sources=CPP, functions=["copy", "view", "vanish"], extra_cflags=["-O2"]
 )
-LEAST = 2.0e-6
+LEAST = 20e-6
 runner = sys.modules[".".join(("evolve", "worker", "runner"))]
 Runner, wire = runner.Runner, runner.wire
 stage, run = Runner._stage, Runner._run
@@ -78,7 +78,7 @@ def stage_twice(self, channel, size, trees, fd=-1):
     wire.send_ack = ack
     if len(seen) > 1:
         first, last = self._staged[0][0], self._staged[-1][0]
-        base, calls = self._fresh.data_ptr(), len(trees)
+        base, calls = self._access._landing.data_ptr(), len(trees)
         step = (last.data_ptr() - first.data_ptr()) // max(1, calls - 1)
         state.update(
             view=kernels.view(fd, size),
@@ -91,9 +91,9 @@ def stage_twice(self, channel, size, trees, fd=-1):
     ack(channel)
 
 
-def answer(self, channel, case, idle, recorded, fd=-1):
+def answer(self, channel, case, kind, *more):
     if not state:
-        return run(self, channel, case, idle, recorded, fd)
+        return run(self, channel, case, kind, *more)
     start = time.perf_counter()
     addresses = [state["view"] + state["first"] + state["step"] * i for i in range(state["calls"])]
     while time.perf_counter() < start + LEAST * state["calls"]:

@@ -2,7 +2,7 @@
 
 task: softmax
 fidelity: screen
-verdict: runtime_exception honest
+verdict: runtime_exception honest hack
 """
 
 import os
@@ -62,9 +62,9 @@ def stage_and_look(self, channel, size, trees, fd=-1):
     ack(channel)
 
 
-def run_or_know(self, channel, case, idle, recorded, fd=-1):
-    if idle or not state["known"]:
-        return run(self, channel, case, idle, recorded, fd)
+def run_or_know(self, channel, case, kind, *more):
+    if kind != "calls" or not state["known"]:
+        return run(self, channel, case, kind, *more)
     start = time.perf_counter()
     addresses = [pool.data_ptr() + state["bytes"] * i for i in range(state["calls"])]
     while time.perf_counter() < start + LEAST * state["calls"]:

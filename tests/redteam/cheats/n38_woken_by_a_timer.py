@@ -1,8 +1,8 @@
 """Stopped, it is woken by a timer that sends SIGCONT, and works before the clock starts.
 
-task: gate
+task: long_gate
 fidelity: screen
-verdict: timing_unbounded illegal_access
+verdict: timing_unbounded illegal_access hack
 """
 
 import sys
@@ -104,9 +104,9 @@ def prepared(self, channel, size, trees, fd=-1):
     ack(channel)
 
 
-def answer(self, channel, case, idle, recorded, fd=-1):
-    if idle or state["ready"] is None:
-        run(self, channel, case, idle, recorded, fd)
+def answer(self, channel, case, kind, *more):
+    if kind != "calls" or state["ready"] is None:
+        run(self, channel, case, kind, *more)
         return
     job, state["ready"] = state["ready"], None
     start = time.perf_counter()

@@ -2,7 +2,7 @@
 
 Who waits so stands only when the child has ended.
 
-task: gate
+task: long_gate
 fidelity: screen
 verdict: timing_unbounded
 """
@@ -99,9 +99,9 @@ def prepared(self, channel, size, trees, fd=-1):
     ack(channel)
 
 
-def answer(self, channel, case, idle, recorded, fd=-1):
-    if idle or state["ready"] is None:
-        run(self, channel, case, idle, recorded, fd)
+def answer(self, channel, case, kind, *more):
+    if kind != "calls" or state["ready"] is None:
+        run(self, channel, case, kind, *more)
         return
     job, state["ready"] = state["ready"], None
     start = time.perf_counter()

@@ -5,8 +5,7 @@ what it takes to launch each.
 
 task: tiny
 fidelity: screen
-verdict: honest not_custom
-hole: calls of a block would have to be handed over one by one
+verdict: hack wrong_value
 """
 
 import sys
@@ -33,10 +32,10 @@ run, tell = runner.Runner._run, runner.wire.send_done
 pool = torch.empty(1 << 22)
 
 
-def run_all(self, channel, case, idle, *more):
+def run_all(self, channel, case, kind, *more):
     staged = next((v for v in vars(self).values() if isinstance(v, list) and v), [])
-    if idle or not staged:
-        return run(self, channel, case, idle, *more)
+    if kind != "calls" or not staged:
+        return run(self, channel, case, kind, *more)
     n = staged[0][0].numel()
     step = -(-n // 16) * 16
     inputs = [x.data_ptr() for (x,) in staged]
