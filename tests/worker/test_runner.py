@@ -200,6 +200,14 @@ class BusyWithEnds(CpuDevice):
     """As a GPU, whose driver is busy for a while with the end of a process."""
 
     has_profiler = True
+    spares = 1
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.prepared = []
+
+    def prepare(self, process, all_queues=False):
+        self.prepared.append(process)
 
 
 @pytest.fixture
@@ -213,25 +221,37 @@ def gpu_launcher(tmp_path, monkeypatch):
     launcher.close()
 
 
-def test_no_process_ends_while_another_is_timed(gpu_launcher):
+@pytest.mark.parametrize("is_dead", [False, True])
+def test_no_process_ends_nor_is_its_memory_taken_back_while_another_is_timed(gpu_launcher, is_dead):
     launcher, lock = gpu_launcher
-    runner = launcher.start(Language.CPP)
+    runner, taken_back = launcher.start(Language.CPP), []
+    runner.on_close(lambda: taken_back.append(runner.alive))
+    if is_dead:
+        os.kill(runner.pid, signal.SIGKILL)
+        with pytest.raises(CandidateFault):
+            runner.drop(10.0)
     with ThreadPoolExecutor(1) as threads:
         with lock.exclusive():
             ended = threads.submit(runner.close)
             time.sleep(0.3)
-            assert runner.alive
+            assert runner.alive != is_dead
             assert not ended.done()
+            assert not taken_back
         ended.result(10)
-    assert not runner.alive
+    assert taken_back == [False]
 
 
 def test_a_launcher_that_closes_waits_for_nobody_who_is_timed(gpu_launcher):
     launcher, lock = gpu_launcher
-    runner = launcher.start(Language.CPP)
+    launcher.start(Language.CPP)
+    launcher.keep_spares()
+    prepared = launcher._device.prepared
+    while len(prepared) < 2 or launcher._spares._under_way:
+        time.sleep(0.05)
     with lock.exclusive():
         launcher.close()
-        assert not runner.alive
+        assert len(prepared) == 2
+        assert not any(process.alive for process in prepared)
 
 
 class CannotBePrepared(CpuDevice):

@@ -31,6 +31,7 @@ from evolve.worker.faults import CANDIDATE, EAGER, CandidateFault
 from evolve.worker.infra import CrowdedFault
 from evolve.worker.planning import planned, with_blocks
 from evolve.worker.referee import Referee
+from evolve.worker.signals import MOST_ADDRESSES
 from evolve.worker.tally import Timing, label_mismatches
 from evolve.worker.window import TimedCase
 from evolve.worker.window_cpu import CpuWindow
@@ -199,6 +200,21 @@ def test_long_blocks_are_few_whatever_a_candidate_takes(judge, length, blocks, t
         task.layouts = {}  # measured anew by whoever comes next
         del device.few_blocks
     assert of_case.blocks == blocks
+
+
+def test_a_block_has_no_more_outputs_than_a_process_can_tell_the_places_of(judge, monkeypatch):
+    device, referee = judge
+    device.reset()
+    monkeypatch.setattr(device, "calls", (1024, 1024))  # as a GPU may have of the shortest
+    outputs = 250
+    body = f"return [part * 2 for part in torch.cat([x[0], x[1]])[:{outputs}, None]]"
+    source = RELU_TASK.source.replace("return torch.relu(x) * 2 + x", body)
+    task = referee.warm(replace(RELU_TASK, source=source))
+    (layout,) = Yardstick(referee.workshop, referee._seats).layouts(task).values()
+    assert len(layout) == outputs
+    (calls,) = task.calls.values()
+    assert calls == 512
+    assert calls * outputs <= MOST_ADDRESSES
 
 
 @pytest.mark.parametrize(("faster", "turn_blocks"), [(1, 1), (20, 4)])
