@@ -434,11 +434,11 @@ class RunnerProcess:
         return receive_fate(self._control, _FATE_S)
 
     def on_close(self, action: Callable[[], None]) -> None:
-        """Have something done once the process is dead."""
+        """Have something done once the process is dead, and while the same is held as for that."""
         self._at_end.append(action)
 
     def end_within(self, ending: Callable[[], AbstractContextManager[None]]) -> None:
-        """Have it killed only while this is held: a GPU's driver is busy with its end."""
+        """Have it end only while this is held: a GPU's driver is busy with it and its memory."""
         self._ending = ending
 
     @property

@@ -16,6 +16,7 @@ from evolve.worker.sealed import make_shared
 _GO, _DONE, _COUNT, _INSIDE, _FIRST = 0, 8, 16, 17, 24  # words; the first two on lines of their own
 SIZE = 1 << 20
 MOST_ADDRESSES = SIZE // 8 - _FIRST
+_TOO_MANY = "a block has more outputs than addresses can be sent"
 
 
 class Signals:
@@ -47,6 +48,8 @@ class Signals:
     @staticmethod
     def word(output: int) -> int:
         """Which word of the page has the address of an output, counted over the block's calls."""
+        if output >= MOST_ADDRESSES:
+            raise ValueError(_TOO_MANY)
         return _FIRST + output
 
     def answer(self) -> tuple[float, tuple[int, ...]]:
@@ -66,7 +69,7 @@ class Signals:
     def tell_places(self, addresses: list[int]) -> None:
         """Say where outputs lie."""
         if len(addresses) > MOST_ADDRESSES:
-            raise ValueError("a block has more outputs than addresses can be sent")
+            raise ValueError(_TOO_MANY)
         self._words[_FIRST : _FIRST + len(addresses)] = addresses
         self._words[_COUNT] = len(addresses)
 

@@ -7,7 +7,7 @@ it holds no candidate code and has seen no inputs.
 import contextlib
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from evolve.worker.faults import CandidateFault
 from evolve.worker.infra import InfraFault
@@ -72,17 +72,21 @@ class Spares:
                 self._ready.append(runner)
                 runner = None
         if runner is not None:
-            runner.close()
+            _end_now([runner])
 
     def close(self) -> None:
-        """End them all."""
+        """End them all, whatever is timed meanwhile."""
         with self._changed:
             self._closed = True
             left = list(self._ready)
             self._ready.clear()
             self._changed.notify_all()
-        for runner in left:
-            runner.end_within(contextlib.nullcontext)
-        close_all(left)
+        _end_now(left)
         for maker in self._makers:
             maker.join()
+
+
+def _end_now(runners: Sequence[RunnerProcess]) -> None:
+    for runner in runners:
+        runner.end_within(contextlib.nullcontext)
+    close_all(runners)

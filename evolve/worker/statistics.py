@@ -12,7 +12,9 @@ A search and a reward look after one and three pairs, where no interval of ranks
 the moderated t of Smyth (Linear models and empirical Bayes methods, 2004): the pairs' own variance
 is shrunk to what tests of programs against themselves have found between processes of the device,
 which counts as `PRIOR_PAIRS` degrees of freedom. After one pair that prior is all there is, and the
-interval is wide.
+interval is wide. It lies around the mean, and is extended to the Hodges-Lehmann estimate where that
+is outside: around that estimate it would miss the truth in 7 % of searches where processes differ
+by modes.
 
 Looking several times costs confidence: each look gets its own share of the 5 % (Bonferroni), so
 that the chance that any look excludes the truth stays at 5 % under any rule of stopping.
@@ -89,8 +91,8 @@ def ratio_interval(
     averages = _walsh_averages(values)
     centre = float(np.median(averages))
     if look.alpha:
-        half = _moderated_half(values, look.alpha, spread)
-        low, high = centre - half, centre + half
+        half, mean = _moderated_half(values, look.alpha, spread), float(values.mean())
+        low, high = min(mean - half, centre), max(mean + half, centre)
     else:
         low, high = float(averages[look.left_out]), float(averages[-1 - look.left_out])
     return Ratio(math.exp(centre), math.exp(low), math.exp(high))

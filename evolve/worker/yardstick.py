@@ -9,7 +9,8 @@ from evolve.worker.footprint import block_outputs, require_more, working_bytes
 from evolve.worker.infra import InfraFault
 from evolve.worker.process import Needs, RunnerProcess
 from evolve.worker.seats import Seats
-from evolve.worker.warm import WarmCase, WarmTask
+from evolve.worker.signals import MOST_ADDRESSES
+from evolve.worker.warm import WarmCase, WarmTask, usual_number
 from evolve.worker.window import Layout, size_in_bytes
 from evolve.worker.workshop import Workshop
 
@@ -55,13 +56,14 @@ class Yardstick:
         with device.share(runner, case.inputs("task", 0)) as inputs:
             layout = runner.call(case.index, inputs, call_s).tensors
         size = sum(map(size_in_bytes, layout))
-        most = min(case.most_calls(size, device.block_bytes, spare), device.calls[1])
+        told = MOST_ADDRESSES // max(1, len(layout))  # a process says where each output lies
+        most = min(case.most_calls(size, device.block_bytes, spare), device.calls[1], told)
         seconds = self._seconds(runner, case, min(_TRIAL_CALLS, most))
         wanted = int(device.block_s * _TRIAL_SHARE / max(seconds, 1e-6))
         if wanted > _TRIAL_CALLS:  # of calls that short much is the first one's
             seconds = self._seconds(runner, case, min(wanted, most))
         task.reference_s[case.index] = seconds
-        task.calls[case.index] = case.calls(seconds, size, spare)
+        task.calls[case.index] = usual_number(min(case.calls(seconds, size, spare), told))
         return layout
 
     def _seconds(self, runner: RunnerProcess, case: WarmCase, calls: int) -> float:

@@ -21,7 +21,7 @@ from evolve.core.evaluation import Fidelity
 from evolve.worker import clock, warm
 from evolve.worker.device import Device
 from evolve.worker.launcher import Launcher
-from evolve.worker.locks import DriverLock, HostLock
+from evolve.worker.locks import HostLock
 from evolve.worker.process import RunnerProcess
 from evolve.worker.referee import Referee
 from evolve.worker.seats import Seats
@@ -31,7 +31,7 @@ from tests.worker.serving import HONEST_CPP, RELU_TASK
 
 OF_PROCESSES = ("__init__", "open_gpu", "use_pool", "load", "construct", "call", "observe",
                 "open_profiler", "events", "stage", "record", "run", "drop", "freeze",
-                "close")  # fmt: skip
+                "use_inputs", "use_signals", "begin", "close")  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -110,12 +110,11 @@ def main() -> None:
     timeline.wrap(clock, ("sit", "judge_samples"))
     timeline.wrap(warm.WarmCase, ("block", "prepare_blocks"))
     timeline.wrap_entries(HostLock, ("shared", "exclusive"))
-    timeline.wrap_entries(DriverLock, ("opening", "timing"))
     timeline.wrap_entries(Seats, ("alone",))
     timeline.wrap(Launcher, ("start",))
     device, task, source = made(options.device)
     timeline.wrap(type(device), ("prepare", "connect", "is_idle", "inputs_changed", "read"))
-    timeline.wrap(type(device.window()), ("run", "idle", "warm_up"))
+    timeline.wrap(type(device.window()), ("run", "rouse", "warm_up"))
     with tempfile.TemporaryDirectory() as cache:
         referee = Referee(device, Path(cache))
         try:

@@ -6,25 +6,21 @@ Invariants:
 - several at once wait for room, and none fails for want of it, nor does an audit beside them;
 - an eager reference with many temporaries is timed, however little room its outputs leave;
 - what a model takes that is made on the GPU is known before it is called;
-- what is expected does not depend on where it is worked out;
-- memory that was given back disturbs nothing that is timed.
+- what is expected does not depend on where it is worked out.
 """
 
-import os
 from dataclasses import replace
-from statistics import median
 from unittest.mock import Mock
 
 import pytest
 import torch
 
 from evolve.core.evaluation import Evaluation, Status
-from evolve.worker import convolution, cuda_driver
+from evolve.worker import convolution
 from evolve.worker.expected import evaluate_truth
 from evolve.worker.extent import extent_of
 from evolve.worker.slab import Outline, Packed
 from evolve.worker.taskfile import load_task
-from evolve.worker.wiping import WIPING
 from tests.gpu.programs import RIGHT, TASK, torch_program, triton_program
 
 LARGE = replace(TASK, name="relu2-large", source=TASK.source.replace("4096, 4096", "4096, 393216"))
@@ -157,33 +153,3 @@ def test_a_convolution_in_fp64_is_expected_of_a_gpu_as_of_a_cpu(monkeypatch):
         (made,) = evaluate_truth(layer, [x], [layer(x).detach()]).outputs
         torch.testing.assert_close(made.cpu(), wanted, rtol=1e-12, atol=1e-12)
     assert made_by_products.call_count == 2  # and torch's own for the empty one
-
-
-def test_memory_given_back_does_not_slow_what_is_timed_next():
-    """The driver wipes it, which costs a tenth of the bandwidth for some 10 ms."""
-    size = 6 << 30
-    x = torch.empty(size // 4, device="cuda")
-
-    def milliseconds(given_back: int, wait: bool) -> float:
-        if given_back:
-            mapping, fd = cuda_driver.allocate(given_back)
-            os.close(fd)
-            mapping.close()
-        if wait:
-            WIPING.wait()
-        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        start.record()
-        x.add_(1)
-        end.record()
-        torch.cuda.synchronize()
-        WIPING.wait()
-        return start.elapsed_time(end)
-
-    def usual(given_back: int, wait: bool) -> float:
-        return median(milliseconds(given_back, wait) for _ in range(9))
-
-    milliseconds(0, wait=True)
-    calm, at_once, later = usual(0, wait=True), usual(size, wait=False), usual(size, wait=True)
-    print(f"calm {calm:.2f} ms, at once {at_once:.2f}, later {later:.2f}")
-    assert at_once > 1.05 * calm  # or there is nothing to wait for
-    assert later < 1.03 * calm

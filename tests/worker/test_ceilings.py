@@ -36,9 +36,9 @@ def test_arithmetic_that_a_device_lacks_has_no_rate(ceilings):
 
 
 def test_the_floor_is_the_longer_of_moving_and_computing(ceilings):
-    moving = Cost(moved_bytes=100 * MB, output_bytes=MB, flops={"fp32": 1})
-    computing = Cost(moved_bytes=8, output_bytes=8, flops={"fp32": 10**12})
-    neither = Cost(moved_bytes=8, output_bytes=8, flops={})
+    moving = Cost(moved_bytes=100 * MB, output_bytes=MB, flops={"fp32": 1}, operations=0)
+    computing = Cost(moved_bytes=8, output_bytes=8, flops={"fp32": 10**12}, operations=0)
+    neither = Cost(moved_bytes=8, output_bytes=8, flops={}, operations=0)
     floor = ceilings.floor(moving, "ieee", calls=1)
     assert floor.basis == "memory"
     assert floor.seconds == pytest.approx(100 * MB / ceilings.copy_rate(100 * MB))
@@ -77,7 +77,7 @@ def test_products_in_fp32_are_as_fast_as_tensor_cores_can_make_them(
     )
     ceilings = Ceilings(torch.device("cpu"))
     assert ceilings.flop_rate("fp32", accumulation) == pytest.approx(rate)
-    cost = Cost(moved_bytes=8, output_bytes=8, flops={"fp32": 10**12})
+    cost = Cost(moved_bytes=8, output_bytes=8, flops={"fp32": 10**12}, operations=0)
     assert ceilings.floor(cost, accumulation, calls=1).basis == basis
 
 
@@ -88,5 +88,5 @@ def test_what_torch_rounds_to_tf32_may_be_rounded_to_float16(monkeypatch):
 
 
 def test_operations_without_a_known_rate_do_not_count(ceilings):
-    cost = Cost(moved_bytes=8, output_bytes=8, flops={"fp8": 10**15})
+    cost = Cost(moved_bytes=8, output_bytes=8, flops={"fp8": 10**15}, operations=0)
     assert ceilings.floor(cost, "ieee", calls=1).basis == "memory"

@@ -15,8 +15,10 @@ from dataclasses import replace
 import pytest
 
 from evolve.core.evaluation import Fidelity, Stage, Status
+from evolve.core.measurement import CLEARLY_SLOWER
 from evolve.worker.device_cpu import CpuDevice
 from evolve.worker.referee import Referee
+from evolve.worker.statistics import looks
 from tests.worker.serving import HONEST_CPP, RELU_TASK, TIMED, Worker, forward
 
 pytestmark = pytest.mark.quiet
@@ -38,7 +40,10 @@ def test_an_honest_kernel_is_correct_custom_and_timed_with_an_interval(worker):
     assert set(case.times_ms) == {"candidate", "eager"}
     assert verdict.device_time_s > 0
     sides = verdict.samples["default"]["ms"]
-    assert len(sides["candidate"]) == len(sides["eager"]) >= 3  # pairs of processes
+    pairs = len(sides["candidate"])
+    assert pairs == len(sides["eager"])
+    assert pairs in looks(Fidelity.SEARCH)
+    assert pairs > 1 or ratio.high < CLEARLY_SLOWER  # whose width is of no interest
     assert {"compile", "smoke", "correctness", "labels", "timing"} <= set(verdict.durations_s)
     assert 0 <= verdict.descriptors["error"] <= 1
     assert 0 <= verdict.descriptors.get("memory_bytes", 0) < 16 << 20  # code, mostly
@@ -281,12 +286,12 @@ def test_who_judges_with_wider_intervals_is_another_judge(worker, tmp_path):
 
 
 @pytest.mark.slow
-def test_of_a_program_that_is_clearly_slower_three_pairs_are_enough(worker):
+def test_of_a_program_that_is_clearly_slower_one_pair_is_enough(worker):
     slow = forward("time.sleep(0.002)\nreturn right(x)", "import time")
     verdict = worker.evaluate(slow, fidelity="search")
     assert verdict.status is Status.CORRECT, verdict.feedback
-    assert verdict.ratios["eager"].high < 0.9
-    assert len(verdict.samples["default"]["ms"]["eager"]) == 3
+    assert verdict.ratios["eager"].high < CLEARLY_SLOWER
+    assert len(verdict.samples["default"]["ms"]["eager"]) == 1
 
 
 class NeverContent(CpuDevice):
@@ -313,4 +318,4 @@ def test_a_verification_has_many_pairs_for_sides_that_are_close_only(tmp_path, m
     finally:
         referee.close()
     pairs = [len(each.samples["default"]["ms"]["eager"]) for each in (*found.values(), behind)]
-    assert pairs == [36, 16, 10]
+    assert pairs == [32, 14, 8]

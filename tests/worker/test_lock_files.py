@@ -20,7 +20,7 @@ import pytest
 
 from evolve.worker import lock_files
 from evolve.worker.infra import InfraFault
-from evolve.worker.locks import DriverLock, HostLock, try_to_hold
+from evolve.worker.locks import HostLock, try_to_hold
 
 NOBODY = 65534
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="becoming another user needs root")
@@ -58,9 +58,12 @@ def test_what_is_no_file_is_refused_with_its_name_the_reason_and_the_remedy(fold
         pass
 
 
-def test_what_is_no_gate_is_refused_by_the_driver_lock_as_well(folder):
-    os.mkfifo(folder / "evolve-gpu-driver.gate")
-    with pytest.raises(InfraFault, match=r"evolve-gpu-driver\.gate"), DriverLock("gpu").changing():
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("way", ["shared", "exclusive"])
+def test_what_is_no_gate_is_refused_as_well(folder, way):
+    os.mkfifo(folder / "evolve-gpu.gate")
+    lock = HostLock("gpu")
+    with pytest.raises(InfraFault, match=r"evolve-gpu\.gate"), getattr(lock, way)():
         pass
 
 

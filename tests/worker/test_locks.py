@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from evolve.worker import locks
-from evolve.worker.locks import DriverLock, HostLock, try_to_hold
+from evolve.worker.locks import HostLock, try_to_hold
 
 pytestmark = pytest.mark.quiet
 
@@ -64,8 +64,8 @@ def test_judges_of_one_gpu_exclude_each_other_wherever_their_temporary_files_go(
 OTHER = """
 import sys, tempfile
 tempfile.tempdir = sys.argv[1]
-from evolve.worker.locks import DriverLock
-lock = DriverLock("gpu")
+from evolve.worker.locks import HostLock
+lock = HostLock("gpu")
 for line in sys.stdin:
     kind = line.strip()
     with getattr(lock, kind)():
@@ -107,52 +107,51 @@ def judges(tmp_path):
         judge.process.communicate()
 
 
-@pytest.mark.parametrize("kind, other", [("timing", "changing"), ("changing", "timing")])
-def test_judges_time_beside_each_other_but_not_while_a_process_opens_a_gpu(judges, kind, other):
+def test_checks_of_several_judges_go_on_together_and_timing_has_the_device_alone(judges):
     first, second, third = judges
+    first.wants("shared")
+    assert first.is_in(10.0)
+    second.wants("shared")
+    assert second.is_in(10.0)
+    third.wants("exclusive")
+    assert not third.is_in()
+    first.ends()
+    assert not third.is_in()
+    second.ends()
+    assert third.is_in(10.0)
+    first.wants("shared")
+    assert not first.is_in()
+    second.wants("exclusive")
+    assert not second.is_in()
+    third.ends()
+    assert first.is_in(10.0)
+    first.ends()
+    assert second.is_in(10.0)
+
+
+def test_a_judge_that_waits_to_be_alone_is_not_overtaken_by_more_checks(judges):
+    first, second, third = judges
+    first.wants("shared")
+    assert first.is_in(10.0)
+    second.wants("exclusive")
+    assert not second.is_in()
+    third.wants("shared")
+    assert not third.is_in()
+    first.ends()
+    assert second.is_in(10.0)
+    second.ends()
+    assert third.is_in(10.0)
+
+
+@pytest.mark.parametrize("kind", ["shared", "exclusive"])
+def test_a_judge_that_dies_holds_up_nobody(judges, kind):
+    first, second, _ = judges
     first.wants(kind)
     assert first.is_in(10.0)
-    second.wants(kind)
-    assert second.is_in(10.0)
-    third.wants(other)
-    assert not third.is_in()
-    first.ends()
-    assert not third.is_in()
-    second.ends()
-    assert third.is_in(10.0)
-
-
-def test_who_waits_for_those_who_time_is_not_overtaken_by_more_of_them(judges):
-    first, second, third = judges
-    first.wants("timing")
-    assert first.is_in(10.0)
-    second.wants("changing")
-    assert not second.is_in()
-    third.wants("timing")
-    assert not third.is_in()
-    first.ends()
-    assert second.is_in(10.0)
-    second.ends()
-    assert third.is_in(10.0)
-
-
-def test_a_judge_that_dies_holds_up_nobody(judges):
-    first, second, _ = judges
-    first.wants("timing")
-    assert first.is_in(10.0)
-    second.wants("changing")
+    second.wants("exclusive")
     assert not second.is_in()
     first.process.kill()
     assert second.is_in(10.0)
-
-
-def test_a_process_that_ends_while_it_is_timed_is_not_waited_for(tmp_path, monkeypatch):
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    lock = DriverLock("gpu")
-    with lock.timing(), lock.changing():
-        pass
-    with lock.changing():
-        pass
 
 
 @pytest.fixture

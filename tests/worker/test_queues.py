@@ -16,7 +16,6 @@ from evolve.core.program import Language
 from evolve.worker import queues
 from evolve.worker.device_cpu import CpuDevice
 from evolve.worker.launcher import Launcher
-from evolve.worker.locks import HostLock
 from evolve.worker.referee import Referee
 from tests.worker.serving import HONEST_CPP, RELU_TASK
 
@@ -89,7 +88,7 @@ def test_who_needs_all_queues_gets_no_process_that_was_made_ready():
     launcher = Launcher(device, "none", ())
     try:
         launcher.probe()
-        launcher.keep_spares(HostLock(device.name))
+        launcher.keep_spares()
         for all_queues in (True, False, True):
             with launcher.start(Language.TORCH, all_queues=all_queues) as runner:
                 assert device.noted[runner] is all_queues

@@ -4,7 +4,8 @@ Invariants:
 - a runner can write to its view of the inputs and nobody else sees it;
 - the referee reads what lies in the runner's memory, whatever the runner says;
 - a build that failed or was killed half-way is never used;
-- processes that end together do not wait for each other, and none is left by what failed.
+- processes that end together do not wait for each other, and none is left by what failed;
+- where the end of a process disturbs the device, it waits until nothing is timed.
 """
 
 import contextlib
@@ -14,6 +15,7 @@ import socket
 import tempfile
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -27,7 +29,7 @@ from evolve.worker.faults import CandidateFault
 from evolve.worker.infra import InfraFault
 from evolve.worker.launcher import Launcher
 from evolve.worker.locks import HostLock
-from evolve.worker.process import RunnerProcess
+from evolve.worker.process import RunnerProcess, close_all
 from evolve.worker.sandbox import Confinement
 from evolve.worker.sealed import map_privately
 from evolve.worker.trees import tensors_of
@@ -176,7 +178,7 @@ def test_a_compilers_log_is_reduced_to_its_errors():
     assert "[1/2]" not in first_errors(log)
 
 
-def test_a_launcher_ends_its_processes_side_by_side_and_the_dead_do_not_wait_again():
+def test_processes_end_side_by_side_and_the_dead_do_not_wait_again(launcher):
     together = threading.Barrier(2, timeout=20)
 
     @contextlib.contextmanager
@@ -184,15 +186,72 @@ def test_a_launcher_ends_its_processes_side_by_side_and_the_dead_do_not_wait_aga
         together.wait()
         yield
 
-    launcher = Launcher(CpuDevice(), "none", ())
     runners = [launcher.start(Language.CPP) for _ in range(2)]
     for runner in runners:
         runner.end_within(ending)
-    launcher.close()
+    close_all(runners)
     assert not any(runner.alive for runner in runners)
     assert not together.broken
     runners[0].close()  # would be alone at the barrier
     assert not together.broken
+
+
+class BusyWithEnds(CpuDevice):
+    """As a GPU, whose driver is busy for a while with the end of a process."""
+
+    has_profiler = True
+    spares = 1
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.prepared = []
+
+    def prepare(self, process, all_queues=False):
+        self.prepared.append(process)
+
+
+@pytest.fixture
+def gpu_launcher(tmp_path, monkeypatch):
+    """With the lock of its device."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    tmp_path.chmod(0o755)
+    lock = HostLock("gpu")
+    launcher = Launcher(BusyWithEnds(), "none", (), lock=lock)
+    yield launcher, lock
+    launcher.close()
+
+
+@pytest.mark.parametrize("is_dead", [False, True])
+def test_no_process_ends_nor_is_its_memory_taken_back_while_another_is_timed(gpu_launcher, is_dead):
+    launcher, lock = gpu_launcher
+    runner, taken_back = launcher.start(Language.CPP), []
+    runner.on_close(lambda: taken_back.append(runner.alive))
+    if is_dead:
+        os.kill(runner.pid, signal.SIGKILL)
+        with pytest.raises(CandidateFault):
+            runner.drop(10.0)
+    with ThreadPoolExecutor(1) as threads:
+        with lock.exclusive():
+            ended = threads.submit(runner.close)
+            time.sleep(0.3)
+            assert runner.alive != is_dead
+            assert not ended.done()
+            assert not taken_back
+        ended.result(10)
+    assert taken_back == [False]
+
+
+def test_a_launcher_that_closes_waits_for_nobody_who_is_timed(gpu_launcher):
+    launcher, lock = gpu_launcher
+    launcher.start(Language.CPP)
+    launcher.keep_spares()
+    prepared = launcher._device.prepared
+    while len(prepared) < 2 or launcher._spares._under_way:
+        time.sleep(0.05)
+    with lock.exclusive():
+        launcher.close()
+        assert len(prepared) == 2
+        assert not any(process.alive for process in prepared)
 
 
 class CannotBePrepared(CpuDevice):
@@ -215,7 +274,7 @@ def test_a_spare_that_cannot_use_the_device_does_not_stay(tmp_path, monkeypatch)
     device = CannotBePrepared()
     launcher = Launcher(device, "none", ())
     try:
-        launcher.keep_spares(HostLock("cpu"))
+        launcher.keep_spares()
         deadline = time.monotonic() + 30
         while len(device.tried) < 2 and time.monotonic() < deadline:
             time.sleep(0.05)

@@ -14,6 +14,7 @@ name, as a GPU would tell it by how long it takes to answer.
 
 import itertools
 import os
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -27,7 +28,9 @@ from evolve.core.program import Language
 from evolve.worker.faults import BusyFault, CandidateFault
 from evolve.worker.guard import descendants
 from evolve.worker.infra import CrowdedFault, OccupiedFault
+from evolve.worker.launcher import Launcher
 from evolve.worker.locks import HostLock
+from evolve.worker.process import close_all
 from evolve.worker.referee import Referee
 from evolve.worker.seats import Seats
 from tests.worker.serving import HONEST_CPP, RELU_TASK, forward
@@ -213,15 +216,13 @@ def test_a_child_that_wakes_its_parent_up_is_stopped_with_it(launcher):
 def test_who_fails_alone_on_the_device_is_dead_before_the_next_has_it(launcher):
     seats = Seats(TwoSeats(), HostLock("cpu"))
     with started(launcher, forward("return x + 1")) as mine, started(launcher, PARENT) as other:
-        with seats.lock.shared():
-            seats.add([mine, other])
+        seats.add(mine)
+        seats.add(other)
         with pytest.raises(CrowdedFault), seats.alone([mine]):  # who knows whose work it was
             assert states(other) == {"T"}
             raise BusyFault("busy")
         assert not mine.alive
         assert other.alive
-        with seats.lock.shared():
-            seats.remove([mine, other])
         with pytest.raises(BusyFault), seats.alone([other]):
             raise BusyFault("busy")
         assert not other.alive
@@ -259,11 +260,50 @@ def test_whose_work_it_was_shows_when_a_process_has_been_taken_away(launcher, an
 def test_nothing_is_found_out_while_others_of_ours_are_there(launcher):
     seats = Seats(Answers(itertools.repeat(True)), HostLock("cpu"))
     with started(launcher, forward("return x + 1")) as mine, started(launcher, PARENT) as other:
-        with seats.lock.shared():
-            seats.add([mine, other])
+        seats.add(mine)
+        seats.add(other)
         with pytest.raises(CrowdedFault) as raised, seats.alone([mine], settles=True):
             raise BusyFault("busy")
         assert not isinstance(raised.value, OccupiedFault)
+
+
+def test_processes_that_no_candidate_has_had_are_no_reason_to_doubt_whose_work_it_was(launcher):
+    """Spares, and references that wait: they are there all the time, and stand still."""
+    seats = Seats(Answers(itertools.repeat(True)), HostLock("cpu"))
+    seats._device.others = frozenset
+    with started(launcher, forward("return x + 1")) as mine, launcher.start(Language.CPP) as spare:
+        seats.add(mine)
+        seats.add(spare)
+        with pytest.raises(BusyFault), seats.alone([mine]):
+            assert states(spare) == {"T"}
+            raise BusyFault("busy")
+        assert not mine.alive
+        assert states(spare) != {"T"}
+
+
+def test_a_process_stands_still_in_turns_of_others_from_before_it_opens_the_device(tmp_path):
+    class SlowToOpen(TwoSeats):
+        opening = threading.Event()
+
+        def prepare(self, process, all_queues=False):
+            self.opened = process
+            self.opening.set()
+            time.sleep(0.5)
+
+    device, lock = SlowToOpen(), HostLock("cpu")
+    launcher, seats = Launcher(device, "none", (), lock=lock), Seats(device, lock)
+    launcher.seat = seats.add
+    with ThreadPoolExecutor(1) as threads:
+        try:
+            starting = threads.submit(launcher.start, Language.CPP)
+            assert device.opening.wait(20)
+            with seats.alone():
+                assert states(device.opened) == {"T"}
+                time.sleep(0.7)
+                assert not starting.done()  # it is given memory when nothing is timed
+            starting.result(20)
+        finally:
+            launcher.close()
 
 
 def test_who_sits_down_while_another_does_is_not_forgotten():
@@ -277,7 +317,7 @@ def test_who_sits_down_while_another_does_is_not_forgotten():
 
     seats, people = Seats(TwoSeats(), HostLock("cpu")), [Person() for _ in range(20)]
     with ThreadPoolExecutor(4) as threads:
-        list(threads.map(lambda person: seats.add([person]), people))
+        list(threads.map(seats.add, people))
     assert seats._seated == set(people)
 
 
@@ -286,8 +326,7 @@ def test_what_a_neighbour_left_running_is_waited_for_and_then_void(launcher):
     with started(launcher, forward("return x + 1")) as other:
         with seats.alone():
             pass
-        with seats.lock.shared():
-            seats.add([other])
+        seats.add(other)
         with pytest.raises(CrowdedFault, match="left running"), seats.alone():
             pass
 
@@ -326,7 +365,9 @@ def test_several_sittings_in_one_turn_come_to_the_same_verdict(tmp_path, source)
             # Those of the other two sittings; it is also asked before the first of them begins.
             assert sorted(device.alone)[len(device.alone) // 10] >= 4
             device.alone.clear()
-        assert len(referee._timekeeper._references.idle()) == (2 if source is HONEST_CPP else 0)
+        kept = referee._timekeeper._references.leave()
+        close_all(kept)
+        assert len(kept) == (2 if source is HONEST_CPP else 0)
     finally:
         referee.close()
 

@@ -1,8 +1,9 @@
 """Intervals: what they promise is what they keep, at the few process pairs that are paid for.
 
 Invariants: the chance that any look of a plan excludes the truth is at most 5 %, whatever the tails
-of the pairs' log ratios (at three pairs, as long as modes of processes are within 3 %); a screen is
-wider than a search; an interval contains its estimate.
+of the pairs' log ratios (of a verification always; of a search and a reward as long as the device's
+`spread` is what tests of programs against themselves find); an interval contains its estimate; one
+pair has the interval that the spread alone gives, several that vary more than it a wider one.
 """
 
 import math
@@ -13,9 +14,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evolve.core.evaluation import Fidelity
-from evolve.worker.statistics import alpha_at, enough, looks, median_interval, ratio_interval
+from evolve.worker.statistics import (
+    PRIOR_PAIRS,
+    alpha_at,
+    enough,
+    looks,
+    median_interval,
+    ratio_interval,
+    student_t,
+)
 
 TRIALS = 1500
+SPREAD = 0.01
 
 
 def normal(rng, shape):
@@ -41,100 +51,162 @@ def between_processes(rng, shape):
 NOISE = [normal, heavy_tailed, contaminated, between_processes]
 
 
-def excluded_at_any_look(log_ratios, truth, fidelity):
+def spread_of(noise):
+    """What a test of programs against themselves finds with forty pairs, in the median."""
+    return float(np.median(noise(np.random.default_rng(1), (400, 40)).std(axis=-1, ddof=1)))
+
+
+def excluded_at_any_look(log_ratios, truth, fidelity, spread):
     plan = enumerate(looks(fidelity))
     return any(
-        ratio_interval(log_ratios[:pairs], look, fidelity).excludes(math.exp(truth))
+        ratio_interval(log_ratios[:pairs], look, fidelity, spread).excludes(math.exp(truth))
         for look, pairs in plan
     )
 
 
-def test_the_looks_share_five_percent():
-    for fidelity in (Fidelity.REWARD, Fidelity.SEARCH, Fidelity.VERIFY):
-        plan = looks(fidelity)
-        assert list(plan) == sorted(set(plan))
-        assert sum(alpha_at(fidelity, look) for look in range(len(plan))) <= 0.05
+def most_wrong(trials):
+    """Of so many trials, where 5 % are allowed."""
+    return 0.05 * trials + 2.33 * math.sqrt(0.05 * 0.95 * trials)
+
+
+def search(log_ratios, spread=SPREAD):
+    """The interval of a search after as many pairs."""
+    return ratio_interval(
+        log_ratios, looks(Fidelity.SEARCH).index(len(log_ratios)), Fidelity.SEARCH, spread
+    )
+
+
+def half_in_logs(ratio):
+    return math.log(ratio.high / ratio.low) / 2
+
+
+@pytest.mark.parametrize("fidelity", [Fidelity.REWARD, Fidelity.SEARCH, Fidelity.VERIFY])
+def test_the_looks_share_five_percent(fidelity):
+    plan = looks(fidelity)
+    assert list(plan) == sorted(set(plan))
+    assert sum(alpha_at(fidelity, look) for look in range(len(plan))) <= 0.05
+
+
+def test_a_search_may_end_after_one_three_and_seven_pairs_and_a_verification_after_eight():
     assert looks(Fidelity.SCREEN) == (3,)
-    assert looks(Fidelity.VERIFY)[0] > looks(Fidelity.SEARCH)[0]
+    assert looks(Fidelity.SEARCH)[:3] == looks(Fidelity.REWARD) == (1, 3, 7)
+    assert looks(Fidelity.VERIFY)[0] == 8
 
 
-def test_the_share_of_a_look_is_what_counting_all_signs_gives():
-    pairs = looks(Fidelity.SEARCH)[1]
+def test_the_share_of_a_look_by_ranks_is_what_counting_all_signs_gives():
+    pairs = looks(Fidelity.VERIFY)[0]
     sizes = np.linspace(1, 2, pairs) ** 2
     signs = 1 - 2 * ((np.arange(2**pairs)[:, None] >> np.arange(pairs)) & 1)
-    excluded = sum(ratio_interval(row, 1, Fidelity.SEARCH).excludes(1.0) for row in signs * sizes)
-    assert excluded / 2**pairs == pytest.approx(alpha_at(Fidelity.SEARCH, 1))
+    excluded = sum(
+        ratio_interval(row, 0, Fidelity.VERIFY, SPREAD).excludes(1.0) for row in signs * sizes
+    )
+    assert excluded / 2**pairs == pytest.approx(alpha_at(Fidelity.VERIFY, 0))
 
 
 @pytest.mark.parametrize("noise", NOISE)
 @pytest.mark.parametrize("fidelity", [Fidelity.REWARD, Fidelity.SEARCH, Fidelity.VERIFY])
 def test_stopping_at_any_look_is_wrong_in_five_percent_at_most(noise, fidelity):
     rng = np.random.default_rng(7)
-    truth = 0.3
+    truth, spread = 0.3, spread_of(noise)
     trials = TRIALS if fidelity is Fidelity.SEARCH else TRIALS // 3
     draws = truth + noise(rng, (trials, looks(fidelity)[-1]))
-    wrong = sum(excluded_at_any_look(row, truth, fidelity) for row in draws)
-    assert wrong <= 0.05 * trials + 2.33 * math.sqrt(0.05 * 0.95 * trials)
+    wrong = sum(excluded_at_any_look(row, truth, fidelity, spread) for row in draws)
+    assert wrong <= most_wrong(trials)
 
 
-@pytest.mark.parametrize(
-    ("noise", "floor"), [(normal, 0.0), (heavy_tailed, 0.0), (between_processes, 0.02)]
-)
-def test_a_screen_covers_the_truth_in_nineteen_of_twenty(noise, floor):
+@pytest.mark.parametrize("noise", NOISE)
+def test_a_screen_covers_the_truth_in_nineteen_of_twenty(noise):
+    """Where three processes may all be of one mode, the modes have to lie within the spread."""
     rng = np.random.default_rng(7)
+    spread = 0.02 if noise is between_processes else spread_of(noise)
     wrong = sum(
-        ratio_interval(row, 0, Fidelity.SCREEN, noise_floor=floor).excludes(1.0)
+        ratio_interval(row, 0, Fidelity.SCREEN, spread).excludes(1.0)
         for row in noise(rng, (TRIALS, 3))
     )
-    assert wrong <= 0.05 * TRIALS + 2.33 * math.sqrt(0.05 * 0.95 * TRIALS)
+    assert wrong <= most_wrong(TRIALS)
+
+
+@pytest.mark.parametrize("noise", NOISE)
+def test_a_verification_does_not_depend_on_what_the_device_is_said_to_vary_by(noise):
+    rows = noise(np.random.default_rng(7), (20, looks(Fidelity.VERIFY)[0]))
+    for row in rows:
+        assert ratio_interval(row, 0, Fidelity.VERIFY, 1e-9) == ratio_interval(
+            row, 0, Fidelity.VERIFY, 1.0
+        )
+
+
+@pytest.mark.parametrize("fidelity", [Fidelity.REWARD, Fidelity.SEARCH])
+def test_one_pair_has_the_wide_interval_that_the_devices_spread_gives(fidelity):
+    ratio = ratio_interval([0.1], 0, fidelity, SPREAD)
+    assert ratio.value == pytest.approx(math.exp(0.1))
+    assert half_in_logs(ratio) == pytest.approx(
+        student_t(1 - alpha_at(fidelity, 0) / 2, PRIOR_PAIRS) * SPREAD
+    )
+    assert half_in_logs(ratio) >= 4 * SPREAD
+    twice = ratio_interval([0.1], 0, fidelity, 2 * SPREAD)
+    assert half_in_logs(twice) == pytest.approx(2 * half_in_logs(ratio))
+
+
+def test_pairs_that_vary_more_than_the_device_is_said_to_widen_the_interval():
+    calm, wild = search([0.1, 0.1 - SPREAD, 0.1 + SPREAD]), search([0.1, -0.1, 0.3])
+    assert calm.value == pytest.approx(wild.value)
+    assert half_in_logs(wild) > 5 * half_in_logs(calm)
+    assert wild.low < 1.0 < wild.high
+
+
+def test_pairs_that_agree_by_chance_are_not_taken_for_certain():
+    """Their own variance says nothing, the device's says how far three may all be off."""
+    ratio = search([0.1, 0.1, 0.1])
+    assert half_in_logs(ratio) >= SPREAD
+    assert half_in_logs(search(7 * [0.1])) >= SPREAD / 2
 
 
 def test_one_wild_pair_does_not_move_the_estimate():
     calm = [0.1 + 0.001 * step for step in range(7)]
     wild = [*calm[:-1], 3.0]
-    before, after = (ratio_interval(row, 1, Fidelity.SEARCH).value for row in (calm, wild))
-    assert abs(math.log(after / before)) < 0.002
+    before, after = search(calm), search(wild)
+    assert abs(math.log(after.value / before.value)) < 0.002
+    assert after.high > math.exp(3.0 / 7)
 
 
 def test_more_pairs_of_the_same_noise_give_a_narrower_interval():
     rng = np.random.default_rng(3)
-    widths = []
-    for look, pairs in enumerate(looks(Fidelity.SEARCH)):
-        rows = normal(rng, (200, pairs))
-        widths.append(
-            np.median([ratio_interval(row, look, Fidelity.SEARCH).half_width for row in rows])
-        )
+    widths = [
+        np.median([search(row).half_width for row in normal(rng, (200, pairs))])
+        for pairs in looks(Fidelity.SEARCH)
+    ]
     assert widths == sorted(widths, reverse=True)
 
 
-def test_three_pairs_that_agree_by_chance_are_not_enough_for_a_search():
-    ratio = ratio_interval([0.1, 0.1, 0.1], 0, Fidelity.SEARCH)
-    assert looks(Fidelity.SEARCH)[0] == 3
-    assert ratio.half_width >= 0.03
+@pytest.mark.parametrize(
+    ("freedom", "probability", "quantile"),
+    [
+        (4, 0.975, 2.7764), (4, 0.995, 4.6041), (4, 0.999, 7.1732),
+        (6, 0.975, 2.4469), (6, 0.9875, 2.9687), (6, 0.995, 3.7074),
+        (10, 0.975, 2.2281), (10, 0.995, 3.1693), (10, 0.999, 4.1437),
+        (30, 0.975, 2.0423), (30, 0.995, 2.7500), (30, 0.999, 3.3852),
+    ],
+)  # fmt: skip
+def test_quantiles_of_students_t_are_those_of_the_tables(freedom, probability, quantile):
+    assert student_t(probability, freedom) == pytest.approx(quantile, rel=0.01)
 
 
-def test_the_noise_floor_widens_a_screen():
-    row = [0.1, 0.1, 0.1]
-    bare = ratio_interval(row, 0, Fidelity.SCREEN)
-    floored = ratio_interval(row, 0, Fidelity.SCREEN, noise_floor=0.02)
-    assert bare.half_width == pytest.approx(0)
-    assert floored.low == pytest.approx(math.exp(0.08))
-    assert floored.high == pytest.approx(math.exp(0.12))
-
-
-@given(st.lists(st.floats(-5, 5), min_size=7, max_size=7))
+@given(
+    st.sampled_from([1, 3, 7, 14]).flatmap(
+        lambda n: st.lists(st.floats(-5, 5), min_size=n, max_size=n)
+    )
+)
 def test_a_ratio_lies_in_its_interval_and_turns_with_its_sides(log_ratios):
-    ratio = ratio_interval(log_ratios, 1, Fidelity.SEARCH)
-    turned = ratio_interval([-value for value in log_ratios], 1, Fidelity.SEARCH)
+    ratio, turned = search(log_ratios), search([-value for value in log_ratios])
     assert 0 < ratio.low <= ratio.value <= ratio.high
     assert turned.low == pytest.approx(1 / ratio.high)
     assert turned.value == pytest.approx(1 / ratio.value)
 
 
-@pytest.mark.parametrize("log_ratios", [[0.1] * 6, [0.1] * 8, [], [0.1] * 6 + [float("nan")]])
+@pytest.mark.parametrize("log_ratios", [[0.1] * 2, [0.1] * 4, [], [0.1] * 2 + [float("nan")]])
 def test_a_look_takes_its_own_number_of_finite_pairs(log_ratios):
     with pytest.raises(ValueError, match=r"pairs|finite"):
-        ratio_interval(log_ratios, 1, Fidelity.SEARCH)
+        ratio_interval(log_ratios, 1, Fidelity.SEARCH, SPREAD)
 
 
 @pytest.mark.parametrize("count", [6, 9, 15, 30, 101])
@@ -157,6 +229,6 @@ def test_no_times_have_no_median():
 
 
 def test_enough_compares_the_relative_half_width():
-    ratio = ratio_interval([0.0, 0.01, 0.02, 0.03, 0.04, 0.05, 0.06], 1, Fidelity.SEARCH)
+    ratio = search([0.0, 0.01, 0.02, 0.03, 0.04, 0.05, 0.06])
     assert enough(ratio, 0.04)
     assert not enough(ratio, 0.02)

@@ -1,6 +1,9 @@
 """A CPU whose sides take turns as they do on a GPU."""
 
+from contextlib import AbstractContextManager, nullcontext
+
 from evolve.worker.device_cpu import CpuDevice
+from evolve.worker.process import RunnerProcess
 from evolve.worker.window_cpu import CpuWindow
 from evolve.worker.window_cuda import CudaWindow
 
@@ -20,3 +23,7 @@ class TurnsDevice(CpuDevice):
 
     def window(self) -> CpuWindow:
         return Watched(self)
+
+    def on_clock_cores(self, process: RunnerProcess) -> AbstractContextManager[None]:
+        """No core is set apart."""
+        return nullcontext()
