@@ -127,7 +127,9 @@ def library_label(case: str, seen: Sequence[str], seconds_per_call: float) -> La
 
 
 def is_undecided(seen: Sequence[str], seconds_per_call: float) -> bool:
-    """Whether a library computes, and it has not been seen often enough how much of it all."""
+    """Whether nobody was seen, or a library was, and not often enough to tell how much it does."""
+    if seconds_per_call >= _LEAST_CALL_S and seen and not any(seen):
+        return True
     times, own = _libraries(seen, seconds_per_call).total(), seen.count(OWN)
     is_more = _at_most(own - 1, own + times) > 1 - _ALPHA
     return times > 0 and not _is_less(own, times) and not is_more

@@ -18,6 +18,7 @@ While one side has its turn, the processes of the others are stopped.
 """
 
 import contextlib
+import random
 import statistics
 import threading
 import time
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
 _STOPPED_SLACK_S = 0.001
 _STANDING_SLACK_S = 0.001  # that a process may take to stand; less is what the scheduler does
 _REST_S = 0.010
+_AGAIN = 0.2  # of the time of the first glance, at least, before another
 _REST_SLACK_S = 0.0025
 
 
@@ -158,7 +160,7 @@ class CpuWindow:
     def _glancing(self, process: RunnerProcess, after_s: float) -> Iterator[list[str]]:
         """Stop it after that time, if there is one; who was at work then.
 
-        Where nobody was, again after as long: on a busy host it may not have had a core by then.
+        Where nobody was, again after a part of it: on a busy host it may have had no core by then.
         """
         seen: list[str] = []
         if not after_s:
@@ -167,8 +169,10 @@ class CpuWindow:
         over = threading.Event()
 
         def glance() -> None:
+            wait_s = after_s
             while not any(seen):
-                moment = time.perf_counter() + after_s
+                moment = time.perf_counter() + wait_s
+                wait_s = random.uniform(_AGAIN, 1.0) * after_s
                 # Who sleeps until then is woken when a core is free, so when nobody computes.
                 while time.perf_counter() < moment:
                     time.sleep(0)  # lets our other thread go on

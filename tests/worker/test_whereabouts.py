@@ -153,7 +153,8 @@ def test_without_clear_evidence_nothing_is_said(seen, seconds_per_call):
         ([TORCH] * 9, 2e-4, False),
         ([TORCH] * 18 + [OWN] * 2, 2e-4, False),
         ([TORCH], 5e-5, False),
-        ([""] * 12, 2e-4, False),
+        ([""] * 12, 2e-4, True),
+        ([""] * 12, 5e-5, False),
     ],
     ids=[
         "a library only",
@@ -162,10 +163,11 @@ def test_without_clear_evidence_nothing_is_said(seen, seconds_per_call):
         "a library",
         "nearly",
         "short",
-        "nobody's",
+        "nobody",
+        "nobody in short ones",
     ],
 )
-def test_more_glances_are_wanted_where_only_a_library_was_seen_and_not_often(
+def test_more_glances_are_wanted_where_nobody_was_seen_or_only_a_library_and_not_often(
     seen, seconds_per_call, more
 ):
     assert is_undecided(seen, seconds_per_call) is more
