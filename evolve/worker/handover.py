@@ -15,7 +15,7 @@ import numpy as np
 from torch import Tensor
 
 from evolve.core.evaluation import Status
-from evolve.worker import custody, syscalls
+from evolve.worker import custody, faults, syscalls
 from evolve.worker.device import Device
 from evolve.worker.faults import CandidateFault
 from evolve.worker.process import RunnerProcess
@@ -71,6 +71,8 @@ class Handover:
         done = self._process.run(case, seconds, kind, resume=True, turns=len(self._pieces),
                                  page=self._page.fd, meanwhile=give)  # fmt: skip
         if not all(given):
+            if time.perf_counter() > deadline:
+                raise faults.timeout("run", seconds)
             raise CandidateFault(Status.HACK, "a block ended before all of its calls were given")
         return done
 

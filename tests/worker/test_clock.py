@@ -22,6 +22,10 @@ from evolve.worker.statistics import looks
 from tests.worker.serving import HONEST_CPP, RELU_TASK, TIMED, Worker, forward
 
 pytestmark = pytest.mark.quiet
+# Its calls take too long to be given one by one.
+LONG_TASK = replace(
+    RELU_TASK, name="long relu", source=RELU_TASK.source.replace("64, 256", "1024, 1024")
+)
 
 
 def test_an_honest_kernel_is_correct_custom_and_timed_with_an_interval(worker):
@@ -148,11 +152,11 @@ def test_calls_that_are_done_together_are_labelled(worker):
 from evolve.worker import runner
 run = runner.Runner._run
 def once(self, *arguments):
-    time.sleep(0.003)
+    time.sleep(0.05)
     run(self, *arguments)
 runner.Runner._run = once
 """
-    verdict = worker.evaluate(forward("return right(x)", before))
+    verdict = worker.evaluate(forward("return right(x)", before), LONG_TASK)
     assert "calls_merged" in [label.name for label in verdict.labels], verdict.feedback
 
 

@@ -4,7 +4,7 @@ What it is given then has no values yet.
 
 task: long_gate
 fidelity: screen
-verdict: wrong_value
+verdict: wrong_value honest
 """
 
 import select
