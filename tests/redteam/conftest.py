@@ -20,6 +20,7 @@ _HONEST = {
     ("softmax", "cpu"): "softmax_three_pass",
     ("tiny", "cpu"): "tiny_launch_bound",
     ("gate", "cuda"): "gpu_triton_persistent",
+    ("wide_gate", "cuda"): "gpu_triton_persistent",
 }
 Judge = Callable[[Entry], Evaluation]
 

@@ -79,6 +79,10 @@ SOURCES: dict[str, tuple[str, tuple[Case, ...]]] = {
         _plain("gate", "ROWS, COLUMNS = 1024, 1024", *_GATE),
         (MAIN,),
     ),
+    "wide_gate": (  # a call takes a GPU longer than launching it takes the host
+        _plain("gate", "ROWS, COLUMNS = 2048, 2048", *_GATE),
+        (MAIN,),
+    ),
     "tiny": (_plain("tiny", "ROWS, COLUMNS = 8, 16", *_GATE), (MAIN,)),
     "softmax": (
         _plain("softmax", "ROWS, COLUMNS = 128, 512", "torch.softmax(x, -1)", _GATE[1]),

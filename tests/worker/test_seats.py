@@ -306,6 +306,42 @@ def test_a_process_stands_still_in_turns_of_others_from_before_it_opens_the_devi
             launcher.close()
 
 
+class Sleeper:
+    """A process that uses so much of a processor whenever it is looked at, stopped or not."""
+
+    alive = has_candidate = True
+    is_frozen = False
+
+    def __init__(self, seconds):
+        self.seconds, self.used = seconds, 0.0
+
+    def freeze(self):
+        self.is_frozen = True
+
+    def thaw(self):
+        self.is_frozen = False
+
+    def cpu_seconds(self):
+        assert self.is_frozen
+        self.used += self.seconds
+        return self.used
+
+
+def test_what_was_timed_while_a_stopped_process_worked_does_not_count():
+    seats, sleeper, woken = Seats(TwoSeats(), HostLock("cpu")), Sleeper(1e-5), Sleeper(0.01)
+    seats.add(sleeper)
+    with seats.alone():
+        assert sleeper.is_frozen
+    assert not sleeper.is_frozen
+    seats.add(woken)
+    with pytest.raises(CrowdedFault, match="worked while it was stopped"), seats.alone():
+        assert woken.is_frozen
+    assert not woken.is_frozen
+    assert not sleeper.is_frozen
+    with seats.lock.shared():  # which was given back
+        pass
+
+
 def test_who_sits_down_while_another_does_is_not_forgotten():
     class Person:
         """Who looks whether he is alive lets others go on."""

@@ -419,7 +419,7 @@ def test_a_wider_interval_is_had_for_fewer_pairs(pliant, half_width, pairs):
     assert verdict.ratios["eager"].half_width <= 2 * half_width
 
 
-@pytest.mark.parametrize(("faster", "pairs"), [(0.5, 1), (0.8, 3), (2, 3)])
+@pytest.mark.parametrize(("faster", "pairs"), [(0.5, 1), (0.8, 3)])
 def test_who_is_clearly_slower_after_one_pair_is_timed_no_further_and_nobody_else_is(
     pliant, faster, pairs
 ):

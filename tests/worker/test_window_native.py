@@ -1,0 +1,204 @@
+"""A window of the worker's C library, with a driver whose GPU is this processor's memory.
+
+Invariants:
+- when a window begins the inputs are there, and the word behind them says so;
+- it lasts until the runner says that it is done, and no longer than its limit;
+- pieces of outputs are read where the runner says that they lie, in its memory only, and again
+  when they are asked for again;
+- a driver without a call that is needed is told of by the call's name.
+"""
+
+import ctypes
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from evolve.worker import native
+from tests.worker.serving import ROOT
+
+DRIVER = """
+#include <stdint.h>
+#include <string.h>
+int cuCtxGetCurrent(void** context) { *context = context; return 0; }
+int cuCtxSetCurrent(void* context) { return 0; }
+int cuModuleLoadData(void** module, const void* image) { *module = module; return 0; }
+int cuModuleGetFunction(void** function, void* module, const char* name) {
+  *function = module;
+  return strcmp(name, "copy");
+}
+int cuStreamCreate(void** stream, unsigned flags) { *stream = stream; return 0; }
+int cuLaunchKernel(void* function, unsigned x, unsigned y, unsigned z, unsigned bx, unsigned by,
+                   unsigned bz, unsigned shared, void* stream, void** arguments, void** extra) {
+  memcpy(*(void**)arguments[0], *(void**)arguments[1], 16 * *(uint64_t*)arguments[2]);
+  return 0;
+}
+int cuMemcpyDtoHAsync_v2(void* to, uint64_t from, size_t size, void* stream) {
+  memcpy(to, (void*)from, size);
+  return 0;
+}
+int cuStreamSynchronize(void* stream) { return 0; }
+"""
+WRITES = """
+int cuStreamWriteValue32_v2(void* stream, uint64_t to, uint32_t value, unsigned flags) {
+  *(volatile uint32_t*)to = value;
+  return 0;
+}
+"""
+
+REFEREE = """
+import ctypes, json, socket, sys, threading, time
+import numpy as np
+from evolve.worker import native
+from evolve.worker.signals import Signals
+
+library = native.load(sys.argv[1])
+failed = ctypes.c_char_p()
+code = library.evolve_open_clock(4, ctypes.byref(failed))
+if code:
+    print(json.dumps({"code": code, "failed": failed.value.decode()}))
+    sys.exit()
+
+SIZE, PAGE, CLAIMED, AT = 1 << 16, 4096, 1 << 40, 8192
+staged = np.random.default_rng(0).integers(0, 255, SIZE, dtype=np.uint8)
+
+
+def window(runner, limit_s=20.0, places=(CLAIMED + AT,), spin_s=0.0):
+    inputs, pool = np.zeros(SIZE + PAGE, np.uint8), np.zeros(1 << 20, np.uint8)
+    flush, seen = np.ones(2 * PAGE, np.uint8), np.zeros(64, np.uint8)
+    flush[PAGE:] = 0
+    signals, (ours, theirs) = Signals(), socket.socketpair()
+    piece = native.Piece(word=Signals.word(0), start=100, length=64, to=seen.ctypes.data)
+    asked = native.WindowArguments(
+        inputs=inputs.ctypes.data, staged=staged.ctypes.data, bytes=SIZE,
+        flush=flush.ctypes.data, flush_bytes=PAGE, gate=inputs.ctypes.data + SIZE,
+        go=signals.go, done=signals.done, page=signals.address, sequence=7,
+        spin_ns=int(spin_s * 1e9), limit_ns=int(limit_s * 1e9), fd=ours.fileno(),
+        pieces=ctypes.pointer(piece), count=1, pool=CLAIMED, view=pool.ctypes.data,
+        pool_bytes=pool.size,
+    )
+    found = {}
+
+    def run():
+        assert signals.await_go(library, 7, 0.0, 20.0)
+        found["inputs"] = bool((inputs[:SIZE] == staged).all())
+        found["gate"] = int(inputs[SIZE:].view(np.uint32)[0])
+        found["flushed"] = bool(flush[PAGE:].all())
+        pool[AT : AT + SIZE] = inputs[:SIZE] + 1
+        signals.tell_places(list(places))
+        runner(signals, theirs)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    found["outcome"] = library.evolve_window(ctypes.byref(asked))
+    thread.join()
+    found["seconds"] = (asked.ended - asked.begun) * 1e-9 if asked.ended else None
+    found["right"] = bool((seen == staged[100:164] + 1).all())
+    pool[AT : AT + SIZE] = 0
+    found["again"] = library.evolve_read(ctypes.byref(asked))
+    found["changed"] = not seen.any()
+    return found
+
+
+def finish(signals, _):
+    signals.finish(library, 7, 0.0)
+
+
+def finish_late(signals, _):
+    time.sleep(0.2)
+    finish(signals, _)
+
+
+print(json.dumps({
+    "honest": window(finish),
+    "spinning": window(finish, spin_s=20.0),
+    "late": window(finish_late),
+    "silent": window(lambda *_: None, limit_s=0.2),
+    "of another window": window(lambda signals, _: signals.finish(library, 6, 0.0), limit_s=0.2),
+    "speaking": window(lambda _, theirs: theirs.send(b"!")),
+    "ended": window(lambda _, theirs: theirs.close()),
+    "astray": window(finish, places=(CLAIMED + (1 << 20),)),
+}))
+"""
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """What the referee finds with a driver of this source."""
+
+    def running(driver):
+        folder = tmp_path_factory.mktemp("driver")
+        source = folder / "driver.c"
+        source.write_text(driver)
+        subprocess.run(
+            ["cc", "-shared", "-fPIC", str(source), "-o", str(folder / "libcuda.so.1")],
+            check=True,
+            timeout=60,
+        )
+        said = subprocess.check_output(
+            [sys.executable, "-c", REFEREE, native.build(folder)],
+            text=True,
+            cwd=ROOT,
+            timeout=100,
+            env={**os.environ, "LD_LIBRARY_PATH": str(folder), "PYTHONPATH": str(ROOT)},
+        )
+        return json.loads(said)
+
+    return running
+
+
+@pytest.fixture(scope="module")
+def windows(run):
+    return run(DRIVER + WRITES)
+
+
+@pytest.mark.parametrize("kind", ["honest", "spinning", "late"])
+def test_a_window_begins_with_its_inputs_and_ends_with_pieces_of_its_outputs(windows, kind):
+    found = windows[kind]
+    assert found["outcome"] == native.TIMED
+    assert found["inputs"]
+    assert found["gate"] == 7
+    assert found["flushed"]
+    assert found["right"]
+    assert 0 < found["seconds"] < 20
+
+
+def test_a_window_lasts_until_its_calls_are_done(windows):
+    assert windows["late"]["seconds"] >= 0.2
+
+
+def test_what_becomes_of_a_piece_later_is_seen_when_it_is_read_again(windows):
+    assert windows["honest"]["again"] == native.TIMED
+    assert windows["honest"]["changed"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "outcome"),
+    [
+        ("silent", native.AT_LIMIT),
+        ("of another window", native.AT_LIMIT),
+        ("speaking", native.SPOKEN),
+        ("ended", native.SPOKEN),
+        ("astray", native.ASTRAY),
+    ],
+)
+def test_a_window_that_does_not_end_as_it_should_has_no_pieces(windows, kind, outcome):
+    assert windows[kind]["outcome"] == outcome
+    assert not windows[kind]["right"]
+
+
+def test_a_driver_without_a_call_is_told_of_by_its_name(run):
+    assert run(DRIVER) == {"code": -1, "failed": "cuStreamWriteValue32_v2"}
+
+
+def test_a_host_without_a_driver_lacks_the_first_call(tmp_path):
+    library, failed = native.load(native.build(tmp_path)), ctypes.c_char_p()
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        assert library.evolve_open_clock(1, ctypes.byref(failed)) == -1
+        assert failed.value == b"cuCtxGetCurrent"
+    else:
+        pytest.skip("it has one")
