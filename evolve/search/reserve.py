@@ -6,8 +6,8 @@ from evolve.core.evaluation import Evaluation, Fidelity, Status
 from evolve.core.lineage import VERIFY
 from evolve.search.engine import Search
 
-VERIFICATION = 5.0
-"""A verification in evaluations, before one has ended: 1.0 to 5.5 were measured."""
+VERIFICATION = 3.0
+"""A verification in evaluations, before one has ended: eight pairs of processes instead of three."""
 
 RECENT = 32
 """Evaluations that are looked at: the longest of them stands for the next."""
@@ -23,6 +23,7 @@ class Reserve:
         self._any_s: deque[float] = deque(maxlen=RECENT)
         self._whole_s: deque[float] = deque(maxlen=RECENT)  # timed to their end, as the best are
         self._verified_s: deque[float] = deque(maxlen=RECENT)
+        self._is_first = True  # the only one of `_whole_s`, so far
 
     def recall(self, search: Search) -> None:
         """Take what earlier sittings have stored: the best program, and its verification."""
@@ -41,8 +42,13 @@ class Reserve:
         if evaluation.fidelity is Fidelity.VERIFY:
             self._verified_s.append(seconds)
             return
+        is_whole = evaluation.status is Status.CORRECT and not evaluation.cut_short
+        if is_whole and len(self._whole_s) == 1 and self._is_first:
+            self._is_first = False  # it had the task's inputs and references made, too
+            self._any_s.clear()
+            self._whole_s.clear()
         self._any_s.append(seconds)
-        if evaluation.status is Status.CORRECT and not evaluation.cut_short:
+        if is_whole:
             self._whole_s.append(seconds)
 
     @property
