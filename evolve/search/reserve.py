@@ -7,7 +7,7 @@ from evolve.core.lineage import VERIFY
 from evolve.search.engine import Search
 
 VERIFICATION = 3.0
-"""A verification in evaluations, before one has ended: eight pairs of processes instead of three."""
+"""A verification in evaluations, before one has ended: eight pairs of processes, not three."""
 
 RECENT = 32
 """Evaluations that are looked at: the longest of them stands for the next."""
