@@ -230,11 +230,16 @@ class Store:
         outcome: Proposal | Failed,
         *,
         method: str = "",
+        tuning: bool = False,
     ) -> Ticket:
-        """`ask` and `propose` in one transaction, for operators that answer at once."""
+        """`ask` and `propose` in one transaction, for operators that answer at once.
+
+        A `tuning` is no proposal of the run (`Progress`).
+        """
         with self._database.write() as connection:
+            chosen = {"method": method, "tuning": tuning}
             return tickets.record(
-                connection, run, self._owner, operator, parents, outcome, method=method
+                connection, run, self._owner, operator, parents, outcome, **chosen
             )
 
     def withdraw_evaluation(self, ticket: Ticket) -> None:
