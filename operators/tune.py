@@ -28,14 +28,15 @@ class Tune:
     smallest: the fastest has most of them, the second half as many, the third a third, and what is
     new has its first look soon.
 
-    Within a program: asynchronous successive halving (Li et al. 2020) with two rungs. A first rung of `breadth`
-    screens; from then on, whenever one of the best `1 / reduction` of the finished screens has not
-    been measured in full, it is, unless its whole interval lies below that of the fastest that was;
-    else another instance is screened, and where none is left, those few screens are all that there
-    will be. Screened is what a model of all trials expects most of (`operators.tuning.surrogate`),
-    which begins with what launches leave idle (`operators.tuning.expectation`); what does not fit a
-    device, or only by spilling, is left out (`operators.tuning.resources`). All of it is derived
-    from the stored trials, pending ones included, so that concurrent asks never repeat each other.
+    Within a program: asynchronous successive halving (Li et al. 2020) with two rungs. A first rung
+    of `breadth` screens; from then on, whenever one of the best `1 / reduction` of the finished
+    screens has not been measured in full, it is, unless its whole interval lies below that of the
+    fastest that was; else another instance is screened, and where none is left, those few screens
+    are all that there will be. Screened is what a model of all trials expects most of
+    (`operators.tuning.surrogate`), which begins with what launches leave idle
+    (`operators.tuning.expectation`); what does not fit a device, or only by spilling, is left out
+    (`operators.tuning.resources`). All of it is derived from the stored trials, pending ones
+    included, so that concurrent asks never repeat each other.
 
     Args:
         breadth: finished screens before the first full measurement; None for one in 30 of the

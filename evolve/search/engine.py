@@ -385,7 +385,7 @@ class Search:
         return instance
 
     def _as_instance(self, proposal: Proposal) -> Proposal:
-        """The same proposal, as an instance of the program of this run that it is but for values."""
+        """The same proposal, as an instance of the known program that it is but for values."""
         program = proposal.program
         if self._proposer.facts.trials(program.digest):
             return proposal

@@ -145,9 +145,7 @@ class Proposer:
         turns = sorted(seeds, key=lambda choice: self.facts.proposals(choice.operator))
         return turns + [choice for choice in order if choice not in seeds]
 
-    def _tuned_last(
-        self, order: Sequence[Choice], sequence: int, tunings: int
-    ) -> list[Choice]:
+    def _tuned_last(self, order: Sequence[Choice], sequence: int, tunings: int) -> list[Choice]:
         """The same, but that what tunes and has had its share is asked after all others."""
         return sorted(order, key=lambda each: self._had_share(each.operator, sequence, tunings))
 

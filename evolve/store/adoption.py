@@ -31,8 +31,10 @@ _JUDGED = (
     )
     .order_by(evaluation.c.id)
 )
-_GO_ON = update(run).where(run.c.id == bindparam("of")).values(
-    asked=bindparam("next"), tunings=bindparam("tuned")
+_GO_ON = (
+    update(run)
+    .where(run.c.id == bindparam("of"))
+    .values(asked=bindparam("next"), tunings=bindparam("tuned"))
 )
 
 

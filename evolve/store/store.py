@@ -237,10 +237,8 @@ class Store:
         A `tuning` is no proposal of the run (`Progress`).
         """
         with self._database.write() as connection:
-            chosen = {"method": method, "tuning": tuning}
-            return tickets.record(
-                connection, run, self._owner, operator, parents, outcome, **chosen
-            )
+            asked = (connection, run, self._owner, operator, parents)
+            return tickets.record(*asked, outcome, method=method, tuning=tuning)
 
     def withdraw_evaluation(self, ticket: Ticket) -> None:
         """Take back a `start_evaluation` that was given up for our own reasons (a drain)."""
