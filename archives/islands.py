@@ -28,14 +28,14 @@ class Islands:
     """Archives side by side (Tanese 1989); slots are named `NUMBER/slot`.
 
     A child lives where its main parent does, else where another parent does. Of several islands of
-    a parent it takes number `sequence` modulo their count, as a policy does that takes the islands
+    a parent it takes number `step` modulo their count, as a policy does that takes the islands
     in turn. A program without a parent here settles on every empty island, else on the next in
     turn.
 
-    Every `interval` tickets each island sends copies of its best to others, all at once: at the
+    Every `interval` steps each island sends copies of its best to others, all at once: at the
     first newcomer that is kept after so many numbers, so that it also happens in short runs, and at
     a refused one whose number is a multiple. The islands that the newcomer settled on receive
-    nobody then. For every `patience` tickets that the best program has stood there is an island
+    nobody then. For every `patience` steps that the best program has stood there is an island
     more than at the start, until there are `most`; it is founded with a copy of some elite, at the
     next newcomer, kept or not (ShinkaEvolve founds islands on stagnation too).
 
@@ -46,9 +46,9 @@ class Islands:
         most: islands at the end.
         migration: `ring` (each to the next), `star` (the first to and from all others), `random`
             (each to any other) or `none`.
-        interval: tickets between migrations.
+        interval: steps between migrations.
         migrants: programs that an island sends.
-        patience: tickets without a new best program for which there is one island more.
+        patience: steps without a new best program for which there is one island more.
 
     Raises:
         UsageError: a setting is out of range, or the archive holds a program at several places.
@@ -91,11 +91,11 @@ class Islands:
         best, last = self._best(), max(island.table.latest for island in self._islands)
         touched: dict[Place, Elite | None] = {}
         kept = [place for home in homes if (place := self._settle(home, elite, touched))]
-        if best is not None and elite.sequence > last:
-            if self._is_due(elite.sequence, last, is_kept=bool(kept)):
-                self._migrate(elite.sequence, homes if kept else [], touched)
+        if best is not None and elite.step > last:
+            if self._is_due(elite.step, last, is_kept=bool(kept)):
+                self._migrate(elite.step, homes if kept else [], touched)
             if rank(best) < rank(elite):
-                self._found(elite.sequence - best.sequence, touched)
+                self._found(elite.step - best.step, touched)
         return self._answer(elite, kept, touched, known=known)
 
     def remove(self, program: str) -> bool:
@@ -148,10 +148,10 @@ class Islands:
 
     def _settlements(self, newcomer: Elite) -> list[int]:
         """The islands that a program settles on which none of them holds."""
-        turn = newcomer.sequence % len(self._islands)
+        turn = newcomer.step % len(self._islands)
         for parent in newcomer.parents:
             if homes := self._homes(parent):
-                return [turn if turn in homes else homes[newcomer.sequence % len(homes)]]
+                return [turn if turn in homes else homes[newcomer.step % len(homes)]]
         empty = [n for n, island in enumerate(self._islands) if not len(island.table)]
         return empty or [turn]
 
@@ -202,7 +202,7 @@ class Islands:
         """Another island, if there are fewer than the best program's age calls for.
 
         Args:
-            stale: tickets from the best program to the newcomer.
+            stale: steps from the best program to the newcomer.
             touched: who stood where something changed.
         """
         if len(self._islands) >= min(self._count + stale // self._patience, self._most):

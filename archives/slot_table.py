@@ -14,7 +14,7 @@ class SlotTable:
         self._elites: dict[str, Elite] = {}
         self._slot_of: dict[str, str] = {}
         self._ranks: list[tuple[float, int, str]] = []  # best first
-        self._sequences: list[int] = []  # ascending
+        self._steps: list[int] = []  # ascending
 
     def __len__(self) -> int:
         return len(self._elites)
@@ -40,8 +40,8 @@ class SlotTable:
 
     @property
     def latest(self) -> int:
-        """The highest sequence number that is held, -1 where nothing is."""
-        return self._sequences[-1] if self._sequences else -1
+        """The highest number of a step that is held, -1 where nothing is."""
+        return self._steps[-1] if self._steps else -1
 
     def put(self, slot: str, elite: Elite) -> None:
         """Hold the elite at the slot and nowhere else; whoever was at the slot is dropped."""
@@ -51,7 +51,7 @@ class SlotTable:
         self._elites[slot] = elite
         self._slot_of[elite.program] = slot
         insort(self._ranks, rank(elite))
-        insort(self._sequences, elite.sequence)
+        insort(self._steps, elite.step)
 
     def drop(self, program: str) -> bool:
         """Forget the program; whether it was held."""
@@ -60,7 +60,7 @@ class SlotTable:
             return False
         elite = self._elites.pop(slot)
         del self._ranks[bisect_left(self._ranks, rank(elite))]
-        del self._sequences[bisect_left(self._sequences, elite.sequence)]
+        del self._steps[bisect_left(self._steps, elite.step)]
         return True
 
     def follow(self, elite: Elite, offer: Offer) -> dict[str, Elite | None]:
@@ -100,4 +100,4 @@ class SlotTable:
         self._elites = dict(slots)
         self._slot_of = {elite.program: slot for slot, elite in slots.items()}
         self._ranks = sorted(map(rank, slots.values()))
-        self._sequences = sorted(elite.sequence for elite in slots.values())
+        self._steps = sorted(elite.step for elite in slots.values())

@@ -138,11 +138,15 @@ def _refused(refusal: Refusal) -> Found:
 
 
 def examined(found: Found, before: str) -> Found:
-    """A program that declares its tunables rightly, and says something else than before."""
+    """A program that declares its tunables rightly, and says something else than before.
+
+    Other values of its tunables are something else.
+    """
     try:
-        parse(found.source)
+        values = parse(found.source).defaults
     except UsageError as error:
         return Found(ReplyStatus.BAD_TUNABLES, found.source, str(error))
-    if before and normalised_digest(found.source) == normalised_digest(before):
+    alike = before and normalised_digest(found.source) == normalised_digest(before)
+    if alike and values == parse(before).defaults:
         return Found(ReplyStatus.UNCHANGED, found.source, "the program is that of its parent")
     return found

@@ -212,7 +212,7 @@ class Prompted:
         """What is the same for every prompt of a run."""
         task = self.text("task", task=context.task, source=quote(context.task.source, "task"))
         device = self.text("device", facts=device_facts(context.device))
-        contract = self.text("contract", language=language, task=context.task)
+        contract = self.text("contract", language=language, task=context.task, tunes=context.tunes)
         return [
             Section(name="task", head=task),
             Section(name="device", head=device),
@@ -309,6 +309,11 @@ def last_summary(context: Context, operator: str = SUMMARY) -> tuple[str, int]:
 def reach_of(asked: ModelRequest | None) -> int:
     """The ticket number up to which a summary goes; 0 without one."""
     return int(asked.memo["upto"]) if asked else 0
+
+
+def step_of(asked: ModelRequest | None) -> int:
+    """The step of the run in which a summary was asked for; 0 without one."""
+    return int(asked.memo.get("step", asked.memo["upto"])) if asked else 0
 
 
 def summary_of(exchange: Exchange) -> str:

@@ -61,7 +61,7 @@ class Remeasure:
         leader = elites[0]
         if leader.evaluations < self.confirm and self._is_open(context, leader):
             return _again(context, leader, "confirms the leader")
-        if context.facts.proposals(context.operator) >= self.share * context.sequence:
+        if context.facts.proposals(context.operator) >= self.share * context.step:
             return Declined(f"{self.share:.0%} of the steps went into it already")
         worth = dict(self._worth(context, elites))
         if not worth:

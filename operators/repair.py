@@ -47,7 +47,7 @@ class Repair(Answering):
         return 0
 
     def propose(self, context: Context) -> ModelRequest | Declined:
-        if context.facts.proposals(context.operator) + 1 > self.share * (context.sequence + 1):
+        if context.facts.proposals(context.operator) + 1 > self.share * (context.step + 1):
             return Declined("repairs have had their share of the steps")
         found = next(self._patients(context), None)
         if found is None:

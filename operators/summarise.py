@@ -9,7 +9,7 @@ from operators.answers import Answering, further, read_whole
 from operators.base import Base
 from operators.budget import Section
 from operators.checks import check_whole
-from operators.composition import SUMMARY, Prompted, last_summary, reach_of, summary_of
+from operators.composition import SUMMARY, Prompted, last_summary, step_of, summary_of
 from operators.material import attempt_text
 from operators.quoting import quote
 from operators.relatives import trials_since
@@ -41,7 +41,7 @@ class Summarise(Answering):
     def propose(self, context: Context) -> ModelRequest | Declined:
         base = Base.of(context.parents[:1])
         asked = context.facts.last_request(context.operator, SUMMARY)
-        if context.sequence - reach_of(asked) < self.every:
+        if context.step - step_of(asked) < self.every:
             return self._improve(context, base)
         carried, since = last_summary(context, context.operator)
         seen = trials_since(context, since, self.trials)
@@ -69,7 +69,7 @@ class Summarise(Answering):
             *self.listed("trials", 2, [attempt_text(a, context.baseline) for a in seen]),
             Section(name="job", head=self.text("summarise", carried=bool(carried))),
         ]
-        memo = base.memo() | {"upto": context.sequence}
+        memo = base.memo() | {"upto": context.sequence, "step": context.step}
         asked = self.request(context, sections, purpose=SUMMARY, memo=memo)
         return asked if isinstance(asked, Declined) else replace(asked, samples=1)
 

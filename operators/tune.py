@@ -10,33 +10,41 @@ from evolve.core.evaluation import Fidelity, Status
 from evolve.core.program import Assignment, Program, TunableValue
 from evolve.core.protocols import Context, Declined, Elite, Proposal, Trial
 from evolve.core.tunables import Space, parse
-from operators.checks import check_whole
+from operators.checks import check_number, check_whole
 from operators.tuning import Limits, expected, fits, suggest
 
 _ENUMERABLE = 4096  # spaces up to this size are listed, larger ones sampled
 _SAMPLED = 1024
 _SECOND_RING = 512
+_PROGRAMS = 16  # the best, among which the next one to tune is chosen
 _FEWEST, _ONE_IN, _MOST = 3, 30, 8  # instances: screens before the first full measurement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tune:
-    """Proposes one instance of its parent per ask: many cheap looks, few full measurements.
+    """Proposes one instance of a held program per ask: many cheap looks, few full measurements.
 
-    Asynchronous successive halving (Li et al. 2020) with two rungs. A first rung of `breadth`
-    screens; from then on, whenever one of the best `1 / reduction` of the finished screens has not
-    been measured in full, it is, unless its whole interval lies below that of the fastest that was;
-    else another instance is screened, and where none is left, those few screens are all that there
-    will be. Screened is what a model of all trials expects most of (`operators.tuning.surrogate`),
-    which begins with what launches leave idle (`operators.tuning.expectation`); what does not fit a
-    device, or only by spilling, is left out (`operators.tuning.resources`). All of it is derived
-    from the stored trials, pending ones included, so that concurrent asks never repeat each other.
+    Of the best programs it takes the one whose number of trials, multiplied by its place, is the
+    smallest: the fastest has most of them, the second half as many, the third a third, and what is
+    new has its first look soon.
+
+    Within a program: asynchronous successive halving (Li et al. 2020) with two rungs. A first rung
+    of `breadth` screens; from then on, whenever one of the best `1 / reduction` of the finished
+    screens has not been measured in full, it is, unless its whole interval lies below that of the
+    fastest that was; else another instance is screened, and where none is left, those few screens
+    are all that there will be. Screened is what a model of all trials expects most of
+    (`operators.tuning.surrogate`), which begins with what launches leave idle
+    (`operators.tuning.expectation`); what does not fit a device, or only by spilling, is left out
+    (`operators.tuning.resources`). All of it is derived from the stored trials, pending ones
+    included, so that concurrent asks never repeat each other.
 
     Args:
         breadth: finished screens before the first full measurement; None for one in 30 of the
             instances that a program has, but no fewer than 3 and no more than 8.
         reduction: one in so many finished screens is measured in full.
         limit: the most instances of one program.
+        share: of the run's tickets that are tunings, as long as other operators have something to
+            propose (`TuningOperator`).
 
     Raises:
         UsageError: a setting is out of range.
@@ -45,21 +53,34 @@ class Tune:
     breadth: int | None = None
     reduction: int = 3
     limit: int = 40
+    share: float = 0.5
 
     def __post_init__(self) -> None:
         if self.breadth is not None:
             check_whole("operators.*.breadth", self.breadth, least=1)
         check_whole("operators.*.reduction", self.reduction, least=1)
         check_whole("operators.*.limit", self.limit, least=1)
+        check_number("operators.*.share", self.share, least=0, most=1)
 
     @property
     def parents(self) -> int:
-        return 1
+        return 0
+
+    @property
+    def tuning_share(self) -> float:
+        """See `evolve.core.protocols.TuningOperator`."""
+        return self.share
 
     def propose(self, context: Context) -> Proposal | Declined:
-        if not context.parents:
-            return Declined("needs a parent")
-        parent = context.parents[0]
+        outcome: Proposal | Declined = Declined("there is no program to tune")
+        for elite in _in_turn(context):
+            outcome = self._tuned(context, elite)
+            if isinstance(outcome, Proposal):
+                return outcome
+        return outcome
+
+    def _tuned(self, context: Context, parent: Elite) -> Proposal | Declined:
+        """The next instance of a program."""
         program = Program(context.facts.source(parent.program))
         space = parse(program.source)
         if space.size == 1:
@@ -109,6 +130,16 @@ class Tune:
             return None, "space explored"
         before = partial(expected, program.source, limits=limits)
         return suggest(space, history.known, open_, context.rng, before), "most is expected of it"
+
+
+def _in_turn(context: Context) -> list[Elite]:
+    """The best programs, whose turn it is first."""
+
+    def turn(place: int) -> int:
+        return (place + 1) * (len(context.facts.trials(context.elites[place].program)) + 1)
+
+    places = range(min(_PROGRAMS, len(context.elites)))
+    return [context.elites[place] for place in sorted(places, key=turn)]
 
 
 _Key = tuple[TunableValue | None, ...]

@@ -78,7 +78,7 @@ def refuse_idle_operators(operators: Mapping[str, Scheduled], *, has_model: bool
 
 def refuse_late_migration(config: Mapping[str, Any]) -> None:
     """Raise UsageError where the run ends before islands would exchange anything."""
-    ends = _last_tickets(config)
+    ends = _last_steps(config)
     for where, node in _nodes(config["archive"], "archive"):
         interval = node.get("interval")
         if interval is None or node.get("migration", "ring") == "none" or not ends:
@@ -92,24 +92,22 @@ def refuse_late_migration(config: Mapping[str, Any]) -> None:
             )
 
 
-def _last_tickets(config: Mapping[str, Any]) -> dict[str, int]:
-    """About how many tickets there are when a limit ends the run, by the limit as it is typed.
+def _last_steps(config: Mapping[str, Any]) -> dict[str, int]:
+    """About how many steps there are when a limit ends the run, by the limit as it is typed.
 
-    Screens are tickets and no evaluations: of so many (`reduction`) one is measured in full.
+    Tunings are no steps.
     """
-    nodes = [node for node in config["operators"].values() if node is not None]
-    screens = max((int(node.get("reduction") or 0) for node in nodes), default=0)
-    per = {"proposals": 1, "evaluations": 1 + screens}
+    counted = {"proposals", "evaluations"}
     limits = config["termination"]
     ends = {
-        f"termination.{name}={limits[name]}": limits[name] * tickets
-        for name, tickets in per.items()
+        f"termination.{name}={limits[name]}": limits[name]
+        for name in sorted(counted)
         if limits[name] is not None
     }
     together = {n: value for n, value in (limits.get("all_of") or {}).items() if value is not None}
-    if together and together.keys() <= per.keys():
-        name = max(together, key=lambda name: together[name] * per[name])
-        ends[f"termination.all_of.{name}={together[name]}"] = together[name] * per[name]
+    if together and together.keys() <= counted:
+        name = max(together, key=lambda name: together[name])
+        ends[f"termination.all_of.{name}={together[name]}"] = together[name]
     return ends
 
 

@@ -64,6 +64,7 @@ def _record(store: "Store", run: "RunRow") -> dict[str, Any]:
         "created": run.created,
         "evaluations": progress.evaluations,
         "proposals": progress.proposals,
+        "tunings": progress.tunings,
         "wall_time_s": progress.wall_time_s,
         "device_time_s": progress.device_time_s,
         "speedup": winner.ratio.to_json() if winner else None,

@@ -14,7 +14,8 @@ class Elite:
 
     `fitness` is the log speedup of that instance (`assignment`), pooled over its `evaluations` at
     full fidelity; the best instance is the one with the highest pooled value. `sequence` is the
-    number of the ticket that evaluated it first, and `operator` made that. `parents` are those of
+    number of the ticket that evaluated it first, and `operator` made that; `tunings` of the tickets
+    up to that one were tunings, which `step` leaves out. `parents` are those of
     the ticket that made the program, so never the program itself. Where later evaluations have
     refuted every instance, recorded events have the last one with 0 evaluations; archives and
     policies never see such an elite.
@@ -28,6 +29,12 @@ class Elite:
     operator: str
     parents: tuple[str, ...] = ()
     evaluations: int = 1
+    tunings: int = 0
+
+    @property
+    def step(self) -> int:
+        """The number of its step: as if nothing had been tuned. A tuning has that before it."""
+        return self.sequence - self.tunings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +81,7 @@ class Population(Sequence[Elite]):
     @property
     @abstractmethod
     def turn(self) -> int:
-        """The number of the ticket that parents are selected for."""
+        """The number of the step that parents are selected for: of the ticket, without tunings."""
 
     @property
     @abstractmethod

@@ -23,12 +23,14 @@ class Step:
     """One ticket of a run, as reports, resumes and trajectories read it (bounded, no texts).
 
     `elapsed_s` is the run's active time in seconds when the step was told, over all resumes.
-    `method` is whose turn it was, "" where the run has but one.
+    `method` is whose turn it was, "" where the run has but one. `tuning`: an operator made it that
+    tries values of known programs; such a step is no proposal.
     """
 
     sequence: int
     operator: str
     method: str = ""
+    tuning: bool = False
     parents: tuple[str, ...] = ()
     program: str | None = None
     assignment: Assignment = field(default_factory=dict)

@@ -211,7 +211,7 @@ class Facts(Protocol):
     def recent(
         self, limit: int, *, operator: str | None = None, failed: bool | None = None
     ) -> Sequence[Attempt]:
-        """The newest told steps, newest first; verifications and the user's baseline left out.
+        """The newest told steps, newest first, without tunings, verifications, the user's baseline.
 
         `failed` narrows to those with no correct program (True) or with one (False). A recorded
         failure to propose is failed; duplicates are left out. Only the last thousand steps count.
@@ -250,6 +250,8 @@ class Context:
         elites: all that the archive holds, best first; its top and diverse programs are here.
         rng: the only source of randomness.
         sequence: the number of the ticket.
+        tunings: of the tickets up to it that are tunings; `step` leaves them out.
+        tunes: whether the run tunes declared constants.
         baseline: what fitness and every `Attempt.ratio` are measured against.
         device: what is known of the device that judges, e.g. `device_class`, and the names and
             versions of `Evaluation.environment`; empty until it is known. What compiled references
@@ -268,6 +270,13 @@ class Context:
     device: Mapping[str, str] = field(default_factory=dict)
     model: ModelCard | None = None
     operator: str = ""
+    tunings: int = 0
+    tunes: bool = False
+
+    @property
+    def step(self) -> int:
+        """The number of the step: what intervals and shares of a run are counted in."""
+        return self.sequence - self.tunings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -340,6 +349,18 @@ class SeedOperator(Operator, Protocol):
 
 
 @runtime_checkable
+class TuningOperator(Operator, Protocol):
+    """An operator that tries values of the declared constants of programs that are known.
+
+    Its tickets are tunings: no proposals, and no steps of the method of search, whose intervals,
+    turns and shares leave them out. Where they are more than `tuning_share` of the run's tickets,
+    it is asked after all other operators, when these have nothing to propose.
+    """
+
+    tuning_share: float
+
+
+@runtime_checkable
 class ModelOperator(Operator, Protocol):
     """An operator whose `propose` may return a `ModelRequest`.
 
@@ -365,7 +386,9 @@ class ModelOperator(Operator, Protocol):
 class Progress:
     """Recorded state of a run that termination rules decide on; survives resume.
 
-    `evaluations` counts full evaluations, `screens` the cheap ones. `best` is the ratio with the
+    `proposals` are what operators and models came up with; `tunings`, tickets of operators that try
+    values of known programs, are none. `evaluations` counts full evaluations, `screens` the cheap
+    ones, of both. `best` is the ratio with the
     highest lower bound among the archive's best, pooled where it was measured several times.
     `evaluations_at_best` is the number of full evaluations when one last improved on all before by
     a disjoint interval.
@@ -378,6 +401,7 @@ class Progress:
     """
 
     proposals: int = 0
+    tunings: int = 0
     evaluations: int = 0
     screens: int = 0
     device_time_s: float = 0.0

@@ -165,7 +165,7 @@ def _after(spent: Spent, step: Step, tokens: Mapping[int, int]) -> Spent:
     judged = step.fidelity is Fidelity.SEARCH and step.status not in (None, Status.INFRA)
     return Spent(
         evaluations=spent.evaluations + judged,
-        proposals=spent.proposals + 1,
+        proposals=spent.proposals + (not step.tuning),
         tokens=spent.tokens + tokens.get(step.sequence, 0),
         device_time_s=spent.device_time_s + step.device_time_s,
         wall_time_s=step.elapsed_s,

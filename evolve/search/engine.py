@@ -31,7 +31,7 @@ from evolve.core.protocols import (
     SelectionPolicy,
     described,
 )
-from evolve.core.tunables import render
+from evolve.core.tunables import parse, render
 from evolve.search.gains import BASELINE, rise
 from evolve.search.methods import Method
 from evolve.search.population import Held
@@ -162,6 +162,11 @@ class Search:
             return self._samples.popleft()
         asked = self.preview(models, operators)
         return None if asked is None else self._record(asked)
+
+    def ask_tuning(self) -> Ticket | None:
+        """A ticket of an operator that tunes, as far as tuning has a share of the tickets left."""
+        due = self._proposer.tuning_due(self._sequence)
+        return self.ask(models=(), operators=due) if due else None
 
     def preview(
         self, models: Sequence[str] | None = None, operators: Collection[str] | None = None
@@ -355,37 +360,64 @@ class Search:
         parents: Sequence[str] = (),
         method: str = "",
     ) -> Ticket:
-        ticket = self.store.record(self.run.id, operator, parents, outcome, method=method)
+        tuning = operator in self._proposer.tuning
+        ticket = self.store.record(
+            self.run.id, operator, parents, outcome, method=method, tuning=tuning
+        )
         self._sequence = ticket.sequence + 1
         self._held.recount(parents)
         return ticket
 
     def _checked(self, proposal: Proposal) -> Proposal | Failed:
-        """The proposal, or why the judge need not see it."""
+        """The proposal, or why the judge need not see it.
+
+        A program that differs from a known one in layout, comments and tunable values only is that
+        one: what is judged is its instance with these values.
+        """
         try:
             render(proposal.program.source, proposal.assignment)
         except UsageError as error:
             return Failed(f"it cannot be rendered: {error}")
-        if not proposal.again and (why := self._duplicate(proposal)):
-            return Failed(f"{DUPLICATE}{why}")
-        return proposal
+        instance = self._as_instance(proposal)
+        if not instance.again and (why := self._duplicate(instance)):
+            rest = "" if instance is proposal else "; it differs in layout or comments only"
+            return Failed(f"{DUPLICATE}{why}{rest}")
+        return instance
+
+    def _as_instance(self, proposal: Proposal) -> Proposal:
+        """The same proposal, as an instance of the known program that it is but for values."""
+        program = proposal.program
+        if self._proposer.facts.trials(program.digest):
+            return proposal
+        twin = self.store.twin(self.run.id, program)
+        if twin is None:
+            return proposal
+        values = parse(program.source).complete(proposal.assignment)
+        note = f"program {twin[:12]} with other values" if values else f"program {twin[:12]}"
+        return replace(
+            proposal,
+            program=Program(self.store.source(twin)),
+            assignment=values,
+            note="; ".join(part for part in (note, proposal.note) if part),
+        )
 
     def _duplicate(self, proposal: Proposal) -> str:
         """Why the proposal is nothing new; empty where it is.
 
         A screened instance may be asked for again at full fidelity.
         """
-        trials = self._proposer.facts.trials(proposal.program.digest)
-        if not trials and (twin := self.store.twin(self.run.id, proposal.program)):
-            return f"program {twin[:12]} differs in layout, comments or tunable values only"
-        if not trials and (near := self._near(proposal.program.source)):
-            return f"program {near[:12]} is too near for the archive"
+        program = proposal.program
+        trials = self._proposer.facts.trials(program.digest)
+        if not trials:
+            near = self._near(program.source)
+            return f"program {near[:12]} is too near for the archive" if near else ""
+        space = parse(program.source)
         known = any(
-            dict(trial.assignment) == dict(proposal.assignment)
+            space.complete(trial.assignment) == space.complete(proposal.assignment)
             and (trial.fidelity is not Fidelity.SCREEN or proposal.fidelity is Fidelity.SCREEN)
             for trial in trials
         )
-        return "this run holds the same instance already" if known else ""
+        return f"program {program.digest[:12]} was tried with the same values" if known else ""
 
     def _near(self, source: str) -> str | None:
         """A held program that the archive does not tell the text from (`Archive`)."""
@@ -431,7 +463,8 @@ class Search:
             return None
         if not evaluation.device_time_s:
             return None  # known before: what cost nothing says nothing of gain per cost
-        parent = self._offered(ticket.parents[0]) if ticket.parents else None
+        parents = ticket.parents or proposal.parents
+        parent = self._offered(parents[0]) if parents else None
         leader = self.leader.fitness if self.leader else BASELINE
         reference = parent.fitness if parent and parent.evaluations else leader
         return _rated(Credit(ticket=ticket.id, parent=reference, leader=leader), fitness)

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from evolve.core.errors import EvolveError, StoreError
 from evolve.core.evaluation import Evaluation, Fidelity
@@ -28,6 +29,7 @@ SAID_FAILURES = 10  # as many more in a row are said each time
 OPENING = 3  # programs judged one by one, until one of them can be verified
 POLL_S = 1.0  # how often rules that depend on time are checked while something is under way
 LATE_S = 12.0  # behind a limit on wall time: what is still under way then is given up
+_NO_ANSWERS: Mapping[str, Any] = {"proposals": 0, "tokens": 0, "usd": 0.0}
 UNVERIFIED = "the verification of the best kernel did not end in time"
 
 Listener = Callable[[Told], None]
@@ -314,9 +316,15 @@ class Pipeline:
             models = self._wanted()
             if models is None:
                 return ""
-            if (reason := self._reason()) or (ticket := self._search.ask(models)) is None:
+            reason = self._reason()
+            ticket = self._ask_tuning() if reason else self._search.ask(models)
+            if ticket is None:
                 return reason
             self._take(ticket)
+
+    def _ask_tuning(self) -> Ticket | None:
+        """What was spent on answers does not end their tuning, which has a share of its own."""
+        return None if self._over() or self._reason(tuning=True) else self._search.ask_tuning()
 
     def _start_judging(self) -> str:
         """Fill the judge's slots; why nothing more is started, where a rule says so.
@@ -378,20 +386,27 @@ class Pipeline:
 
     def _over(self, *, reserve: bool = True) -> str:
         """Why no proposal that waits is judged; what was paid for them says nothing against it."""
-        done = replace(self._search.progress, proposals=0, tokens=0, usd=0.0)
+        done = replace(self._search.progress, **_NO_ANSWERS)
         done = replace(done, stop_requested=self._is_stop_asked())
         return self._termination.check(self._reserved(done) if reserve else done) or ""
 
     def _is_stop_asked(self) -> bool:
         return self._stop_file is not None and self._stop_file.exists()
 
-    def _reason(self, worst: Reservation | None = None, *, certain: bool = False) -> str:
+    def _reason(
+        self,
+        worst: Reservation | None = None,
+        *,
+        certain: bool = False,
+        tuning: bool = False,
+    ) -> str:
         """Why to ask for nothing more, counting what is under way as done.
 
         Args:
             worst: what a call that is to be sent would use at most; what earlier calls have
                 reserved counts as used then.
             certain: count only what is done.
+            tuning: leave out what answers cost: it is about tuning that is to go on without them.
         """
         pending = [
             ticket.proposal.fidelity
@@ -408,6 +423,8 @@ class Pipeline:
             screens=progress.screens + pending.count(Fidelity.SCREEN),
             stop_requested=self._is_stop_asked(),
         )
+        if tuning:
+            expected = replace(expected, **_NO_ANSWERS)
         if worst is not None:
             expected = with_reservations(expected, worst)
         return self._termination.check(expected) or ""

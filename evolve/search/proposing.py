@@ -16,6 +16,7 @@ from evolve.core.protocols import (
     Reading,
     SeedOperator,
     SelectionPolicy,
+    TuningOperator,
 )
 from evolve.core.randomness import stream
 from evolve.search.facts import RunFacts
@@ -67,6 +68,11 @@ class Proposer:
         self.facts = RunFacts(self.store, self.run.id)
         self.declined: dict[str, str] = {}  # why operators had nothing to propose, the last time
         self._judged_on: Mapping[str, str] = {}
+        self.tuning = {
+            name: each.operator
+            for name, each in self.operators.items()
+            if isinstance(each.operator, TuningOperator)
+        }
         compiled = self.run.task.compiled
         self._compiled_for = {k: v for each in compiled for k, v in each.device.items()}
 
@@ -80,7 +86,8 @@ class Proposer:
     ) -> Asked | None:
         """The first outcome; None where all operators decline.
 
-        They are asked in the order of the schedule, but that seeds take turns.
+        They are asked in the order of the schedule, but that seeds take turns, and that tuning
+        comes last where it has had its share.
 
         Args:
             sequence: number of the ticket that it will be.
@@ -89,7 +96,8 @@ class Proposer:
             operators: names of those to ask; None for all.
         """
         self.declined = {}
-        held.turn = sequence
+        tunings = self.store.progress(self.run.id).tunings
+        held.turn = sequence - tunings
         cards = {card.name: card for card in self._cards(models)}
         order = self.schedule.order(
             [
@@ -101,10 +109,16 @@ class Proposer:
             lambda: self.store.arms(self.run.id),
             lambda name: self._rng(f"schedule/{name}", sequence),
         )
-        for choice in self._by_turns(order):
-            if found := self._propose(choice, sequence, held, cards.get(choice.model)):
+        for choice in self._tuned_last(self._by_turns(order), sequence, tunings):
+            card = cards.get(choice.model)
+            if found := self._propose(choice, sequence, tunings, held, card):
                 return found
         return None
+
+    def tuning_due(self, sequence: int) -> list[str]:
+        """The operators that tune and have not had their share of the tickets before this one."""
+        tunings = self.store.progress(self.run.id).tunings
+        return [name for name in self.tuning if not self._had_share(name, sequence, tunings)]
 
     def read(self, ticket: Ticket, elites: Sequence[Elite]) -> Reply:
         """What the ticket's operator makes of its newest reply."""
@@ -131,6 +145,14 @@ class Proposer:
         turns = sorted(seeds, key=lambda choice: self.facts.proposals(choice.operator))
         return turns + [choice for choice in order if choice not in seeds]
 
+    def _tuned_last(self, order: Sequence[Choice], sequence: int, tunings: int) -> list[Choice]:
+        """The same, but that what tunes and has had its share is asked after all others."""
+        return sorted(order, key=lambda each: self._had_share(each.operator, sequence, tunings))
+
+    def _had_share(self, operator: str, sequence: int, tunings: int) -> bool:
+        tuner = self.tuning.get(operator)
+        return tuner is not None and tunings >= tuner.tuning_share * sequence
+
     def _is_seed(self, choice: Choice) -> bool:
         return isinstance(self.operators[choice.operator].operator, SeedOperator)
 
@@ -139,16 +161,23 @@ class Proposer:
         parents = tuple(elite for elite in known if elite is not None)
         rng = self._rng(f"read/{ticket.operator}/{len(ticket.exchanges)}", ticket.sequence)
         card = next(iter(self._cards([ticket.model])), ModelCard(name=ticket.model))
-        context = self._context(parents, elites, rng, ticket.sequence, card, ticket.operator)
+        number = (ticket.sequence, ticket.tunings)
+        context = self._context(parents, elites, rng, number, card, ticket.operator)
         return operator.interpret(context, ticket.exchanges)
 
     def _propose(
-        self, choice: Choice, sequence: int, held: Held, card: ModelCard | None
+        self,
+        choice: Choice,
+        sequence: int,
+        tunings: int,
+        held: Held,
+        card: ModelCard | None,
     ) -> Asked | None:
         operator = self.operators[choice.operator].operator
         for parents in self._parent_choices(choice, operator.parents, held):
             draws = self._rng(f"operator/{choice.operator}", sequence)
-            context = self._context(parents, held, draws, sequence, card, choice.operator)
+            number = (sequence, tunings)
+            context = self._context(parents, held, draws, number, card, choice.operator)
             outcome = operator.propose(context)
             if isinstance(outcome, ModelRequest):
                 outcome = self._resolved(outcome, choice.model)
@@ -182,10 +211,11 @@ class Proposer:
         parents: tuple[Elite, ...],
         elites: Sequence[Elite],
         rng: random.Random,
-        sequence: int,
+        number: tuple[int, int],
         card: ModelCard | None,
         operator: str,
     ) -> Context:
+        """What an operator sees; `number` is that of the ticket, with the tunings up to it."""
         self._judged_on = self._judged_on or self.store.environment(self.run.id)
         return Context(
             task=self.run.task,
@@ -193,7 +223,9 @@ class Proposer:
             elites=elites,
             facts=self.facts,
             rng=rng,
-            sequence=sequence,
+            sequence=number[0],
+            tunings=number[1],
+            tunes=bool(self.tuning),
             baseline=self.baseline,
             device={**(self._judged_on or self.device), **self._compiled_for},
             model=card,

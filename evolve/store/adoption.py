@@ -31,7 +31,11 @@ _JUDGED = (
     )
     .order_by(evaluation.c.id)
 )
-_GO_ON = update(run).where(run.c.id == bindparam("of")).values(asked=bindparam("next"))
+_GO_ON = (
+    update(run)
+    .where(run.c.id == bindparam("of"))
+    .values(asked=bindparam("next"), tunings=bindparam("tuned"))
+)
 
 
 def judged_steps(
@@ -81,7 +85,8 @@ def create_from(
         for step in steps:
             _put_verdict(connection, copies[step.sequence], step)
         following = max(copies, default=-1) + 1
-        connection.execute(_GO_ON, {"of": created.id, "next": following})
+        tuned = max((step.tunings for step in steps), default=0)
+        connection.execute(_GO_ON, {"of": created.id, "next": following, "tuned": tuned})
         if best := _best(steps, created.baseline):
             bounds = {"best": best.value, "best_low": best.low, "best_high": best.high}
             values = bounds | {"best_to_beat": best.high}

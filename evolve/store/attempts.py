@@ -59,6 +59,7 @@ _NEWEST = (
     _ATTEMPTS.where(
         ticket.c.sequence >= bindparam("since"),
         ticket.c.state == TicketState.TOLD.value,
+        ticket.c.tuning == 0,
         or_(evaluation.c.status.is_(None), evaluation.c.status != Status.INFRA.value),
         ticket.c.failure.not_like(f"{DUPLICATE}%"),
     )

@@ -16,7 +16,10 @@ from evolve.store.schema import instance, ticket
 _PAGE = 200
 _NOT_REPEATABLE = ("durations_s", "device_time_s", "samples", "environment")
 _REPLY_NOT_REPEATABLE = ("latency_s", "attempts", "error")
-_COUNTERS = ("proposals", "evaluations", "screens", "evaluations_at_best", "calls", "tokens", "usd")
+_COUNTERS = (
+    *("proposals", "tunings", "evaluations", "screens", "evaluations_at_best"),
+    *("calls", "tokens", "usd"),
+)
 
 _first = lineage.first_ticket(instance.c.program)
 _NEXT = (
@@ -103,6 +106,8 @@ def _ticket(item: Ticket) -> dict[str, Any]:
         }
         if item.proposal.again:
             line["again"] = True
+    if item.tuning:
+        line["tuning"] = True
     return line
 
 

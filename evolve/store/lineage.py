@@ -153,6 +153,7 @@ def _complete(connection: Connection, rows: Sequence[Row[Any]]) -> list[Step]:
             sequence=row.sequence,
             operator=row.operator,
             method=row.method,
+            tuning=bool(row.tuning),
             parents=parents.get((row.id, "used" if row.instance else "selected"), ()),
             program=row.digest,
             assignment=programs.decode_assignment(row.assignment or "{}"),

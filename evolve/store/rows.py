@@ -53,6 +53,9 @@ class RunRow:
 class Ticket:
     """One step of a run. `sequence` counts from 0 within the run and is what users see.
 
+    `tunings` of the run's tickets up to this one (itself included) are tunings, and `tuning` says
+    whether it is one.
+
     `parents` are the programs (digests) that selection picked; those that the operator used are
     in `proposal.parents`. `method` is whose turn it was, "" where the run has but one. `exchanges`
     are the rounds that a model has answered; `request` is the one that it has not, and `sample`
@@ -66,6 +69,8 @@ class Ticket:
     parents: tuple[str, ...]
     model: str = ""
     method: str = ""
+    tuning: bool = False
+    tunings: int = 0
     exchanges: tuple[Exchange, ...] = ()
     request: ModelRequest | None = None
     sample: int = 0

@@ -32,10 +32,14 @@ _RUN = select(run).where(run.c.id == bindparam("run"))
 _THIS = update(run).where(run.c.id == bindparam("counted"))
 _ASKED = (
     _THIS.where(lease.is_ours(run.c.id))
-    .values(asked=run.c.asked + 1, proposals=run.c.proposals + bindparam("proposed"))
-    .returning(run.c.asked)
+    .values(
+        asked=run.c.asked + 1,
+        proposals=run.c.proposals + bindparam("proposed"),
+        tunings=run.c.tunings + bindparam("tuning"),
+    )
+    .returning(run.c.asked, run.c.tunings)
 )
-_PROPOSED = _THIS.values(proposals=run.c.proposals + 1)
+_PROPOSED = _THIS.values(proposals=run.c.proposals + bindparam("proposed"))
 _ACTIVE = _THIS.values(active_s=run.c.active_s + bindparam("seconds"))
 _EVALUATED = _THIS.values(
     evaluations=run.c.evaluations + bindparam("whole"),
@@ -173,6 +177,7 @@ def progress(connection: Connection, run_id: int) -> Progress:
     row = row_of(connection, run_id)
     return Progress(
         proposals=row.proposals,
+        tunings=row.tunings,
         evaluations=row.evaluations,
         screens=row.screens,
         device_time_s=row.device_time_s,
@@ -203,32 +208,39 @@ def asked(connection: Connection, run_id: int) -> int:
 
 
 def next_sequence(
-    connection: Connection, run_id: int, owner: str, *, proposed_by: str | None = None
-) -> int:
-    """Take the next sequence number of the run.
+    connection: Connection,
+    run_id: int,
+    owner: str,
+    *,
+    proposed_by: str | None = None,
+    tuning: bool = False,
+) -> tuple[int, int]:
+    """Take the next sequence number of the run; with it the number of tunings so far.
 
     Args:
         connection: of the transaction.
         run_id: the run.
         owner: who continues it.
         proposed_by: the operator whose proposal is counted with it, where it answered at once.
+        tuning: whether the ticket is a tuning, which is no proposal of the run.
 
     Raises:
         StoreError: somebody else continues the run.
     """
-    key = {"counted": run_id, "holder": owner, "proposed": int(proposed_by is not None)}
-    asked: int | None = connection.execute(_ASKED, key).scalar()
-    if asked is None:
+    proposed = proposed_by is not None and not tuning
+    key = {"counted": run_id, "holder": owner, "proposed": int(proposed), "tuning": int(tuning)}
+    row = connection.execute(_ASKED, key).one_or_none()
+    if row is None:
         lease.fence_run(connection, run_id, owner)
         raise UsageError(_no_run(connection, f"number {run_id}"))
     if proposed_by is not None:
         connection.execute(_OPERATOR, {"run": run_id, "operator": proposed_by})
-    return asked - 1
+    return row.asked - 1, row.tunings
 
 
-def count_proposal(connection: Connection, run_id: int, operator: str) -> None:
-    """Count what an operator came up with, a failure too."""
-    connection.execute(_PROPOSED, {"counted": run_id})
+def count_proposal(connection: Connection, run_id: int, operator: str, *, tuning: bool) -> None:
+    """Count what an operator came up with, a failure too; a tuning for its operator only."""
+    connection.execute(_PROPOSED, {"counted": run_id, "proposed": int(not tuning)})
     connection.execute(_OPERATOR, {"run": run_id, "operator": operator})
 
 

@@ -24,7 +24,7 @@ from sqlalchemy import (
     text,
 )
 
-VERSION = 4
+VERSION = 5
 """Stamped into every file (`PRAGMA user_version`); other numbers are refused when opening."""
 
 APPLICATION_ID = 0x45564B31
@@ -93,7 +93,8 @@ run = Table(
     _text("reason", ""),
     _text("created"),
     _count("asked"),
-    _count("proposals"),
+    _count("proposals"),  # tunings left out
+    _count("tunings"),  # tickets of operators that tune
     _count("evaluations"),
     _count("screens"),
     _amount("device_time_s"),
@@ -191,6 +192,8 @@ ticket = Table(
     _reference("instance", "instance", nullable=True),
     Column("fidelity", Text),
     _count("again"),  # 1: the instance was known, and is evaluated once more on purpose
+    _count("tuning"),  # 1: an operator that tunes made it
+    _count("tunings"),  # of the run up to this ticket, itself included
     _text("note", ""),
     _text("failure", ""),
     _count("attempts"),
@@ -312,6 +315,7 @@ archive_offer = Table(
     Column("evaluations", Integer, nullable=False),  # that fitness pools; 0: the program is refuted
     _text("descriptors"),
     Column("sequence", Integer, nullable=False),
+    _count("tunings"),  # of the run up to that ticket
     _text("operator"),
     _text("parents"),
     Column("status", Integer, nullable=False),

@@ -230,12 +230,15 @@ class Store:
         outcome: Proposal | Failed,
         *,
         method: str = "",
+        tuning: bool = False,
     ) -> Ticket:
-        """`ask` and `propose` in one transaction, for operators that answer at once."""
+        """`ask` and `propose` in one transaction, for operators that answer at once.
+
+        A `tuning` is no proposal of the run (`Progress`).
+        """
         with self._database.write() as connection:
-            return tickets.record(
-                connection, run, self._owner, operator, parents, outcome, method=method
-            )
+            asked = (connection, run, self._owner, operator, parents)
+            return tickets.record(*asked, outcome, method=method, tuning=tuning)
 
     def withdraw_evaluation(self, ticket: Ticket) -> None:
         """Take back a `start_evaluation` that was given up for our own reasons (a drain)."""

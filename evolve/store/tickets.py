@@ -104,11 +104,15 @@ def ask(
     *,
     model: str = "",
     method: str = "",
+    tuning: bool = False,
 ) -> Ticket:
     """Open the next ticket of a run."""
+    sequence, tunings = runs.next_sequence(connection, run_id, owner, tuning=tuning)
     asked = Ticket(
         id=0,
-        sequence=runs.next_sequence(connection, run_id, owner),
+        sequence=sequence,
+        tuning=tuning,
+        tunings=tunings,
         state=TicketState.ASKED,
         operator=operator,
         parents=tuple(parents),
@@ -126,6 +130,8 @@ def opened(connection: Connection, run_id: int, item: Ticket) -> Ticket:
         "operator": item.operator,
         "model": item.model,
         "method": item.method,
+        "tuning": int(item.tuning),
+        "tunings": item.tunings,
         "state": item.state.value,
     }
     used: tuple[str, ...] = ()
@@ -177,12 +183,12 @@ def propose(
         sample = requests.put(connection, row.run, asked.id, row.operator, len(rounds), outcome)
         return replace(asked, state=TicketState.ASKED, request=outcome, sample=sample)
     if isinstance(outcome, Failed):
-        runs.count_proposal(connection, row.run, row.operator)
+        runs.count_proposal(connection, row.run, row.operator, tuning=bool(row.tuning))
         visits.count_told(connection, row, failed=True, score=None)
         _moved(connection, _TOLD, asked, owner, TicketState(row.state), reason=outcome.reason)
         arms.count(connection, row, 0.0, None)
         return replace(asked, state=TicketState.TOLD, failure=outcome.reason)
-    runs.count_proposal(connection, row.run, row.operator)
+    runs.count_proposal(connection, row.run, row.operator, tuning=bool(row.tuning))
     _put_parents(connection, asked.id, used=outcome.parents)
     told = _proposed(connection, outcome)
     connection.execute(_PROPOSED, {"ticket": asked.id} | {f"new_{n}": v for n, v in told.items()})
@@ -198,14 +204,20 @@ def record(
     outcome: Proposal | Failed,
     *,
     method: str,
+    tuning: bool,
 ) -> Ticket:
     """`ask` and `propose` at once; what has just been written is not read again."""
     if isinstance(outcome, Failed):
-        asked = ask(connection, run_id, owner, operator, parents, method=method)
+        asked = ask(connection, run_id, owner, operator, parents, method=method, tuning=tuning)
         return propose(connection, asked, owner, outcome, None)
+    sequence, tunings = runs.next_sequence(
+        connection, run_id, owner, proposed_by=operator, tuning=tuning
+    )
     proposed = Ticket(
         id=0,
-        sequence=runs.next_sequence(connection, run_id, owner, proposed_by=operator),
+        sequence=sequence,
+        tuning=tuning,
+        tunings=tunings,
         state=TicketState.PROPOSED,
         operator=operator,
         parents=tuple(parents),
@@ -330,6 +342,8 @@ def load(connection: Connection, row: Row[Any]) -> Ticket:
         parents=parents["selected"],
         model=row.model,
         method=row.method,
+        tuning=bool(row.tuning),
+        tunings=row.tunings,
         exchanges=exchanges,
         request=open_request,
         sample=sample,

@@ -42,6 +42,7 @@ def make_context(
     device: Mapping[str, str] | None = None,
     model: ModelCard | None = None,
     operator: str = "",
+    tunes: bool = True,
 ) -> Context:
     """What an operator sees; the same arguments give the same random numbers.
 
@@ -53,6 +54,7 @@ def make_context(
         device: what is known of the device.
         model: who would answer; None for a model without limits.
         operator: the name that the operator is configured under.
+        tunes: whether the run tunes declared constants.
     """
     chosen = tuple(parents)
     return Context(
@@ -65,4 +67,5 @@ def make_context(
         device=device or {},
         model=model or ModelCard(name="model"),
         operator=operator,
+        tunes=tunes,
     )

@@ -81,6 +81,7 @@ def _used(progress: Progress) -> dict[str, float]:
     """What the run has used so far."""
     used: dict[str, float] = {
         "used/proposals": progress.proposals,
+        "used/tunings": progress.tunings,
         "used/evaluations": progress.evaluations,
         "used/screens": progress.screens,
         "used/wall_time_s": progress.wall_time_s,

@@ -201,7 +201,7 @@ class Wild:
     [
         (Counting, "test_the_same_context_twice_gives_the_same_answer"),
         (Wild, "test_a_proposal_renders_and_parses"),
-        (Wild, "test_a_proposal_names_parents_that_it_was_given"),
+        (Wild, "test_a_proposal_names_parents_that_the_archive_holds"),
     ],
 )
 def test_a_broken_operator_is_caught(broken, caught_by):

@@ -1,8 +1,8 @@
 """What a run's parts ask of its length and of its task.
 
 Invariants:
-1. Migration that comes after the run's end is refused, whichever limit ends it; screens count as
-   the tickets that they are.
+1. Migration that comes after the run's end is refused, whichever limit ends it; tunings are no
+   steps that an interval counts.
 2. An objective or axis about a case that the task does not time is refused.
 """
 
@@ -17,7 +17,7 @@ from evolve.testing.synthetic import synthetic_task
 from tests.cli.recording import settings
 
 ISLANDS = ("search=greedy", "archive=islands", "selection=island_round_robin")
-NO_SCREENS = ("operators=[seed]", "termination.evaluations=null")
+NO_DEFAULT = ("termination.evaluations=null",)
 
 
 @pytest.mark.parametrize(
@@ -26,11 +26,11 @@ NO_SCREENS = ("operators=[seed]", "termination.evaluations=null")
         (("archive.interval=40", "termination.proposals=40"), "termination.proposals=40 the run"),
         (("archive.interval=500", "termination.evaluations=40"), "termination.evaluations=40 the"),
         (
-            ("archive.interval=500", *NO_SCREENS, "termination.all_of.evaluations=40"),
+            ("archive.interval=500", *NO_DEFAULT, "termination.all_of.evaluations=40"),
             r"archive.interval=500: with termination.all_of.evaluations=40 .*archive.interval=8",
         ),
         (
-            ("archive.interval=60", *NO_SCREENS, "termination.evaluations=60"),
+            ("archive.interval=60", "termination.evaluations=60"),
             "termination.evaluations=60",
         ),
     ],
@@ -44,14 +44,14 @@ def test_migration_after_the_end_is_refused(words: tuple[str, ...], said: str):
     "words",
     [
         ("archive.interval=39", "termination.proposals=40"),
-        ("archive.interval=60", "termination.evaluations=60"),
+        ("archive.interval=59", "termination.evaluations=60"),
         (
-            *("archive.interval=500", *NO_SCREENS, "termination.all_of.evaluations=40"),
+            *("archive.interval=500", *NO_DEFAULT, "termination.all_of.evaluations=40"),
             "termination.all_of.wall_time=1h",
         ),
         ("archive.interval=500", "archive.migration=none", "termination.proposals=40"),
     ],
-    ids=["just in time", "with screens", "not by itself", "none"],
+    ids=["just in time", "in evaluations", "not by itself", "none"],
 )
 def test_migration_that_may_come_is_taken(words: tuple[str, ...]):
     refuse_late_migration(settings(*ISLANDS, *words))

@@ -358,6 +358,23 @@ def test_the_contract_is_that_of_the_devices_language(device, language, said):
         assert not [other for other in others if other in contract]
 
 
+@pytest.mark.parametrize(
+    ("operator", "tuned", "untuned"),
+    [
+        (RewriteFull(), "are tried by measurement", "Nothing tries other values but your answers"),
+        (Template(), "They will be tuned by measurement", "are tried by later answers only"),
+    ],
+    ids=["contract", "template"],
+)
+def test_a_prompt_promises_tuning_only_where_the_run_tunes(operator, tuned, untuned):
+    context = History(seeds=()).context()
+    for tunes, there, missing in ((True, tuned, untuned), (False, untuned, tuned)):
+        prompt = prompt_of(request_of(operator, replace(context, tunes=tunes)))
+        assert there in prompt
+        assert missing not in prompt
+        assert "measured as an instance of that program" in prompt
+
+
 def test_knowledge_is_retrieved_for_what_fails():
     history = small_run()
     failing = RewriteFull(knowledge=Knowledge(limit=2), failures=4)

@@ -7,16 +7,27 @@ import asyncio
 import math
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 
-from evolve.core.protocols import EvaluationRequest
+from evolve.core.protocols import Context, EvaluationRequest, Proposal
 from evolve.search.pipeline import Pipeline
 from evolve.search.schedule import Scheduled
 from evolve.search.termination import from_config
 from evolve.store import Store
 from evolve.testing.synthetic import SyntheticEvaluator, synthetic_task
 from operators import Remeasure
-from tests.search.conftest import make_search, operators, variants
+from tests.search.conftest import Variants, make_search, operators, variants
+
+
+class Children(Variants):
+    """New programs that are children of one that is held."""
+
+    parents = 1
+
+    def propose(self, context: Context) -> Proposal:
+        parents = tuple(elite.program for elite in context.parents)
+        return replace(super().propose(context), parents=parents)
 
 
 class Journalled(SyntheticEvaluator):
@@ -43,6 +54,7 @@ def main(database: str, journal: str, evaluations: str) -> None:
         )
     remeasure = Scheduled(operator=Remeasure(least=0.0), weight=math.inf)
     parts = operators() | variants() | {"remeasure": remeasure}
+    parts |= {"children": Scheduled(operator=Children())}
     search = make_search(store, store.run("crash"), operators=parts)
     limits = from_config({"evaluations": int(evaluations)})
     asyncio.run(Pipeline(search, Journalled(Path(journal)), limits).run())

@@ -65,7 +65,7 @@ def searched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Search]:
             },
             model=ScriptedModel(),
         )
-        limits = from_config({"proposals": 70})
+        limits = from_config({"proposals": 110})
         asyncio.run(Pipeline(search, SyntheticEvaluator(slots=2), limits).run())
         yield search
 
