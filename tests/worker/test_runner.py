@@ -199,7 +199,7 @@ def test_processes_end_side_by_side_and_the_dead_do_not_wait_again(launcher):
 class BusyWithEnds(CpuDevice):
     """As a GPU, whose driver is busy for a while with the end of a process."""
 
-    has_profiler = True
+    ends_alone = True
     spares = 1
 
     def __init__(self) -> None:

@@ -65,6 +65,14 @@ class PliantDevice(CpuDevice):
         locked: sizes of outputs that pages were locked for.
     """
 
+    # Not those of a CPU, which go by what hosts there are.
+    spread = 0.03
+    block_s = 0.008
+    calls = (3, 256)
+    blocks = few_blocks = 8
+    block_pool = 24
+    sittings = 1
+    gives_calls = False
     glances = 0  # or there may be sittings for nothing else
 
     def __init__(self):
