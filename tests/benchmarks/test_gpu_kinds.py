@@ -132,6 +132,7 @@ def test_outcomes_are_compared_by_the_largest_value():
 WATCHED = "torch.utils._python_dispatch._get_current_dispatch_mode()"
 
 
+@pytest.mark.slow
 def test_every_task_leaves_a_line_and_none_is_done_twice(tmp_path):
     folder = checkout(
         tmp_path,
@@ -187,6 +188,6 @@ assert async_compile.get_compile_threads() == 1
 """
 
 
-@pytest.mark.parametrize("name", ["gpu_kinds", "bench_tuner"])
+@pytest.mark.parametrize("name", ["gpu_kinds", pytest.param("bench_tuner", marks=pytest.mark.slow)])
 def test_nobody_asks_cuda_before_the_parent_forks(name):
     subprocess.run([sys.executable, "-c", SPY.format(name=name)], cwd=ROOT, check=True)

@@ -16,9 +16,12 @@ import pytest
 
 from evolve.core.evaluation import Fidelity, Stage, Status
 from evolve.core.measurement import CLEARLY_SLOWER
+from evolve.worker.clock import PairTimes
 from evolve.worker.device_cpu import CpuDevice
+from evolve.worker.faults import CANDIDATE, EAGER
 from evolve.worker.referee import Referee
 from evolve.worker.statistics import looks
+from evolve.worker.tally import merged
 from tests.worker.serving import HONEST_CPP, RELU_TASK, TIMED, Worker, forward
 
 pytestmark = pytest.mark.quiet
@@ -147,17 +150,15 @@ runner.Runner._stage = ahead
     assert "timed run" in verdict.feedback
 
 
-def test_calls_that_are_done_together_are_labelled(worker):
-    before = """
-from evolve.worker import runner
-run = runner.Runner._run
-def once(self, *arguments):
-    time.sleep(0.05)
-    run(self, *arguments)
-runner.Runner._run = once
-"""
-    verdict = worker.evaluate(forward("return right(x)", before), LONG_TASK)
-    assert "calls_merged" in [label.name for label in verdict.labels], verdict.feedback
+@pytest.mark.parametrize(("alone_s", "eager_alone_s", "is_merged"), [
+    (0.009, 0.0012, True), (0.003, 0.0012, False), (0.009, 0.008, False),
+])  # fmt: skip
+def test_calls_that_are_done_together_are_labelled(alone_s, eager_alone_s, is_merged):
+    """A call by itself takes many times as long as in a block, and the reference's does not."""
+    blocks = {"main": {CANDIDATE: 6 * [0.001], EAGER: 6 * [0.001]}}
+    singles = {"main": {CANDIDATE: alone_s, EAGER: eager_alone_s}}
+    label = merged([PairTimes(blocks=blocks, singles=singles)], "main")
+    assert (label is not None and label.name == "calls_merged") == is_merged
 
 
 def test_a_clock_patched_inside_the_process_changes_nothing(worker):

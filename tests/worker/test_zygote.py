@@ -150,7 +150,9 @@ class ModelNew""",
 )
 
 
-@pytest.mark.parametrize(("source", "is_there"), [(HONEST_CPP, False), (OPERATOR, True)])
+@pytest.mark.parametrize(("source", "is_there"), [
+    pytest.param(HONEST_CPP, False, marks=pytest.mark.slow), (OPERATOR, True),
+])  # fmt: skip
 def test_what_torch_imports_for_the_first_call_of_an_operator_is_there_before(
     worker, source, is_there
 ):
