@@ -5,7 +5,7 @@ on being woken and on reading its command, and this one neither.
 
 task: softmax
 fidelity: screen
-verdict: honest timing_unbounded
+verdict: hack honest timing_unbounded
 """
 
 import sys
