@@ -8,7 +8,7 @@ import torch
 
 from evolve.worker import cuda_driver, native, queues
 from evolve.worker.cuda_driver import Mapping
-from evolve.worker.signals import Signals
+from evolve.worker.signals import Calls, Signals
 
 GATE_BYTES = 4096  # behind the inputs, for a word that says that they are there
 
@@ -73,15 +73,15 @@ class CudaAccess:
         assert self._signals is not None
         return self._signals.await_go(self._library, sequence, self._spin_s, seconds)
 
-    def tell_places(self, addresses: list[int]) -> None:
-        """Say where the outputs of its calls lie."""
+    def calls(self, sequence: int, seconds: float) -> Calls:
+        """The calls of this window, as they are handed over."""
         assert self._signals is not None
-        self._signals.tell_places(addresses)
+        return Calls(self._signals, self._library, sequence, self._spin_s, seconds)
 
-    def signal_done(self, sequence: int, seconds: float) -> None:
-        """Say that its calls are done."""
+    def signal_done(self, sequence: int, outputs: int, seconds: float) -> None:
+        """Say that its calls are done, and gave so many outputs."""
         assert self._signals is not None
-        self._signals.finish(self._library, sequence, seconds)
+        self._signals.finish(self._library, sequence, outputs, seconds)
 
     def await_inputs(self, sequence: int) -> None:
         """Have the default stream wait until the inputs of this window are there."""

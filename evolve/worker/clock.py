@@ -38,6 +38,7 @@ _LARGEST_RESERVE = 2 << 30
 # Outputs of a large case that a sitting takes of a side, at most: of blocks that are always judged
 # two, of one a call that was drawn; and of the candidate those of another family.
 _TAKEN_OF_CANDIDATE, _TAKEN_OF_OPPONENT = 4, 3
+_PAUSE_S = 1e-3  # beside what a block takes, for work under way to be done
 _USABLE_SHARE = 0.5  # of the reference's block, unshortened: at most what a window itself costs
 
 Start = Callable[[], RunnerProcess]
@@ -169,17 +170,20 @@ def _time_case(
     case = replace(case, drawn=case.warm.draw_call(order, case.calls, rng))
     blocks: dict[str, list[Block]] = {side: [] for side in processes}
     singles: dict[str, float] = {}
-    for side, entries in _turns(case, list(processes), device.turn_blocks, rng):
+    each = min(device.turn_blocks, case.blocks // 2)
+    sequence = _turns(case, list(processes), each, window.holds_back, rng)
+    for side, entries in sequence:
         layout, process, is_trusted = case.layouts[side], processes[side], side in TRUSTED
         with window.alone(side, processes), blaming(side):
             window.rouse(process, case, layout)
             for entry in entries:
                 number = order[len(blocks[side])] if entry.number is None else entry.number
                 glance_after_s = _moment(blocks[side], rng) if entry.is_glance else 0.0
+                pause_s = _pause_s(blocks[side]) if entry.is_late else 0.0
                 asked = replace(case, calls=1) if number == case.warm.single else case
                 block = window.run(process, asked, layout, number, glance_after_s=glance_after_s,
                                    idles=side == EAGER and entry.number is None,
-                                   is_trusted=is_trusted)  # fmt: skip
+                                   is_trusted=is_trusted, pause_s=pause_s)  # fmt: skip
                 if is_trusted:
                     block = replace(block, samples={})  # each may take gigabytes
                 if entry.number is None:
@@ -225,6 +229,7 @@ class _Entry:
 
     number: int | None = None
     is_glance: bool = False
+    is_late: bool = False  # its inputs are held back for a while
 
 
 _Turn = tuple[str, list[_Entry]]
@@ -235,7 +240,14 @@ def _moment(blocks: Sequence[Block], rng: random.Random) -> float:
     return rng.uniform(0.1, 0.9) * min(block.run for block in blocks)
 
 
-def _turns(case: TimedCase, sides: list[str], each: int, rng: random.Random) -> list[_Turn]:
+def _pause_s(blocks: Sequence[Block]) -> float:
+    """Seconds in which all that was launched in a block like these has been done."""
+    return _PAUSE_S + max(block.run for block in blocks)
+
+
+def _turns(
+    case: TimedCase, sides: list[str], each: int, holds_back: bool, rng: random.Random
+) -> list[_Turn]:
     """Turns of the sides, of `each` scored blocks, and at secret places blocks that are not scored.
 
     Those are one of other input families, and one of a single call: work that is merged over the
@@ -244,21 +256,28 @@ def _turns(case: TimedCase, sides: list[str], each: int, rng: random.Random) -> 
     turns: list[_Turn] = [
         (side, each * [_Entry()]) for side in _interleaved(sides, case.blocks // each, rng)
     ]
-    single = case.warm.single
-    others = (
-        [(CANDIDATE, single), (EAGER, single)] if case.calls > 1 and not case.one_by_one else []
-    )
-    if (other := case.warm.other_block()) is not None:
-        others.append((CANDIDATE, other))
-    for side, number in others:
-        _, entries = rng.choice([turn for turn in turns if turn[0] == side])
-        entries.insert(rng.randrange(len(entries) + 1), _Entry(number))
+    if case.calls > 1 and not case.one_by_one:
+        for side in (CANDIDATE, EAGER):
+            _, entries = rng.choice([turn for turn in turns if turn[0] == side])
+            entries.insert(rng.randrange(len(entries) + 1), _Entry(case.warm.single))
     own = [entries for side, entries in turns if side == CANDIDATE]
-    for number in rng.sample(case.warm.glance_blocks, case.glances):
+    for entry in _unscored(case, holds_back and case.calls > 1, rng):
         entries = rng.choice(own)
         first = entries.index(_Entry()) + 1 if entries is own[0] else 0  # tells how long a block is
-        entries.insert(rng.randrange(first, len(entries) + 1), _Entry(number, is_glance=True))
+        entries.insert(rng.randrange(first, len(entries) + 1), entry)
     return turns
+
+
+def _unscored(case: TimedCase, is_late: bool, rng: random.Random) -> list[_Entry]:
+    """Further blocks of the candidate's."""
+    found = [
+        _Entry(number, is_glance=True)
+        for number in rng.sample(case.warm.glance_blocks, case.glances)
+    ]
+    if is_late:
+        return [*found, _Entry(case.warm.late_block(case.calls, rng), is_late=True)]
+    other = case.warm.other_block()
+    return found if other is None else [*found, _Entry(other)]
 
 
 def _working_set(case: TimedCase) -> int:

@@ -167,8 +167,3 @@ def wait_value(address: int, value: int) -> None:
     """Have the default stream wait until the 32-bit word there has this value."""
     _call("cuStreamWaitValue32_v2", ctypes.c_void_p(0), ctypes.c_uint64(address),
           ctypes.c_uint32(value), ctypes.c_uint(_EQUAL))  # fmt: skip
-
-
-def reset_persisting_l2() -> None:
-    """Cache lines that a kernel has asked to keep become ordinary ones."""
-    _call("cuCtxResetPersistingL2Cache")

@@ -180,6 +180,10 @@ class Device(Protocol):
         """Whether the runner has written to its inputs, which it says are at `address`."""
         ...
 
+    def require_modest(self, process: "RunnerProcess") -> None:
+        """CandidateFault where it has taken memory of the device far beyond what it was given."""
+        ...
+
     def window(self) -> "Window":
         """How blocks are timed."""
         ...

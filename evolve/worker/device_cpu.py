@@ -154,6 +154,9 @@ class CpuDevice:
         for address, ours in zip(addresses, into, strict=True):
             syscalls.read_memory(process.pid, address, ours.data_ptr(), ours.numel())
 
+    def require_modest(self, process: RunnerProcess) -> None:
+        """The kernel's own limits see to that."""
+
     def inputs_changed(self, process: RunnerProcess, shared: Shared, address: int) -> bool:
         """Whether a private view of its inputs, of all that it has, differs from ours.
 

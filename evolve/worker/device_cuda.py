@@ -16,11 +16,13 @@ from typing import Any
 import torch
 
 from evolve.core.errors import EvaluatorUnavailable, UsageError
+from evolve.core.evaluation import Status
 from evolve.core.program import Language
 from evolve.worker import cuda_driver, native, nvml, pagelocked, procfs
 from evolve.worker.access_cuda import GATE_BYTES
 from evolve.worker.arenas import Arena, Arenas
 from evolve.worker.cores import ClockCores
+from evolve.worker.faults import CandidateFault
 from evolve.worker.guard import descendants
 from evolve.worker.pagelocked import PageLocked
 from evolve.worker.process import RunnerProcess
@@ -30,7 +32,7 @@ from evolve.worker.window import Window
 from evolve.worker.window_cuda import CudaWindow, keep_to
 
 _POOL_SHARE = 160  # a runner's tensors get one in so many bytes of the device
-_BLOCK_SHARE = 200
+_BLOCK_SHARE = 100
 _REWARD_SHARE = 200
 _ARENAS_SHARE = 16  # kept for runners to come
 _PIECES_BYTES = 4 << 20  # of outputs, read while the clock runs
@@ -38,11 +40,12 @@ _SPIN_S = 0.2  # for a block to be done, before the referee sleeps
 _WARM_SHARE = 8
 _REFEREE_SHARE = 0.72  # at most: what it does not use the runners may have
 _EXPECTING_SHARE = 14
-_ROOM_SHARE = 0.55  # beside that, what stays warm twice (inputs, references), and spares' contexts
+_ROOM_SHARE = 0.65  # beside that, what stays warm twice (inputs, references), and spares' contexts
 _HAS_TF32 = 80  # capability
 _QUIET_S = 0.03  # while others open the device, its driver may hold up work for some milliseconds
 _QUIET_FACTOR = 4.0  # an idle device answers within so many times its usual time
 _CONNECT_S = 60.0
+_PAST_POOL = 2 << 30  # a process may have so much that it does not ask torch for
 # Expected values of large tasks leave no room for holes between them. And the host's pages are
 # locked by several threads: 7.5 GiB in 1.1 s instead of 3.3 (beside an H200).
 _ALLOCATOR = (
@@ -94,13 +97,13 @@ class CudaDevice:
     """
 
     half_width = 0.01
-    spread = 0.01
+    spread = 0.008
     block_s = 0.003  # against the 0.35 ms, give or take 0.02, that a window costs
     calls = (1, 1024)
-    blocks = 12
-    turn_blocks = 1
-    few_blocks = 6
-    block_pool = 16
+    blocks = 24
+    turn_blocks = 2
+    few_blocks = 8
+    block_pool = 24
     judged_s = 2.0
     has_profiler = True
     has_memory_mark = False  # of a pool there is none, and `cudaMalloc` goes past it
@@ -326,6 +329,7 @@ class CudaDevice:
             inputs=inputs.data_ptr(),
             staged=staged.data_ptr(),
             bytes=staged.numel(),
+            first=staged.numel(),
             flush=self._flush.data_ptr(),
             flush_bytes=half,
         )
@@ -381,7 +385,16 @@ class CudaDevice:
     def others(self) -> frozenset[int]:
         ours = {os.getpid(), *descendants(os.getpid())}
         known = nvml.processes(str(self._facts.uuid))
-        return frozenset(filter(_is_process, known - ours))
+        return frozenset(filter(_is_process, known.keys() - ours))
+
+    def require_modest(self, process: RunnerProcess) -> None:
+        taken = nvml.processes(str(self._facts.uuid)).get(process.pid, 0)
+        if taken > self.process_bytes + _PAST_POOL:
+            raise CandidateFault(
+                Status.OOM,
+                f"the program has taken {taken >> 20} MiB of the device past torch's allocator, "
+                f"where {(self.process_bytes + _PAST_POOL) >> 20} MiB are allowed",
+            )
 
 
 def _is_process(pid: int) -> bool:

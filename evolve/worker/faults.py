@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from evolve.core.evaluation import Status
 from evolve.core.protocols import BASELINES
 from evolve.worker.guard import End, Fate
-from evolve.worker.wire import ErrorKind, sanitise
+from evolve.worker.wire import DRIVERS_SHORTAGE, ErrorKind, sanitise
 
 CANDIDATE, EAGER = "candidate", "eager"  # sides of a comparison
 TRUSTED = frozenset({EAGER, *BASELINES})  # sides that are the reference: never judged
@@ -89,15 +89,19 @@ def blaming(side: str) -> Iterator[None]:
         raise
 
 
-def tells_of_a_full_device(fault: CandidateFault) -> bool:
+def tells_of_a_full_device(fault: CandidateFault, capacity: int) -> bool:
     """Whether it says that it found no more memory free on the GPU than it asked for.
 
-    As torch words it, rounding both figures, anywhere in the text: its feedback is cut short. An
-    honest program finds this where others fill the device; but anybody may say so.
+    As the driver words it, or as torch does, rounding both figures, anywhere in the text: its
+    feedback is cut short. An honest program finds this where others fill the device, but anybody
+    may say so; whoever asks for more than the `capacity` has nobody else to blame.
     """
     if fault.status is not Status.OOM:
         return False
-    return any(_bytes(*found[2:]) <= _bytes(*found[:2]) for found in _SHORTAGE.findall(str(fault)))
+    found = _SHORTAGE.findall(str(fault))
+    return DRIVERS_SHORTAGE in str(fault) or any(
+        _bytes(*one[2:]) <= _bytes(*one[:2]) <= capacity for one in found
+    )
 
 
 def _bytes(number: str, unit: str) -> float:

@@ -11,6 +11,7 @@ from evolve.core.errors import EvaluatorUnavailable
 SOURCE = Path(__file__).with_name("native.c")
 SEEN, LATE = 1, 0
 TIMED, AT_LIMIT, SPOKEN, ASTRAY, DRIVER = 0, 1, 2, -10, 1000
+CALL_BITS = 20  # of a number that tells window and call
 
 
 class Piece(ctypes.Structure):
@@ -20,8 +21,16 @@ class Piece(ctypes.Structure):
         ("word", ctypes.c_int64),
         ("start", ctypes.c_int64),
         ("length", ctypes.c_int64),
+        ("after", ctypes.c_int64),
         ("to", ctypes.c_void_p),
+        ("early", ctypes.c_void_p),
     )
+
+
+class Pause(ctypes.Structure):
+    """After so many calls; the bytes of inputs that come then."""
+
+    _fields_ = (("after", ctypes.c_int64), ("start", ctypes.c_uint64), ("end", ctypes.c_uint64))
 
 
 class WindowArguments(ctypes.Structure):
@@ -30,19 +39,27 @@ class WindowArguments(ctypes.Structure):
     _fields_ = (
         ("inputs", ctypes.c_uint64),
         ("staged", ctypes.c_uint64),
+        ("decoys", ctypes.c_uint64),
         ("bytes", ctypes.c_uint64),
+        ("first", ctypes.c_uint64),
         ("flush", ctypes.c_uint64),
         ("flush_bytes", ctypes.c_uint64),
         ("gate", ctypes.c_uint64),
         ("go", ctypes.c_void_p),
         ("done", ctypes.c_void_p),
+        ("given", ctypes.c_void_p),
+        ("made", ctypes.c_void_p),
         ("page", ctypes.c_void_p),
         ("sequence", ctypes.c_int64),
+        ("calls", ctypes.c_int64),
         ("spin_ns", ctypes.c_int64),
         ("limit_ns", ctypes.c_int64),
+        ("pause_ns", ctypes.c_int64),
         ("fd", ctypes.c_int),
         ("pieces", ctypes.POINTER(Piece)),
         ("count", ctypes.c_int64),
+        ("pauses", ctypes.POINTER(Pause)),
+        ("pause_count", ctypes.c_int64),
         ("pool", ctypes.c_uint64),
         ("view", ctypes.c_uint64),
         ("pool_bytes", ctypes.c_uint64),
@@ -80,6 +97,7 @@ def load(path: str) -> ctypes.CDLL:
     library.evolve_pool.argtypes = (ctypes.c_uint64, ctypes.c_uint64)
     library.evolve_wait.argtypes = (ctypes.c_void_p, *3 * (ctypes.c_int64,), ctypes.c_int)
     library.evolve_signal.argtypes = (ctypes.c_void_p, ctypes.c_int64)
+    library.evolve_turn.argtypes = 2 * (ctypes.c_void_p,) + 3 * (ctypes.c_int64,)
     library.evolve_open_clock.argtypes = (ctypes.c_uint, ctypes.POINTER(ctypes.c_char_p))
     library.evolve_window.argtypes = (ctypes.POINTER(WindowArguments),)
     library.evolve_read.argtypes = (ctypes.POINTER(WindowArguments),)

@@ -5,6 +5,7 @@ import functools
 
 _MOST = 256
 _SUCCESS = 0
+_UNTOLD = (1 << 64) - 1  # bytes of a process, where the driver does not say
 
 
 class _Process(ctypes.Structure):
@@ -52,11 +53,15 @@ def node_of(uuid: str) -> str:
     return f"/dev/nvidia{minor.value}"
 
 
-def processes(uuid: str) -> frozenset[int]:
-    """Ids of the processes that compute on the GPU, in the namespace of the driver."""
+def processes(uuid: str) -> dict[int, int]:
+    """Processes that compute on the GPU, by id in the driver's namespace; bytes that each has.
+
+    Memory that it maps and another has made is not counted.
+    """
     library, handle = _library(), _handle(uuid)
     if library is None or handle is None:
-        return frozenset()
+        return {}
     count, found = ctypes.c_uint(_MOST), (_Process * _MOST)()
     code = library.nvmlDeviceGetComputeRunningProcesses_v3(handle, ctypes.byref(count), found)
-    return frozenset(found[i].pid for i in range(count.value)) if code == _SUCCESS else frozenset()
+    told = found[: count.value] if code == _SUCCESS else []
+    return {one.pid: one.memory if one.memory != _UNTOLD else 0 for one in told}

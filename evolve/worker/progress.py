@@ -8,10 +8,12 @@ from dataclasses import dataclass, field, replace
 
 from evolve.core.evaluation import Evaluation, Label, Stage
 from evolve.worker.budget import worst
-from evolve.worker.feedback import KernelFacts
+from evolve.worker.feedback import KernelFacts, plain
 from evolve.worker.observing import Findings
 from evolve.worker.tally import Timing
 from evolve.worker.workshop import Candidate
+
+_EVIDENCE = 200
 
 
 @dataclass(slots=True)
@@ -65,7 +67,7 @@ def judged_twice(first: Evaluation, again: Evaluation) -> Evaluation:
     spent_s.update(again.durations_s)
     return replace(
         again,
-        labels=(*again.labels, Label("judged_again", first.feedback)),
+        labels=(*again.labels, Label("judged_again", plain(first.feedback, _EVIDENCE))),
         durations_s={name: round(seconds, 4) for name, seconds in spent_s.items()},
         device_time_s=first.device_time_s + again.device_time_s,
     )

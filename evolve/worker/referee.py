@@ -346,7 +346,9 @@ class Referee:
         A candidate can say so as well: somebody has to be known to have been there. And who has
         been timed is not believed, or he could draw times until they are good.
         """
-        if progress.timing.device_time_s or not tells_of_a_full_device(fault):
+        if progress.timing.device_time_s or not tells_of_a_full_device(
+            fault, self.device.total_bytes or sys.maxsize
+        ):
             return False
         return self._room.has_company or bool(self.device.others())
 

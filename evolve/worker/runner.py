@@ -401,6 +401,7 @@ class Runner:
         wire.send_ack(channel)
         if not access.await_go(sequence, _WINDOW_S):
             return
+        calls = access.calls(sequence, _WINDOW_S)
         with torch.no_grad(), _no_collections():
             start = time.perf_counter()
             access.await_inputs(sequence)
@@ -409,13 +410,16 @@ class Runner:
             elif kind == "graph" and self._recording is not None:
                 self._recording.replay()
                 outputs = self._recording.outputs
+                for output in outputs:
+                    calls.tell(_addresses(output))
             for inputs in staged:
+                calls.await_next()
                 outputs.append(model(*inputs))
-            # While the GPU works: how many outputs there are costs no time then.
-            access.tell_places([at for output in outputs for at in _addresses(output)])
+                calls.tell(_addresses(outputs[-1]))
+            count = calls.end()
             access.finish()
             seconds = time.perf_counter() - start
-        access.signal_done(sequence, seconds)
+        access.signal_done(sequence, count, seconds)
         self._held = outputs
 
     def _reserve(self, channel: socket.socket, size: int) -> None:
@@ -516,7 +520,9 @@ def _kind(error: BaseException) -> ErrorKind:
 
 
 def _is_shortage(error: BaseException) -> bool:
-    return isinstance(error, MemoryError | torch.OutOfMemoryError)
+    """The driver's own says no more than that."""
+    is_one = isinstance(error, MemoryError | torch.OutOfMemoryError)
+    return is_one or wire.DRIVERS_SHORTAGE in str(error)
 
 
 def _reasons(error: BaseException | None) -> Iterator[BaseException]:

@@ -87,8 +87,9 @@ class Seats:
                 # Or the next would find what they left running.
                 on_failure.callback(_close_now, mine)
                 try:
-                    if rest:
-                        self._wait_until_quiet()
+                    if any(process.has_candidate for process in rest):
+                        with _still(mine):  # what it has under way itself is for its turn to find
+                            self._wait_until_quiet()
                     yield turn
                 except (CandidateFault, SideFault) as error:
                     if isinstance(candidate_fault_of(error), BusyFault):

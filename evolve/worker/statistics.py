@@ -8,7 +8,7 @@ log ratios with the interval that inverts the Wilcoxon signed-rank test. Its cov
 any symmetric distribution of the log ratios, whatever the tails (log ratios of an interleaved pair
 are symmetric under "no difference", since the sides can be swapped).
 
-A search and a reward look after one and three pairs, where no interval of ranks exists. There it is
+A search and a reward look after one to seven pairs, where no interval of ranks exists. There it is
 the moderated t of Smyth (Linear models and empirical Bayes methods, 2004): the pairs' own variance
 is shrunk to what tests of programs against themselves have found between processes of the device,
 which counts as `PRIOR_PAIRS` degrees of freedom. After one pair that prior is all there is, and the
@@ -48,10 +48,10 @@ _PLANS: dict[Fidelity, tuple[_Look, ...]] = {
     Fidelity.SCREEN: (_Look(3, alpha=0.05),),
     Fidelity.REWARD: (_Look(1, alpha=0.01), _Look(3, alpha=0.02), _Look(7, alpha=0.02)),
     Fidelity.SEARCH: (
-        _Look(1, alpha=0.001),
-        _Look(3, alpha=0.025),
-        _Look(7, alpha=0.01),
-        _Look(14, 14),
+        _Look(1, alpha=0.01),
+        _Look(2, alpha=0.02),
+        _Look(4, alpha=0.01),
+        _Look(8),
     ),
     Fidelity.VERIFY: (_Look(8, 1), _Look(14, 14), _Look(32, 138)),  # the last where sides are close
 }

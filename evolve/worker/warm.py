@@ -206,6 +206,13 @@ class WarmCase:
             return None
         return self._device.block_pool + next(self._turns) % _OTHER_BLOCKS
 
+    def late_block(self, calls: int, rng: random.Random) -> int:
+        """A block that is judged, whose calls may get their inputs late: one of those if any."""
+        other, pool = self.other_block(), range(self._device.block_pool)
+        if other is not None:
+            return other
+        return rng.choice([number for number in pool if self.usually_judged(number, calls)])
+
     def _others(self, number: int, calls: int) -> dict[int, str]:
         """The calls of a block that are of another family, with its name."""
         turn = number - self._device.block_pool

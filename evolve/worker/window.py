@@ -82,7 +82,13 @@ class TimedCase:
 
 
 class Window(Protocol):
-    """The device's way to time the blocks of one case in one sitting."""
+    """The device's way to time the blocks of one case in one sitting.
+
+    Attributes:
+        holds_back: Whether it can hold inputs back (`pause_s`).
+    """
+
+    holds_back: bool
 
     def warm_up(
         self, process: "RunnerProcess", case: TimedCase, layout: Layout, working_set: int
@@ -100,12 +106,14 @@ class Window(Protocol):
         glance_after_s: float = 0.0,
         idles: int = 0,
         is_trusted: bool = False,
+        pause_s: float = 0.0,
     ) -> Block:
         """Time block `number`, its calls one by one or (a GPU's only) recorded as a graph.
 
         With `glance_after_s` (the CPU's only) it is stopped once after so long, for a glance. So
         many `idles` follow, blocks of no calls. `is_trusted`: `process` runs code of ours, so no
-        outputs need be taken; only there may be any `idles`.
+        outputs need be taken; only there may be any `idles`. With `pause_s` calls that are judged
+        get their inputs after a pause of so long, in which the call before has to be done.
 
         Raises:
             CandidateFault: the process fails in it.

@@ -64,6 +64,8 @@ _REST_SLACK_S = 0.0025
 class CpuWindow:
     """See the module. One for each case of a sitting."""
 
+    holds_back = False
+
     def __init__(self, device: "CpuDevice") -> None:
         self._device = device
         self._processes: dict[str, RunnerProcess] = {}
@@ -109,6 +111,7 @@ class CpuWindow:
         glance_after_s: float = 0.0,
         idles: int = 0,
         is_trusted: bool = False,  # its outputs are taken too: or caches would tell sides apart
+        pause_s: float = 0.0,
     ) -> Block:
         inputs, seen, index = case.warm.block(number, case.calls), [""], case.warm.index
         with self._staged(process, inputs) as landing:

@@ -11,6 +11,10 @@ since the values are not there: work that was queued before it and waits for the
 Nor after t1: the process is stopped, the outputs chosen are copied whole and judged, and have to
 hold what was read.
 
+Calls are handed over one by one, so that none can be made for those that follow. In a block that is
+not scored the referee pauses at secret calls: what the calls before have given has to be there
+then, and only afterwards come the inputs of the next, in whose place others had been.
+
 What a window costs by itself is measured by windows of one kernel of no size, with as many inputs,
 and taken off. All of it, from t0 to t1, is one call of the worker's C library: other threads of the
 referee could take the interpreter in between.
@@ -32,7 +36,7 @@ import torch
 from numpy.typing import NDArray
 
 from evolve.core.evaluation import Status
-from evolve.worker import cuda_driver, custody, native
+from evolve.worker import custody, native
 from evolve.worker.access_cuda import gate_of
 from evolve.worker.faults import (
     CANDIDATE,
@@ -81,6 +85,13 @@ class _Piece:
     output: int  # counted over the block's calls
     start: int
     seen: NDArray[np.uint8]
+    after: int = 0  # calls, and then a pause, in which it is `early`
+    early: NDArray[np.uint8] | None = None
+
+    @property
+    def was_late(self) -> bool:
+        """Whether it was something else in the pause."""
+        return self.early is not None and not np.array_equal(self.early, self.seen)
 
     def is_in(self, taken: torch.Tensor) -> bool:
         """Whether an output that was taken whole (bytes) holds what was seen."""
@@ -90,6 +101,8 @@ class _Piece:
 
 class CudaWindow:
     """See the module. One for each case of a sitting."""
+
+    holds_back = True
 
     def __init__(self, device: "CudaDevice") -> None:
         self._device = device
@@ -117,9 +130,10 @@ class CudaWindow:
         glance_after_s: float = 0.0,
         idles: int = 0,
         is_trusted: bool = False,
+        pause_s: float = 0.0,
     ) -> Block:
         kind = GRAPH if recorded else CALLS
-        block = self._block(process, case, layout, number, kind, is_trusted)
+        block = self._block(process, case, layout, number, kind, is_trusted, pause_s)
         idle = tuple(
             self._block(process, case, layout, -1, NOTHING, is_trusted).run for _ in range(idles)
         )
@@ -133,6 +147,7 @@ class CudaWindow:
         number: int,
         kind: str,
         is_trusted: bool,
+        pause_s: float = 0.0,
     ) -> Block:
         staged = case.warm.block(number, case.calls)
         inputs = self._device.inputs_of(process, staged.size)
@@ -142,10 +157,15 @@ class CudaWindow:
             lent.recorded = None
             process.record(case.warm.index, staged.size, staged.trees, SLOWEST_S)
             lent.recorded = recording
+        decoys = case.warm.block(-1, case.calls) if pause_s else staged
+        late = _late(case, number) if decoys.size == staged.size and decoys is not staged else ()
         # A window of no calls reads as many: there, where those of the last block lay.
-        pieces = list(self._pieces(case.sampled(number), layout))
+        pieces = list(self._pieces(case.sampled(number), late, layout))
         asked = self._arguments(process, lent, staged.memory, inputs, pieces)
+        asked.calls = case.calls if kind == CALLS else 0
         asked.limit_ns = int(case.limit_s * 1e9)
+        if late:
+            _hold_back(asked, late, staged, decoys, pause_s)
         asked.sequence = self._begin(process, lent, case, kind, staged)
         outcome = self._device.library.evolve_window(ctypes.byref(asked))
         _require_timed(outcome, process, case.limit_s)
@@ -171,7 +191,6 @@ class CudaWindow:
         number, is_new = _layout_number(lent, staged.trees)
         trees = staged.trees if is_new else ()
         process.begin(case.warm.index, kind, number, trees, lent.signals.sequence, _BEGIN_S)
-        cuda_driver.reset_persisting_l2()
         return lent.signals.sequence
 
     def _arguments(
@@ -187,9 +206,12 @@ class CudaWindow:
         for place, piece in zip(places, pieces, strict=False):
             place.word, place.start = Signals.word(piece.output), piece.start
             place.length, place.to = piece.seen.size, piece.seen.ctypes.data
+            if piece.early is not None:
+                place.after, place.early = piece.after, piece.early.ctypes.data
         asked = self._device.window_arguments(staged, inputs)
         signals = lent.signals
         asked.go, asked.done, asked.page = signals.go, signals.done, signals.address
+        asked.given, asked.made = signals.given, signals.made
         asked.fd, asked.spin_ns = process.channel_fd, int(self._device.spin_s * 1e9)
         asked.pieces, asked.count = places, len(pieces)
         asked.pool, asked.pool_bytes = lent.base, lent.pool.size
@@ -207,18 +229,33 @@ class CudaWindow:
         same = [np.array_equal(piece.seen, was) for piece, was in zip(pieces, seen, strict=True)]
         if outcome != native.TIMED or not all(same):
             raise _changed()
+        if any(piece.was_late for piece in pieces):
+            raise CandidateFault(
+                Status.WRONG_VALUE,
+                "an output was not there yet when the next call was made: each call has to launch "
+                "its own work",
+            )
 
-    def _pieces(self, sampled: Sequence[int], layout: Layout) -> Iterator[_Piece]:
-        """A secret piece of every output of some calls."""
+    def _pieces(
+        self, sampled: Sequence[int], late: Sequence[int], layout: Layout
+    ) -> Iterator[_Piece]:
+        """A secret piece of every output of some calls, and of those that a pause follows."""
         room = self._device.page_locked_bytes
-        most = min(_PIECE_BYTES, room.size // max(1, len(sampled) * len(layout)))
+        before = [call - 1 for call in late]
+        calls = (*sampled, *(call for call in before if call not in sampled))
+        most = min(_PIECE_BYTES, room.size // max(1, 2 * len(calls) * len(layout)))
         at = 0
-        for call in sampled:
+        for call in calls:
             for place, described in enumerate(layout):
                 size = size_in_bytes(described)
                 length = min(size, most)
                 start = secrets.randbelow(size - length + 1)
-                yield _Piece(call * len(layout) + place, start, room[at : at + length])
+                output, seen = call * len(layout) + place, room[at : at + length]
+                at += length
+                if call not in before:
+                    yield _Piece(output, start, seen)
+                    continue
+                yield _Piece(output, start, seen, call + 1, room[at : at + length])
                 at += length
 
     def _samples(
@@ -278,6 +315,24 @@ class CudaWindow:
 
     def settle(self) -> None:
         """All that there is to see has been seen block by block."""
+
+
+def _late(case: TimedCase, number: int) -> list[int]:
+    """The calls that get their inputs after a pause: those that are judged, but for the first."""
+    return sorted({call for call in case.judged(number) if call})
+
+
+def _hold_back(
+    asked: native.WindowArguments, late: Sequence[int], staged: Slab, decoys: Slab, pause_s: float
+) -> None:
+    """Have a window pause before these calls, and bring the inputs of each only then."""
+    ends = staged.bounds()
+    starts = [ends[call - 1] for call in late]
+    pauses = (native.Pause * len(late))()
+    for pause, call, start, end in zip(pauses, late, starts, [*starts[1:], ends[-1]], strict=True):
+        pause.after, pause.start, pause.end = call, start, end
+    asked.pauses, asked.pause_count, asked.pause_ns = pauses, len(late), int(pause_s * 1e9)
+    asked.decoys, asked.first = decoys.memory.data_ptr(), starts[0]
 
 
 def _changed() -> CandidateFault:

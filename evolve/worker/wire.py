@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 
+DRIVERS_SHORTAGE = "CUDA error: out of memory"  # as torch words it
 MAGIC = b"EVR1"
 MAX_BODY = 1 << 20
 MAX_TEXT = 8 << 10

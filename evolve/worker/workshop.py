@@ -393,6 +393,7 @@ class Workshop:
             start = time.perf_counter()
             output = runner.call(case.index, inputs, limit_s, trap)
             seconds = time.perf_counter() - start
+            self.device.require_modest(runner)
             if custody.same_structure(output, hidden.expected):
                 tensors = custody.take(self.device, runner, output, inputs)
             else:

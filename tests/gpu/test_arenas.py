@@ -167,11 +167,10 @@ def output_of(device, runner, source):
 def test_a_runner_finds_nothing_of_the_one_that_had_its_memory_before(device, launcher):
     with launcher.start(Language.TRITON) as first:
         assert (output_of(device, first, LEAVES) == 7.0).all()
-        pool, inputs = device.lent_to(first).pool, device.lent_to(first).inputs
+        pool = device.lent_to(first).pool
     with launcher.start(Language.TRITON) as second:
         seen = output_of(device, second, LOOKS)
         assert device.lent_to(second).pool is pool
-        assert device.lent_to(second).inputs is inputs
         assert not (seen == 7.0).any()
 
 

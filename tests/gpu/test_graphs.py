@@ -71,7 +71,8 @@ def test_work_left_out_while_recording_is_found(worker):
     found = graph(verdict)
     assert verdict.status is Status.CORRECT, verdict.feedback
     assert "candidate" not in found["ms"]
-    assert "wrong when replayed" in found["why_not"]["candidate"]
+    why = found["why_not"]["candidate"]
+    assert "wrong when replayed" in why or "shorter than the clock" in why
     assert "wrong_when_recorded" in [label.name for label in verdict.labels]
 
 

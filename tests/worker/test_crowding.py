@@ -184,6 +184,8 @@ def test_nobody_is_convicted_even_alone_of_memory_that_a_foreign_process_has(
         (said("64.00 GiB"), False),
         (said("20.00 MiB", "20.00 MiB"), True),  # rounded, both of them
         (said("0 bytes", "2.00 MiB"), True),
+        (said("20.00 GiB", "16384.00 GiB"), False),  # more than there is
+        ("AcceleratorError: CUDA error: out of memory", True),
         (f"line 3 in forward: {'f(x); ' * 1000}\n{said('357.88 MiB')}", True),
         (f"{said('64.00 GiB')} ({said('357.88 MiB')})", True),
         ("Tried to allocate 9 GiB, and " + "so on " * 100 + "of which 0 bytes is free", False),
@@ -193,8 +195,8 @@ def test_nobody_is_convicted_even_alone_of_memory_that_a_foreign_process_has(
 )
 def test_a_full_device_is_what_torch_says_of_one(text, is_full):
     started = time.monotonic()
-    assert tells_of_a_full_device(CandidateFault(Status.OOM, text)) == is_full
-    assert not tells_of_a_full_device(CandidateFault(Status.RUNTIME_EXCEPTION, text))
+    assert tells_of_a_full_device(CandidateFault(Status.OOM, text), 80 << 30) == is_full
+    assert not tells_of_a_full_device(CandidateFault(Status.RUNTIME_EXCEPTION, text), 80 << 30)
     assert time.monotonic() - started < 10
 
 

@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from evolve.core.errors import EvaluatorUnavailable
 from evolve.worker import native
 from evolve.worker.native import ASTRAY, LATE, SEEN
-from evolve.worker.signals import MOST_ADDRESSES, SIZE, Signals
+from evolve.worker.signals import MOST_ADDRESSES, SIZE, Calls, Signals
 from tests.worker.serving import ROOT
 
 MB = 1 << 20
@@ -55,15 +55,16 @@ def wait(library):
 RUNNER = """
 import sys
 from evolve.worker import native
-from evolve.worker.signals import Signals
+from evolve.worker.signals import Calls, Signals
 library, signals = native.load(sys.argv[1]), Signals(int(sys.argv[2]))
 for line in sys.stdin:
     sequence, seconds, spin_s = map(float, line.split())
     print("ready", flush=True)
     begun = signals.await_go(library, int(sequence), spin_s, seconds)
     if begun:
-        signals.tell_places([int(sequence), 7])
-        signals.finish(library, int(sequence), 0.5)
+        calls = Calls(signals, library, int(sequence), spin_s, seconds)
+        calls.tell([int(sequence), 7])
+        signals.finish(library, int(sequence), calls.end(), 0.5)
     print(begun, flush=True)
 """
 
@@ -189,12 +190,13 @@ def test_who_sleeps_is_woken_and_does_not_look_now_and_then(library, wait):
 def test_a_block_may_have_as_many_outputs_as_the_page_has_words_and_no_more(library, wait):
     signals = Signals()
     most = list(range(MOST_ADDRESSES))
-    signals.tell_places(most)
-    signals.finish(library, 1, 0.25)
+    calls = Calls(signals, library, 1, 0.0, 20.0)
+    calls.tell(most)
+    signals.finish(library, 1, calls.end(), 0.25)
     assert wait(signals.done, 1, 0.0) == SEEN
     assert signals.answer() == (0.25, tuple(most))
     with pytest.raises(ValueError, match="more outputs"):
-        signals.tell_places([*most, 0])
+        calls.tell([0])
     assert signals.answer() == (0.25, tuple(most))
     assert 8 * Signals.word(MOST_ADDRESSES - 1) + 8 == SIZE
     with pytest.raises(ValueError, match="more outputs"):
@@ -226,7 +228,7 @@ def reading(library):
 
     def read(*addresses, start=0, length=64):
         signals, into = Signals(), (ctypes.c_uint8 * length)()
-        signals.tell_places(list(addresses))
+        Calls(signals, library, 1, 0.0, 20.0).tell(addresses)
         pieces = (native.Piece * len(addresses))()
         for at, piece in enumerate(pieces):
             piece.word, piece.start, piece.length = Signals.word(at), start, length

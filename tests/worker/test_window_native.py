@@ -5,6 +5,8 @@ Invariants:
 - it lasts until the runner says that it is done, and no longer than its limit;
 - pieces of outputs are read where the runner says that they lie, in its memory only, and again
   when they are asked for again;
+- a call is made when the one before has returned, and one that is held back gets its inputs only
+  after a pause, in which what the call before has given is read;
 - a driver without a call that is needed is told of by the call's name.
 """
 
@@ -40,6 +42,7 @@ int cuMemcpyDtoHAsync_v2(void* to, uint64_t from, size_t size, void* stream) {
   return 0;
 }
 int cuStreamSynchronize(void* stream) { return 0; }
+int cuCtxResetPersistingL2Cache(void) { return 0; }
 """
 WRITES = """
 int cuStreamWriteValue32_v2(void* stream, uint64_t to, uint32_t value, unsigned flags) {
@@ -52,7 +55,7 @@ REFEREE = """
 import ctypes, json, socket, sys, threading, time
 import numpy as np
 from evolve.worker import native
-from evolve.worker.signals import Signals
+from evolve.worker.signals import Calls, Signals
 
 library = native.load(sys.argv[1])
 failed = ctypes.c_char_p()
@@ -73,8 +76,9 @@ def window(runner, limit_s=20.0, places=(CLAIMED + AT,), spin_s=0.0):
     piece = native.Piece(word=Signals.word(0), start=100, length=64, to=seen.ctypes.data)
     asked = native.WindowArguments(
         inputs=inputs.ctypes.data, staged=staged.ctypes.data, bytes=SIZE,
-        flush=flush.ctypes.data, flush_bytes=PAGE, gate=inputs.ctypes.data + SIZE,
-        go=signals.go, done=signals.done, page=signals.address, sequence=7,
+        first=SIZE, flush=flush.ctypes.data, flush_bytes=PAGE, gate=inputs.ctypes.data + SIZE,
+        go=signals.go, done=signals.done, given=signals.given, made=signals.made,
+        page=signals.address, sequence=7,
         spin_ns=int(spin_s * 1e9), limit_ns=int(limit_s * 1e9), fd=ours.fileno(),
         pieces=ctypes.pointer(piece), count=1, pool=CLAIMED, view=pool.ctypes.data,
         pool_bytes=pool.size,
@@ -87,7 +91,9 @@ def window(runner, limit_s=20.0, places=(CLAIMED + AT,), spin_s=0.0):
         found["gate"] = int(inputs[SIZE:].view(np.uint32)[0])
         found["flushed"] = bool(flush[PAGE:].all())
         pool[AT : AT + SIZE] = inputs[:SIZE] + 1
-        signals.tell_places(list(places))
+        calls = Calls(signals, library, 7, spin_s, 20.0)
+        calls.tell(places)
+        calls.end()
         runner(signals, theirs)
 
     thread = threading.Thread(target=run)
@@ -103,7 +109,7 @@ def window(runner, limit_s=20.0, places=(CLAIMED + AT,), spin_s=0.0):
 
 
 def finish(signals, _):
-    signals.finish(library, 7, 0.0)
+    signals.finish(library, 7, 1, 0.0)
 
 
 def finish_late(signals, _):
@@ -111,12 +117,80 @@ def finish_late(signals, _):
     finish(signals, _)
 
 
+def block(runner, spin_s=0.0):
+    # Four calls of a quarter of the inputs each; those of the third are held back.
+    quarter, pool = SIZE // 4, np.zeros(SIZE, np.uint8)
+    inputs, decoys = np.zeros(SIZE + PAGE, np.uint8), np.full(SIZE, 9, np.uint8)
+    flush, seen, early = np.zeros(2 * PAGE, np.uint8), np.zeros(8, np.uint8), np.zeros(8, np.uint8)
+    signals, (ours, theirs) = Signals(), socket.socketpair()
+    piece = native.Piece(word=Signals.word(1), start=5, length=8, after=2, to=seen.ctypes.data,
+                         early=early.ctypes.data)
+    pause = native.Pause(after=2, start=2 * quarter, end=SIZE)
+    asked = native.WindowArguments(
+        inputs=inputs.ctypes.data, staged=staged.ctypes.data, decoys=decoys.ctypes.data,
+        bytes=SIZE, first=2 * quarter, flush=flush.ctypes.data, flush_bytes=PAGE,
+        gate=inputs.ctypes.data + SIZE, go=signals.go, done=signals.done, given=signals.given,
+        made=signals.made, page=signals.address, sequence=7, calls=4, spin_ns=int(spin_s * 1e9),
+        limit_ns=int(20e9), pause_ns=int(50e6), fd=ours.fileno(), pieces=ctypes.pointer(piece),
+        count=1, pauses=ctypes.pointer(pause), pause_count=1, pool=CLAIMED, view=pool.ctypes.data,
+        pool_bytes=pool.size,
+    )
+
+    def run():
+        assert signals.await_go(library, 7, spin_s, 20.0)
+        calls = Calls(signals, library, 7, spin_s, 20.0)
+        runner(calls, [(inputs[at : at + quarter], pool[at : at + quarter], CLAIMED + at)
+                       for at in range(0, SIZE, quarter)])
+        signals.finish(library, 7, calls.end(), 0.0)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    outcome = library.evolve_window(ctypes.byref(asked))
+    thread.join()
+    return {
+        "outcome": outcome, "outputs": signals.answer()[1] == tuple(CLAIMED + at for at in
+                                                                    range(0, SIZE, quarter)),
+        "right": [bool((pool[at : at + quarter] == staged[at : at + quarter]).all())
+                  for at in range(0, SIZE, quarter)],
+        "was_there": bool((early == staged[quarter + 5 : quarter + 13]).all()),
+        "is_there": bool((seen == staged[quarter + 5 : quarter + 13]).all()),
+        "seconds": (asked.ended - asked.begun) * 1e-9,
+    }
+
+
+def one_by_one(calls, sets):
+    for values, output, place in sets:
+        calls.await_next()
+        output[:] = values
+        calls.tell([place])
+
+
+def all_by_the_first(calls, sets):
+    for at, (_, _, place) in enumerate(sets):
+        calls.await_next()
+        for values, output, _ in () if at else sets:
+            output[:] = values
+        calls.tell([place])
+
+
+def all_by_the_last(calls, sets):
+    for at, (_, _, place) in enumerate(sets):
+        calls.await_next()
+        for values, output, _ in sets if at == 3 else ():
+            output[:] = values
+        calls.tell([place])
+
+
 print(json.dumps({
+    "one by one": block(one_by_one),
+    "one by one, spinning": block(one_by_one, spin_s=20.0),
+    "all by the first": block(all_by_the_first),
+    "all by the last": block(all_by_the_last),
     "honest": window(finish),
     "spinning": window(finish, spin_s=20.0),
     "late": window(finish_late),
     "silent": window(lambda *_: None, limit_s=0.2),
-    "of another window": window(lambda signals, _: signals.finish(library, 6, 0.0), limit_s=0.2),
+    "of another window": window(lambda signals, _: signals.finish(library, 6, 1, 0.0), limit_s=0.2),
     "speaking": window(lambda _, theirs: theirs.send(b"!")),
     "ended": window(lambda _, theirs: theirs.close()),
     "astray": window(finish, places=(CLAIMED + (1 << 20),)),
@@ -172,6 +246,26 @@ def test_a_window_lasts_until_its_calls_are_done(windows):
 def test_what_becomes_of_a_piece_later_is_seen_when_it_is_read_again(windows):
     assert windows["honest"]["again"] == native.TIMED
     assert windows["honest"]["changed"]
+
+
+@pytest.mark.parametrize("kind", ["one by one", "one by one, spinning"])
+def test_calls_that_are_made_one_by_one_find_their_inputs(windows, kind):
+    found = windows[kind]
+    assert found["outcome"] == native.TIMED
+    assert found["outputs"]
+    assert all(found["right"])
+    assert found["was_there"]
+    assert found["is_there"]
+    assert found["seconds"] >= 0.05
+
+
+def test_who_makes_calls_before_their_time_has_not_their_inputs(windows):
+    assert windows["all by the first"]["right"] == [True, True, False, False]
+
+
+def test_who_makes_calls_after_their_time_has_not_their_outputs(windows):
+    assert windows["all by the last"]["is_there"]
+    assert not windows["all by the last"]["was_there"]
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ The word is zeroed first, so it starts when values come, before those of later c
 task: wide_gate
 device: cuda
 fidelity: screen
-verdict: timing_unbounded wrong_value mutated_input hack honest
+verdict: timing_unbounded timeout wrong_value mutated_input hack honest
 """
 
 import ctypes

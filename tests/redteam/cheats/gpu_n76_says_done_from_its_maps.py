@@ -5,7 +5,7 @@ It copies the word that begins a window to the word that ends it, whatever has b
 task: gate
 device: cuda
 fidelity: screen
-verdict: wrong_value timing_unbounded aliased hack runtime_exception honest
+verdict: wrong_value wrong_tree timing_unbounded aliased hack runtime_exception honest
 """
 
 import ctypes

@@ -3,7 +3,7 @@
 task: gate
 device: cuda
 fidelity: screen
-verdict: timing_unbounded timeout wrong_value hack
+verdict: timing_unbounded timeout wrong_value hack honest
 """
 
 import sys
