@@ -102,12 +102,12 @@ class CudaDevice:
     calls = (1, 1024)
     blocks = 24
     turn_blocks = 2
-    few_blocks = 8
+    few_blocks = 12
     block_pool = 24
     judged_s = 2.0
     has_profiler = True
     has_memory_mark = False  # of a pool there is none, and `cudaMalloc` goes past it
-    seats = 4  # while one is timed, processes of the others open
+    seats = 6  # while one is timed, processes of the others open
     sittings = 2
     spares = 6
     ends_alone = True
@@ -160,7 +160,9 @@ class CudaDevice:
         self._usual_answer_s = min(self._answer_s() for _ in range(9))
         node = nvml.node_of(str(facts.uuid))
         self.nodes = tuple(path for path in (node, *_NODES) if Path(path).exists())
-        self.clock_cores = ClockCores(os.sched_getaffinity(0))
+        cores = os.sched_getaffinity(0)
+        self.slots = min(8, max(2, len(cores) // 2))
+        self.clock_cores = ClockCores(cores)
         self.capability = 10 * facts.major + facts.minor
         self.spin_s = _SPIN_S if self.clock_cores.has_own else 0.0
         # All threads of this process, and all that it starts, keep off the clock's cores.
@@ -180,11 +182,6 @@ class CudaDevice:
     def device_class(self) -> str:
         """The model of the GPU."""
         return f"cuda: {self._facts.name}"
-
-    @property
-    def slots(self) -> int:
-        """Compiling uses the CPU's cores; on the GPU, checks share it and timing has it alone."""
-        return min(8, max(2, self.cores // 2))
 
     def can_time(self, language: Language) -> bool:
         return True

@@ -237,10 +237,13 @@ def opponents_at_once(task: WarmTask, device: Device, opponents: int, fidelity: 
 
 
 def sittings_at_once(task: WarmTask, device: Device, sides: int, fidelity: Fidelity) -> int:
-    """How many of an evaluation's sittings are made ready together: as many as the device wants.
+    """How many of an evaluation's sittings are made ready together.
 
-    Fewer where their processes would take so much of its room that nobody could check beside them.
+    One, unless there will be many: then as many as the device wants, or fewer where their processes
+    would take so much of its room that nobody could check beside them.
     """
+    if fidelity is not Fidelity.VERIFY:
+        return 1
     for sittings in range(device.sittings, 1, -1):
         room = _room_to_sit(task, device, sittings * sides, fidelity)
         if not device.room or room <= _SHARE_TO_SIT * device.room:

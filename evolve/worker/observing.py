@@ -1,4 +1,4 @@
-"""NVIDIA's tools on a candidate, at verification: once for each program, beside its timing.
+"""NVIDIA's tools on a candidate, at verification: once for each program, beside others' work.
 
 A tool takes seconds to start, and uses the GPU as it likes: it has the lock of the device, shared,
 for its own call and no longer, so that windows are timed between the calls. What the tools have

@@ -382,9 +382,6 @@ class Referee:
                 smoke(self.workshop, runner, candidate, task)
         progress.stage = Stage.SMOKE
         self._check(candidate, task, fidelity, progress)
-        if self.device.has_profiler and fidelity is Fidelity.VERIFY:
-            own = {fact.name for fact in progress.facts if fact.is_own}
-            progress.tools = self._tools.look(candidate, task, own)
         if fidelity is Fidelity.CHECK:
             return Status.CORRECT, "correct; at this fidelity no time is taken"
         if not self.device.can_time(candidate.language):
@@ -399,6 +396,9 @@ class Referee:
         candidate.custom = progress.custom
         with progress.timed("timing"):
             self._timekeeper.time(task, candidate, rivals, fidelity, progress.timing, asked.bars)
+        if self.device.has_profiler and fidelity is Fidelity.VERIFY:
+            own = {fact.name for fact in progress.facts if fact.is_own}
+            progress.tools = self._tools.look(candidate, task, own)
         if disowned(progress.timing.labels):
             progress.custom = False
         with progress.timed("speed_of_light"):

@@ -87,9 +87,9 @@ class Seats:
                 # Or the next would find what they left running.
                 on_failure.callback(_close_now, mine)
                 try:
-                    if any(process.has_candidate for process in rest):
+                    if rest:
                         with _still(mine):  # what it has under way itself is for its turn to find
-                            self._wait_until_quiet()
+                            self._wait_until_quiet(rest)
                     yield turn
                 except (CandidateFault, SideFault) as error:
                     if isinstance(candidate_fault_of(error), BusyFault):
@@ -117,8 +117,9 @@ class Seats:
                 "ours there"
             ) from error
 
-    def _wait_until_quiet(self) -> None:
-        if not self._falls_idle():
+    def _wait_until_quiet(self, rest: Collection[RunnerProcess]) -> None:
+        """For what these had under way, and for memory that the driver wipes."""
+        if not self._falls_idle() and any(process.has_candidate for process in rest):
             raise CrowdedFault("the device is busy with what another candidate left running")
 
     def _falls_idle(self) -> bool:
