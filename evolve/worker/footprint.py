@@ -1,5 +1,6 @@
 """What an evaluation takes of the device's memory: its processes, what they are sent, and we."""
 
+import sys
 from collections.abc import Sequence
 
 from evolve.core.evaluation import Fidelity
@@ -17,6 +18,7 @@ _JUDGING_SETS = 8
 _EXPECTING_SETS = 6  # more while it is worked out: what moved, parts of convolutions
 _PEAKS_EXPECTING = 2  # in fp64
 _COPIES_OF_WEIGHTS = 2  # in float32 or more, while a model is made
+_LARGEST_SHARE = 4  # of a device: for the tensors of a program, where fewer will do
 _ALWAYS_THERE = 2  # in a sitting: the candidate, and the reference
 _SHARE_TO_SIT = 2 / 3  # of the room: others check meanwhile
 _CORES_OF_WRITER = 2
@@ -24,11 +26,11 @@ _BRIEF_HALF_WIDTH = 0.05  # what is to be known no better does with short blocks
 LAUNCH_BOUND_S = 100e-6  # a reference that takes longer is not launch-bound, and is not recorded
 
 
-def working_bytes(cases: Sequence[WarmCase]) -> int:
+def working_bytes(cases: Sequence[WarmCase], device: Device) -> int:
     """What the tensors of a process with the models of these cases may need, inputs not counted."""
     for case in cases:
         case.measure()
-    return _working_bytes(cases)
+    return _working_bytes(cases, device)
 
 
 def trusted_bytes(cases: Sequence[WarmCase], device: Device) -> int:
@@ -38,20 +40,23 @@ def trusted_bytes(cases: Sequence[WarmCase], device: Device) -> int:
     gigabytes, three sides of which have to fit beside each other, two tensors more.
     """
     if not all(case.peak_bytes for case in cases):
-        return working_bytes(cases)
+        return working_bytes(cases, device)
     outputs = max(case.output_bytes for case in cases)
     generous = max(_WORKING_SETS * outputs, _PEAKS * _peak(cases))
     more = _TENSORS_MORE * max(case.known_bytes for case in cases) + device.pool_bytes
     return max(min(generous, _peak(cases) + more) + weights_bytes(cases), _least(cases))
 
 
-def _working_bytes(cases: Sequence[WarmCase]) -> int:
+def _working_bytes(cases: Sequence[WarmCase], device: Device) -> int:
     """The same as far as is known; no less than trusted sides were found to need."""
-    return max(_usual_bytes(cases), _least(cases))
+    return max(_usual_bytes(cases, device), _least(cases))
 
 
-def _usual_bytes(cases: Sequence[WarmCase]) -> int:
-    return max(_sets_bytes(case) for case in cases) + weights_bytes(cases)
+def _usual_bytes(cases: Sequence[WarmCase], device: Device) -> int:
+    """Of tasks so large that two sides would not fit, what one call needs at least."""
+    most = device.total_bytes // _LARGEST_SHARE or sys.maxsize
+    sets = max(max(min(_sets_bytes(case), most), _call_bytes(case)) for case in cases)
+    return sets + weights_bytes(cases)
 
 
 def _least(cases: Sequence[WarmCase]) -> int:
@@ -68,6 +73,12 @@ def _sets_bytes(case: WarmCase) -> int:
     )
 
 
+def _call_bytes(case: WarmCase) -> int:
+    """Two outcomes, or what the reference has alive at once, and a copy of the inputs."""
+    outputs = case.output_bytes if case.is_measured else 0
+    return case.input_bytes + max(_OUTCOMES * outputs, case.peak_bytes)
+
+
 def require_more(cases: Sequence[WarmCase], device: Device) -> bool:
     """Twice as much from now on for the reference and baselines: one ran out of what it had.
 
@@ -79,7 +90,7 @@ def require_more(cases: Sequence[WarmCase], device: Device) -> bool:
         Whether it is more than before.
     """
     has = max(device.pool_bytes, trusted_bytes(cases, device))
-    most = max(device.room // 4, _usual_bytes(cases)) if device.room else 2 * has
+    most = max(device.room // 4, _usual_bytes(cases, device)) if device.room else 2 * has
     if most <= has:
         return False
     for case in cases:
@@ -131,7 +142,7 @@ def room_for(
         judges: Whether it may have to find out what is expected.
     """
     largest = max(case.known_bytes for case in cases)
-    tensors = max(device.pool_bytes, _working_bytes(cases) + outputs)
+    tensors = max(device.pool_bytes, _working_bytes(cases, device) + outputs)
     sent = max(block, sum(case.input_bytes for case in cases))
     ours = _judging_bytes(cases, device, largest) if judges else 0
     return processes * (tensors + sent + device.process_bytes) + ours

@@ -202,7 +202,8 @@ class Workshop:
         hidden = candidate.build is not None and not self.device.spares
         readable = (str(candidate.build),) if hidden else ()
         is_tight = candidate.is_ours and needs is not UNTIMED  # where it compiles it may try more
-        tensors = trusted_bytes(cases, self.device) if is_tight else working_bytes(cases)
+        needed = trusted_bytes if is_tight else working_bytes
+        tensors = needed(cases, self.device)
         if may_overlap(candidate.source):  # torch keeps blocks apart by stream
             tensors *= _STREAMS
         return self.launcher.start(

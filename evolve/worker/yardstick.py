@@ -51,7 +51,7 @@ class Yardstick:
     def _measure(self, runner: RunnerProcess, task: WarmTask, case: WarmCase) -> Layout:
         """One call, and how many of them make a block."""
         device, call_s = self._workshop.device, self._workshop.call_s
-        spare = max(device.block_bytes, device.pool_bytes - working_bytes(task.timed))
+        spare = max(device.block_bytes, device.pool_bytes - working_bytes(task.timed, device))
         runner.reserve(8 * case.input_bytes, call_s)
         with device.share(runner, case.inputs("task", 0)) as inputs:
             layout = runner.call(case.index, inputs, call_s).tensors

@@ -141,7 +141,7 @@ def _evaluate_all(chosen: Sequence[Problem], limit_s: float, log: Path) -> float
     until, starts = time.monotonic() + limit_s, []
     for problem in chosen:
         if time.monotonic() > until - _LEAST_S:
-            problem.trouble = "KernelBench had no time left for it"
+            problem.trouble = problem.trouble or "KernelBench had no time left for it"
             continue
         with evaluator_process(log, until - time.monotonic()) as (process, seconds):
             starts.append(seconds)
@@ -158,7 +158,7 @@ def _evaluate_all(chosen: Sequence[Problem], limit_s: float, log: Path) -> float
                 line = process.stdout.readline()
                 if not line:
                     why = "had no time left for" if time.monotonic() > until else "died of"
-                    problem.trouble = f"KernelBench {why} one {name}"
+                    problem.trouble = problem.trouble or f"KernelBench {why} one {name}"
                     break
                 problem.theirs.setdefault(name, []).append(json.loads(line))
         print(f"KernelBench {problem.name}: {_seconds_of(problem):.1f} s for ten", flush=True)

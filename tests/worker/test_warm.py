@@ -449,7 +449,7 @@ def test_where_a_reference_ran_out_of_memory_its_processes_get_twice_as_much(usu
     cases = WarmTasks(device).get(RELU_TASK, Fidelity.SEARCH).cases
     before = max(usual, trusted_bytes(cases, device))
     assert require_more(cases, device)
-    assert working_bytes(cases) >= trusted_bytes(cases, device) >= 2 * before
+    assert working_bytes(cases, device) >= trusted_bytes(cases, device) >= 2 * before
 
 
 def test_what_is_worked_out_one_at_a_time_is_not_counted_for_each():
@@ -483,9 +483,9 @@ def test_a_process_has_memory_for_the_outputs_of_its_blocks_and_of_their_recordi
 
     def for_outputs(reference_s):
         task.reference_s[case.index] = reference_s
-        return working_bytes(task.timed) + block_outputs(task, device, Fidelity.SEARCH)
+        return working_bytes(task.timed, device) + block_outputs(task, device, Fidelity.SEARCH)
 
     assert for_outputs(1.0) > 1.4 * calls * one
     assert for_outputs(50e-6) > calls * (case.input_bytes + 2.4 * one)
     task.calls[case.index] = 1
-    assert for_outputs(1.0) == working_bytes(task.timed)  # which are enough for one call
+    assert for_outputs(1.0) == working_bytes(task.timed, device)  # which are enough for one call

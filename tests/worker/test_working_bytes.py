@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from evolve.core.evaluation import Fidelity
 from evolve.core.task import Task
-from evolve.worker import blocks, budget, expected
+from evolve.worker import blocks, budget, expected, footprint
 from evolve.worker.device_cpu import CpuDevice
-from evolve.worker.footprint import require_more, trusted_bytes, working_bytes
+from evolve.worker.footprint import require_more, trusted_bytes
 from evolve.worker.seeding import generator
 from evolve.worker.warm import WarmTasks
 from tests.worker.judging import task_source
@@ -25,6 +25,10 @@ from tests.worker.judging import task_source
 
 def warm(source):
     return WarmTasks(CpuDevice()).get(Task(name="probe", source=source), Fidelity.SEARCH)
+
+
+def working_bytes(cases, device=None):
+    return footprint.working_bytes(cases, device or CpuDevice())
 
 
 def test_a_large_output_of_small_inputs_counts():
@@ -62,9 +66,9 @@ def test_more_memory_is_more_for_all_sides_and_comes_to_an_end(sizes, is_known, 
     device = CpuDevice()
     device.pool_bytes, device.room = pool, room
     for _ in range(60):
-        before = [working_bytes(cases), max(pool, trusted_bytes(cases, device))]
+        before = [working_bytes(cases, device), max(pool, trusted_bytes(cases, device))]
         is_more = require_more(cases, device)
-        after = [working_bytes(cases), max(pool, trusted_bytes(cases, device))]
+        after = [working_bytes(cases, device), max(pool, trusted_bytes(cases, device))]
         assert after[0] >= before[0]
         assert (after[1] > before[1]) == is_more
         if not is_more:
@@ -76,6 +80,16 @@ def test_parts_of_all_inputs_have_room_beside_two_outcomes():
     (case,) = cases = warm(task_source("x[:, :512] + 1", "[torch.rand(256, 1024)]")).cases
     assert case.output_bytes == case.input_bytes // 2
     assert working_bytes(cases) >= 2 * case.input_bytes + 2 * case.output_bytes
+
+
+def test_a_task_that_is_large_for_its_device_has_what_one_call_needs():
+    (case,) = cases = warm(task_source("x + 1", "[torch.rand(256, 1024)]")).cases
+    device = CpuDevice()
+    device.total_bytes = 8 * case.output_bytes
+    needed = case.input_bytes + 2 * case.output_bytes
+    assert needed <= working_bytes(cases, device) < working_bytes(cases)
+    device.total_bytes = 1 << 40
+    assert working_bytes(cases, device) == working_bytes(cases)
 
 
 def test_weights_count():
