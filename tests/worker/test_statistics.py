@@ -48,6 +48,7 @@ def between_processes(rng, shape):
     return process + np.median(blocks, axis=-1)
 
 
+PLANS = [Fidelity.SCREEN, Fidelity.REWARD, Fidelity.SEARCH]  # that begin with one pair
 NOISE = [normal, heavy_tailed, contaminated, between_processes]
 
 
@@ -80,7 +81,7 @@ def half_in_logs(ratio):
     return math.log(ratio.high / ratio.low) / 2
 
 
-@pytest.mark.parametrize("fidelity", [Fidelity.REWARD, Fidelity.SEARCH, Fidelity.VERIFY])
+@pytest.mark.parametrize("fidelity", [*PLANS, Fidelity.VERIFY])
 def test_the_looks_share_five_percent(fidelity):
     plan = looks(fidelity)
     assert list(plan) == sorted(set(plan))
@@ -88,7 +89,7 @@ def test_the_looks_share_five_percent(fidelity):
 
 
 def test_a_search_may_end_after_one_two_and_four_pairs_and_a_verification_after_eight():
-    assert looks(Fidelity.SCREEN) == (3,)
+    assert looks(Fidelity.SCREEN) == (1, 3)
     assert looks(Fidelity.SEARCH)[:3] == (1, 2, 4)
     assert looks(Fidelity.REWARD) == (1, 3, 7)
     assert looks(Fidelity.VERIFY)[0] == 8
@@ -121,8 +122,7 @@ def test_a_screen_covers_the_truth_in_nineteen_of_twenty(noise):
     rng = np.random.default_rng(7)
     spread = 0.02 if noise is between_processes else spread_of(noise)
     wrong = sum(
-        ratio_interval(row, 0, Fidelity.SCREEN, spread).excludes(1.0)
-        for row in noise(rng, (TRIALS, 3))
+        excluded_at_any_look(row, 0.0, Fidelity.SCREEN, spread) for row in noise(rng, (TRIALS, 3))
     )
     assert wrong <= most_wrong(TRIALS)
 
@@ -136,14 +136,14 @@ def test_a_verification_does_not_depend_on_what_the_device_is_said_to_vary_by(no
         )
 
 
-@pytest.mark.parametrize("fidelity", [Fidelity.REWARD, Fidelity.SEARCH])
+@pytest.mark.parametrize("fidelity", PLANS)
 def test_one_pair_has_the_wide_interval_that_the_devices_spread_gives(fidelity):
     ratio = ratio_interval([0.1], 0, fidelity, SPREAD)
     assert ratio.value == pytest.approx(math.exp(0.1))
     assert half_in_logs(ratio) == pytest.approx(
         student_t(1 - alpha_at(fidelity, 0) / 2, PRIOR_PAIRS) * SPREAD
     )
-    assert half_in_logs(ratio) >= 4 * SPREAD
+    assert half_in_logs(ratio) >= 3 * SPREAD
     twice = ratio_interval([0.1], 0, fidelity, 2 * SPREAD)
     assert half_in_logs(twice) == pytest.approx(2 * half_in_logs(ratio))
 
