@@ -7,23 +7,29 @@ from evolve.core.lineage import VERIFY
 from evolve.search.engine import Search
 
 VERIFICATION = 3.0
-"""A verification in evaluations, before one has ended: eight pairs of processes, not three."""
+"""Device time of a verification in evaluations."""
 
 RECENT = 32
 """Evaluations that are looked at: the longest of them stands for the next."""
+
+_PAIRS, _USUAL_PAIRS = 8, 3  # of processes: a verification's; an evaluation's, where it tells none
+_CHECKS = 1.7  # of a verification, in those of an evaluation: it has more inputs, all of them new
 
 
 class Reserve:
     """Seconds of wall time that evaluations take, measured in this sitting.
 
     Until one has ended they are not known, and 0: what an evaluation takes is found out by one.
+    What a verification takes follows from an evaluation: the checks are `_CHECKS` times as long,
+    and its pairs of processes `_PAIRS`. Their sides are two, or three with a runner-up.
     """
 
     def __init__(self) -> None:
         self._any_s: deque[float] = deque(maxlen=RECENT)
-        self._whole_s: deque[float] = deque(maxlen=RECENT)  # timed to their end, as the best are
+        self._pair_s: deque[float] = deque(maxlen=RECENT)  # of those timed to their end
         self._verified_s: deque[float] = deque(maxlen=RECENT)
-        self._is_first = True  # the only one of `_whole_s`, so far
+        self._checked_s = 0.0  # the longest, of the first: the task's inputs were made for it, too
+        self._is_first = True
 
     def recall(self, search: Search) -> None:
         """Take what earlier sittings have stored: the best program, and its verification."""
@@ -42,14 +48,14 @@ class Reserve:
         if evaluation.fidelity is Fidelity.VERIFY:
             self._verified_s.append(seconds)
             return
-        is_whole = evaluation.status is Status.CORRECT and not evaluation.cut_short
-        if is_whole and len(self._whole_s) == 1 and self._is_first:
-            self._is_first = False  # it had the task's inputs and references made, too
+        if evaluation.status is Status.CORRECT:
+            timing_s = evaluation.durations_s.get("timing", seconds)
+            self._checked_s = max(self._checked_s, seconds - timing_s)
+            self._pair_s.append(timing_s / _pairs(evaluation))
+        if len(self._any_s) == 1 and self._is_first:
+            self._is_first = False
             self._any_s.clear()
-            self._whole_s.clear()
         self._any_s.append(seconds)
-        if is_whole:
-            self._whole_s.append(seconds)
 
     @property
     def evaluation_s(self) -> float:
@@ -59,4 +65,11 @@ class Reserve:
     @property
     def verification_s(self) -> float:
         """The next verification."""
-        return max(self._verified_s, default=VERIFICATION * max(self._whole_s, default=0.0))
+        expected_s = _CHECKS * self._checked_s + _PAIRS * max(self._pair_s, default=0.0)
+        return max(self._verified_s, default=expected_s)
+
+
+def _pairs(evaluation: Evaluation) -> int:
+    """Pairs of processes that were timed."""
+    cases = (case.get("overhead_ms", ()) for case in evaluation.samples.values())
+    return max(map(len, cases), default=0) or _USUAL_PAIRS
