@@ -136,7 +136,8 @@ def _serve(options: argparse.Namespace) -> None:
     from evolve.worker.serve import serve
 
     # Of what comes next most is waiting for other processes.
-    threading.Thread(target=extent.prepare if on_gpu else headers.precompile, daemon=True).start()
+    for prepare in (extent.prepare, *([] if on_gpu else [headers.precompile])):
+        threading.Thread(target=prepare, daemon=True).start()
 
     def start() -> Referee:
         with contextlib.ExitStack() as on_failure:

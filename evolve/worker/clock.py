@@ -70,7 +70,7 @@ class PairTimes:
 
 def _error_of_middle(times: list[float]) -> float:
     """Relative standard error of `middle`, by the median absolute deviation: of normal times."""
-    centre = statistics.median(times)
+    centre = middle(times)
     deviation = statistics.median(abs(time - centre) for time in times)
     return 1.2 * 1.4826 * deviation / centre / math.sqrt(len(times))
 

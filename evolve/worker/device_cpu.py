@@ -38,7 +38,7 @@ class CpuDevice:
     name = "cpu"
     place = CPU
     half_width = 0.03
-    spread = 0.05
+    spread = 0.02
     block_s = 0.006  # short, so that what drifts on the host is shared by the sides
     calls = (1, 256)
     blocks = 6

@@ -193,9 +193,9 @@ class Timekeeper:
         device = self._workshop.device
         at_once = sittings_at_once(task, device, len(sides), fidelity)
         room = room_to_time(task, device, len(sides), fidelity)
-        # A search that is content with wide intervals looks as a reward does.
+        # A search that is content with wide intervals looks as a screen does.
         is_wide = fidelity is Fidelity.SEARCH and is_brief(device, fidelity)
-        plan = Fidelity.REWARD if is_wide else fidelity
+        plan = Fidelity.SCREEN if is_wide else fidelity
         with contextlib.ExitStack() as ends:
             # A place to the end, so that answers come one by one, and not all together.
             with timing.spending("turn"):
