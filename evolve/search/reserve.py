@@ -9,14 +9,15 @@ from evolve.core.lineage import VERIFY
 from evolve.search.engine import Search
 
 VERIFICATION = 3.0
-"""Device time of a verification in evaluations."""
+"""A verification in evaluations, where nothing else is known of it."""
 
 RECENT = 32
 """Evaluations that are looked at."""
 
-_PAIRS, _USUAL_PAIRS = 8, 3  # of processes: a verification's; an evaluation's, where it tells none
+# Pairs of processes of a verification; more on a host where one is not enough for an evaluation.
+_PAIRS, _MORE_PAIRS = 8, 14
 _SIDES = 1.5  # times as many where a runner-up takes part
-_CHECKS = 1.7  # inputs of a verification for each of an evaluation, all of them new
+_CHECKS = 2.0  # inputs of a verification for each of an evaluation, all of them new
 _WAITS = ("timing_turn", "timing_lock")  # for other evaluations, which a verification has none of
 
 
@@ -25,13 +26,13 @@ class Reserve:
 
     Until one has ended they are not known, and 0: what an evaluation takes is found out by one.
     What a verification takes follows from the stages of evaluations: its pairs of processes from
-    the usual pair, its checks from the longest, when the task's inputs were made. Where an
-    evaluation tells no stages, all of it counts as timing.
+    the usual pair, its checks from the longest, when the task's inputs were made.
     """
 
     def __init__(self) -> None:
         self._any_s: deque[float] = deque(maxlen=RECENT)
-        self._pair_s: deque[float] = deque(maxlen=RECENT)  # of those timed to their end
+        self._pair_s: deque[float] = deque(maxlen=RECENT)
+        self._pairs: deque[int] = deque(maxlen=RECENT)
         self._verified_s: deque[float] = deque(maxlen=RECENT)
         self._checked_s = 0.0
         self._other_s = 0.0
@@ -56,13 +57,13 @@ class Reserve:
         stages = evaluation.durations_s
         waited_s = sum(stages.get(name, 0.0) for name in _WAITS)
         self._any_s.append(seconds - waited_s)
-        if evaluation.status is Status.CORRECT:
-            timing_s = stages.get("timing", seconds)
+        if evaluation.status is Status.CORRECT and "timing" in stages:
             others = {k: s for k, s in stages.items() if not k.startswith("timing")}
             checked_s = others.pop("correctness", 0.0)
-            self._pair_s.append((timing_s - waited_s) / _pairs(evaluation))
             self._checked_s = max(self._checked_s, checked_s)
             self._other_s = max(self._other_s, sum(others.values()))
+            self._pairs.append(_pairs(evaluation))
+            self._pair_s.append((stages["timing"] - waited_s) / self._pairs[-1])
 
     @property
     def evaluation_s(self) -> float:
@@ -72,17 +73,20 @@ class Reserve:
     @property
     def verification_s(self) -> float:
         """The next verification."""
-        pairs_s = _PAIRS * _SIDES * _usual(self._pair_s)
-        expected_s = pairs_s + _CHECKS * self._checked_s + self._other_s
-        return max(self._verified_s, default=expected_s)
+        if self._verified_s:
+            return max(self._verified_s)
+        if not self._pairs:
+            return VERIFICATION * self.evaluation_s
+        pairs = _PAIRS if _usual(self._pairs) <= 1 else _MORE_PAIRS
+        return pairs * _SIDES * _usual(self._pair_s) + _CHECKS * self._checked_s + self._other_s
 
 
-def _usual(seconds: Collection[float]) -> float:
+def _usual(numbers: Collection[float]) -> float:
     """The first ones take longer: a task's inputs are made, and what its reference takes is."""
-    return statistics.median_low(seconds) if seconds else 0.0
+    return statistics.median_low(numbers) if numbers else 0.0
 
 
 def _pairs(evaluation: Evaluation) -> int:
     """Pairs of processes that were timed."""
     cases = (case.get("overhead_ms", ()) for case in evaluation.samples.values())
-    return max(map(len, cases), default=0) or _USUAL_PAIRS
+    return max(map(len, cases), default=1)

@@ -20,7 +20,7 @@ _COPIES_OF_WEIGHTS = 2  # in float32 or more, while a model is made
 _ALWAYS_THERE = 2  # in a sitting: the candidate, and the reference
 _SHARE_TO_SIT = 2 / 3  # of the room: others check meanwhile
 _CORES_OF_WRITER = 2
-_BRIEF_HALF_WIDTH = 0.05  # what is to be known no better does with short blocks
+WIDE = 0.05  # what is to be known no better does with short blocks
 LAUNCH_BOUND_S = 100e-6  # a reference that takes longer is not launch-bound, and is not recorded
 
 
@@ -167,7 +167,7 @@ def _judging_bytes(cases: Sequence[WarmCase], device: Device, largest: int) -> i
 
 def is_brief(device: Device, fidelity: Fidelity) -> bool:
     """Whether shorter blocks will do, or fewer long ones: for a reward, or for wide intervals."""
-    is_wide = device.half_width >= _BRIEF_HALF_WIDTH
+    is_wide = device.half_width >= WIDE
     return fidelity is Fidelity.REWARD or (is_wide and fidelity is not Fidelity.VERIFY)
 
 
