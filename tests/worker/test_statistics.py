@@ -14,6 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evolve.core.evaluation import Fidelity
+from evolve.worker.clock import PairTimes
+from evolve.worker.faults import CANDIDATE, EAGER
 from evolve.worker.statistics import (
     PRIOR_PAIRS,
     alpha_at,
@@ -146,6 +148,32 @@ def test_one_pair_has_the_wide_interval_that_the_devices_spread_gives(fidelity):
     assert half_in_logs(ratio) >= 3 * SPREAD
     twice = ratio_interval([0.1], 0, fidelity, 2 * SPREAD)
     assert half_in_logs(twice) == pytest.approx(2 * half_in_logs(ratio))
+
+
+@pytest.mark.parametrize("scatter", [0.01, 0.05, 0.2])
+def test_blocks_tell_how_far_off_the_ratio_of_a_pair_is(scatter):
+    rng = np.random.default_rng(7)
+    pairs = [
+        PairTimes(blocks={"main": {side: list(times) for side, times in sides.items()}})
+        for sides in (
+            {CANDIDATE: 1.0 + scatter * rng.normal(size=6), EAGER: 1 + scatter * rng.normal(size=6)}
+            for _ in range(TRIALS)
+        )
+    ]
+    seen = np.sqrt(np.mean([pair.uncertainty("main", EAGER) ** 2 for pair in pairs]))
+    assert seen == pytest.approx(np.std([p.log_ratio("main", EAGER) for p in pairs]), rel=0.2)
+
+
+def test_a_block_that_another_process_has_disturbed_leaves_the_ratio_of_its_pair_as_certain():
+    steady = {
+        CANDIDATE: [1.0, 1.01, 0.99, 1.0, 1.01, 0.99],
+        EAGER: [2.0, 2.02, 1.98, 2.0, 2.02, 1.98],
+    }
+    disturbed = steady | {EAGER: [9.0, *steady[EAGER][1:]]}
+    apart = [
+        PairTimes(blocks={"main": of}).uncertainty("main", EAGER) for of in (steady, disturbed)
+    ]
+    assert apart[1] == pytest.approx(apart[0], rel=0.5)
 
 
 def test_pairs_that_vary_more_than_the_device_is_said_to_widen_the_interval():
