@@ -219,7 +219,9 @@ class Timekeeper:
                         cases = with_blocks(cases, pairs[-1].pair, device, fidelity)
                 wrong = drop_wrong(pairs)
                 others = [side for side in sides if side != CANDIDATE]
-                spread = max(device.spread, spread_seen(pairs, cases, others))
+                # A GPU has no other work on it; a CPU's cores may.
+                seen = 0.0 if device.compiles_aside else spread_seen(pairs, cases, others)
+                spread = max(device.spread, seen)
                 by = partial(ratio_interval, look_index=index, fidelity=plan, spread=spread)
                 ratios = {side: by(weighted(pairs, cases, side, rule)) for side in others}
                 may_lose, is_last = sides[CANDIDATE] is not None, count == looks(plan)[-1]
