@@ -1,29 +1,41 @@
 """How long evaluations take, and so how much time has to be kept back before a limit."""
 
+import statistics
 from collections import deque
+from collections.abc import Collection
 
 from evolve.core.evaluation import Evaluation, Fidelity, Status
 from evolve.core.lineage import VERIFY
 from evolve.search.engine import Search
 
 VERIFICATION = 3.0
-"""A verification in evaluations, before one has ended: eight pairs of processes, not three."""
+"""A verification in evaluations, where nothing else is known of it."""
 
 RECENT = 32
-"""Evaluations that are looked at: the longest of them stands for the next."""
+"""Evaluations that are looked at."""
+
+# Pairs of processes of a verification; more on a host where one is not enough for an evaluation.
+_PAIRS, _MORE_PAIRS = 8, 14
+_SIDES = 1.5  # times as many where a runner-up takes part
+_CHECKS = 2.0  # inputs of a verification for each of an evaluation, all of them new
+_WAITS = ("timing_turn", "timing_lock")  # for other evaluations, which a verification has none of
 
 
 class Reserve:
     """Seconds of wall time that evaluations take, measured in this sitting.
 
     Until one has ended they are not known, and 0: what an evaluation takes is found out by one.
+    What a verification takes follows from the stages of evaluations: its pairs of processes from
+    the usual pair, its checks from the longest, when the task's inputs were made.
     """
 
     def __init__(self) -> None:
         self._any_s: deque[float] = deque(maxlen=RECENT)
-        self._whole_s: deque[float] = deque(maxlen=RECENT)  # timed to their end, as the best are
+        self._pair_s: deque[float] = deque(maxlen=RECENT)
+        self._pairs: deque[int] = deque(maxlen=RECENT)
         self._verified_s: deque[float] = deque(maxlen=RECENT)
-        self._is_first = True  # the only one of `_whole_s`, so far
+        self._checked_s = 0.0
+        self._other_s = 0.0
 
     def recall(self, search: Search) -> None:
         """Take what earlier sittings have stored: the best program, and its verification."""
@@ -42,21 +54,39 @@ class Reserve:
         if evaluation.fidelity is Fidelity.VERIFY:
             self._verified_s.append(seconds)
             return
-        is_whole = evaluation.status is Status.CORRECT and not evaluation.cut_short
-        if is_whole and len(self._whole_s) == 1 and self._is_first:
-            self._is_first = False  # it had the task's inputs and references made, too
-            self._any_s.clear()
-            self._whole_s.clear()
-        self._any_s.append(seconds)
-        if is_whole:
-            self._whole_s.append(seconds)
+        stages = evaluation.durations_s
+        waited_s = sum(stages.get(name, 0.0) for name in _WAITS)
+        self._any_s.append(seconds - waited_s)
+        if evaluation.status is Status.CORRECT and "timing" in stages:
+            others = {k: s for k, s in stages.items() if not k.startswith("timing")}
+            checked_s = others.pop("correctness", 0.0)
+            self._checked_s = max(self._checked_s, checked_s)
+            self._other_s = max(self._other_s, sum(others.values()))
+            self._pairs.append(_pairs(evaluation))
+            self._pair_s.append((stages["timing"] - waited_s) / self._pairs[-1])
 
     @property
     def evaluation_s(self) -> float:
         """The next evaluation."""
-        return max(self._any_s, default=0.0)
+        return _usual(self._any_s)
 
     @property
     def verification_s(self) -> float:
         """The next verification."""
-        return max(self._verified_s, default=VERIFICATION * max(self._whole_s, default=0.0))
+        if self._verified_s:
+            return max(self._verified_s)
+        if not self._pairs:
+            return VERIFICATION * self.evaluation_s
+        pairs = _PAIRS if _usual(self._pairs) <= 1 else _MORE_PAIRS
+        return pairs * _SIDES * _usual(self._pair_s) + _CHECKS * self._checked_s + self._other_s
+
+
+def _usual(numbers: Collection[float]) -> float:
+    """The first ones take longer: a task's inputs are made, and what its reference takes is."""
+    return statistics.median_low(numbers) if numbers else 0.0
+
+
+def _pairs(evaluation: Evaluation) -> int:
+    """Pairs of processes that were timed."""
+    cases = (case.get("overhead_ms", ()) for case in evaluation.samples.values())
+    return max(map(len, cases), default=1)

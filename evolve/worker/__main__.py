@@ -130,13 +130,14 @@ def _serve(options: argparse.Namespace) -> None:
     on_gpu = options.device == "cuda"
     told = [{}, WITH_COMPILER] if options.compiles else [{}]
     ahead = [start_zygote(variables) for variables in told] if on_gpu else []
-    from evolve.worker import extent
+    from evolve.worker import extent, headers
     from evolve.worker.device import open_device
     from evolve.worker.referee import Referee
     from evolve.worker.serve import serve
 
-    if on_gpu:  # of what comes next most is waiting for other processes
-        threading.Thread(target=extent.prepare, daemon=True).start()
+    # Of what comes next most is waiting for other processes.
+    for prepare in (extent.prepare, *([] if on_gpu else [headers.precompile])):
+        threading.Thread(target=prepare, daemon=True).start()
 
     def start() -> Referee:
         with contextlib.ExitStack() as on_failure:

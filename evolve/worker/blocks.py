@@ -85,8 +85,11 @@ def parts(tensor: Tensor) -> Sequence[Tensor]:
 
 
 def _is_finite(tensor: Tensor) -> bool:
-    """Everywhere."""
-    return all(bool(computable(part).isfinite().all()) for part in parts(tensor))
+    """Everywhere. A sum is ten times as quick as `isfinite`, but may overflow."""
+    return all(
+        bool(part.sum().isfinite()) or bool(part.isfinite().all())
+        for part in map(computable, parts(tensor))
+    )
 
 
 def block_length(shape: torch.Size) -> int:
@@ -121,13 +124,18 @@ def _error_slab(error: Tensor, block: int, finite_only: bool) -> tuple[Tensor, T
     if missing:
         error = torch.nn.functional.pad(error, (0, missing))
     error = error.view(blocks, block)
-    peak = torch.linalg.vector_norm(error, float("inf"), dim=1)
+    peak = _largest(error)
     if finite_only and not bool(peak.isfinite().all()):
         error = torch.where(error.isfinite(), error, 0.0)
-        peak = torch.linalg.vector_norm(error, float("inf"), dim=1)
+        peak = _largest(error)
     sizes = torch.full_like(peak, block)
     sizes[-1] -= missing
     return torch.linalg.vector_norm(error, dim=1) / sizes.sqrt(), peak
+
+
+def _largest(rows: Tensor) -> Tensor:
+    """The largest |value| of every row, NaN included; `vector_norm` takes ten times as long."""
+    return torch.maximum(rows.amax(1), -rows.amin(1))
 
 
 def no_motion(truth: Tensor) -> Tensor:

@@ -18,6 +18,9 @@ from typing import Any
 
 from evolve.core.digest import framed_digest
 
+HEADERS = "EVOLVE_HEADERS"
+"""Variable of a runner's environment: where precompiled headers are (`headers`)."""
+
 
 class BuildError(Exception):
     """The compiler or linker refused the candidate's source; the message is the compiler's."""
@@ -160,6 +163,8 @@ def _load_inline(
         if not may_build:  # an extension that is only built when forward runs
             place = Path(tempfile.mkdtemp())
         place.mkdir(exist_ok=True)
+        flags = [f"-I{os.environ.get(HEADERS, '.')}", *(options.get("extra_cflags") or ())]
+        options["extra_cflags"] = flags
         try:
             library = Path(build(name, build_directory=str(place), **options))
         except RuntimeError as error:

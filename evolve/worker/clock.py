@@ -62,6 +62,18 @@ class PairTimes:
         times = self.blocks[case]
         return math.log(middle(times[side]) / middle(times[CANDIDATE]))
 
+    def uncertainty(self, case: str, side: str) -> float:
+        """Standard error of that, as far as the blocks of this sitting tell."""
+        times = self.blocks[case]
+        return math.hypot(*(_error_of_middle(times[one]) for one in (CANDIDATE, side)))
+
+
+def _error_of_middle(times: list[float]) -> float:
+    """Relative standard error of `middle`, by the median absolute deviation: of normal times."""
+    centre = middle(times)
+    deviation = statistics.median(abs(time - centre) for time in times)
+    return 1.2 * 1.4826 * deviation / centre / math.sqrt(len(times))
+
 
 def variation(times: list[float]) -> float:
     """Standard deviation relative to the mean."""

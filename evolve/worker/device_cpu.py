@@ -12,7 +12,8 @@ from weakref import WeakKeyDictionary, WeakSet
 import torch
 
 from evolve.core.program import Language
-from evolve.worker import syscalls
+from evolve.worker import headers, syscalls
+from evolve.worker.buildcache import HEADERS
 from evolve.worker.mappings import Mapping, mappings_of
 from evolve.worker.placing import CPU
 from evolve.worker.process import RunnerProcess
@@ -37,7 +38,7 @@ class CpuDevice:
     name = "cpu"
     place = CPU
     half_width = 0.03
-    spread = 0.05
+    spread = 0.02
     block_s = 0.006  # short, so that what drifts on the host is shared by the sides
     calls = (1, 256)
     blocks = 6
@@ -58,7 +59,6 @@ class CpuDevice:
     memory = 6 << 30
     limit_address_space = True
     nodes: tuple[str, ...] = ()
-    readable: tuple[str, ...] = ()
     block_bytes = 128 << 20
     reward_bytes = block_bytes
     pool_bytes = 0
@@ -66,12 +66,13 @@ class CpuDevice:
     expecting_bytes = 0
     room = 0
     total_bytes = 0
-    variables = _MALLOC
     capability = 0
 
     def __init__(self) -> None:
         total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         self.warm_bytes = min(total // 4, 3 << 30)
+        self.readable: tuple[str, ...] = (str(headers.folder()),)
+        self.variables = {**_MALLOC, HEADERS: self.readable[0]}
         self._landings: WeakKeyDictionary[RunnerProcess, Landing] = WeakKeyDictionary()
         self._elsewhere: WeakSet[RunnerProcess] = WeakSet()
         self._turns: WeakKeyDictionary[RunnerProcess, Turns] = WeakKeyDictionary()

@@ -11,7 +11,7 @@ from evolve.core.digest import framed_digest
 from evolve.worker import cuda_flags
 from evolve.worker.device import Device
 
-JUDGE_VERSION = "28"
+JUDGE_VERSION = "29"
 """Counts what changes verdicts or times: budgets, families, stages, the clock, descriptors."""
 
 

@@ -36,7 +36,8 @@ class Extent:
 
 def prepare() -> None:
     """Import what `extent_of` needs: symbolic shapes, in one to five seconds."""
-    importlib.import_module("torch.fx.experimental.symbolic_shapes")
+    for name in ("symbolic_shapes", "validator"):
+        importlib.import_module(f"torch.fx.experimental.{name}")
 
 
 def extent_of(case: LoadedCase, inputs: Outline) -> Extent | None:

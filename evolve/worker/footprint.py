@@ -22,7 +22,7 @@ _LARGEST_SHARE = 4  # of a device: for the tensors of a program, where fewer wil
 _ALWAYS_THERE = 2  # in a sitting: the candidate, and the reference
 _SHARE_TO_SIT = 2 / 3  # of the room: others check meanwhile
 _CORES_OF_WRITER = 2
-_BRIEF_HALF_WIDTH = 0.05  # what is to be known no better does with short blocks
+WIDE = 0.05  # what is to be known no better does with short blocks
 LAUNCH_BOUND_S = 100e-6  # a reference that takes longer is not launch-bound, and is not recorded
 
 
@@ -178,7 +178,7 @@ def _judging_bytes(cases: Sequence[WarmCase], device: Device, largest: int) -> i
 
 def is_brief(device: Device, fidelity: Fidelity) -> bool:
     """Whether shorter blocks will do, or fewer long ones: for a reward, or for wide intervals."""
-    is_wide = device.half_width >= _BRIEF_HALF_WIDTH
+    is_wide = device.half_width >= WIDE
     return fidelity is Fidelity.REWARD or (is_wide and fidelity is not Fidelity.VERIFY)
 
 

@@ -45,7 +45,7 @@ class _Look(NamedTuple):
 
 
 _PLANS: dict[Fidelity, tuple[_Look, ...]] = {
-    Fidelity.SCREEN: (_Look(3, alpha=0.05),),
+    Fidelity.SCREEN: (_Look(1, alpha=0.025), _Look(3, alpha=0.025)),
     Fidelity.REWARD: (_Look(1, alpha=0.01), _Look(3, alpha=0.02), _Look(7, alpha=0.02)),
     Fidelity.SEARCH: (
         _Look(1, alpha=0.01),
@@ -77,8 +77,8 @@ def ratio_interval(
         log_ratios: One per process pair, exactly `looks(fidelity)[look_index]` of them.
         look_index: Which look this is.
         fidelity: Which plan of looks is followed.
-        spread: Standard deviation of a pair's log ratio that tests of programs against themselves
-            have found on the device (`Device.spread`).
+        spread: Standard deviation of a pair's log ratio: what tests of programs against themselves
+            have found on the device (`Device.spread`), or more where single blocks tell of it.
     """
     look = _PLANS[fidelity][look_index]
     values = np.asarray(log_ratios, dtype=np.float64)

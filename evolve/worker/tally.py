@@ -1,5 +1,6 @@
 """What the sittings of a comparison come to: ratios, a row for each case, samples and labels."""
 
+import math
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -66,6 +67,20 @@ def weighted(pairs: list[Measured], cases: list[TimedCase], side: str, rule: str
         sum(weight * pair.log_ratio(name, side, rule) for name, weight in weights.items()) / total
         for pair in pairs
     ]
+
+
+def spread_seen(pairs: list[Measured], cases: list[TimedCase], others: list[str]) -> float:
+    """Standard deviation of a pair's log ratio that single blocks account for.
+
+    Small on a quiet host. Where others disturb the blocks, it is more than what was measured on a
+    quiet one (`Device.spread`).
+    """
+    squares = [
+        max(measured.pair.uncertainty(case.warm.case.name, side) for side in others) ** 2
+        for case in cases
+        for measured in pairs
+    ]
+    return math.sqrt(statistics.fmean(squares))
 
 
 def fill(

@@ -31,6 +31,7 @@ from evolve.worker.faults import (
     candidate_fault_of,
 )
 from evolve.worker.footprint import (
+    WIDE,
     block_outputs,
     is_brief,
     opponents_at_once,
@@ -60,6 +61,7 @@ from evolve.worker.tally import (
     library_at_work,
     may_be_a_library,
     merged,
+    spread_seen,
     was_cut_short,
     weighted,
 )
@@ -192,9 +194,9 @@ class Timekeeper:
         device = self._workshop.device
         at_once = sittings_at_once(task, device, len(sides), fidelity)
         room = room_to_time(task, device, len(sides), fidelity)
-        # A search that is content with wide intervals looks as a reward does.
+        # A search that is content with wide intervals looks as a screen does.
         is_wide = fidelity is Fidelity.SEARCH and is_brief(device, fidelity)
-        plan = Fidelity.REWARD if is_wide else fidelity
+        plan = Fidelity.SCREEN if is_wide else fidelity
         with contextlib.ExitStack() as ends:
             # A place to the end, so that answers come one by one, and not all together.
             with timing.spending("turn"):
@@ -217,12 +219,11 @@ class Timekeeper:
                         cases = with_blocks(cases, pairs[-1].pair, device, fidelity)
                 wrong = drop_wrong(pairs)
                 others = [side for side in sides if side != CANDIDATE]
-                ratios = {
-                    side: ratio_interval(
-                        weighted(pairs, cases, side, rule), index, plan, device.spread
-                    )
-                    for side in others
-                }
+                # A GPU has no other work on it; a CPU's cores may.
+                seen = 0.0 if device.compiles_aside else spread_seen(pairs, cases, others)
+                spread = max(device.spread, seen)
+                by = partial(ratio_interval, look_index=index, fidelity=plan, spread=spread)
+                ratios = {side: by(weighted(pairs, cases, side, rule)) for side in others}
                 may_lose, is_last = sides[CANDIDATE] is not None, count == looks(plan)[-1]
                 if is_last or all(
                     self._settled(ratio, fidelity, index, may_lose) for ratio in ratios.values()
@@ -232,7 +233,6 @@ class Timekeeper:
                     timing.labels.append(Label(CUT_SHORT, _why_no_longer(side, bars[side])))
                     break
             self._look_on(found, task, sides, cases, needs, timing, served)
-        by = partial(ratio_interval, look_index=index, fidelity=plan, spread=device.spread)
         timing.ratios = ratios | timing.ratios  # those of the first sittings stand
         fill(timing, pairs, cases, list(sides), by, rule)
         plain = [measured.pair for measured in pairs]
@@ -285,19 +285,19 @@ class Timekeeper:
     def _settled(self, ratio: Ratio, fidelity: Fidelity, look_index: int, may_lose: bool) -> bool:
         """Narrow enough, or (where that `may` be) clearly slower: then width is of no interest.
 
-        A search is content with twice the width that a verification wants. The last look of a
-        verification, with many pairs, is for sides that are close: on an unsteady host they are
-        told apart by nothing else. Others have the second look at most, and the first where the
-        interval is not much wider than wanted.
+        A search or a screen is content with twice the width that a verification wants. The last
+        look of a verification, with many pairs, is for sides that are close: on an unsteady host
+        they are told apart by nothing else. Others have the second look at most, and the first
+        where the interval is not much wider than wanted; where wide intervals will do, all have.
         """
         if fidelity is Fidelity.REWARD:  # enough for a reward: a decision, or a rough figure
             return not ratio.low <= 1.0 <= ratio.high or enough(ratio, _REWARD_HALF_WIDTH)
         if may_lose and ratio.high < CLEARLY_SLOWER:
             return True
         wanted = self._workshop.device.half_width
-        if fidelity is Fidelity.SEARCH:
+        if fidelity is not Fidelity.VERIFY:
             return enough(ratio, _SEARCH_WIDTHS * wanted)
-        if fidelity is Fidelity.VERIFY and abs(ratio.log().value) >= CLOSE:
+        if abs(ratio.log().value) >= CLOSE or wanted >= WIDE:
             return look_index > 0 or enough(ratio, FAR_WIDTHS * wanted)
         return enough(ratio, wanted)
 

@@ -400,7 +400,12 @@ class WarmTasks:
         return made
 
     def _loaded(self, task: Task, purpose: str) -> WarmTask:
-        loaded = load_task(task, self._device.place)
+        """With what is known of it for another purpose: families take seconds to find out."""
+        with self._lock:
+            known = [
+                warm.loaded for (name, _), warm in self._tasks.items() if name == task.revision
+            ]
+        loaded = known[0] if known else load_task(task, self._device.place)
         return WarmTask(task, loaded, self._device, self._store, purpose)
 
     def made(self, make: Callable[[], Made]) -> Made:

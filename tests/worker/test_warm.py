@@ -95,6 +95,13 @@ def test_a_task_asked_for_by_several_is_loaded_once():
     assert found[0] is found[1] is found[2]
 
 
+def test_a_task_is_loaded_once_for_search_and_verification_which_have_other_secrets():
+    tasks = WarmTasks(CpuDevice())
+    search, verify = (tasks.get(RELU_TASK, one) for one in (Fidelity.SEARCH, Fidelity.VERIFY))
+    assert search.loaded is verify.loaded
+    assert search.cases[0].model_seed != verify.cases[0].model_seed
+
+
 def test_the_task_used_longest_ago_gives_way():
     tasks = WarmTasks(CpuDevice(), tasks=2)
     first = tasks.get(RELU_TASK, Fidelity.SEARCH)
