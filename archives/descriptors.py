@@ -14,7 +14,7 @@ from evolve.core.errors import UsageError
 from evolve.core.normalise import normalised_length
 from evolve.core.protocols import Describe
 from evolve.core.sketch import sketch
-from evolve.worker.descriptors import COMPUTE_PATTERN, MEMORY_ACCESS, PARALLELISM
+from evolve.worker.judge.descriptors import COMPUTE_PATTERN, MEMORY_ACCESS, PARALLELISM
 
 OTHER = "other"
 MISSING = "none"

@@ -14,7 +14,7 @@ LAUNCH_BOUND_MS = 0.02
 """Below this a GPU kernel's time is mostly that of launching it."""
 
 _HEAD = re.compile(r"^[ \t]*(memory-bound|compute-bound|neither)\b", re.MULTILINE)
-"""How lines begin that `evolve.worker.feedback.bound` writes; the slowest case's is the first."""
+"""How lines begin that `feedback.bound` writes; the slowest case's is the first."""
 
 _LIMIT = re.compile(r"^\W*LIMIT\W+(\w+)", re.MULTILINE | re.IGNORECASE)
 

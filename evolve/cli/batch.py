@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from evolve.search.engine import Search
     from evolve.search.verification import RunAlone
     from evolve.store import RunRow, Ticket
-    from evolve.worker.batchfile import BatchRequest
+    from evolve.worker.service.batch_files import BatchRequest
 
 MAX_FAILURES = 50  # recorded failures in a row: nothing is to be had at present
 

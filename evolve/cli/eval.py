@@ -18,7 +18,7 @@ from evolve.core.protocols import EvaluationRequest, Evaluator
 from evolve.core.task import ACCUMULATIONS, PRECISIONS, SIZES
 from evolve.core.tunables import render
 from evolve.report.audit import Findings, findings_of
-from evolve.worker.sandbox import TIERS
+from evolve.worker.sandbox.policy import TIERS
 
 CORRECT, NOT_CORRECT = 0, 1
 MUTANTS = 60  # that an audit tries where the user names no number

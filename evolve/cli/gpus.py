@@ -1,13 +1,13 @@
 """GPUs in words: what is there, what is wrong with it, and what to do about it.
 
-All functions read the plain data of `evolve.worker.host`.
+All functions read the plain data of `evolve.worker.base.host_facts`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from evolve.cli.finding import MISSING, NOTE, OK, Finding
-from evolve.worker.host import major
+from evolve.worker.base.host_facts import major
 
 Facts = Mapping[str, Any]
 

@@ -60,7 +60,7 @@ def _teller(path: Path) -> Teller:
     """
     from evolve.cli.byhand import is_requests
     from evolve.cli.replies import tell_replies
-    from evolve.worker.batchfile import is_answers
+    from evolve.worker.service.batch_files import is_answers
 
     tellers: Mapping[Callable[[Path], bool], Teller] = {
         is_answers: tell_verdicts,

@@ -12,7 +12,7 @@ from evolve.core.evaluation import Evaluation
 from evolve.core.protocols import EvaluationRequest
 from evolve.core.task import Task
 from evolve.evaluation.checked import read_evaluation
-from evolve.worker.batchfile import Answer, BatchRequest, read_answers, request_lines
+from evolve.worker.service.batch_files import Answer, BatchRequest, read_answers, request_lines
 
 EVALUATE, AUDIT, COMPILED = "evaluate", "audit", "compiled"
 

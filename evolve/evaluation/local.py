@@ -18,7 +18,7 @@ from evolve.evaluation.place import Place
 from evolve.evaluation.pool import Pool
 from evolve.evaluation.process import CallFailed, CallOverdue, Deadlines, WorkerDied
 from evolve.llm.secrets import is_secret_variable
-from evolve.worker.zygote_start import package_folders
+from evolve.worker.sandbox.packages import package_folders
 
 # The referee needs to find its libraries, compilers and caches; nothing else of the environment
 # reaches it, so that no key or token of the user is within reach of what it starts.

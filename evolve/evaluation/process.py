@@ -12,7 +12,7 @@ from signal import SIGKILL, strsignal
 from typing import Any, cast
 
 from evolve.core.errors import EvaluatorUnavailable, UsageError
-from evolve.worker import protocol
+from evolve.worker.service import protocol
 
 MAX_LINE = 16 << 20  # bytes; raw samples of a long evaluation, the largest reply, are far below
 MAX_LAST_WORDS = 2000  # bytes

@@ -124,8 +124,8 @@ def digest_of(name: str, source: str, wanted: str) -> str:
     import torch
     from torch._subclasses.fake_tensor import FakeTensorMode
 
-    from evolve.worker.taskmodule import execute, task_code
-    from evolve.worker.trees import tensors_of
+    from evolve.worker.ipc.pytree import tensors_of
+    from evolve.worker.reference.task_module import execute, task_code
 
     module = execute(name, source, {})
     with task_code(name, "tracing it"), FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():

@@ -8,7 +8,7 @@ import threading
 from pathlib import Path
 
 from evolve.core.measurement import HALF_WIDTHS
-from evolve.worker.cores import keep_to_share
+from evolve.worker.devices.cpu_affinity import keep_to_share
 
 
 def main() -> None:
@@ -46,7 +46,7 @@ def main() -> None:
     if rest:
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
     if options.verb == "host":
-        from evolve.worker.host import examine_host, promises_gpu
+        from evolve.worker.base.host_facts import examine_host, promises_gpu
 
         print(json.dumps({"gpu": promises_gpu()} if options.glance else examine_host()))
         return
@@ -104,7 +104,7 @@ def _add_batch(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> 
 
 
 def _batch(options: argparse.Namespace, judge_words: list[str]) -> int:
-    from evolve.worker.batch import judge_batch
+    from evolve.worker.service.batch import judge_batch
 
     indices = options.indices.split(",") if options.indices else []
     return judge_batch(
@@ -121,22 +121,23 @@ def _batch(options: argparse.Namespace, judge_words: list[str]) -> int:
 
 
 def _serve(options: argparse.Namespace) -> None:
-    from evolve.worker.cuda_flags import add_flags
-    from evolve.worker.zygote_start import WITH_COMPILER
-    from evolve.worker.zygote_start import start as start_zygote
+    from evolve.worker.base.interpreter import WITH_COMPILER
+    from evolve.worker.base.interpreter import start as start_zygote
+    from evolve.worker.base.nvcc_flags import add_flags
 
     # All import torch for seconds, at the same time. On a CPU its malloc has to have its variables
     # when it begins, and what is imported there may disturb another judge's timing.
     on_gpu = options.device == "cuda"
     told = [{}, WITH_COMPILER] if options.compiles else [{}]
     ahead = [start_zygote(variables) for variables in told] if on_gpu else []
-    from evolve.worker import extent, headers
-    from evolve.worker.device import open_device
-    from evolve.worker.referee import Referee
-    from evolve.worker.serve import serve
+    from evolve.worker.build import headers
+    from evolve.worker.correctness import output_sizes
+    from evolve.worker.devices.base import open_device
+    from evolve.worker.judge.referee import Referee
+    from evolve.worker.service.server import serve
 
     # Of what comes next most is waiting for other processes.
-    for prepare in (extent.prepare, *([] if on_gpu else [headers.precompile])):
+    for prepare in (output_sizes.prepare, *([] if on_gpu else [headers.precompile])):
         threading.Thread(target=prepare, daemon=True).start()
 
     def start() -> Referee:

@@ -1,4 +1,4 @@
-"""Launches for the operations that the compiler left whole (`evolve.worker.whole`)."""
+"""Launches for the operations that the compiler left whole (`worker.build.decompositions`)."""
 
 import ast
 from collections.abc import Sequence

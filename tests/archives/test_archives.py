@@ -21,7 +21,7 @@ from archives.descriptors import KERNEL_AXES, Axis
 from evolve.core.errors import UsageError
 from evolve.core.protocols import AddStatus
 from evolve.testing.parts import make_elite
-from evolve.worker.descriptors import describe
+from evolve.worker.judge.descriptors import describe
 from tests.archives.classes import AXES
 
 

@@ -16,9 +16,9 @@ from pathlib import Path
 from evolve.core.errors import EvolveError
 from evolve.core.evaluation import Fidelity
 from evolve.tasks import find_task
-from evolve.worker.device_cpu import CpuDevice
-from evolve.worker.referee import Referee
-from evolve.worker.workshop import Candidate
+from evolve.worker.devices.cpu.device import CpuDevice
+from evolve.worker.judge.referee import Referee
+from evolve.worker.session.candidate_session import Candidate
 from tests.benchmarks.conditions import print_conditions
 
 CANDIDATES = 20

@@ -18,7 +18,7 @@ import triton.testing
 
 from evolve.core import tunables
 from evolve.core.compiled import Compiled
-from evolve.worker.compiler import compile_model, settings
+from evolve.worker.build.inductor import compile_model, settings
 from operators.inductor import convert
 from operators.structure import REWRITES, NotApplicable, TritonProgram
 from tests.gpu.test_compiler_seeds import Reference, _imported

@@ -22,7 +22,8 @@ import torch
 from triton.errors import TritonError
 from triton.runtime.jit import JITFunction
 
-from evolve.worker import compiler, syscalls
+from evolve.worker.build import inductor as compiler
+from evolve.worker.sandbox import syscalls
 
 FAULTS = (
     TritonError,

@@ -18,13 +18,14 @@ from pathlib import Path
 from typing import Any
 
 from evolve.core.evaluation import Fidelity
-from evolve.worker import clock, warm
-from evolve.worker.device import Device
-from evolve.worker.launcher import Launcher
-from evolve.worker.locks import HostLock
-from evolve.worker.process import RunnerProcess
-from evolve.worker.referee import Referee
-from evolve.worker.seats import Seats
+from evolve.worker.devices.base import Device
+from evolve.worker.judge.referee import Referee
+from evolve.worker.processes.host_locks import HostLock
+from evolve.worker.processes.launcher import Launcher
+from evolve.worker.processes.runner_process import RunnerProcess
+from evolve.worker.session import prepared_task
+from evolve.worker.session.exclusive_device import Seats
+from evolve.worker.timing import interleaved_blocks as clock
 from tests.benchmarks.conditions import print_conditions
 from tests.gpu.programs import RIGHT, TASK
 from tests.worker.serving import HONEST_CPP, RELU_TASK
@@ -108,7 +109,7 @@ def main() -> None:
     timeline = Timeline()
     timeline.wrap(RunnerProcess, OF_PROCESSES)
     timeline.wrap(clock, ("sit", "judge_samples"))
-    timeline.wrap(warm.WarmCase, ("block", "prepare_blocks"))
+    timeline.wrap(prepared_task.WarmCase, ("block", "prepare_blocks"))
     timeline.wrap_entries(HostLock, ("shared", "exclusive"))
     timeline.wrap_entries(Seats, ("alone",))
     timeline.wrap(Launcher, ("start",))
@@ -138,10 +139,10 @@ def main() -> None:
 
 def made(name: str) -> tuple[Device, Any, str]:
     if name == "cpu":
-        from evolve.worker.device_cpu import CpuDevice
+        from evolve.worker.devices.cpu.device import CpuDevice
 
         return CpuDevice(), RELU_TASK, HONEST_CPP
-    from evolve.worker.device_cuda import CudaDevice
+    from evolve.worker.devices.cuda.device import CudaDevice
 
     return CudaDevice(), TASK, RIGHT
 

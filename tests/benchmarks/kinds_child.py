@@ -23,10 +23,10 @@ from evolve.core.errors import UsageError
 from evolve.core.protocols import Proposal
 from evolve.core.task import Task
 from evolve.tasks import find_task
-from evolve.worker import compiler
-from evolve.worker.dispatch import DispatchMode
-from evolve.worker.placing import made_on
-from evolve.worker.rounding import CONVOLUTIONS, Watch
+from evolve.worker.base.dispatch import DispatchMode
+from evolve.worker.build import inductor
+from evolve.worker.evidence.eager_rounding import CONVOLUTIONS, Watch
+from evolve.worker.reference.placing import made_on
 from operators.compiler_seed import CompilerSeed
 from operators.template_seed import TemplateSeed
 from tests.benchmarks import json_lines
@@ -203,8 +203,8 @@ class Look:
         seen = set()
         for variant in _VARIANTS:
             try:
-                settings = compiler.settings(variant)
-                case = compiler.compile_model(self._model, self._inputs, settings)
+                settings = inductor.settings(variant)
+                case = inductor.compile_model(self._model, self._inputs, settings)
             except UsageError:
                 continue
             except FAULTS as error:

@@ -18,8 +18,8 @@ import torch
 from evolve.core import tunables
 from evolve.core.program import Assignment
 from evolve.core.task import Task
-from evolve.worker.device_cpu import CpuDevice
-from evolve.worker.taskmodule import execute
+from evolve.worker.devices.cpu.device import CpuDevice
+from evolve.worker.reference.task_module import execute
 from tests.benchmarks.gpu_forks import FAULTS, Compiling, Turns, is_lost
 from tests.benchmarks.tuner_problems import (
     DEVICE,

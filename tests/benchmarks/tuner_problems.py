@@ -16,8 +16,8 @@ from evolve.core.compiled import Compiled
 from evolve.core.program import Assignment, TunableValue
 from evolve.core.task import Task
 from evolve.tasks import find_task
-from evolve.worker.compiler import compile_model, settings
-from evolve.worker.taskmodule import execute
+from evolve.worker.build.inductor import compile_model, settings
+from evolve.worker.reference.task_module import execute
 from operators.inductor import convert
 from operators.templates import Products
 from operators.templates.matmul import How

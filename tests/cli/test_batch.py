@@ -23,8 +23,8 @@ from evolve.core.task import Task
 from evolve.store import Store
 from evolve.store.champion import champion
 from evolve.testing.synthetic import SyntheticEvaluator, synthetic_task
-from evolve.worker.batchfile import BatchRequest, read_answers, read_requests
-from evolve.worker.shards import Shards
+from evolve.worker.service.batch_files import BatchRequest, read_answers, read_requests
+from evolve.worker.service.shards import Shards
 from tests.cli.conftest import ROOT, Evolve, evolve_in
 
 LIMIT = "termination.evaluations=5"

@@ -22,7 +22,7 @@ from evolve.core.task import ACCUMULATIONS, PRECISIONS, SIZES
 from evolve.store import Store
 from evolve.store.champion import champion
 from evolve.tasks.shipped import library_folder
-from evolve.worker.sandbox import TIERS
+from evolve.worker.sandbox.policy import TIERS
 from tests.cli.conftest import ROOT
 
 SEED = library_folder() / "softmax" / "seeds" / "online.py"

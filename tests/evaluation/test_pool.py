@@ -241,7 +241,7 @@ def test_two_real_judges_give_verdicts_side_by_side(tmp_path):
 
 def test_workers_share_the_cores_out():
     program = (
-        "import os\nfrom evolve.worker.cores import keep_to_share\n"
+        "import os\nfrom evolve.worker.devices.cpu_affinity import keep_to_share\n"
         "keep_to_share({part}, 2)\nprint(*os.sched_getaffinity(0))"
     )
     shares = [

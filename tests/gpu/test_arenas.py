@@ -14,11 +14,11 @@ import pytest
 import torch
 
 from evolve.core.program import Language
-from evolve.worker import custody
-from evolve.worker.arenas import Arenas
-from evolve.worker.cuda_driver import CudaError, attach
-from evolve.worker.device_cuda import CudaDevice
-from evolve.worker.launcher import Launcher
+from evolve.worker.base.cuda_driver import CudaError, attach
+from evolve.worker.devices import output_snapshot
+from evolve.worker.devices.cuda.arenas import Arenas
+from evolve.worker.devices.cuda.device import CudaDevice
+from evolve.worker.processes.launcher import Launcher
 
 MB = 1 << 20
 
@@ -160,7 +160,7 @@ def output_of(device, runner, source):
     inputs = device.make_slab([[torch.ones(1024, device=device.place)]])
     with device.share(runner, inputs) as shared:
         output = runner.call(0, shared, 20.0)
-        (taken,) = custody.take(device, runner, output, shared)
+        (taken,) = output_snapshot.take(device, runner, output, shared)
     return taken
 
 

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from evolve.core.compiled import VARIANTS, WHOLE, Compiled
-from evolve.worker.compiler import compile_model, settings
+from evolve.worker.build.inductor import compile_model, settings
 
 for name in ("yaml", "jinja2"):
     pytest.importorskip(name, reason="the package of operators needs it")

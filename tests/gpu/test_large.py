@@ -16,11 +16,11 @@ import pytest
 import torch
 
 from evolve.core.evaluation import Evaluation, Status
-from evolve.worker import convolution
-from evolve.worker.expected import evaluate_truth
-from evolve.worker.extent import extent_of
-from evolve.worker.slab import Outline, Packed
-from evolve.worker.taskfile import load_task
+from evolve.worker.correctness import convolution
+from evolve.worker.correctness.cases import load_task
+from evolve.worker.correctness.oracle import evaluate_truth
+from evolve.worker.correctness.output_sizes import extent_of
+from evolve.worker.ipc.tensor_buffer import Outline, Packed
 from tests.gpu.programs import RIGHT, TASK, torch_program, triton_program
 
 LARGE = replace(TASK, name="relu2-large", source=TASK.source.replace("4096, 4096", "4096, 393216"))

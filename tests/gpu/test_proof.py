@@ -13,7 +13,7 @@ import torch
 
 from evolve.core.evaluation import Status
 from evolve.core.task import Task
-from evolve.worker.cost import count_cost
+from evolve.worker.timing.reference_cost import count_cost
 from tests.gpu.programs import RIGHT, TASK, torch_program
 
 N = 2048

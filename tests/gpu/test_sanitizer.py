@@ -11,8 +11,8 @@ from dataclasses import replace
 import pytest
 
 from evolve.core.evaluation import Status
-from evolve.worker.host import find_tool
-from evolve.worker.sanitizer import NAME
+from evolve.worker.base.host_facts import find_tool
+from evolve.worker.evidence.sanitizer import NAME
 from tests.gpu.programs import RIGHT, SMALL, triton_program
 
 needs_tool = pytest.mark.skipif(find_tool(NAME) is None, reason="no compute-sanitizer on this host")

@@ -1,9 +1,9 @@
 """The zygote that has PyTorch's compiler, where torch sees a GPU."""
 
 from evolve.core.program import Language
-from evolve.worker.device_cpu import CpuDevice
-from evolve.worker.launcher import Launcher
-from evolve.worker.zygote_start import WITH_COMPILER, start
+from evolve.worker.base.interpreter import WITH_COMPILER, start
+from evolve.worker.devices.cpu.device import CpuDevice
+from evolve.worker.processes.launcher import Launcher
 
 
 def test_it_has_one_thread_and_forks():

@@ -11,7 +11,7 @@ import pytest
 
 from evolve.core.evaluation import CaseResult, Evaluation
 from evolve.core.measurement import Interval
-from evolve.worker.feedback import KernelFacts, bound, compose, kernels
+from evolve.worker.base.feedback import KernelFacts, bound, compose, kernels
 from operators.diagnosis import bottleneck, diagnose
 from operators.knowledge import Knowledge
 from operators.material import exhibit

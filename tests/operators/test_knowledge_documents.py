@@ -183,8 +183,8 @@ def test_messages_that_a_document_explains_are_those_of_triton(file: str, messag
 
 
 def test_the_contract_documents_say_what_the_judge_does():
-    from evolve.worker.families import FAMILIES, TASK_FAMILY
-    from evolve.worker.workshop import BUILD_S, SETUP_S
+    from evolve.worker.correctness.input_families import FAMILIES, TASK_FAMILY
+    from evolve.worker.session.candidate_session import BUILD_S, SETUP_S
 
     bodies = {document.id: document.body for document in DOCUMENTS}
     for family in {*FAMILIES} - {TASK_FAMILY}:

@@ -6,6 +6,8 @@ Invariants:
 2. The import-linter contracts of `pyproject.toml` hold.
 """
 
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -72,3 +74,33 @@ def test_imports_point_downwards_only():
     linter = Path(sys.executable).with_name("lint-imports")
     done = subprocess.run([linter], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize(
+    ("module", "added", "contract"),
+    [
+        ("runner/probes.py", "from evolve.worker.session import prepared_task", "trust:"),
+        ("runner/probes.py", "from evolve.worker.correctness import compare", "trust:"),
+        ("session/admission.py", "from evolve.worker.judge import referee", "rooms of the worker:"),
+    ],
+)
+def test_a_contract_notices_an_import_that_it_forbids(
+    module: str, added: str, contract: str, tmp_path: Path
+):
+    for package in ("evolve", "operators", "archives"):
+        shutil.copytree(ROOT / package, tmp_path / package)
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    with (tmp_path / "evolve/worker" / module).open("a") as file:
+        file.write(f"\n{added}\n")
+    linter = Path(sys.executable).with_name("lint-imports")
+    done = subprocess.run([linter, "--no-cache"], cwd=tmp_path, capture_output=True, text=True,
+                          check=False, env={**os.environ, "PYTHONPATH": str(tmp_path)})  # fmt: skip
+    assert done.returncode == 1
+    broken = [line for line in done.stdout.splitlines() if line.endswith("BROKEN")]
+    assert any(line.startswith(contract) for line in broken), done.stdout
+
+
+def test_no_room_of_the_worker_has_more_than_twenty_modules():
+    rooms = [path for path in (ROOT / "evolve/worker").rglob("*") if path.is_dir()]
+    counts = {str(room): len(list(room.glob("*.py"))) for room in rooms}
+    assert max(counts.values()) <= 21, counts  # and `__init__`

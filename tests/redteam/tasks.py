@@ -75,7 +75,7 @@ def get_init_inputs():
 
 SOURCES: dict[str, tuple[str, tuple[Case, ...]]] = {
     "gate": (_plain("gate", "ROWS, COLUMNS = 256, 512", *_GATE), _odd(ROWS=37, COLUMNS=53)),
-    "long_gate": (  # on any machine long enough for looks into the process (`whereabouts`)
+    "long_gate": (  # on any machine long enough for looks into the process (`stack_sampling`)
         _plain("gate", "ROWS, COLUMNS = 1024, 1024", *_GATE),
         (MAIN,),
     ),

@@ -14,11 +14,11 @@ import pytest
 
 from evolve.core.evaluation import Status
 from evolve.core.program import Language
-from evolve.worker import leavings
-from evolve.worker.device_cpu import CpuDevice
-from evolve.worker.faults import CandidateFault
-from evolve.worker.launcher import Launcher
-from evolve.worker.sandbox import Mechanism
+from evolve.worker.base.faults import CandidateFault
+from evolve.worker.devices.cpu.device import CpuDevice
+from evolve.worker.processes.launcher import Launcher
+from evolve.worker.sandbox import disk_quota
+from evolve.worker.sandbox.policy import Mechanism
 
 EXPOSED = int(~(Mechanism.PID_NAMESPACE | Mechanism.OWN_UID))
 DEPTH = 3000
@@ -79,19 +79,19 @@ def _nest(folder: Path) -> None:
 def test_folders_of_any_depth_are_noticed_and_removed(tmp_path):
     (tmp_path / "plain").mkdir()
     (tmp_path / "plain" / "library.so").write_bytes(bytes(1 << 16))
-    assert not leavings.excessive(str(tmp_path), 1 << 20)
+    assert not disk_quota.excessive(str(tmp_path), 1 << 20)
     _nest(tmp_path)
     (tmp_path / "link").symlink_to("/usr")
-    assert leavings.excessive(str(tmp_path), 1 << 20)
-    leavings.empty(str(tmp_path))
+    assert disk_quota.excessive(str(tmp_path), 1 << 20)
+    disk_quota.empty(str(tmp_path))
     assert list(tmp_path.iterdir()) == []
     assert Path("/usr/lib").is_dir()
 
 
 def test_a_directory_with_too_many_bytes_or_files_is_excessive(tmp_path):
     (tmp_path / "large").write_bytes(bytes(1 << 21))
-    assert leavings.excessive(str(tmp_path), 1 << 20)
-    assert not leavings.excessive(str(tmp_path), 1 << 22)
+    assert disk_quota.excessive(str(tmp_path), 1 << 20)
+    assert not disk_quota.excessive(str(tmp_path), 1 << 22)
 
 
 def test_a_build_that_fills_the_disk_is_stopped(launcher, tmp_path):

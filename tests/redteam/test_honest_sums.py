@@ -9,8 +9,8 @@ import numpy
 import pytest
 import torch
 
-from evolve.worker.budget import judge
-from evolve.worker.taskfile import load_task
+from evolve.worker.correctness.cases import load_task
+from evolve.worker.correctness.compare import judge
 from tests.redteam.tasks import TASKS
 
 torch.set_num_threads(1)  # small tensors; more threads would cost more than they give

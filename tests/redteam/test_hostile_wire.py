@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 
 from evolve.core.evaluation import Status
 from evolve.core.task import Task
-from evolve.worker import custody, wire
-from evolve.worker.budget import judge
-from evolve.worker.device_cpu import CpuDevice
-from evolve.worker.faults import CandidateFault
-from evolve.worker.taskfile import load_task
-from evolve.worker.wire import ChannelFault
+from evolve.worker.base.faults import CandidateFault
+from evolve.worker.correctness.cases import load_task
+from evolve.worker.correctness.compare import judge
+from evolve.worker.devices import output_snapshot
+from evolve.worker.devices.cpu.device import CpuDevice
+from evolve.worker.ipc import messages
+from evolve.worker.ipc.messages import ChannelFault
 from tests.redteam.tasks import TASKS
 
 CASE = load_task(Task(name="tiny", source=TASKS["tiny"].source)).cases[0]
@@ -46,14 +47,14 @@ def body(tensors, tree: bytes) -> bytes:
 def look_at(message: bytes) -> None:
     """What the referee does with an answer before and after it takes any bytes."""
     try:
-        output = wire.parse_output(message)
-        if custody.same_structure(output, EXPECTED):
-            custody.buffers_for(CpuDevice(), output.tensors)
+        output = messages.parse_output(message)
+        if output_snapshot.same_structure(output, EXPECTED):
+            output_snapshot.buffers_for(CpuDevice(), output.tensors)
             return
-        claimed = custody.described(output)
+        claimed = output_snapshot.described(output)
     except (ChannelFault, CandidateFault):
         return
-    judge(CASE, claimed, custody.spec_of(output), EXPECTED, INPUTS)
+    judge(CASE, claimed, output_snapshot.spec_of(output), EXPECTED, INPUTS)
 
 
 @settings(max_examples=300, deadline=None)
@@ -88,7 +89,7 @@ def test_any_values_are_judged(places, keep, fill):
 @settings(max_examples=200, deadline=None)
 @given(st.binary(max_size=200))
 def test_any_bytes_at_all_are_parsed_or_refused(message):
-    for parse in (wire.parse_output, wire.parse_done, wire.parse_error):
+    for parse in (messages.parse_output, messages.parse_done, messages.parse_error):
         try:
             parse(message)
         except ChannelFault:

@@ -20,8 +20,8 @@ from evolve.evaluation.batch import as_batch, read_verdicts, write_requests
 from evolve.search.verdicts import request_id, tell_verdicts, waiting_tickets
 from evolve.store import Store
 from evolve.testing.synthetic import SyntheticEvaluator, synthetic_task
-from evolve.worker.batchfile import read_requests
-from evolve.worker.shards import Shards
+from evolve.worker.service.batch_files import read_requests
+from evolve.worker.service.shards import Shards
 from tests.search.conftest import make_search, variants
 
 JUDGE = SyntheticEvaluator()

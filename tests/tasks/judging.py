@@ -13,9 +13,9 @@ from evolve.core.evaluation import Status
 from evolve.core.program import Language, Program
 from evolve.core.task import Task
 from evolve.tasks import find_task
-from evolve.worker.budget import judge
-from evolve.worker.taskfile import load_task
-from evolve.worker.trees import flatten
+from evolve.worker.correctness.cases import load_task
+from evolve.worker.correctness.compare import judge
+from evolve.worker.ipc.pytree import flatten
 
 
 def module_of(source: str, folder: Path) -> ModuleType:

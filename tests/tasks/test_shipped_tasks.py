@@ -21,9 +21,9 @@ from evolve.core.program import Language, detect_language
 from evolve.core.task import SIZES
 from evolve.core.tunables import parse, render
 from evolve.tasks import find_task, list_tasks
-from evolve.worker.audit import audit
-from evolve.worker.taskfile import load_task
-from evolve.worker.trees import tensors_of
+from evolve.worker.correctness.cases import load_task
+from evolve.worker.ipc.pytree import tensors_of
+from evolve.worker.judge.audit import audit
 
 NAMES = [info.name for info in list_tasks()]
 OWN = str(Path(__file__).parents[2] / "examples" / "own_task" / "my_task.py")

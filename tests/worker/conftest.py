@@ -2,8 +2,8 @@
 
 import pytest
 
-from evolve.worker.device_cpu import CpuDevice
-from evolve.worker.launcher import Launcher
+from evolve.worker.devices.cpu.device import CpuDevice
+from evolve.worker.processes.launcher import Launcher
 from tests.worker.serving import Worker
 
 

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from evolve.core.task import Case, Task
-from evolve.worker.budget import Judgement, judge
-from evolve.worker.expected import Expected
-from evolve.worker.taskfile import LoadedCase, load_task
-from evolve.worker.trees import flatten
+from evolve.worker.correctness.cases import LoadedCase, load_task
+from evolve.worker.correctness.compare import Judgement, judge
+from evolve.worker.correctness.oracle import Expected
+from evolve.worker.ipc.pytree import flatten
 
 torch.set_num_threads(1)  # small tensors; spinning threads would cost more than they give
 SEED = 2

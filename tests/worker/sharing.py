@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from evolve.worker.device_cpu import CpuDevice
-from evolve.worker.sealed import make_sealed
-from evolve.worker.slab import Shared
+from evolve.worker.devices.cpu.device import CpuDevice
+from evolve.worker.ipc.memfd import make_sealed
+from evolve.worker.ipc.tensor_buffer import Shared
 
 
 def shared(*trees: Any) -> Shared:

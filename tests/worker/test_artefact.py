@@ -18,8 +18,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evolve.worker.artefact import instruction_shares, stack_bytes
-from evolve.worker.proof import Kernel, OwnCode, prove
+from evolve.worker.build.kernel_stats import instruction_shares, stack_bytes
+from evolve.worker.runner.profiling import Kernel, OwnCode, prove
 
 PTX = """
 .version 8.7

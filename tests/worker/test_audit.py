@@ -12,8 +12,8 @@ import torch
 
 from evolve.core.errors import UsageError
 from evolve.core.task import Case, Task
-from evolve.worker.audit import audit
-from evolve.worker.taskfile import load_task
+from evolve.worker.correctness.cases import load_task
+from evolve.worker.judge.audit import audit
 from tests.worker.judging import task_source
 
 

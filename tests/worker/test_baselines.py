@@ -8,7 +8,7 @@ Invariants:
 import pytest
 
 from evolve.core.evaluation import Status
-from evolve.worker.baselines import _OF_INDUCTOR
+from evolve.worker.runner.baselines import _OF_INDUCTOR
 from tests.worker.serving import HONEST_CPP, RELU_TASK
 
 

@@ -21,10 +21,10 @@ import pytest
 
 from evolve.core.errors import EvaluatorUnavailable
 from evolve.core.evaluation import NO_ROOM, Evaluation, Fidelity, Label, Stage, Status
-from evolve.worker import batch_loop
-from evolve.worker.batch_costs import Costs
-from evolve.worker.batchfile import Answers, BatchRequest, read_answers, request_lines
-from evolve.worker.shards import Shards
+from evolve.worker.service import batch_loop
+from evolve.worker.service.batch_costs import Costs
+from evolve.worker.service.batch_files import Answers, BatchRequest, read_answers, request_lines
+from evolve.worker.service.shards import Shards
 from tests.worker.serving import HONEST_CPP, RELU_TASK, ROOT, alive, family_of, forward
 from tests.worker.test_batchfile import begun, evaluate
 

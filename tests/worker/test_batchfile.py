@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evolve.core.errors import UsageError
-from evolve.worker.batchfile import (
+from evolve.worker.service.batch_files import (
     MOST_FAILURES,
     Answers,
     BatchRequest,
@@ -23,7 +23,7 @@ from evolve.worker.batchfile import (
     request_lines,
     to_line,
 )
-from evolve.worker.shards import SHARD_BYTES, Shards
+from evolve.worker.service.shards import SHARD_BYTES, Shards
 from tests.worker.serving import RELU_TASK
 
 TASK = RELU_TASK.to_json()

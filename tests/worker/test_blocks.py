@@ -9,8 +9,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evolve.worker import blocks
-from evolve.worker.blocks import block_length, error_blocks, motion_blocks, no_motion
+from evolve.worker.correctness import tolerance as blocks
+from evolve.worker.correctness.tolerance import block_length, error_blocks, motion_blocks, no_motion
 
 SHAPES = st.lists(st.integers(1, 40), max_size=3).map(tuple)
 FLOATS = st.sampled_from([torch.float64, torch.float32, torch.float16, torch.complex64])

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evolve.core.evaluation import Status
-from evolve.worker.budget import judge, suite_verdict
-from evolve.worker.expected import PERTURBATIONS
+from evolve.worker.correctness.compare import judge, suite_verdict
+from evolve.worker.correctness.oracle import PERTURBATIONS
 from tests.worker.judging import (
     judged,
     loaded_case,
@@ -326,7 +326,7 @@ def test_who_asks_whether_an_outcome_is_there_at_all_need_not_wait_for_excuses(
     case = loaded_case(task_source("torch.sin(x * 1e4)", "[torch.rand(64, 256)]"))
     _, inputs, expected = prepared(case, "task")
     asked = [outcome(expected.reference[0])], expected.spec, expected, inputs
-    monkeypatch.setattr("evolve.worker.expected._rounded", None)
+    monkeypatch.setattr("evolve.worker.correctness.oracle._rounded", None)
     verdict = judge(case, *asked, explain=False, excuse=False)
     assert verdict.status is Status.WRONG_VALUE
     with pytest.raises(TypeError):

@@ -13,8 +13,8 @@ import torch
 from torch.nn import functional
 
 from evolve.core.evaluation import Status
-from evolve.worker import expected
-from evolve.worker.convolution import ByProducts
+from evolve.worker.correctness import oracle as expected
+from evolve.worker.correctness.convolution import ByProducts
 from tests.worker.judging import (
     cut_to_tf32,
     judged,

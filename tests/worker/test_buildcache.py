@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from evolve.worker.buildcache import BuildCache
+from evolve.worker.build.cache import BuildCache
 from tests.nobody import as_nobody
 
 pytest.importorskip("triton.runtime.cache")
 
 KEEPS = """
 import sys
-from evolve.worker.buildcache import install
+from evolve.worker.build.cache import install
 install("", sys.argv[1], may_build=True)
 from triton.runtime.cache import FileCacheManager
 kernel = FileCacheManager("abc")
@@ -24,7 +24,7 @@ kernel.put_group("k.json", paths)
 """
 FINDS = """
 import sys
-from evolve.worker.buildcache import install
+from evolve.worker.build.cache import install
 install("", sys.argv[1], may_build=False)
 from triton.runtime.cache import FileCacheManager
 for name, path in sorted(FileCacheManager("abc").get_group("k.json").items()):

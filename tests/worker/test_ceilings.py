@@ -8,8 +8,8 @@ Invariants:
 import pytest
 import torch
 
-from evolve.worker.ceilings import Ceilings
-from evolve.worker.cost import Cost
+from evolve.worker.timing.reference_cost import Cost
+from evolve.worker.timing.roofline import Ceilings
 
 pytestmark = pytest.mark.quiet
 

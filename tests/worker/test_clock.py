@@ -16,12 +16,12 @@ import pytest
 
 from evolve.core.evaluation import Fidelity, Stage, Status
 from evolve.core.measurement import CLEARLY_SLOWER
-from evolve.worker.clock import PairTimes
-from evolve.worker.device_cpu import CpuDevice
-from evolve.worker.faults import CANDIDATE, EAGER
-from evolve.worker.referee import Referee
-from evolve.worker.statistics import looks
-from evolve.worker.tally import merged
+from evolve.worker.base.faults import CANDIDATE, EAGER
+from evolve.worker.devices.cpu.device import CpuDevice
+from evolve.worker.judge.referee import Referee
+from evolve.worker.timing.interleaved_blocks import PairTimes
+from evolve.worker.timing.results import merged
+from evolve.worker.timing.statistics import looks
 from tests.worker.serving import HONEST_CPP, RELU_TASK, TIMED, Worker, forward
 
 pytestmark = pytest.mark.quiet
@@ -133,7 +133,7 @@ return memory[key].clone()
 
 def test_while_inputs_are_staged_there_is_nothing_to_compute_on(worker):
     before = """
-from evolve.worker import runner
+from evolve.worker.runner import runner
 outcomes = {}
 stage = runner.Runner._stage
 def ahead(self, channel, size, trees, fd):

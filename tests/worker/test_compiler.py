@@ -16,11 +16,11 @@ from torch import nn
 from evolve.core.compiled import VARIANTS, WHOLE, Compiled
 from evolve.core.errors import UsageError
 from evolve.core.task import Task
-from evolve.worker.compiler import SETTINGS, compile_model, settings
-from evolve.worker.device_cpu import CpuDevice
-from evolve.worker.referee import Referee
-from evolve.worker.slab import Outline, Packed, unpack
-from evolve.worker.zygote_start import WITH_COMPILER, start
+from evolve.worker.base.interpreter import WITH_COMPILER, start
+from evolve.worker.build.inductor import SETTINGS, compile_model, settings
+from evolve.worker.devices.cpu.device import CpuDevice
+from evolve.worker.ipc.tensor_buffer import Outline, Packed, unpack
+from evolve.worker.judge.referee import Referee
 
 FRAGILE = Task(
     name="fragile",

@@ -10,7 +10,7 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from evolve.worker.convolution import ByProducts, convolution, in_parts
+from evolve.worker.correctness.convolution import ByProducts, convolution, in_parts
 
 
 @st.composite
@@ -71,7 +71,7 @@ def test_a_large_batch_is_made_in_parts(most):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_on_the_cpu_the_mode_changes_nothing(dtype, monkeypatch):
-    monkeypatch.setattr("evolve.worker.convolution.convolution", None)
+    monkeypatch.setattr("evolve.worker.correctness.convolution.convolution", None)
     x, weight = (torch.randn(2, 2, 5, 5, dtype=dtype) for _ in range(2))
     wanted = torch.conv2d(x, weight)
     with ByProducts():

@@ -10,8 +10,8 @@ from multiprocessing import get_context
 
 import pytest
 
-from evolve.worker import locks
-from evolve.worker.cores import ClockCores
+from evolve.worker.devices.cpu_affinity import ClockCores
+from evolve.worker.processes import host_locks as locks
 
 MANY = range(1000, 1008)  # of numbers that no host has, so each has no sibling
 

@@ -7,7 +7,7 @@ Invariants:
 
 import pytest
 
-from evolve.worker.cost import Cost, count_cost
+from evolve.worker.timing.reference_cost import Cost, count_cost
 from tests.worker.judging import loaded_case, task_source
 
 MATMUL = task_source("a @ b", "[torch.randn(32, 64), torch.randn(64, 16)]", "a, b")

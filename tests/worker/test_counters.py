@@ -8,7 +8,7 @@ Invariants:
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evolve.worker.counters import labels
+from evolve.worker.evidence.ncu import labels
 
 HEAD = (
     '"ID","Process ID","Kernel Name","dram__throughput.avg.pct_of_peak_sustained_elapsed",'

@@ -15,10 +15,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from evolve.core.evaluation import NO_ROOM, Fidelity, Status
-from evolve.worker.device_cpu import CpuDevice
-from evolve.worker.faults import CandidateFault, tells_of_a_full_device
-from evolve.worker.infra import InfraFault
-from evolve.worker.referee import Referee
+from evolve.worker.base.faults import CandidateFault, tells_of_a_full_device
+from evolve.worker.base.infra import InfraFault
+from evolve.worker.devices.cpu.device import CpuDevice
+from evolve.worker.judge.referee import Referee
 from tests.worker.serving import HONEST_CPP, RELU_TASK, forward
 
 MB = 1 << 20

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evolve.core.errors import UsageError
-from evolve.worker.cuda_flags import VARIABLE, add_flags, current
+from evolve.worker.base.nvcc_flags import VARIABLE, add_flags, current
 from tests.worker.serving import ROOT, Worker
 
 FINE = ["-O3", "--use_fast_math", "-std=c++20", "-DNAME=2", "--maxrregcount=64", "-arch=sm_90a"]

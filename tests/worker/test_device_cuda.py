@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from evolve.core.errors import EvaluatorUnavailable
-from evolve.worker import nvml
-from evolve.worker.device_cuda import CudaDevice
+from evolve.worker.devices.cuda import nvml
+from evolve.worker.devices.cuda.device import CudaDevice
 
 
 class Probe:

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evolve.worker.elf import imported_symbols
-from evolve.worker.proof import library_labels
+from evolve.worker.build.elf import imported_symbols
+from evolve.worker.runner.profiling import library_labels
 
 SOURCE = """
 extern "C" void sgemm_(float*);

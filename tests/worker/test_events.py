@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evolve.worker.events import read
+from evolve.worker.timing.cuda_events import read
 from tests.worker.serving import RELU_TASK, Worker
 
 TIMES = {"kernelbench_ms": 0.5, "cold_ms": 0.5, "warm_ms": 0.25, "end_to_end_ms": 1}

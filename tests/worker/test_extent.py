@@ -12,11 +12,11 @@ import torch
 
 from evolve.core.evaluation import Fidelity
 from evolve.core.task import Task
-from evolve.worker.device_cpu import CpuDevice
-from evolve.worker.extent import extent_of
-from evolve.worker.slab import Outline, Packed
-from evolve.worker.taskfile import load_task
-from evolve.worker.warm import WarmTasks
+from evolve.worker.correctness.cases import load_task
+from evolve.worker.correctness.output_sizes import extent_of
+from evolve.worker.devices.cpu.device import CpuDevice
+from evolve.worker.ipc.tensor_buffer import Outline, Packed
+from evolve.worker.session.prepared_task import WarmTasks
 from tests.worker.judging import task_source
 
 KB = 1 << 10
@@ -109,7 +109,7 @@ def test_the_terms_of_a_loss_count_though_one_operation_adds_them_up():
 def test_a_call_of_very_many_operations_is_made_instead(monkeypatch):
     steps = "sum(x + step for step in range(50))"
     assert extent(steps, ROW) is not None
-    monkeypatch.setattr("evolve.worker.extent._MOST_OPERATIONS", 90)
+    monkeypatch.setattr("evolve.worker.correctness.output_sizes._MOST_OPERATIONS", 90)
     assert extent(steps, ROW) is None
 
 

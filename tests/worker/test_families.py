@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import Status
-from evolve.worker.budget import judge
-from evolve.worker.families import FAMILIES, support_of, transform
+from evolve.worker.correctness.compare import judge
+from evolve.worker.correctness.input_families import FAMILIES, support_of, transform
 from tests.worker.judging import loaded_case, task_source
 
 SHAPE = "32, 64"

@@ -12,8 +12,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evolve.worker import feedback
-from evolve.worker.feedback import KernelFacts, bound, compile_error, compose, kernels, plain, quote
+from evolve.worker.base import feedback
+from evolve.worker.base.feedback import (
+    KernelFacts,
+    bound,
+    compile_error,
+    compose,
+    kernels,
+    plain,
+    quote,
+)
 
 CANDIDATE = '''\
 import torch

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from evolve.core.evaluation import Status
-from evolve.worker.budget import suite_verdict
-from evolve.worker.families import FAMILIES, transform
+from evolve.worker.correctness.compare import suite_verdict
+from evolve.worker.correctness.input_families import FAMILIES, transform
 from tests.worker.judging import loaded_case, prepared, task_source, verdicts
 
 TYPES = (torch.float8_e4m3fn, torch.float8_e5m2)

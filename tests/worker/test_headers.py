@@ -18,7 +18,7 @@ MAKES = "from evolve.worker import headers; headers.precompile(); print(headers.
 BUILDS = """
 import sys
 from tvm_ffi.cpp import extension
-from evolve.worker.buildcache import install
+from evolve.worker.build.cache import install
 
 install("", sys.argv[1], may_build=True)
 import tvm_ffi.cpp

@@ -18,9 +18,9 @@ import torch
 
 from evolve.core.evaluation import Status
 from evolve.core.program import Language
-from evolve.worker import ahead
-from evolve.worker.faults import CandidateFault
-from evolve.worker.locks import HostLock
+from evolve.worker.base.faults import CandidateFault
+from evolve.worker.processes.host_locks import HostLock
+from evolve.worker.runner import precompile
 from tests.worker.serving import forward
 from tests.worker.sharing import shared
 
@@ -149,7 +149,7 @@ MANY = "\n".join(
         "return right(x)",
     )
 )
-MANY_KERNELS = f"SEEN = []\n{KERNELS}{''.join('# @triton.jit' for _ in range(ahead.KERNELS))}"
+MANY_KERNELS = f"SEEN = []\n{KERNELS}{''.join('# @triton.jit' for _ in range(precompile.KERNELS))}"
 
 
 def test_kernels_of_a_large_program_are_compiled_at_once(runner, lock):
@@ -192,8 +192,8 @@ def test_kernels_that_a_program_shares_with_itself_are_there_afterwards(runner):
 
 
 def test_a_program_that_tunes_itself_is_not_called_in_vain():
-    assert ahead.is_worth_it(MANY_KERNELS)
-    assert not ahead.is_worth_it(f"{MANY_KERNELS}\n@triton.autotune(configs=[])")
+    assert precompile.is_worth_it(MANY_KERNELS)
+    assert not precompile.is_worth_it(f"{MANY_KERNELS}\n@triton.autotune(configs=[])")
 
 
 def test_while_a_process_stands_no_deadline_comes_nearer(runner, lock):
@@ -225,7 +225,7 @@ def test_compiling_itself_has_a_deadline(runner, lock):
 def test_who_talks_without_listening_has_no_more_time_than_others(runner, lock):
     """It says that it compiles until nobody can answer, and listens when its time is nearly up."""
     body = """
-from evolve.worker import wire
+from evolve.worker.ipc import messages
 frame = sys._getframe()
 while "channel" not in frame.f_locals:
     frame = frame.f_back
@@ -236,8 +236,8 @@ while time.monotonic() - began < 8:
     filling = time.monotonic()
     with contextlib.suppress(BlockingIOError):
         while time.monotonic() - filling < 0.8:
-            wire.send_aside(channel)
-            wire._send(channel, wire.Reply.BACK, b"")
+            messages.send_aside(channel)
+            messages._send(channel, messages.Reply.BACK, b"")
             time.sleep(0.0005)
     time.sleep(max(0.8 - (time.monotonic() - filling), 0))
     with contextlib.suppress(BlockingIOError):
@@ -302,11 +302,11 @@ def test_what_is_compiled_for_a_kernel_that_is_compiled_is_part_of_it(runner, lo
 
 def test_who_leaves_unasked_is_refused(runner, lock):
     body = """
-from evolve.worker import wire
+from evolve.worker.ipc import messages
 frame = sys._getframe()
 while "channel" not in frame.f_locals:
     frame = frame.f_back
-wire.send_aside(frame.f_locals["channel"])
+messages.send_aside(frame.f_locals["channel"])
 return right(x)
 """
     with runner(body) as started, pytest.raises(CandidateFault) as caught:

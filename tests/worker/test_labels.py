@@ -12,9 +12,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evolve.worker.labels import static_labels
-from evolve.worker.probes import count_aten, stub_custom
-from evolve.worker.work import Work
+from evolve.worker.base.operation_cost import Work
+from evolve.worker.evidence.static_checks import static_labels
+from evolve.worker.runner.probes import count_aten, stub_custom
 
 CANDIDATE = """
 import torch

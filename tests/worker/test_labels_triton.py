@@ -6,7 +6,7 @@ Skipped where Triton is not installed; runs in its interpreter, so no GPU is nee
 import pytest
 import torch
 
-from evolve.worker.probes import count_aten, stub_custom
+from evolve.worker.runner.probes import count_aten, stub_custom
 
 triton = pytest.importorskip("triton")
 tl = pytest.importorskip("triton.language")

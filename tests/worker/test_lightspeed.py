@@ -11,15 +11,15 @@ import pytest
 from evolve.core.evaluation import CaseResult, Fidelity, Status
 from evolve.core.measurement import Interval
 from evolve.core.task import Task
-from evolve.worker.device_cpu import CpuDevice
-from evolve.worker.faults import CandidateFault
-from evolve.worker.lightspeed import BEATS, SpeedOfLight
-from evolve.worker.locks import HostLock
-from evolve.worker.seats import Seats
-from evolve.worker.tally import Timing
-from evolve.worker.warm import WarmTasks
-from evolve.worker.wire import TensorAt
-from evolve.worker.workshop import Candidate
+from evolve.worker.base.faults import CandidateFault
+from evolve.worker.devices.cpu.device import CpuDevice
+from evolve.worker.ipc.messages import TensorAt
+from evolve.worker.processes.host_locks import HostLock
+from evolve.worker.session.candidate_session import Candidate
+from evolve.worker.session.exclusive_device import Seats
+from evolve.worker.session.prepared_task import WarmTasks
+from evolve.worker.timing.results import Timing
+from evolve.worker.timing.speed_of_light import BEATS, SpeedOfLight
 from tests.worker.judging import task_source
 from tests.worker.serving import HONEST_CPP
 

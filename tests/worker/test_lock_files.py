@@ -18,9 +18,9 @@ from pathlib import Path
 
 import pytest
 
-from evolve.worker import lock_files
-from evolve.worker.infra import InfraFault
-from evolve.worker.locks import HostLock, try_to_hold
+from evolve.worker.base.infra import InfraFault
+from evolve.worker.processes import lock_files
+from evolve.worker.processes.host_locks import HostLock, try_to_hold
 
 NOBODY = 65534
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="becoming another user needs root")
@@ -146,7 +146,7 @@ def test_a_file_that_another_user_is_about_to_open_to_all_is_waited_for(closed):
 HOLDER = """
 import sys, tempfile
 tempfile.tempdir = sys.argv[1]
-from evolve.worker.locks import try_to_hold
+from evolve.worker.processes.host_locks import try_to_hold
 held = try_to_hold("gpu")
 print("held", flush=True)
 sys.stdin.readline()

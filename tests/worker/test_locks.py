@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from evolve.worker import locks
-from evolve.worker.locks import HostLock, try_to_hold
+from evolve.worker.processes import host_locks as locks
+from evolve.worker.processes.host_locks import HostLock, try_to_hold
 
 pytestmark = pytest.mark.quiet
 
@@ -64,7 +64,7 @@ def test_judges_of_one_gpu_exclude_each_other_wherever_their_temporary_files_go(
 OTHER = """
 import sys, tempfile
 tempfile.tempdir = sys.argv[1]
-from evolve.worker.locks import HostLock
+from evolve.worker.processes.host_locks import HostLock
 lock = HostLock("gpu")
 for line in sys.stdin:
     kind = line.strip()

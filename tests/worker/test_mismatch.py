@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes
 from torch import Tensor
 
-from evolve.worker.mismatch import describe_mismatch, describe_pattern
+from evolve.worker.correctness.mismatch import describe_mismatch, describe_pattern
 
 torch.set_num_threads(1)
 

@@ -13,12 +13,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from evolve.worker import observing
-from evolve.worker.faults import CandidateFault
-from evolve.worker.infra import InfraFault
-from evolve.worker.observing import Tools
-from evolve.worker.room import Room
-from evolve.worker.workshop import Candidate
+from evolve.worker.base.faults import CandidateFault
+from evolve.worker.base.infra import InfraFault
+from evolve.worker.evidence import tools as observing
+from evolve.worker.evidence.tools import Tools
+from evolve.worker.session.candidate_session import Candidate
+from evolve.worker.session.memory_budget import Room
 
 CLEAN = {
     "memcheck": "========= ERROR SUMMARY: 0 errors",

@@ -11,14 +11,16 @@ from pathlib import Path
 import pytest
 import torch
 
-from evolve.worker import custody, pagelocked, procfs
-from evolve.worker.clock import with_pages
-from evolve.worker.device_cpu import CpuDevice
-from evolve.worker.faults import CANDIDATE, EAGER
-from evolve.worker.infra import InfraFault
-from evolve.worker.pagelocked import PageLocked
-from evolve.worker.window import TimedCase
-from evolve.worker.wire import TensorAt
+from evolve.worker.base.faults import CANDIDATE, EAGER
+from evolve.worker.base.infra import InfraFault
+from evolve.worker.devices import output_snapshot
+from evolve.worker.devices.cpu.device import CpuDevice
+from evolve.worker.devices.cuda import pinned_memory as pagelocked
+from evolve.worker.devices.cuda.pinned_memory import PageLocked
+from evolve.worker.devices.window import TimedCase
+from evolve.worker.ipc.messages import TensorAt
+from evolve.worker.sandbox import procfs
+from evolve.worker.timing.interleaved_blocks import with_pages
 
 HOST = {"MemTotal": 1000, "MemAvailable": 700}
 LAYOUT = (TensorAt(torch.float32, (4, 6), (6, 1), 0),)
@@ -94,7 +96,7 @@ def test_what_the_driver_refuses_is_not_asked_for_again(monkeypatch):
 @pytest.mark.skipif("torch.cuda.is_available()", reason="needs a host without a GPU")
 def test_what_was_not_reserved_is_our_fault_where_it_cannot_be_locked():
     with pytest.raises(InfraFault, match="locks no more pages"):
-        custody.buffers_for(CpuDevice(), LAYOUT, on_host=True)
+        output_snapshot.buffers_for(CpuDevice(), LAYOUT, on_host=True)
 
 
 def test_nothing_can_be_locked_without_a_gpu():

@@ -11,9 +11,9 @@ import subprocess
 
 import pytest
 
-from evolve.worker import procfs
-from evolve.worker.guard import descendants
-from evolve.worker.mappings import mappings_of
+from evolve.worker.sandbox import procfs
+from evolve.worker.sandbox.mappings import mappings_of
+from evolve.worker.sandbox.supervisor import descendants
 
 LIBC = ctypes.CDLL(None)
 SET_NAME, GET_NAME = 15, 16  # of prctl(2)

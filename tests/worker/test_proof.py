@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evolve.core.program import Language
-from evolve.worker.faults import CandidateFault
-from evolve.worker.proof import Kernel, OwnCode, prove, read_kernels, summarise
+from evolve.worker.base.faults import CandidateFault
+from evolve.worker.runner.profiling import Kernel, OwnCode, prove, read_kernels, summarise
 from tests.worker.serving import forward
 from tests.worker.sharing import shared
 

@@ -16,12 +16,19 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evolve.worker import protocol, wire
-from evolve.worker.wire import ChannelClosed, ChannelFault, DeadlineExceeded, ErrorKind, Reply
+from evolve.worker.ipc import messages
+from evolve.worker.ipc.messages import (
+    ChannelClosed,
+    ChannelFault,
+    DeadlineExceeded,
+    ErrorKind,
+    Reply,
+)
+from evolve.worker.service import protocol
 
-PARSERS = (wire.parse_ready, wire.parse_error, wire.parse_done, wire.parse_output)
+PARSERS = (messages.parse_ready, messages.parse_error, messages.parse_done, messages.parse_output)
 SHAPES = st.lists(st.integers(0, 4), max_size=4).map(tuple)
-DTYPES = st.sampled_from(wire.DTYPES)
+DTYPES = st.sampled_from(messages.DTYPES)
 
 
 @pytest.fixture
@@ -42,7 +49,7 @@ def test_any_bytes_are_a_message_or_a_fault(data):
         theirs.sendall(data)
         theirs.close()
         try:
-            reply, _ = wire.receive_reply(ours, soon())
+            reply, _ = messages.receive_reply(ours, soon())
             assert reply in Reply
         except (ChannelFault, ChannelClosed):
             pass
@@ -60,9 +67,9 @@ def test_an_outputs_descriptors_arrive_as_they_were_sent(kinds, seconds):
     tensors = [torch.empty(shape, dtype=dtype) for shape, dtype in kinds]
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        wire.send_output(theirs, seconds, 4096, b"(T,T)", tensors)
-        reply, body = wire.receive_reply(ours, soon())
-    output = wire.parse_output(body)
+        messages.send_output(theirs, seconds, 4096, b"(T,T)", tensors)
+        reply, body = messages.receive_reply(ours, soon())
+    output = messages.parse_output(body)
     assert reply is Reply.OUTPUT
     assert (output.seconds, output.inputs_at, output.tree) == (seconds, 4096, b"(T,T)")
     for at, tensor in zip(output.tensors, tensors, strict=True):
@@ -74,39 +81,39 @@ def test_an_outputs_descriptors_arrive_as_they_were_sent(kinds, seconds):
 def test_the_addresses_of_a_block_arrive_as_they_were_sent(addresses):
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        wire.send_done(theirs, 0.5, addresses)
-        _, body = wire.receive_reply(ours, soon())
-    assert wire.parse_done(body) == wire.Done(0.5, tuple(addresses))
+        messages.send_done(theirs, 0.5, addresses)
+        _, body = messages.receive_reply(ours, soon())
+    assert messages.parse_done(body) == messages.Done(0.5, tuple(addresses))
 
 
 def test_an_error_arrives_clipped_and_printable(pair):
     ours, theirs = pair
-    wire.send_error(theirs, ErrorKind.OOM, "\x1b[1m" + "x" * 100_000)
-    kind, text = wire.parse_error(wire.receive_reply(ours, soon())[1])
+    messages.send_error(theirs, ErrorKind.OOM, "\x1b[1m" + "x" * 100_000)
+    kind, text = messages.parse_error(messages.receive_reply(ours, soon())[1])
     assert kind is ErrorKind.OOM
-    assert len(text) <= wire.MAX_TEXT
+    assert len(text) <= messages.MAX_TEXT
     assert "\x1b" not in text
 
 
 def test_an_oversized_message_is_refused_before_it_is_read(pair):
     ours, theirs = pair
-    theirs.sendall(wire._REPLY.pack(wire.MAGIC, Reply.DONE, wire.MAX_BODY + 1))
+    theirs.sendall(messages._REPLY.pack(messages.MAGIC, Reply.DONE, messages.MAX_BODY + 1))
     with pytest.raises(ChannelFault):
-        wire.receive_reply(ours, soon())
+        messages.receive_reply(ours, soon())
 
 
 def test_half_a_message_is_waited_for_until_the_deadline(pair):
     ours, theirs = pair
-    theirs.sendall(wire._REPLY.pack(wire.MAGIC, Reply.DONE, 100) + b"half")
+    theirs.sendall(messages._REPLY.pack(messages.MAGIC, Reply.DONE, 100) + b"half")
     with pytest.raises(DeadlineExceeded):
-        wire.receive_reply(ours, soon())
+        messages.receive_reply(ours, soon())
 
 
 def test_commands_arrive_with_their_descriptors(pair):
     ours, theirs = pair
     with open("/dev/null") as null:  # noqa: PTH123 - the descriptor is the point
-        wire.send_command(ours, ("call", 1, b"x" * 3_000), (null.fileno(),))
-        command, (fd,) = wire.receive_command(theirs)
+        messages.send_command(ours, ("call", 1, b"x" * 3_000), (null.fileno(),))
+        command, (fd,) = messages.receive_command(theirs)
     assert command == ("call", 1, b"x" * 3_000)
     socket.close(fd)
 

@@ -13,10 +13,10 @@ import pytest
 
 from evolve.core.evaluation import Fidelity, Status
 from evolve.core.program import Language
-from evolve.worker import queues
-from evolve.worker.device_cpu import CpuDevice
-from evolve.worker.launcher import Launcher
-from evolve.worker.referee import Referee
+from evolve.worker.devices.cpu.device import CpuDevice
+from evolve.worker.judge.referee import Referee
+from evolve.worker.processes.launcher import Launcher
+from evolve.worker.runner import hw_queues as queues
 from tests.worker.serving import HONEST_CPP, RELU_TASK
 
 STREAM = "\n# in a Stream of its own\n"

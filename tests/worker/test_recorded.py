@@ -17,11 +17,16 @@ import pytest
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import Fidelity, Status
 from evolve.core.task import Task
-from evolve.worker.buildcache import BuildCache
-from evolve.worker.clock import PairTimes
-from evolve.worker.faults import CandidateFault
-from evolve.worker.locks import HostLock
-from evolve.worker.recorded import (
+from evolve.worker.base.faults import CandidateFault
+from evolve.worker.build.cache import BuildCache
+from evolve.worker.correctness.cases import load_task
+from evolve.worker.devices.window import TimedCase
+from evolve.worker.judge.stages import check
+from evolve.worker.processes.host_locks import HostLock
+from evolve.worker.session.candidate_session import Candidate, Workshop
+from evolve.worker.session.exclusive_device import Seats
+from evolve.worker.session.prepared_task import WarmTasks
+from evolve.worker.timing.graph_timing import (
     Measured,
     Recorded,
     drop_wrong,
@@ -29,12 +34,7 @@ from evolve.worker.recorded import (
     stored,
     time_recorded,
 )
-from evolve.worker.seats import Seats
-from evolve.worker.stages import check
-from evolve.worker.taskfile import load_task
-from evolve.worker.warm import WarmTasks
-from evolve.worker.window import TimedCase
-from evolve.worker.workshop import Candidate, Workshop
+from evolve.worker.timing.interleaved_blocks import PairTimes
 from tests.worker.judging import task_source
 from tests.worker.serving import RELU_TASK, forward
 from tests.worker.turns import TurnsDevice

@@ -13,10 +13,10 @@ import pytest
 
 from evolve.core.evaluation import Fidelity
 from evolve.core.program import Language
-from evolve.worker.device_cpu import CpuDevice
-from evolve.worker.process import Needs, close_all
-from evolve.worker.references import References
-from evolve.worker.warm import WarmTasks
+from evolve.worker.devices.cpu.device import CpuDevice
+from evolve.worker.processes.runner_process import Needs, close_all
+from evolve.worker.session.prepared_task import WarmTasks
+from evolve.worker.session.reference_processes import References
 from tests.worker.serving import RELU_TASK
 
 MOST = 1 << 30

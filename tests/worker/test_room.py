@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from evolve.worker.room import Room
+from evolve.worker.session.memory_budget import Room
 
 pytestmark = pytest.mark.quiet
 

@@ -14,11 +14,11 @@ from torch.nn import functional
 
 from evolve.core.compiled import EXACT_CONVOLUTIONS, Compiled, convolution_key
 from evolve.core.task import Task
-from evolve.worker import rounding
-from evolve.worker.compiler import compile_model
-from evolve.worker.device_cpu import CpuDevice
-from evolve.worker.dispatch import DispatchMode
-from evolve.worker.referee import Referee
+from evolve.worker.base.dispatch import DispatchMode
+from evolve.worker.build.inductor import compile_model
+from evolve.worker.devices.cpu.device import CpuDevice
+from evolve.worker.evidence import eager_rounding as rounding
+from evolve.worker.judge.referee import Referee
 from operators.templates.calls import SETTINGS
 from operators.templates.tensors import keywords
 from tests.worker.judging import task_source

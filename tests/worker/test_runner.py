@@ -22,18 +22,19 @@ import torch
 
 from evolve.core.evaluation import Status
 from evolve.core.program import Language
-from evolve.worker import custody, slab
-from evolve.worker.buildcache import BuildCache, first_errors
-from evolve.worker.device_cpu import CpuDevice
-from evolve.worker.faults import CandidateFault
-from evolve.worker.infra import InfraFault
-from evolve.worker.launcher import Launcher
-from evolve.worker.locks import HostLock
-from evolve.worker.process import RunnerProcess, close_all
-from evolve.worker.sandbox import Confinement
-from evolve.worker.sealed import map_privately
-from evolve.worker.trees import tensors_of
-from evolve.worker.wire import TensorAt
+from evolve.worker.base.faults import CandidateFault
+from evolve.worker.base.infra import InfraFault
+from evolve.worker.build.cache import BuildCache, first_errors
+from evolve.worker.devices import output_snapshot as custody
+from evolve.worker.devices.cpu.device import CpuDevice
+from evolve.worker.ipc import tensor_buffer
+from evolve.worker.ipc.memfd import map_privately
+from evolve.worker.ipc.messages import TensorAt
+from evolve.worker.ipc.pytree import tensors_of
+from evolve.worker.processes.host_locks import HostLock
+from evolve.worker.processes.launcher import Launcher
+from evolve.worker.processes.runner_process import RunnerProcess, close_all
+from evolve.worker.sandbox.policy import Confinement
 from tests.worker.serving import HONEST_CPP, forward
 from tests.worker.sharing import shared
 
@@ -83,7 +84,7 @@ def test_a_tree_comes_out_of_a_slab_as_it_went_in():
     x = torch.arange(12.0).view(3, 4)
     tree = [x, {"t": x.t(), "n": None}, (torch.tensor(True), torch.empty(0, 3)), 7, "word"]
     made = shared(tree, [x + 1])
-    back = slab.unpack(made.trees[0], map_privately(made.fd, made.size))
+    back = tensor_buffer.unpack(made.trees[0], map_privately(made.fd, made.size))
     assert back[3:] == [7, "word"]
     for mine, theirs in zip(tensors_of(tree), tensors_of(back), strict=True):
         assert torch.equal(mine, theirs)

@@ -20,11 +20,11 @@ import pytest
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import Status
 from evolve.core.program import Language
-from evolve.worker import sandbox
-from evolve.worker.device_cpu import CpuDevice
-from evolve.worker.faults import CandidateFault
-from evolve.worker.launcher import Launcher
-from evolve.worker.sandbox import Mechanism
+from evolve.worker.base.faults import CandidateFault
+from evolve.worker.devices.cpu.device import CpuDevice
+from evolve.worker.processes.launcher import Launcher
+from evolve.worker.sandbox import policy
+from evolve.worker.sandbox.policy import Mechanism
 from tests.worker.serving import ROOT, Worker, forward
 
 EVERYTHING = ~Mechanism(0)
@@ -241,11 +241,11 @@ def test_memory_beyond_the_limit_is_reported_at_every_tier(tiered):
 
 def test_the_tier_is_the_strongest_that_is_complete():
     everything = int(EVERYTHING)
-    assert sandbox.tier(everything) == "namespaces"
-    assert sandbox.tier(everything & ~int(Mechanism.NET_NAMESPACE)) == "landlock"
-    assert sandbox.tier(int(Mechanism.OWN_UID | Mechanism.LIMITS)) == "uid"
-    assert sandbox.tier(0) == "none"
-    assert sandbox.missing_for("landlock", int(Mechanism.LIMITS)) == [
+    assert policy.tier(everything) == "namespaces"
+    assert policy.tier(everything & ~int(Mechanism.NET_NAMESPACE)) == "landlock"
+    assert policy.tier(int(Mechanism.OWN_UID | Mechanism.LIMITS)) == "uid"
+    assert policy.tier(0) == "none"
+    assert policy.missing_for("landlock", int(Mechanism.LIMITS)) == [
         "NO_NEW_PRIVILEGES",
         "LANDLOCK",
         "SECCOMP",

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from torch import nn
 
 from evolve.core.program import Language
-from evolve.worker import apart
-from evolve.worker.buildcache import BuildCache
-from evolve.worker.sanitizer import Finding, last_words, read
+from evolve.worker.build.cache import BuildCache
+from evolve.worker.evidence.sanitizer import Finding, last_words, read
+from evolve.worker.runner import tool_process as apart
 from tests.worker.sharing import shared
 
 INVALID = """========= COMPUTE-SANITIZER

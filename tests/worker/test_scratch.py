@@ -19,17 +19,17 @@ import pytest
 
 from evolve.core.evaluation import Fidelity, Status
 from evolve.core.task import Task
-from evolve.worker.buildcache import BuildCache
-from evolve.worker.device_cpu import CpuDevice
-from evolve.worker.launcher import Launcher
-from evolve.worker.locks import HostLock
-from evolve.worker.referee import Referee
-from evolve.worker.sandbox import Mechanism
-from evolve.worker.scratch import MemoryMark, scratch_bytes
-from evolve.worker.seats import Seats
-from evolve.worker.stages import check
-from evolve.worker.warm import WarmTasks
-from evolve.worker.workshop import Candidate, Workshop
+from evolve.worker.build.cache import BuildCache
+from evolve.worker.devices.cpu.device import CpuDevice
+from evolve.worker.evidence.peak_memory import MemoryMark, scratch_bytes
+from evolve.worker.judge.referee import Referee
+from evolve.worker.judge.stages import check
+from evolve.worker.processes.host_locks import HostLock
+from evolve.worker.processes.launcher import Launcher
+from evolve.worker.sandbox.policy import Mechanism
+from evolve.worker.session.candidate_session import Candidate, Workshop
+from evolve.worker.session.exclusive_device import Seats
+from evolve.worker.session.prepared_task import WarmTasks
 from tests.worker.judging import task_source
 from tests.worker.serving import HONEST_CPP, RELU_TASK, forward
 

@@ -25,14 +25,14 @@ import torch
 
 from evolve.core.evaluation import OCCUPIED, Fidelity, Status
 from evolve.core.program import Language
-from evolve.worker.faults import BusyFault, CandidateFault
-from evolve.worker.guard import descendants
-from evolve.worker.infra import CrowdedFault, OccupiedFault
-from evolve.worker.launcher import Launcher
-from evolve.worker.locks import HostLock
-from evolve.worker.process import close_all
-from evolve.worker.referee import Referee
-from evolve.worker.seats import Seats
+from evolve.worker.base.faults import BusyFault, CandidateFault
+from evolve.worker.base.infra import CrowdedFault, OccupiedFault
+from evolve.worker.judge.referee import Referee
+from evolve.worker.processes.host_locks import HostLock
+from evolve.worker.processes.launcher import Launcher
+from evolve.worker.processes.runner_process import close_all
+from evolve.worker.sandbox.supervisor import descendants
+from evolve.worker.session.exclusive_device import Seats
 from tests.worker.serving import HONEST_CPP, RELU_TASK, forward
 from tests.worker.sharing import shared
 from tests.worker.turns import TurnsDevice

@@ -13,9 +13,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evolve.worker.cost import count_cost
-from evolve.worker.probes import count_aten
-from evolve.worker.shares import read, share_of
+from evolve.worker.evidence.torch_share import read, share_of
+from evolve.worker.runner.probes import count_aten
+from evolve.worker.timing.reference_cost import count_cost
 from tests.worker.judging import loaded_case, task_source
 
 F = torch.nn.functional

@@ -22,9 +22,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from evolve.core.errors import EvaluatorUnavailable
-from evolve.worker import native
-from evolve.worker.native import ASTRAY, LATE, SEEN
-from evolve.worker.signals import MOST_ADDRESSES, SIZE, Calls, Signals
+from evolve.worker.ipc import native
+from evolve.worker.ipc.native import ASTRAY, LATE, SEEN
+from evolve.worker.ipc.signals import MOST_ADDRESSES, SIZE, Calls, Signals
 from tests.worker.serving import ROOT
 
 MB = 1 << 20
@@ -54,8 +54,8 @@ def wait(library):
 
 RUNNER = """
 import sys
-from evolve.worker import native
-from evolve.worker.signals import Calls, Signals
+from evolve.worker.ipc import native
+from evolve.worker.ipc.signals import Calls, Signals
 library, signals = native.load(sys.argv[1]), Signals(int(sys.argv[2]))
 for line in sys.stdin:
     sequence, seconds, spin_s = map(float, line.split())

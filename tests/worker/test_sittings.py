@@ -24,19 +24,19 @@ from hypothesis import strategies as st
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import CUT_SHORT, NO_ROOM, OPPONENT_FAILED, Fidelity, Status
 from evolve.core.measurement import CLEARLY_SLOWER, OUT_OF_REACH, middle
-from evolve.worker import clock
-from evolve.worker.clock import PairTimes
-from evolve.worker.device_cpu import CpuDevice
-from evolve.worker.faults import CANDIDATE, EAGER, CandidateFault
-from evolve.worker.infra import CrowdedFault
-from evolve.worker.planning import planned, with_blocks
-from evolve.worker.referee import Referee
-from evolve.worker.signals import MOST_ADDRESSES
-from evolve.worker.tally import Timing, label_mismatches
-from evolve.worker.window import TimedCase
-from evolve.worker.window_cpu import CpuWindow
-from evolve.worker.workshop import Candidate
-from evolve.worker.yardstick import Yardstick
+from evolve.worker.base.faults import CANDIDATE, EAGER, CandidateFault
+from evolve.worker.base.infra import CrowdedFault
+from evolve.worker.devices.cpu.device import CpuDevice
+from evolve.worker.devices.cpu.window import CpuWindow
+from evolve.worker.devices.window import TimedCase
+from evolve.worker.ipc.signals import MOST_ADDRESSES
+from evolve.worker.judge.referee import Referee
+from evolve.worker.session.candidate_session import Candidate
+from evolve.worker.timing import interleaved_blocks as clock
+from evolve.worker.timing.interleaved_blocks import PairTimes
+from evolve.worker.timing.planning import planned, with_blocks
+from evolve.worker.timing.reference_profile import Yardstick
+from evolve.worker.timing.results import Timing, label_mismatches
 from tests.worker.serving import HONEST_CPP, RELU_TASK, TIMED, forward
 
 pytestmark = pytest.mark.quiet

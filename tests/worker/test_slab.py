@@ -10,9 +10,9 @@ import stat
 import pytest
 import torch
 
-from evolve.worker.device_cpu import CpuDevice
-from evolve.worker.sealed import Landing, make_sealed, map_privately
-from evolve.worker.slab import ALIGNMENT, Packed, unpack
+from evolve.worker.devices.cpu.device import CpuDevice
+from evolve.worker.ipc.memfd import Landing, make_sealed, map_privately
+from evolve.worker.ipc.tensor_buffer import ALIGNMENT, Packed, unpack
 
 
 def packed(*tensors):

@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evolve.core.evaluation import Fidelity
-from evolve.worker.clock import PairTimes
-from evolve.worker.faults import CANDIDATE, EAGER
-from evolve.worker.statistics import (
+from evolve.worker.base.faults import CANDIDATE, EAGER
+from evolve.worker.timing.interleaved_blocks import PairTimes
+from evolve.worker.timing.statistics import (
     PRIOR_PAIRS,
     alpha_at,
     enough,

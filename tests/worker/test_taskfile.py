@@ -14,11 +14,11 @@ import torch
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import Fidelity
 from evolve.core.task import Case, Task
-from evolve.worker.device_cpu import CpuDevice
-from evolve.worker.extent import Alive
-from evolve.worker.footprint import weights_bytes
-from evolve.worker.taskfile import load_task
-from evolve.worker.warm import WarmTasks
+from evolve.worker.correctness.cases import load_task
+from evolve.worker.correctness.output_sizes import Alive
+from evolve.worker.devices.cpu.device import CpuDevice
+from evolve.worker.session.memory_model import weights_bytes
+from evolve.worker.session.prepared_task import WarmTasks
 from tests.worker.judging import loaded_case, one_case, task_source
 
 KERNELBENCH = '''

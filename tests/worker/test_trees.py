@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evolve.worker.trees import flatten, map_tensors, unflatten
+from evolve.worker.ipc.pytree import flatten, map_tensors, unflatten
 
 TREES = st.recursive(
     st.none() | st.integers(0, 3).map(lambda size: torch.full((size,), 1.0)),

@@ -12,10 +12,10 @@ import pytest
 import torch
 
 from evolve.core.evaluation import Status
-from evolve.worker.device_cpu import CpuDevice
-from evolve.worker.sealed import Landing, map_privately
-from evolve.worker.slab import unpack
-from evolve.worker.turns import Turns
+from evolve.worker.devices.cpu.device import CpuDevice
+from evolve.worker.ipc.memfd import Landing, map_privately
+from evolve.worker.ipc.tensor_buffer import unpack
+from evolve.worker.ipc.turns import Turns
 from tests.worker.serving import TIMED, Worker, forward
 
 

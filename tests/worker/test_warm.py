@@ -23,11 +23,15 @@ import torch
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import Fidelity, Status
 from evolve.core.task import Task
-from evolve.worker.clock import PairTimes, Sitting, judge_samples
-from evolve.worker.device_cpu import CpuDevice
-from evolve.worker.expected import PERTURBATIONS
-from evolve.worker.faults import SideFault
-from evolve.worker.footprint import (
+from evolve.worker.base.faults import SideFault
+from evolve.worker.correctness.cases import LoadedCase
+from evolve.worker.correctness.oracle import PERTURBATIONS
+from evolve.worker.devices.cpu.device import CpuDevice
+from evolve.worker.devices.window import Block, TimedCase
+from evolve.worker.judge.referee import Referee
+from evolve.worker.session.cache import Store
+from evolve.worker.session.candidate_session import Workshop
+from evolve.worker.session.memory_model import (
     block_outputs,
     largest_block,
     require_more,
@@ -36,12 +40,8 @@ from evolve.worker.footprint import (
     trusted_bytes,
     working_bytes,
 )
-from evolve.worker.referee import Referee
-from evolve.worker.taskfile import LoadedCase
-from evolve.worker.warm import WarmTasks, usual_number
-from evolve.worker.warm_store import Store
-from evolve.worker.window import Block, TimedCase
-from evolve.worker.workshop import Workshop
+from evolve.worker.session.prepared_task import WarmTasks, usual_number
+from evolve.worker.timing.interleaved_blocks import PairTimes, Sitting, judge_samples
 from tests.worker.judging import task_source
 from tests.worker.serving import HONEST_CPP, RELU_TASK
 

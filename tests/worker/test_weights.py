@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from evolve.worker.weights import given_early
+from evolve.worker.runner.weights import given_early
 
 
 class Packed(nn.Module):

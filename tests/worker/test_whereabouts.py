@@ -14,8 +14,15 @@ from pathlib import Path
 
 import pytest
 
-from evolve.worker.elf import places_of
-from evolve.worker.whereabouts import _TORCH, OWN, at_work, is_undecided, library_label, owner
+from evolve.worker.build.elf import places_of
+from evolve.worker.devices.stack_sampling import (
+    _TORCH,
+    OWN,
+    at_work,
+    is_undecided,
+    library_label,
+    owner,
+)
 
 TORCH = "libtorch_cpu.so"
 PRODUCTS = """

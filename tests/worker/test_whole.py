@@ -14,8 +14,8 @@ from torch.nn import functional as F
 
 from evolve.core.compiled import WHOLE
 from evolve.core.errors import UsageError
-from evolve.worker.compiler import compile_model, settings
-from evolve.worker.whole.norms import keep_norms
+from evolve.worker.build.decompositions.norms import keep_norms
+from evolve.worker.build.inductor import compile_model, settings
 from tests.worker.whole_running import kept
 
 

@@ -5,7 +5,7 @@ import torch
 from torch.export import export
 from torch.nn import functional as F
 
-from evolve.worker.wide_attention import WIDEST, take_apart
+from evolve.worker.build.wide_attention import WIDEST, take_apart
 
 
 class Attention(torch.nn.Module):

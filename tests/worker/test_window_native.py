@@ -18,7 +18,7 @@ import sys
 
 import pytest
 
-from evolve.worker import native
+from evolve.worker.ipc import native
 from tests.worker.serving import ROOT
 
 DRIVER = """
@@ -54,8 +54,8 @@ int cuStreamWriteValue32_v2(void* stream, uint64_t to, uint32_t value, unsigned 
 REFEREE = """
 import ctypes, json, socket, sys, threading, time
 import numpy as np
-from evolve.worker import native
-from evolve.worker.signals import Calls, Signals
+from evolve.worker.ipc import native
+from evolve.worker.ipc.signals import Calls, Signals
 
 library = native.load(sys.argv[1])
 failed = ctypes.c_char_p()

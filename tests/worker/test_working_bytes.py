@@ -15,11 +15,14 @@ from hypothesis import strategies as st
 
 from evolve.core.evaluation import Fidelity
 from evolve.core.task import Task
-from evolve.worker import blocks, budget, expected, footprint
-from evolve.worker.device_cpu import CpuDevice
-from evolve.worker.footprint import require_more, trusted_bytes
-from evolve.worker.seeding import generator
-from evolve.worker.warm import WarmTasks
+from evolve.worker.correctness import compare
+from evolve.worker.correctness import oracle as expected
+from evolve.worker.correctness import tolerance as blocks
+from evolve.worker.devices.cpu.device import CpuDevice
+from evolve.worker.reference.seeding import generator
+from evolve.worker.session import memory_model
+from evolve.worker.session.memory_model import require_more, trusted_bytes
+from evolve.worker.session.prepared_task import WarmTasks
 from tests.worker.judging import task_source
 
 
@@ -28,7 +31,7 @@ def warm(source):
 
 
 def working_bytes(cases, device=None):
-    return footprint.working_bytes(cases, device or CpuDevice())
+    return memory_model.working_bytes(cases, device or CpuDevice())
 
 
 def test_a_large_output_of_small_inputs_counts():
@@ -114,9 +117,9 @@ def test_comparing_in_pieces_finds_a_difference_in_the_last_one(monkeypatch):
     task = warm(task_source("x * 2", "[torch.rand(100, 7)]"))
     wanted = task.cases[0].check("task", 0).expected
     right = wanted.reference[0].clone()
-    assert budget.suite_verdict([right], wanted)
+    assert compare.suite_verdict([right], wanted)
     right[-1, -1] += 1
-    assert not budget.suite_verdict([right], wanted)
+    assert not compare.suite_verdict([right], wanted)
 
 
 def test_every_piece_is_perturbed_by_one_step(monkeypatch):

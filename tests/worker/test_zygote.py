@@ -19,12 +19,12 @@ import torch
 
 from evolve.core.evaluation import Status
 from evolve.core.program import Language
-from evolve.worker import zygote_start
-from evolve.worker.device_cpu import CpuDevice
-from evolve.worker.faults import CandidateFault
-from evolve.worker.infra import InfraFault
-from evolve.worker.launcher import Launcher
-from evolve.worker.zygote_start import COMPILER, WITH_COMPILER, environment, start
+from evolve.worker.base import interpreter as zygote_start
+from evolve.worker.base.faults import CandidateFault
+from evolve.worker.base.infra import InfraFault
+from evolve.worker.base.interpreter import COMPILER, WITH_COMPILER, environment, start
+from evolve.worker.devices.cpu.device import CpuDevice
+from evolve.worker.processes.launcher import Launcher
 from tests.worker.serving import HONEST_CPP, forward
 from tests.worker.sharing import shared
 
@@ -128,7 +128,8 @@ sys.meta_path.insert(0, Asking())
 
 def test_importing_the_compiler_does_not_ask_for_a_gpu(led, monkeypatch, capsys):
     monkeypatch.setattr(zygote_start, "_START", zygote_start._START.replace(
-        "from evolve.worker.zygote", f"exec({ASKS_FOR_A_GPU!r}); from evolve.worker.zygote"
+        "from evolve.worker.runner.zygote", f"exec({ASKS_FOR_A_GPU!r}); "
+        "from evolve.worker.runner.zygote"
     ))  # fmt: skip
     launcher = led([start({}), start(WITH_COMPILER)])
     with launcher.start(Language.TORCH, compiles=True) as runner:
@@ -227,7 +228,7 @@ def test_nothing_that_it_imports_asks_for_devices(tmp_path):
         "import torch\n"
         "def asked(): raise SystemExit('the driver was asked for devices')\n"
         "torch.cuda.is_available = torch.cuda.device_count = torch.cuda.init = asked\n"
-        "from evolve.worker.zygote import _import_everything\n"
+        "from evolve.worker.runner.zygote import _import_everything\n"
         "_import_everything()\n"
     )
     root = str(Path(__file__).parents[2])

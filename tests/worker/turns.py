@@ -2,10 +2,10 @@
 
 from contextlib import AbstractContextManager, nullcontext
 
-from evolve.worker.device_cpu import CpuDevice
-from evolve.worker.process import RunnerProcess
-from evolve.worker.window_cpu import CpuWindow
-from evolve.worker.window_cuda import CudaWindow
+from evolve.worker.devices.cpu.device import CpuDevice
+from evolve.worker.devices.cpu.window import CpuWindow
+from evolve.worker.devices.cuda.window import CudaWindow
+from evolve.worker.processes.runner_process import RunnerProcess
 
 
 class Watched(CpuWindow):

@@ -1,4 +1,4 @@
-"""What the operators of `evolve.worker.whole` compute, in torch, and models that call them."""
+"""What the operators of `build.decompositions` compute, in torch, and models that call them."""
 
 import math
 import re
@@ -9,8 +9,8 @@ import torch
 from torch._inductor.decomposition import select_decomp_table
 from torch.export import export
 
-from evolve.worker.whole import NAMESPACE, decomposed, keep_recurrences
-from evolve.worker.whole.operators import define
+from evolve.worker.build.decompositions import NAMESPACE, decomposed, keep_recurrences
+from evolve.worker.build.decompositions.operators import define
 
 LIBRARIES = []
 

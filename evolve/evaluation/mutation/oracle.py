@@ -22,13 +22,13 @@ import torch
 from evolve.core.evaluation import Status
 from evolve.core.task import Task
 from evolve.evaluation.mutation.subject import Fault, Inputs, Outputs, Subject
-from evolve.worker.budget import judge
-from evolve.worker.buildcache import BuildCache
-from evolve.worker.expected import Expected
-from evolve.worker.seeding import derived_seed
-from evolve.worker.taskfile import LoadedCase, load_task
-from evolve.worker.trees import tensors_of
-from evolve.worker.workshop import Candidate
+from evolve.worker.build.cache import BuildCache
+from evolve.worker.correctness.cases import LoadedCase, load_task
+from evolve.worker.correctness.compare import judge
+from evolve.worker.correctness.oracle import Expected
+from evolve.worker.ipc.pytree import tensors_of
+from evolve.worker.reference.seeding import derived_seed
+from evolve.worker.session.candidate_session import Candidate
 
 PROOF = 4.0  # times the budget
 MODELS = 11  # sets of weights for each case; no divisor of the number of families

@@ -23,9 +23,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from evolve.worker import buildcache, syscalls
-from evolve.worker.taskfile import LoadedCase
-from evolve.worker.trees import flatten, map_tensors
+from evolve.worker.build import cache
+from evolve.worker.correctness.cases import LoadedCase
+from evolve.worker.ipc.pytree import flatten, map_tensors
+from evolve.worker.sandbox import syscalls
 
 CPU_S = 20  # of one call; time of its own, so that a busy host makes nobody look hung
 WALL_S = 60.0  # of one call, for what waits without working
@@ -165,7 +166,7 @@ class _Served:
         if self.device == "cpu":
             resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
         torch.set_num_threads(len(os.sched_getaffinity(0)))
-        buildcache.install(self.source, self.build, False)
+        cache.install(self.source, self.build, False)
 
     def _execute(self) -> ModuleType:
         path = self.folder / "mutant.py"  # Triton reads the text of kernels from their file

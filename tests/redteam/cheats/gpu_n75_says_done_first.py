@@ -16,7 +16,7 @@ import triton
 import triton.language as tl
 from torch import nn
 
-signals = sys.modules[".".join(("evolve", "worker", "signals"))]
+signals = sys.modules[".".join(("evolve", "worker", "ipc", "signals"))]
 
 
 @triton.jit

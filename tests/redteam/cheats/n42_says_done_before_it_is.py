@@ -11,8 +11,8 @@ import torch
 from torch import nn
 from tvm_ffi.cpp import load_inline
 
-turns = sys.modules[".".join(("evolve", "worker", "turns"))]
-runner = sys.modules[".".join(("evolve", "worker", "runner"))]
+turns = sys.modules[".".join(("evolve", "worker", "ipc", "turns"))]
+runner = sys.modules[".".join(("evolve", "worker", "runner", "runner"))]
 
 CPP = """
 void gate_all(tvm::ffi::TensorView where, int64_t n) {

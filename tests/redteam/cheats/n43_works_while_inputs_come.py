@@ -13,8 +13,8 @@ import torch
 from torch import nn
 from tvm_ffi.cpp import load_inline
 
-turns = sys.modules[".".join(("evolve", "worker", "turns"))]
-runner = sys.modules[".".join(("evolve", "worker", "runner"))]
+turns = sys.modules[".".join(("evolve", "worker", "ipc", "turns"))]
+runner = sys.modules[".".join(("evolve", "worker", "runner", "runner"))]
 
 CPP = """
 void gate(tvm::ffi::TensorView x, tvm::ffi::TensorView y) {

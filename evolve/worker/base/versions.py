@@ -1,0 +1,42 @@
+"""Versions of what compiles and runs candidates."""
+
+import functools
+import importlib.metadata
+import os
+import platform
+import shutil
+import subprocess
+
+from evolve.worker.base import nvcc_flags
+
+
+@functools.lru_cache
+def compiler_version() -> str:
+    """First line that the C++ compiler says about itself; empty where there is none."""
+    compiler = shutil.which(os.environ.get("CXX", "c++"))
+    if compiler is None:
+        return ""
+    answer = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=False)
+    return answer.stdout.partition("\n")[0].strip()
+
+
+def package_version(name: str) -> str:
+    """Version of an installed distribution; empty where it is not installed."""
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+
+
+@functools.lru_cache
+def versions() -> dict[str, str]:
+    """Versions of what runs candidates; an empty one is not installed."""
+    return {
+        "python": platform.python_version(),
+        "torch": package_version("torch"),
+        "triton": package_version("triton"),
+        "tvm_ffi": package_version("apache-tvm-ffi"),
+        "compiler": compiler_version(),
+        "nvcc_flags": nvcc_flags.current(),
+        "os": platform.platform(),
+    }

@@ -1,0 +1,1 @@
+"""What a reference's outcome is, and how far another may be from it."""

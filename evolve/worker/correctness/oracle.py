@@ -1,0 +1,388 @@
+"""What a task expects on given inputs: its own outcome, the fp64 truth, and the error allowed.
+
+How much an ill-conditioned outcome may be off takes four more runs of the reference in fp64. They
+wait until an outcome is not right without them: few honest ones are not, and outcomes of gigabytes
+would take most of a judge's time.
+"""
+
+import copy
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from evolve.core.errors import UsageError
+from evolve.worker.base.dispatch import DispatchMode
+from evolve.worker.base.shortage import is_no_room
+from evolve.worker.correctness.convolution import CONVOLUTION, ByProducts, in_parts
+from evolve.worker.correctness.reduction import ReductionTrace
+from evolve.worker.correctness.tolerance import (
+    Arithmetic,
+    OutputBudget,
+    coarsened,
+    condition_of,
+    is_coarse,
+    motion_blocks,
+    no_motion,
+    output_budget,
+    real,
+    widened,
+)
+from evolve.worker.ipc.pytree import flatten, map_tensors, tensors_of
+from evolve.worker.reference.parameters import cast_module
+from evolve.worker.reference.seeding import generator, seeded
+from evolve.worker.reference.task_module import task_code, task_lock
+
+_MISSING_OPERATION = (RuntimeError, TypeError, ValueError, NotImplementedError)
+SENSITIVITY_STEP = 2.0**-24  # relative size of the least perturbation, that of an fp32 rounding
+_ATEN = torch.ops.aten
+_SCANS = frozenset((_ATEN.cumsum.default, _ATEN.cumprod.default, _ATEN.logcumsumexp.default))
+CUT_STEP = 2.0**-11  # half of what may be cut off where an operand is read as TF32
+_PRODUCTS = {  # where the first of two operands stands
+    _ATEN.mm.default: 0, _ATEN.bmm.default: 0,
+    _ATEN.addmm.default: 1, _ATEN.baddbmm.default: 1,
+}  # fmt: skip
+# One alone may leave an outcome where it is by luck: of attention on large scores, where two keys
+# nearly tie, it missed one case in forty, and honest kernels were taken for wrong ones.
+PERTURBATIONS = 4
+_NUDGED_AT_ONCE = 1 << 27  # elements
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Truth:
+    """Outputs computed in fp64; `note` says where that was not possible, else empty."""
+
+    outputs: list[Tensor]
+    note: str = ""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Expected:
+    """All that `judge` needs to know about one set of inputs.
+
+    `tree` is the reference's outcome as it came, `reference` its tensors, `spec` its nesting;
+    `truth` the same tensors from fp64; `budgets` the error allowed for each floating output (None
+    for the others), as long as it is as well-conditioned as can be; `reduction` the longest
+    reduction seen; `note` a fallback that was needed.
+    """
+
+    tree: Any
+    reference: list[Tensor]
+    spec: str
+    truth: list[Tensor]
+    budgets: list[OutputBudget | None]
+    reduction: int
+    note: str
+    widen: Callable[[], list[OutputBudget | None]]
+    _wide: list[OutputBudget | None] = field(default_factory=list)
+
+    @property
+    def nbytes(self) -> int:
+        """What the outcomes take."""
+        return sum(tensor.nbytes for tensor in (*self.reference, *self.truth))
+
+    @property
+    def wide_budgets(self) -> list[OutputBudget | None]:
+        """The error allowed in the end; worked out when it is first asked for.
+
+        How far outputs move when every floating operand, and what running sums give, moves by one
+        fp32 rounding: an honest kernel in another order of operations may be off by that much.
+        Where the reference itself is less exact than that explains (eager's convolutions), in
+        proportion to how far they move when operands of products do.
+        """
+        with task_lock:
+            if not self._wide:
+                self._wide.extend(self.widen())
+            return self._wide
+
+
+@torch.no_grad()
+def expect(
+    task: str, model: nn.Module, inputs: list[Any], *, accumulation: str, even: bool
+) -> Expected:
+    """Runs the reference in native precision and in fp64.
+
+    Keeps the model and the inputs, which must not change. A forward that changes its model does so
+    to a copy: of each run is expected what the model as it is would give.
+    """
+    with ReductionTrace() as trace:
+        tree = evaluate_reference(task, copied(model), inputs)
+    reference, spec = flatten(tree)
+    truth = evaluate_truth(model, inputs, reference)
+    arithmetic = Arithmetic(accumulation=accumulation, terms=trace.length, even=even)
+    budgets = [
+        output_budget(native, exact, arithmetic)
+        for native, exact in zip(reference, truth.outputs, strict=True)
+    ]
+    dtypes = [native.dtype for native in reference]
+    motions = partial(_motions, task, model, inputs, truth, dtypes)
+    return Expected(
+        tree=tree,
+        reference=reference,
+        spec=spec,
+        truth=truth.outputs,
+        budgets=budgets,
+        reduction=trace.length,
+        note=truth.note,
+        widen=partial(_widened, budgets, reference, truth.outputs, motions, arithmetic),
+    )
+
+
+def copied(model: nn.Module) -> nn.Module:
+    """A copy, if the model can be copied."""
+    try:
+        return copy.deepcopy(model)
+    except torch.OutOfMemoryError:
+        raise  # is a RuntimeError too
+    except _MISSING_OPERATION:
+        return model
+
+
+@torch.no_grad()
+def _widened(
+    budgets: list[OutputBudget | None],
+    reference: list[Tensor],
+    truth: list[Tensor],
+    motions: Callable[["_Perturbed"], list[Tensor]],
+    arithmetic: Arithmetic,
+) -> list[OutputBudget | None]:
+    """By how far outcomes move when operands do.
+
+    By a rounding; and where the reference is off by more than that explains, when those of products
+    do by as much as tensor cores cut off.
+    """
+    own = [real(native) for native in reference]
+    floating = {index: budget for index, budget in enumerate(budgets) if budget}
+    moved = motions(_rounded)
+    conditions = {
+        index: condition_of(budget, own[index].shape, moved[index], SENSITIVITY_STEP)
+        for index, budget in floating.items()
+    }
+    wide = {
+        index: widened(budget, own[index].dtype, conditions[index], arithmetic)
+        for index, budget in floating.items()
+    }
+    if any(
+        is_coarse(budget, own[index].dtype, conditions[index], arithmetic)
+        for index, budget in floating.items()
+    ):
+        moved = motions(_cut)
+        wide = {
+            index: coarsened(budget, moved[index], truth[index]) for index, budget in wide.items()
+        }
+    return [wide.get(index) for index in range(len(budgets))]
+
+
+@torch.no_grad()
+def evaluate_reference(task: str, model: nn.Module, inputs: list[Any]) -> Any:
+    """The reference's outcome in native precision; the inputs are left as they are.
+
+    Raises:
+        UsageError: it raises, or gives something else than tensors.
+    """
+    with task_code(task, "Model.forward"), seeded(0), _shortage_told():
+        tree = model(*map_tensors(Tensor.clone, inputs))
+    try:
+        tensors, _ = flatten(tree)
+    except TypeError as error:
+        raise UsageError(
+            f"task {task}: of what Model.forward returns, {error}. "
+            "Return a tensor, or a tuple, list or dict of tensors."
+        ) from error
+    if not tensors:
+        raise UsageError(f"task {task}: Model.forward returns no tensor. Return at least one.")
+    return map_tensors(lambda tensor: tensor.detach().clone(), tree)
+
+
+@torch.no_grad()
+def evaluate_truth(model: nn.Module, inputs: list[Any], reference: list[Tensor]) -> Truth:
+    """Outputs of the reference with parameters, inputs and new tensors in fp64.
+
+    Where an operation does not exist in fp64, the best that there is stands in (fp32 for a half
+    precision reference, else the native outcome `reference`) and `note` says so.
+    """
+    try:
+        outputs = _forward_in(torch.float64, model, inputs)
+    except torch.OutOfMemoryError:
+        raise  # is a RuntimeError too
+    except _MISSING_OPERATION as error:
+        return _fallback(model, inputs, reference, error)
+    for index, (exact, own) in enumerate(zip(outputs, reference, strict=True)):
+        if own.is_floating_point() and exact.dtype != torch.float64:
+            note = f"output {index} stays {exact.dtype} when the reference runs in fp64"
+            return Truth(outputs=[_doubled(output) for output in outputs], note=note)
+    return Truth(outputs=outputs)
+
+
+def _fallback(
+    model: nn.Module, inputs: list[Any], reference: list[Tensor], error: Exception
+) -> Truth:
+    reason = f"the reference does not run in fp64 ({type(error).__name__}: {str(error)[:120]})"
+    try:
+        outputs = _forward_in(torch.float32, model, inputs)
+        note = f"{reason}; judged by its outcome in fp32"
+    except torch.OutOfMemoryError:
+        raise  # is a RuntimeError too
+    except _MISSING_OPERATION:
+        outputs, note = reference, f"{reason}; judged by its native outcome"
+    return Truth(outputs=[_doubled(output) for output in outputs], note=note)
+
+
+def _motions(
+    task: str,
+    model: nn.Module,
+    inputs: list[Any],
+    truth: Truth,
+    dtypes: list[torch.dtype],
+    perturbed: "_Perturbed",
+) -> list[Tensor]:
+    """Root mean square over perturbations of how far each block of each output moves.
+
+    Nothing moves where there is no fp64 truth.
+    """
+    squares = [no_motion(exact) for exact in truth.outputs]
+    if truth.note:
+        return squares
+    place = next((tensor.device for tensor in tensors_of(inputs)), torch.device("cpu"))
+    draws = generator(0, "sensitivity", place=place)
+    for _ in range(PERTURBATIONS):  # one outcome at a time: each may take gigabytes
+        moved = perturbed(task, model, inputs, draws)
+        for total, exact, dtype in zip(squares, truth.outputs, dtypes, strict=True):
+            total += motion_blocks(moved.pop(0), exact, dtype).square() / PERTURBATIONS
+    return [total.sqrt() for total in squares]
+
+
+_Perturbed = Callable[[str, nn.Module, list[Any], torch.Generator], list[Tensor]]
+"""The outcome in fp64 when something moves at random."""
+
+
+def _rounded(
+    task: str, model: nn.Module, inputs: list[Any], draws: torch.Generator
+) -> list[Tensor]:
+    """When parameters, inputs and what running sums give move by one rounding each."""
+    model = cast_module(copy.deepcopy(model), torch.float64)
+    for parameter in model.parameters():
+        if parameter.is_floating_point():
+            _nudge(parameter.data, draws, SENSITIVITY_STEP)
+    operands = map_tensors(lambda tensor: _in(torch.float64, tensor), inputs)
+    for operand in tensors_of(operands):
+        if operand.is_floating_point():
+            _nudge(operand, draws, SENSITIVITY_STEP)
+    with task_code(task, "Model.forward"), _default_dtype(torch.float64):
+        return _forward(model, operands, _Scans(draws))
+
+
+def _cut(task: str, model: nn.Module, inputs: list[Any], draws: torch.Generator) -> list[Tensor]:
+    """When operands of products and convolutions move as those do that tensor cores read."""
+    with task_code(task, "Model.forward"):
+        return _forward_in(torch.float64, model, inputs, _Products(draws))
+
+
+class _Scans(DispatchMode):
+    """In it, what running sums and products give is moved by a rounding.
+
+    Each is rounded where it stands. Of the difference of two, which a state space model takes the
+    exponential of, that may be far more than what moving the terms between them does.
+    """
+
+    def __init__(self, draws: torch.Generator) -> None:
+        super().__init__()
+        self._draws = draws
+
+    def run(self, operation: Any, arguments: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
+        outcome = operation(*arguments, **options)
+        if operation in _SCANS and outcome.is_floating_point():
+            _nudge(outcome, self._draws, SENSITIVITY_STEP)
+        return outcome
+
+
+class _Products(DispatchMode):
+    """In it, operands of products and convolutions are moved by what is cut off them."""
+
+    def __init__(self, draws: torch.Generator) -> None:
+        super().__init__()
+        self._draws = draws
+
+    def run(self, operation: Any, arguments: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
+        if operation is CONVOLUTION:  # whose operands may take gigabytes
+            x, weight, *others = arguments
+            weight = self._moved(weight)
+            return in_parts(lambda x: operation(self._moved(x), weight, *others), x)
+        first = _PRODUCTS.get(operation, len(arguments))
+        operands = [self._moved(operand) for operand in arguments[first : first + 2]]
+        return operation(*arguments[:first], *operands, *arguments[first + 2 :], **options)
+
+    def _moved(self, operand: Tensor) -> Tensor:
+        if not operand.is_floating_point():  # products of places are exact
+            return operand
+        moved = operand.clone()
+        _nudge(moved, self._draws, CUT_STEP)
+        return moved
+
+
+def _nudge(tensor: Tensor, draws: torch.Generator, step: float) -> None:
+    """Move all values by a relative step up or down at random, in place."""
+    if not tensor.numel() or not tensor.dim():
+        parts: tuple[Tensor, ...] = (tensor,)
+    else:  # what this takes itself is to stay small beside a tensor of gigabytes
+        rows = max(1, _NUDGED_AT_ONCE * tensor.shape[0] // tensor.numel())
+        parts = tensor.split(rows)
+    for part in parts:
+        is_up = torch.randint(0, 2, part.shape, generator=draws, dtype=torch.bool,
+                              device=draws.device).to(part.device)  # fmt: skip
+        up, down = part.new_tensor(1 + step), part.new_tensor(1 - step)
+        part.mul_(torch.where(is_up, up, down))
+
+
+def _doubled(tensor: Tensor) -> Tensor:
+    return tensor.double() if tensor.is_floating_point() else tensor
+
+
+def _forward_in(
+    dtype: torch.dtype, model: nn.Module, inputs: list[Any], mode: DispatchMode | None = None
+) -> list[Tensor]:
+    operands = map_tensors(lambda tensor: _in(dtype, tensor), inputs)
+    with _default_dtype(dtype):
+        return _forward(cast_module(copy.deepcopy(model), dtype), operands, mode)
+
+
+def _in(dtype: torch.dtype, tensor: Tensor) -> Tensor:
+    """A copy, in the type where it is floating."""
+    return tensor.to(dtype if tensor.is_floating_point() else tensor.dtype, copy=True)
+
+
+def _forward(model: nn.Module, inputs: list[Any], mode: DispatchMode | None = None) -> list[Tensor]:
+    """The outcome of a forward, each of whose operations goes through a mode as the task has it."""
+    # The mode inside: outside it would see what a convolution is made by, and no convolution.
+    with _shortage_told(), seeded(0), ByProducts(), mode or nullcontext():
+        return [output.detach() for output in flatten(model(*inputs))[0]]
+
+
+@contextmanager
+def _shortage_told() -> Iterator[None]:
+    """What libraries say in words of their own is told apart from an operation that is missing.
+
+    Or for want of memory truth would be of fp32, as coarse as convolutions in TF32, and who is more
+    exact would be wrong.
+    """
+    try:
+        yield
+    except RuntimeError as error:
+        if is_no_room(error):
+            raise torch.OutOfMemoryError(str(error)) from error
+        raise
+
+
+@contextmanager
+def _default_dtype(dtype: torch.dtype) -> Iterator[None]:
+    """Tensors that a forward creates by itself follow the precision of the run."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)

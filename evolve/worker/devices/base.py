@@ -1,0 +1,227 @@
+"""What the judge asks of the device under test; all else of the worker is the same for every one.
+
+A device class knows how inputs get into a runner, how outputs get out of it, and how a block of
+calls is timed from outside. Numbers are in seconds and bytes.
+"""
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, Protocol
+
+import torch
+
+from evolve.core.errors import UsageError
+from evolve.core.program import Language
+from evolve.worker.ipc.tensor_buffer import Shared, Slab
+
+if TYPE_CHECKING:
+    from evolve.worker.devices.window import Window
+    from evolve.worker.processes.runner_process import RunnerProcess
+
+
+class Device(Protocol):
+    """One device.
+
+    Attributes:
+        name: Of the lock that processes of the host share.
+        place: Where the referee's tensors live.
+        half_width: Relative half-width of an interval at which timing may stop.
+        spread: Standard deviation of a process pair's log ratio where nothing differs but the
+            processes, by tests of programs against themselves.
+        block_s: How long a block is to last.
+        calls: Fewest and most calls in a block.
+        blocks: Timed blocks of each side in one sitting.
+        turn_blocks: Of them, one after the other before another side has its turn.
+        block_pool: How many different ones there are for a sitting to draw from.
+        judged_s: To work out what is expected of outputs of them that are judged for all.
+        has_profiler: Whether a runner can say which kernels of the device ran (`profiling`).
+        has_memory_mark: Whether the kernel marks the most memory that a runner's tensors have taken
+            (`scratch`).
+        seats: Evaluations that may be timed in turns, from the first sitting to the last.
+        sittings: That each of them makes ready together, to be timed in one turn: who wants to have
+            the device alone waits for all that others do there. Their processes hold memory.
+        spares: Processes to have ready ahead of time.
+        ends_alone: Whether the end of a process disturbs what is timed.
+        references: Processes of references to keep for other comparisons.
+        compiles_aside: Whether work on the CPU's cores leaves times as they are.
+        gives_calls: Whether calls of a block that are launch-bound are given to a process one by
+            one, so that none can be merged.
+        glances: Blocks of a sitting that show whose code the candidate's process executes; none
+            where that code only starts kernels of the device.
+        memory: That a runner's processes may hold on the host.
+        limit_address_space: Whether a limit on address space can hold a runner.
+        nodes: Paths below /dev that runners need.
+        readable: Further paths that they have to see.
+        warm_bytes: For inputs and expectations that stay from candidate to candidate, and as much
+            for references that do.
+        block_bytes: For the inputs of a block, and for its outputs.
+        few_blocks: Instead of `blocks`, where each is long: what a window costs is lost in it, and
+            processes differ by more.
+        reward_bytes: Instead of `block_bytes`, for a reward.
+        pool_bytes: For the tensors of a runner, unless it asks for more.
+        process_bytes: That a process takes beside its tensors.
+        expecting_bytes: For what is worked out of an expectation, one at a time.
+        room: Bytes that evaluations under way may take together (`memory_model`), beside what
+            stays warm; 0 where nothing limits them.
+        total_bytes: All the memory of the device; 0 where tasks are not refused for it.
+        variables: Set in every process that runs candidates.
+        capability: Of a GPU, 90 for 9.0; else 0.
+    """
+
+    name: str
+    place: torch.device
+    half_width: float
+    spread: float
+    block_s: float
+    calls: tuple[int, int]
+    blocks: int
+    turn_blocks: int
+    few_blocks: int
+    block_pool: int
+    judged_s: float
+    has_profiler: bool
+    has_memory_mark: bool
+    seats: int
+    sittings: int
+    spares: int
+    ends_alone: bool
+    references: int
+    compiles_aside: bool
+    gives_calls: bool
+    glances: int
+    memory: int
+    limit_address_space: bool
+    nodes: tuple[str, ...]
+    readable: tuple[str, ...]
+    warm_bytes: int
+    block_bytes: int
+    reward_bytes: int
+    pool_bytes: int
+    process_bytes: int
+    expecting_bytes: int
+    room: int
+    total_bytes: int
+    variables: dict[str, str]
+    capability: int
+
+    @property
+    def cores(self) -> int: ...
+
+    @property
+    def device_class(self) -> str:
+        """Times of one class are comparable."""
+        ...
+
+    @property
+    def slots(self) -> int:
+        """Evaluations under way at once."""
+        ...
+
+    def can_time(self, language: Language) -> bool:
+        """Whether a program in this language runs on the device itself, and not interpreted."""
+        ...
+
+    def refuses(self, language: Language) -> str:
+        """Why a program in this language cannot run here; empty where it can."""
+        ...
+
+    def environment(self, language: Language) -> dict[str, str]:
+        """What has to be set before a program's libraries are imported."""
+        ...
+
+    def describe(self) -> dict[str, str]:
+        """Facts of the hardware that a measurement depends on."""
+        ...
+
+    def make_slab(self, trees: list[Any]) -> Slab:
+        """The trees' tensors in one piece of memory of this process."""
+        ...
+
+    def lock_pages(self, sizes: list[int]) -> bool:
+        """Have memory of the host at hand for outputs of so many bytes; whether there is any."""
+        ...
+
+    def share(self, process: "RunnerProcess", slab: Slab) -> AbstractContextManager[Shared]:
+        """The slab for one runner, which is connected; valid inside."""
+        ...
+
+    def prepare(self, process: "RunnerProcess", all_queues: bool = False) -> None:
+        """Do with a fresh runner what needs no candidate and takes its time.
+
+        Args:
+            process: The runner.
+            all_queues: Whether it opens all queues of the device, or one (`hw_queues`).
+        """
+        ...
+
+    def connect(self, process: "RunnerProcess", tensors: int = 0) -> None:
+        """Give a prepared runner what it needs, and see that its memory can be read.
+
+        Args:
+            process: The runner.
+            tensors: Bytes that its tensors may take at once, where that is more than usual.
+
+        Raises:
+            OSError: it cannot.
+        """
+        ...
+
+    def read(
+        self, process: "RunnerProcess", addresses: Sequence[int], into: Sequence[torch.Tensor]
+    ) -> None:
+        """Copy bytes of a runner's outputs into ours, from each address as many as it is to fill.
+
+        Raises:
+            OSError: there is no such memory.
+        """
+        ...
+
+    def inputs_changed(self, process: "RunnerProcess", shared: Shared, address: int) -> bool:
+        """Whether the runner has written to its inputs, which it says are at `address`."""
+        ...
+
+    def require_modest(self, process: "RunnerProcess") -> None:
+        """CandidateFault where it has taken memory of the device far beyond what it was given."""
+        ...
+
+    def window(self) -> "Window":
+        """How blocks are timed."""
+        ...
+
+    def require_health(self) -> None:
+        """Ask the device for a known answer, after a candidate has ended badly.
+
+        Raises:
+            EvaluatorUnavailable: it gives another one, or none.
+        """
+        ...
+
+    def close(self) -> None:
+        """Leave nothing behind."""
+        ...
+
+    def is_idle(self) -> bool:
+        """Whether nothing runs on it, work of processes that are stopped included."""
+        ...
+
+    def others(self) -> frozenset[int]:
+        """Process ids that the device works for, as far as it tells; a new one is a stranger."""
+        ...
+
+
+def open_device(kind: str) -> Device:
+    """The device of a kind: `cpu`, `cuda`, or `auto` (a GPU where torch sees one).
+
+    Raises:
+        UsageError: there is no such device; says what torch sees.
+        EvaluatorUnavailable: something that its service needs is missing.
+    """
+    if kind not in ("auto", "cpu", "cuda"):
+        raise UsageError(f"device={kind}: choose one of auto, cpu, cuda")
+    if kind == "cpu" or (kind == "auto" and not torch.cuda.is_available()):
+        from evolve.worker.devices.cpu.device import CpuDevice
+
+        return CpuDevice()
+    from evolve.worker.devices.cuda.device import CudaDevice
+
+    return CudaDevice()

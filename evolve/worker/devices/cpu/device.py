@@ -1,0 +1,207 @@
+"""The CPU as the device under test."""
+
+import mmap
+import os
+import platform
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from weakref import WeakKeyDictionary, WeakSet
+
+import torch
+
+from evolve.core.program import Language
+from evolve.worker.build import headers
+from evolve.worker.build.cache import HEADERS
+from evolve.worker.devices.cpu.window import CpuWindow
+from evolve.worker.devices.window import Window
+from evolve.worker.ipc.memfd import Landing, make_sealed
+from evolve.worker.ipc.tensor_buffer import Packed, Shared, Slab
+from evolve.worker.ipc.turns import Turns
+from evolve.worker.processes.runner_process import RunnerProcess
+from evolve.worker.reference.placing import CPU
+from evolve.worker.sandbox import syscalls
+from evolve.worker.sandbox.mappings import Mapping, mappings_of
+
+# Freed output buffers stay with the process, or the page faults of new ones would outweigh many
+# a kernel; the same for every side of a comparison.
+_MALLOC = {
+    "MALLOC_MMAP_MAX_": "0",
+    "MALLOC_TRIM_THRESHOLD_": str(1 << 40),
+    "MALLOC_TOP_PAD_": str(64 << 20),
+}
+
+
+class CpuDevice:
+    """Candidates run on all cores that this process may use; tensors travel in shared memory."""
+
+    name = "cpu"
+    place = CPU
+    half_width = 0.03
+    spread = 0.02
+    block_s = 0.006  # short, so that what drifts on the host is shared by the sides
+    calls = (1, 256)
+    blocks = 6
+    turn_blocks = 1
+    few_blocks = 6
+    block_pool = 12
+    judged_s = 0.4
+    has_profiler = False
+    has_memory_mark = True
+    seats = 1
+    sittings = 2
+    spares = 0
+    ends_alone = False
+    references = 4
+    compiles_aside = False
+    gives_calls = True
+    glances = 3  # of three sittings enough to be sure of a library
+    memory = 6 << 30
+    limit_address_space = True
+    nodes: tuple[str, ...] = ()
+    block_bytes = 128 << 20
+    reward_bytes = block_bytes
+    pool_bytes = 0
+    process_bytes = 0
+    expecting_bytes = 0
+    room = 0
+    total_bytes = 0
+    capability = 0
+
+    def __init__(self) -> None:
+        total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        self.warm_bytes = min(total // 4, 3 << 30)
+        self.readable: tuple[str, ...] = (str(headers.folder()),)
+        self.variables = {**_MALLOC, HEADERS: self.readable[0]}
+        self._landings: WeakKeyDictionary[RunnerProcess, Landing] = WeakKeyDictionary()
+        self._elsewhere: WeakSet[RunnerProcess] = WeakSet()
+        self._turns: WeakKeyDictionary[RunnerProcess, Turns] = WeakKeyDictionary()
+
+    @property
+    def cores(self) -> int:
+        return len(os.sched_getaffinity(0))
+
+    @property
+    def device_class(self) -> str:
+        """The model of the processor, and its cores in use."""
+        return f"cpu: {_cpu_model()}, {self.cores} cores"
+
+    @property
+    def slots(self) -> int:
+        """One compiles while another is checked; what compiles stands still while one is timed."""
+        return min(4, self.cores)
+
+    def can_time(self, language: Language) -> bool:
+        """Triton runs in its interpreter here, which says nothing about speed."""
+        return language is not Language.TRITON
+
+    def refuses(self, language: Language) -> str:
+        return "CUDA C++ needs a GPU (device=cuda)" if language is Language.CUDA else ""
+
+    def environment(self, language: Language) -> dict[str, str]:
+        return {"TRITON_INTERPRET": "1"} if language is Language.TRITON else {}
+
+    def describe(self) -> dict[str, str]:
+        return {"device": _cpu_model(), "cores": str(self.cores)}
+
+    def lock_pages(self, sizes: list[int]) -> bool:
+        """Outputs are on the host anyway."""
+        return False
+
+    def make_slab(self, trees: list[Any]) -> Slab:
+        packed = Packed(trees)
+        memory = torch.empty(max(packed.size, mmap.PAGESIZE), dtype=torch.uint8)
+        packed.write(memory)
+        return Slab(packed.trees, memory)
+
+    @contextmanager
+    def share(self, process: RunnerProcess, slab: Slab) -> Iterator[Shared]:
+        fd = make_sealed(slab.size, lambda memory: memory.copy_(slab.memory))
+        try:
+            yield Shared(fd, slab, slab.memory)
+        finally:
+            os.close(fd)
+
+    def landing(self, process: RunnerProcess, size: int) -> Landing:
+        """Where inputs of so many bytes land in this process; the last one if large enough."""
+        known = self._landings.get(process)
+        if known is not None and known.size >= size and process not in self._elsewhere:
+            return known
+        landing = self._landings[process] = Landing(size)
+        process.on_close(landing.close)
+        return landing
+
+    def land_elsewhere(self, process: RunnerProcess) -> None:
+        """Each block in new memory from now on."""
+        self._elsewhere.add(process)
+
+    def turns(self, process: RunnerProcess) -> Turns:
+        """The page by which calls are handed over to this process."""
+        if process not in self._turns:
+            turns = self._turns[process] = Turns()
+            process.on_close(turns.close)
+        return self._turns[process]
+
+    def prepare(self, process: RunnerProcess, all_queues: bool = False) -> None:
+        """A forked process is ready."""
+
+    def connect(self, process: RunnerProcess, tensors: int = 0) -> None:
+        word = torch.zeros(8, dtype=torch.uint8)
+        self.read(process, [process.readable_at], [word])
+
+    def read(
+        self, process: RunnerProcess, addresses: Sequence[int], into: Sequence[torch.Tensor]
+    ) -> None:
+        for address, ours in zip(addresses, into, strict=True):
+            syscalls.read_memory(process.pid, address, ours.data_ptr(), ours.numel())
+
+    def require_modest(self, process: RunnerProcess) -> None:
+        """The kernel's own limits see to that."""
+
+    def inputs_changed(self, process: RunnerProcess, shared: Shared, address: int) -> bool:
+        """Whether a private view of its inputs, of all that it has, differs from ours.
+
+        Where they are is the kernel's word, not the candidate's.
+        """
+        views = mappings_of(process.pid, shared.fd)
+        if sum(view.end - view.start for view in views) < shared.size:
+            return True
+        return any(self._differs(process, view, shared.memory) for view in views)
+
+    def _differs(self, process: RunnerProcess, view: Mapping, memory: torch.Tensor) -> bool:
+        own = memory[view.offset : view.offset + view.end - view.start]
+        seen = torch.empty_like(own)
+        try:
+            self.read(process, [view.start], [seen])
+        except OSError:
+            return True
+        return not syscalls.same_bytes(seen.data_ptr(), own.data_ptr(), own.numel())
+
+    def window(self) -> Window:
+        return CpuWindow(self)
+
+    def require_health(self) -> None:
+        """A processor that has gone bad would not run this either."""
+
+    def close(self) -> None:
+        """Nothing was put anywhere."""
+
+    def is_idle(self) -> bool:
+        """Stopped processes use no cores."""
+        return True
+
+    def others(self) -> frozenset[int]:
+        """Cores are shared by design; a lock keeps timing apart from all else of ours."""
+        return frozenset()
+
+
+def _cpu_model() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next(
+        (line.partition(":")[2].strip() for line in lines if line.startswith("model name")),
+        platform.machine(),
+    )

@@ -1,0 +1,1 @@
+"""A GPU of NVIDIA's as a device."""

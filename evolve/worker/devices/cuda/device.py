@@ -1,0 +1,429 @@
+"""A GPU as the device under test (CUDA)."""
+
+import contextlib
+import ctypes
+import importlib
+import os
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from evolve.core.errors import EvaluatorUnavailable, UsageError
+from evolve.core.evaluation import Status
+from evolve.core.program import Language
+from evolve.worker.base import cuda_driver
+from evolve.worker.base.faults import CandidateFault
+from evolve.worker.devices.cpu_affinity import ClockCores
+from evolve.worker.devices.cuda import nvml, pinned_memory
+from evolve.worker.devices.cuda.arenas import Arena, Arenas
+from evolve.worker.devices.cuda.pinned_memory import PageLocked
+from evolve.worker.devices.cuda.window import CudaWindow, keep_to
+from evolve.worker.devices.window import Window
+from evolve.worker.ipc import native
+from evolve.worker.ipc.signals import Signals
+from evolve.worker.ipc.tensor_buffer import Packed, Shared, Slab
+from evolve.worker.processes.runner_process import RunnerProcess
+from evolve.worker.runner.memory_cuda import GATE_BYTES
+from evolve.worker.sandbox import procfs
+from evolve.worker.sandbox.supervisor import descendants
+
+_POOL_SHARE = 160  # a runner's tensors get one in so many bytes of the device
+_BLOCK_SHARE = 100
+_REWARD_SHARE = 200
+_ARENAS_SHARE = 16  # kept for runners to come
+_PIECES_BYTES = 4 << 20  # of outputs, read while the clock runs
+_SPIN_S = 0.2  # for a block to be done, before the referee sleeps
+_WARM_SHARE = 8
+_REFEREE_SHARE = 0.72  # at most: what it does not use the runners may have
+_EXPECTING_SHARE = 14
+_ROOM_SHARE = 0.55  # beside that, what stays warm twice (inputs, references), and spares' contexts
+_HAS_TF32 = 80  # capability
+_QUIET_S = 0.03  # while others open the device, its driver may hold up work for some milliseconds
+_QUIET_FACTOR = 4.0  # an idle device answers within so many times its usual time
+_CONNECT_S = 60.0
+_PAST_POOL = 2 << 30  # a process may have so much that it does not ask torch for
+# Expected values of large tasks leave no room for holes between them. And the host's pages are
+# locked by several threads: 7.5 GiB in 1.1 s instead of 3.3 (beside an H200).
+_ALLOCATOR = (
+    "expandable_segments:True,pinned_use_cuda_host_register:True,pinned_num_register_threads:8"
+)
+_NODES = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools")
+
+
+@dataclass(slots=True)
+class Lent:
+    """What one runner has of ours.
+
+    Attributes:
+        pool: memory of its tensors.
+        base: where it says that it maps the pool.
+        signals: the page that both see.
+        inputs: memory that inputs are copied to; None before the first.
+        former: what was too small for them, which it may still have mapped.
+        layouts: trees of inputs that it has made tensors of, with their numbers.
+        recorded: the case and the trees of its recording.
+        warmed: cases that it has run, with the calls of a block.
+        is_timed: whether it is kept to the core of those that are timed.
+    """
+
+    pool: Arena
+    base: int
+    signals: Signals
+    inputs: Arena | None = None
+    former: list[Arena] = field(default_factory=list)
+    layouts: dict[tuple[bytes, ...], int] = field(default_factory=dict)
+    recorded: tuple[int, tuple[bytes, ...]] | None = None
+    warmed: set[tuple[int, int]] = field(default_factory=set)
+    is_timed: bool = False
+
+
+class CudaDevice:
+    """One GPU. Runners see it alone; what they read they get as a copy, what they write we read.
+
+    A runner maps two arenas of ours for as long as it lives: inputs are copied to one, and its
+    torch allocates from the other, the *pool*. So an output is read without the candidate's help,
+    no memory is made or mapped between timed blocks, and what an earlier runner has left there is
+    overwritten before the next gets it (`arenas`).
+
+    The process has to see one GPU only (`CUDA_VISIBLE_DEVICES`).
+
+    Raises:
+        UsageError: torch sees none.
+        EvaluatorUnavailable: something that the GPU service needs is missing.
+    """
+
+    half_width = 0.01
+    spread = 0.008
+    block_s = 0.003  # against the 0.35 ms, give or take 0.02, that a window costs
+    calls = (1, 1024)
+    blocks = 24
+    turn_blocks = 2
+    few_blocks = 12
+    block_pool = 24
+    judged_s = 2.0
+    has_profiler = True
+    has_memory_mark = False  # of a pool there is none, and `cudaMalloc` goes past it
+    seats = 6  # while one is timed, processes of the others open
+    sittings = 2
+    spares = 6
+    ends_alone = True
+    references = 10
+    process_bytes = 512 << 20  # a context, and what is loaded into it
+    compiles_aside = True  # the clock's core is its own
+    gives_calls = False
+    glances = 0
+    memory = 32 << 30
+    limit_address_space = False  # a CUDA context reserves far more than it uses
+
+    def __init__(self) -> None:
+        # Before torch looks.
+        os.environ.setdefault("PYTORCH_CUDA_ALLOC_CONF", _ALLOCATOR)
+        if not torch.cuda.is_available():
+            raise UsageError(_why_none())
+        self.place = torch.device("cuda", 0)
+        self._facts = facts = torch.cuda.get_device_properties(0)
+        self.name = f"cuda-{facts.uuid}"
+        self.total_bytes = facts.total_memory
+        self.pool_bytes = _whole(facts.total_memory // _POOL_SHARE)
+        self.warm_bytes = facts.total_memory // _WARM_SHARE
+        self.block_bytes = facts.total_memory // _BLOCK_SHARE
+        self.reward_bytes = facts.total_memory // _REWARD_SHARE
+        self.expecting_bytes = facts.total_memory // _EXPECTING_SHARE
+        self.room = int(_ROOM_SHARE * facts.total_memory)
+        # Or what torch keeps for later would leave too little for the runners.
+        torch.cuda.set_per_process_memory_fraction(_REFEREE_SHARE)
+        self._folder = tempfile.TemporaryDirectory(prefix="evolve-cuda-")
+        Path(self._folder.name).chmod(0o755)
+        self.readable: tuple[str, ...] = (self._folder.name,)
+        cache = f"{self._folder.name}/triton"
+        with ThreadPoolExecutor(1) as pool:  # both wait for a compiler
+            library = pool.submit(native.build, Path(self._folder.name))
+            try:
+                _build_triton_driver(cache)
+            finally:  # says best what a missing compiler means
+                self.library_path = library.result()
+        self.library = native.load(self.library_path)
+        self._open_clock()
+        self._lent: dict[RunnerProcess, Lent] = {}
+        self._arenas = Arenas(facts.total_memory // _ARENAS_SHARE)
+        self._page_locked = PageLocked()
+        self.page_locked_bytes = pinned_memory.buffer(_PIECES_BYTES).numpy()
+        self._flush = torch.empty(2 * _whole(facts.L2_cache_size), dtype=torch.uint8,
+                                  device=self.place)  # fmt: skip
+        self._probe = torch.arange(1 << 20, device=self.place)
+        self._answer = int(self._probe.sum())
+        self._copied = torch.empty(1 << 10, dtype=self._probe.dtype, pin_memory=True)
+        self._usual_answer_s = min(self._answer_s() for _ in range(9))
+        node = nvml.node_of(str(facts.uuid))
+        self.nodes = tuple(path for path in (node, *_NODES) if Path(path).exists())
+        cores = os.sched_getaffinity(0)
+        self.slots = min(8, max(2, len(cores) // 2))
+        self.clock_cores = ClockCores(cores)
+        self.capability = 10 * facts.major + facts.minor
+        self.spin_s = _SPIN_S if self.clock_cores.has_own else 0.0
+        # All threads of this process, and all that it starts, keep off the clock's cores.
+        os.sched_setaffinity(0, self.clock_cores.of_runners())
+        self.variables = {
+            "CUDA_VISIBLE_DEVICES": f"GPU-{facts.uuid}",
+            "CUDA_MODULE_LOADING": "LAZY",
+            "TRITON_CACHE_DIR": cache,
+            "TRITON_CACHE_AUTOTUNING": "1",  # what one process has tuned the next need not
+        }
+
+    @property
+    def cores(self) -> int:
+        return len(os.sched_getaffinity(0))
+
+    @property
+    def device_class(self) -> str:
+        """The model of the GPU."""
+        return f"cuda: {self._facts.name}"
+
+    def can_time(self, language: Language) -> bool:
+        return True
+
+    def refuses(self, language: Language) -> str:
+        if language is Language.CPP:
+            return "C++ kernels run on device=cpu; for a GPU write Triton or CUDA C++"
+        return ""
+
+    def environment(self, language: Language) -> dict[str, str]:
+        return {}
+
+    def describe(self) -> dict[str, str]:
+        facts = self._facts
+        # Torch's stubs leave the larger limit out, and some builds the attribute.
+        shared = getattr(facts, "shared_memory_per_block_optin", facts.shared_memory_per_block)
+        return {
+            "device": facts.name,
+            "capability": f"{facts.major}.{facts.minor}",
+            "multiprocessors": str(facts.multi_processor_count),
+            "shared_memory_bytes": str(shared),
+            "warp_size": str(facts.warp_size),
+            "memory_bytes": str(facts.total_memory),
+            "eager_convolutions": self._eager_convolutions,
+            "cuda": torch.version.cuda or "",
+            "driver": nvml.driver_version(),
+            "cores": str(self.cores),
+            "clock_waits": "by spinning" if self.spin_s else "by sleeping: too few cores",
+        }
+
+    @property
+    def _eager_convolutions(self) -> str:
+        """What torch makes of float32 there, as long as no task sets anything else."""
+        allowed = torch.backends.cudnn.conv.fp32_precision  # type: ignore[attr-defined]
+        return "tf32" if allowed == "tf32" and self.capability >= _HAS_TF32 else "ieee"
+
+    def make_slab(self, trees: list[Any]) -> Slab:
+        packed = Packed(trees)
+        memory = torch.empty(_whole(packed.size), dtype=torch.uint8, device=self.place)
+        packed.write(memory)
+        return Slab(packed.trees, memory)
+
+    def _open_clock(self) -> None:
+        """Have the driver ready for windows (`native.c`)."""
+        torch.zeros(1, device=self.place)  # makes the context
+        failed = ctypes.c_char_p()
+        blocks = 8 * self._facts.multi_processor_count
+        code = self.library.evolve_open_clock(blocks, ctypes.byref(failed))
+        if code:
+            name = (failed.value or b"?").decode()
+            why = "it has no such call" if code < 0 else f"it answers {code}"
+            raise EvaluatorUnavailable(
+                f"device=cuda needs {name} of the driver: {why}. Update the driver."
+            )
+
+    def lock_pages(self, sizes: list[int]) -> bool:
+        return self._page_locked.reserve(sizes)
+
+    @contextmanager
+    def share(self, process: RunnerProcess, slab: Slab) -> Iterator[Shared]:
+        """A copy in the runner's arena, valid until the next."""
+        memory = self.inputs_of(process, slab.size)
+        memory.copy_(slab.memory)
+        torch.cuda.synchronize()
+        yield Shared(-1, slab, memory)
+
+    def inputs_of(self, process: RunnerProcess, size: int) -> torch.Tensor:
+        """The first `size` bytes of the runner's inputs; it gets more memory where that is less."""
+        lent = self._lent[process]
+        if lent.inputs is None or lent.inputs.size < size + GATE_BYTES:
+            if lent.inputs is not None:
+                lent.former.append(lent.inputs)
+            lent.inputs = self._arenas.take(size + GATE_BYTES)
+            lent.layouts.clear()
+            lent.recorded = None
+            process.use_inputs(lent.inputs.fd, lent.inputs.size, _CONNECT_S)
+        return lent.inputs.memory[:size]
+
+    def lent_to(self, process: RunnerProcess) -> Lent:
+        """What a connected runner has of ours."""
+        return self._lent[process]
+
+    def prepare(self, process: RunnerProcess, all_queues: bool = False) -> None:
+        os.sched_setaffinity(process.pid, self.clock_cores.of_runners())
+        process.open_gpu(_CONNECT_S, all_queues)
+
+    def connect(self, process: RunnerProcess, tensors: int = 0) -> None:
+        """Give it its pool and the page of signals."""
+        with contextlib.ExitStack() as on_failure:
+            size = _whole(max(self.pool_bytes, tensors))
+            pool = self._arenas.take(size)
+            on_failure.callback(self._arenas.give_back, pool)
+            signals = Signals()
+            on_failure.callback(os.close, signals.fd)
+            base = process.use_pool(pool.fd, pool.size, size, self.library_path, _CONNECT_S)
+            process.use_signals(signals.fd, self.spin_s, _CONNECT_S)
+            on_failure.pop_all()
+        self._lent[process] = Lent(pool, base, signals)
+        process.on_close(lambda: self._take_back(process))
+
+    def _take_back(self, process: RunnerProcess) -> None:
+        """All that a process had, once it has ended; to the driver where that is not certain."""
+        lent = self._lent.pop(process)
+        os.close(lent.signals.fd)
+        for arena in (lent.pool, lent.inputs, *lent.former):
+            if arena is not None:
+                (self._arenas.give_back if process.has_ended else Arena.close)(arena)
+
+    def read(
+        self, process: RunnerProcess, addresses: Sequence[int], into: Sequence[torch.Tensor]
+    ) -> None:
+        """Into memory of the GPU, or into page-locked memory of the host.
+
+        All is waited for once: each time takes 0.1 ms.
+
+        Raises:
+            OSError: that is not memory of the process.
+        """
+        lent = self._lent[process]
+        for address, ours in zip(addresses, into, strict=True):
+            start = address - lent.base
+            if not 0 <= start <= start + ours.numel() <= lent.pool.size:
+                raise OSError("not memory that torch has allocated in the process")
+            ours.copy_(lent.pool.memory[start : start + ours.numel()], non_blocking=True)
+        torch.cuda.synchronize()
+
+    def inputs_changed(self, process: RunnerProcess, shared: Shared, address: int) -> bool:
+        # In words of eight bytes: comparing takes memory for each.
+        return not torch.equal(
+            *(of.view(torch.int64) for of in (shared.memory, shared.slab.memory))
+        )
+
+    def window(self) -> Window:
+        return CudaWindow(self)
+
+    def window_arguments(
+        self, staged: torch.Tensor, inputs: torch.Tensor
+    ) -> native.WindowArguments:
+        """Of a window that copies the first to the second; the runner's part is left open."""
+        half = self._flush.numel() // 2
+        return native.WindowArguments(
+            inputs=inputs.data_ptr(),
+            staged=staged.data_ptr(),
+            bytes=staged.numel(),
+            first=staged.numel(),
+            flush=self._flush.data_ptr(),
+            flush_bytes=half,
+        )
+
+    @contextmanager
+    def on_clock_cores(self, process: RunnerProcess) -> Iterator[None]:
+        """This thread and a runner wait without sleeping, each on a core of its own.
+
+        The runner stays there: moved back and forth, it would begin each turn with cold caches.
+        """
+        lent = self._lent[process]
+        if not lent.is_timed:
+            keep_to(process, self.clock_cores.of_timed)
+            lent.is_timed = True
+        before = os.sched_getaffinity(0)
+        os.sched_setaffinity(0, self.clock_cores.of_clock)
+        try:
+            yield
+        finally:
+            os.sched_setaffinity(0, before)
+
+    def is_idle(self) -> bool:
+        deadline = time.monotonic() + _QUIET_S
+        while self._answer_s() > _QUIET_FACTOR * self._usual_answer_s:
+            if time.monotonic() > deadline:
+                return False
+        return True
+
+    def _answer_s(self) -> float:
+        """How long a small piece of work takes; where others compute or copy it waits."""
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        self._probe.add_(0)
+        self._copied.copy_(self._probe[: self._copied.numel()], non_blocking=True)
+        self._probe[: self._copied.numel()].copy_(self._copied, non_blocking=True)
+        torch.cuda.synchronize()
+        return max(time.perf_counter() - start, 50e-6)
+
+    def require_health(self) -> None:
+        try:
+            answer = int(self._probe.sum())
+        except torch.OutOfMemoryError:  # it is full, and says so: nothing else is wrong with it
+            return
+        except RuntimeError as error:
+            raise EvaluatorUnavailable(f"{self._facts.name} has failed: {error}") from error
+        if answer != self._answer:
+            raise EvaluatorUnavailable(f"{self._facts.name} gives wrong answers")
+
+    def close(self) -> None:
+        self._arenas.release()
+        self._folder.cleanup()
+
+    def others(self) -> frozenset[int]:
+        ours = {os.getpid(), *descendants(os.getpid())}
+        known = nvml.processes(str(self._facts.uuid))
+        return frozenset(filter(_is_process, known.keys() - ours))
+
+    def require_modest(self, process: RunnerProcess) -> None:
+        taken = nvml.processes(str(self._facts.uuid)).get(process.pid, 0)
+        if taken > self.process_bytes + _PAST_POOL:
+            raise CandidateFault(
+                Status.OOM,
+                f"the program has taken {taken >> 20} MiB of the device past torch's allocator, "
+                f"where {(self.process_bytes + _PAST_POOL) >> 20} MiB are allowed",
+            )
+
+
+def _is_process(pid: int) -> bool:
+    """Whether there is one of this number here; threads have numbers, and a folder, as well."""
+    with contextlib.suppress(OSError):
+        return procfs.status(pid).get("Tgid") == str(pid)
+    return False
+
+
+def _whole(size: int) -> int:
+    step = cuda_driver.granularity()
+    return -(-max(size, 1) // step) * step
+
+
+def _build_triton_driver(cache: str) -> None:
+    """What Triton compiles on its first use, whatever the kernel: once for all runners."""
+    os.environ["TRITON_CACHE_DIR"] = cache
+    with contextlib.suppress(ImportError):
+        importlib.import_module("triton.runtime").driver.active.utils  # noqa: B018 (builds it)
+
+
+def _why_none() -> str:
+    if torch.version.cuda is None:
+        return (
+            f"device=cuda: this torch ({torch.__version__}) is built without CUDA. Install a CUDA "
+            "build of torch, or use device=cpu."
+        )
+    return (
+        f"device=cuda: torch {torch.__version__} (CUDA {torch.version.cuda}) finds no usable GPU. "
+        "Check `nvidia-smi`, CUDA_VISIBLE_DEVICES, and that the driver fits this CUDA; "
+        "or use device=cpu."
+    )

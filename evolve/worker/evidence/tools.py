@@ -1,0 +1,136 @@
+"""NVIDIA's tools on a candidate, at verification: once for each program, beside others' work.
+
+A tool takes seconds to start, and uses the GPU as it likes: it has the lock of the device, shared,
+for its own call and no longer, so that windows are timed between the calls. What the tools have
+found of a program on a task is kept, where each gave a result.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from threading import Lock
+
+import torch
+
+from evolve.core.digest import framed_digest
+from evolve.core.evaluation import Label
+from evolve.worker.base.faults import CandidateFault
+from evolve.worker.base.feedback import plain
+from evolve.worker.base.host_facts import find_tool
+from evolve.worker.base.infra import InfraFault
+from evolve.worker.devices.base import Device
+from evolve.worker.evidence.ncu import count
+from evolve.worker.evidence.sanitizer import NAME, NO_RESULT, TOOLS, sanitise_call
+from evolve.worker.session.candidate_session import Candidate, Workshop
+from evolve.worker.session.memory_budget import Room
+from evolve.worker.session.memory_model import room_for
+from evolve.worker.session.prepared_task import WarmTask
+
+_ALL = len(TOOLS) + 1
+_PROCESSES = 2  # of each: the one that starts it, and the one that it starts
+_KEPT = 256
+
+Findings = Future[list[Label]]
+
+
+class Tools:
+    """Looks at programs with all tools, once at each.
+
+    Args:
+        workshop: Where processes come from.
+        room: On the device, which a look takes for itself.
+    """
+
+    def __init__(self, workshop: Workshop, room: Room) -> None:
+        self._workshop = workshop
+        self._room = room
+        self._looking = ThreadPoolExecutor()
+        self._found: OrderedDict[str, Findings] = OrderedDict()
+        self._changing = Lock()
+
+    def close(self) -> None:
+        """Start no more; what is under way ends with its processes."""
+        self._looking.shutdown(wait=False)
+
+    def look(self, candidate: Candidate, task: WarmTask, own: Collection[str]) -> Findings:
+        """What the tools find, or have found before; CandidateFault for an error that counts.
+
+        Not to be waited for by a thread that has room on the device: the look may wait for it.
+
+        Args:
+            candidate: That has passed the checks.
+            task: Of which one call is looked at.
+            own: Names of the candidate's kernels.
+        """
+        key = framed_digest("tools", candidate.source, task.task.revision)
+        with self._changing:
+            known = self._found.get(key)
+            if known is None or not _is_whole(known):
+                known = self._looking.submit(self._look, candidate, task, own)
+                self._found[key] = known
+            self._found.move_to_end(key)
+            while len(self._found) > _KEPT:
+                self._found.popitem(last=False)
+        return known
+
+    def _look(self, candidate: Candidate, task: WarmTask, own: Collection[str]) -> list[Label]:
+        device = self._workshop.device
+        room = room_for(task.cases, device, processes(task, device), judges=False)
+        try:
+            with self._room.taken(room):
+                return list(observe(self._workshop, candidate, task, own))
+        except (InfraFault, OSError, torch.OutOfMemoryError) as error:
+            return [Label(f"{NO_RESULT}tools", plain(str(error), 160))]
+
+
+def _is_whole(found: Findings) -> bool:
+    """Whether it is under way, or each tool has given a result."""
+    if not found.done():
+        return True
+    if (error := found.exception()) is not None:
+        return isinstance(error, CandidateFault)
+    return not any(label.name.startswith(NO_RESULT) for label in found.result())
+
+
+def processes(task: WarmTask, device: Device) -> int:
+    """How many are on the device at once; 0 where no tool is."""
+    is_there = device.has_profiler and find_tool(NAME) is not None
+    return _PROCESSES * _at_once(task, device) if is_there else 0
+
+
+def observe(
+    workshop: Workshop, candidate: Candidate, task: WarmTask, own: Collection[str]
+) -> Iterator[Label]:
+    """What each tool finds, as labels; each call under the lock of the device.
+
+    Side by side, as each takes seconds to start. Kernels of different processes take turns on the
+    device, so what is counted is of one.
+
+    Args:
+        workshop: Where processes come from.
+        candidate: That has passed the checks.
+        task: Of which one call is looked at.
+        own: Names of the candidate's kernels.
+
+    Raises:
+        CandidateFault: a tool has found an error that counts.
+    """
+    about = workshop, candidate, task
+    looks = [partial(sanitise_call, *about, kind) for kind in TOOLS]
+    looks.append(partial(count, *about, own))
+
+    def on_device(look: Callable[[], list[Label]]) -> list[Label]:
+        with workshop.on_device():
+            return look()
+
+    with ThreadPoolExecutor(_at_once(task, workshop.device)) as pool:
+        for found in pool.map(on_device, looks):
+            yield from found
+
+
+def _at_once(task: WarmTask, device: Device) -> int:
+    """How many tools room and cores are there for."""
+    most = _PROCESSES * _ALL
+    may_all = room_for(task.cases, device, most) <= device.room and device.cores >= most
+    return _ALL if may_all else 1

@@ -1,0 +1,107 @@
+"""What share of a task's work torch does in a candidate's call, by the candidate's own account.
+
+The account comes out of the candidate's process: it speaks against a candidate, and what it leaves
+out is for other evidence to show. The share is that of what the reference has to do at least: the
+bytes of its inputs, parameters and outputs, each once, and its arithmetic operations. Not of all
+that the reference moves: one operation of torch may do the whole work of a reference that goes
+through memory ten times.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from evolve.core.evaluation import Label
+from evolve.worker.base.operation_cost import Work
+from evolve.worker.timing.reference_cost import Cost
+
+MAIN_WORK = "aten_compute"
+SMALL_SHARE = "torch_share"
+_SMALL = 0.1
+_NAMED = 3
+_MOST = 1 << 62
+_MOST_ROWS = 64
+_OPERATION = re.compile(r"\w{1,40}::\w{1,80}")
+
+Account = Mapping[str, Work | None]
+"""By operation what it did; None where that cannot be counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Of bytes and operations what torch does, and the operations that do most of it.
+
+    `uncounted` names one whose work cannot be counted.
+    """
+
+    nbytes: float
+    operations: float
+    names: tuple[str, ...]
+    uncounted: str | None = None
+
+    @property
+    def is_small(self) -> bool:
+        """Whether it is not the main work."""
+        return self.uncounted is None and max(self.nbytes, self.operations) < _SMALL
+
+    def label(self, case: str) -> Label | None:
+        """The numbers; None where torch computes nothing."""
+        if self.uncounted is not None:
+            evidence = f"{self.uncounted} was called in forward, whose work cannot be counted"
+            return Label(MAIN_WORK, f"case {case}: {evidence}")
+        if not self.names:
+            return None
+        evidence = (
+            f"case {case}: torch does {_percent(self.nbytes)} of the bytes, "
+            f"{_percent(self.operations)} of the operations: {', '.join(self.names)}"
+        )
+        return Label(SMALL_SHARE if self.is_small else MAIN_WORK, evidence[:200])
+
+
+NOTHING = Share(0.0, 0.0, ())
+UNREADABLE = Share(0.0, 0.0, (), "an operation of torch")
+
+
+def read(text: str) -> Account | None:
+    """What a runner says of torch's work (`probes.Account`); None where it is no account."""
+    try:
+        rows = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(rows, list) or len(rows) > _MOST_ROWS:
+        return None
+    found: dict[str, Work | None] = {}
+    for row in rows:
+        match row:
+            case [str(name), None, None] if _OPERATION.fullmatch(name):
+                found[name] = None
+            case [str(name), nbytes, operations] if (
+                _OPERATION.fullmatch(name) and _is_count(nbytes) and _is_count(operations)
+            ):
+                found[name] = Work(nbytes, operations)
+            case _:
+                return None
+    return found
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _MOST
+
+
+def share_of(account: Account, cost: Cost) -> Share:
+    """Torch's share of what the reference costs."""
+    counted = {name: work for name, work in account.items() if work is not None}
+    total = sum(counted.values(), start=Work())
+    return Share(
+        nbytes=total.nbytes / max(1, cost.moved_bytes),
+        operations=total.operations / max(1, cost.operations),
+        names=tuple(sorted(counted, key=lambda name: counted[name], reverse=True)[:_NAMED]),
+        uncounted=next((name for name, work in account.items() if work is None), None),
+    )
+
+
+def _percent(share: float) -> str:
+    percent = 100 * share
+    return f"{percent:.0f} %" if percent >= 10 else f"{percent:.2g} %"

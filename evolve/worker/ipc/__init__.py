@@ -1,0 +1,1 @@
+"""Messages, tensors and words of memory that processes share."""

@@ -1,0 +1,185 @@
+"""Trees of tensors laid out in one piece of memory, so that whole sets of inputs travel as bytes.
+
+A slab is the referee's own copy. A runner gets to see a copy that is thrown away after use: what
+two processes saw, one could have left something for the other in.
+"""
+
+import io
+import pickle
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+ALIGNMENT = 256
+_GUARD_BYTES = 4096  # behind every storage, NaN in each floating type: what reads there shows
+_GUARD = 0xFF
+
+
+@dataclass(slots=True, eq=False)
+class Slab:
+    """`pytree`, each a pickle whose tensors are places in `memory` (bytes on the device)."""
+
+    trees: tuple[bytes, ...]
+    memory: torch.Tensor
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return self.memory.numel()
+
+    def tree(self, at: int = 0) -> Any:
+        """One of the trees; its tensors are views of `memory`, not to be written to."""
+        return unpack(self.trees[at], self.memory)
+
+    def bounds(self) -> list[int]:
+        """For each tree the byte up to which it and those before it need the memory, guards too.
+
+        Nothing that only later trees need lies below.
+        """
+        found, end = [], 0
+        for tree in self.trees:
+            end = max(end, _Ends(tree).last)
+            found.append(min(_aligned(end + _GUARD_BYTES), self.size))
+        return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Shared:
+    """A slab as a runner sees it: a descriptor to map, and what is there.
+
+    On the CPU, runners map privately, and `memory` is the slab's own; on a GPU it is what they map,
+    and changes when the candidate writes to its inputs.
+    """
+
+    fd: int
+    slab: Slab
+    memory: torch.Tensor
+
+    @property
+    def size(self) -> int:
+        """Bytes to map."""
+        return self.memory.numel()
+
+    @property
+    def trees(self) -> tuple[bytes, ...]:
+        return self.slab.trees
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """A tree of a slab of `size` bytes, without the slab: all but the values."""
+
+    tree: bytes
+    size: int
+
+    def without_values(self, place: torch.device) -> tuple[Any, list[Any]]:
+        """Torch's mode for those who ask for no value (`FakeTensorMode`), and the tree made in it.
+
+        Its tensors take no memory, nor does what is made in that mode. Who asks for a value, or for
+        the address of one, gets an exception.
+        """
+        from torch._functorch import config
+        from torch._subclasses.fake_tensor import FakeTensorMode
+        from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+        # An address would be that of nothing, and who reads there ends the process.
+        with config.patch(fake_tensor_allow_unsafe_data_ptr_access=False):
+            mode = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
+        with mode:
+            memory = torch.empty(self.size, device=place, dtype=torch.uint8)
+            return mode, list(unpack(self.tree, memory))
+
+
+class Packed:
+    """Trees, pickled, with the places of their storages: each once however many tensors view it."""
+
+    def __init__(self, trees: list[Any]) -> None:
+        self.size = 0
+        self._storages: list[tuple[int, torch.Tensor]] = []
+        self._offsets: dict[int, int] = {}
+        self.trees = tuple(self._pack(tree) for tree in trees)
+
+    def write(self, memory: torch.Tensor) -> None:
+        """Copy every storage to its place in `memory` (uint8, at least `size`), guards between."""
+        memory.fill_(_GUARD)
+        for offset, storage in self._storages:
+            memory[offset : offset + storage.numel()].copy_(storage)
+
+    def _pack(self, tree: Any) -> bytes:
+        buffer = io.BytesIO()
+        _Packer(buffer, self._place).dump(tree)
+        return buffer.getvalue()
+
+    def _place(self, tensor: torch.Tensor) -> tuple[Any, ...]:
+        value = tensor.detach()
+        storage = value.untyped_storage()
+        key = storage._cdata
+        if key not in self._offsets:
+            self._offsets[key] = self.size
+            raw = torch.empty(0, dtype=torch.uint8, device=value.device).set_(storage)
+            self._storages.append((self.size, raw))
+            self.size += _aligned(raw.numel() + _GUARD_BYTES)
+        start = self._offsets[key] + value.storage_offset() * value.element_size()
+        return start, value.dtype, tuple(value.shape), tuple(value.stride())
+
+
+class _Packer(pickle.Pickler):
+    def __init__(self, file: io.BytesIO, place: Callable[[torch.Tensor], tuple[Any, ...]]) -> None:
+        super().__init__(file, protocol=5)
+        self._place = place
+
+    def persistent_id(self, value: Any) -> tuple[Any, ...] | None:
+        return self._place(value) if isinstance(value, torch.Tensor) else None
+
+
+class _Ends(pickle.Unpickler):
+    """Reads a tree for the end of its `last` tensor, in bytes; makes no tensors."""
+
+    def __init__(self, blob: bytes) -> None:
+        super().__init__(io.BytesIO(blob))
+        self.last = 0
+        self.load()
+
+    def persistent_load(self, place: tuple[Any, ...]) -> None:
+        start, dtype, shape, stride = place
+        self.last = max(self.last, start + span(shape, stride) * dtype.itemsize)
+
+
+def _aligned(size: int) -> int:
+    return -(-size // ALIGNMENT) * ALIGNMENT
+
+
+class _Unpacker(pickle.Unpickler):
+    def __init__(self, file: io.BytesIO, memory: torch.Tensor) -> None:
+        super().__init__(file)
+        self._memory = memory
+
+    def persistent_load(self, place: tuple[Any, ...]) -> torch.Tensor:
+        start, dtype, shape, stride = place
+        return view_bytes(self._memory, start, dtype, shape, stride)
+
+
+def unpack(blob: bytes, memory: torch.Tensor) -> Any:
+    """A tree of a slab, its tensors being views into `memory`."""
+    return _Unpacker(io.BytesIO(blob), memory).load()
+
+
+def view_bytes(
+    memory: torch.Tensor,
+    start: int,
+    dtype: torch.dtype,
+    shape: tuple[int, ...],
+    stride: tuple[int, ...],
+) -> torch.Tensor:
+    """A tensor over `memory` (uint8) from byte `start` on."""
+    size = span(shape, stride) * dtype.itemsize
+    return memory[start : start + size].view(dtype).as_strided(shape, stride)
+
+
+def span(shape: tuple[int, ...], stride: tuple[int, ...]) -> int:
+    """Elements between the first and the last of a strided tensor, both counted."""
+    if 0 in shape:
+        return 0
+    return 1 + sum((size - 1) * step for size, step in zip(shape, stride, strict=True))

@@ -1,0 +1,1 @@
+"""One candidate's way through all stages to a verdict."""

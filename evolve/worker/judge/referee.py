@@ -1,0 +1,526 @@
+"""The referee: holds inputs, references, comparator and clock, and makes evaluations of it all."""
+
+import contextlib
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from evolve.core.compiled import Compiled
+from evolve.core.errors import UsageError
+from evolve.core.evaluation import (
+    NO_ROOM,
+    OCCUPIED,
+    CaseResult,
+    Evaluation,
+    Fidelity,
+    Label,
+    Stage,
+    Status,
+)
+from evolve.core.protocols import BASELINES
+from evolve.core.task import Task
+from evolve.worker.base.faults import CandidateFault, tells_of_a_full_device
+from evolve.worker.base.feedback import compile_error, plain
+from evolve.worker.base.infra import InfraFault, OccupiedFault
+from evolve.worker.base.interpreter import Started
+from evolve.worker.base.shortage import is_no_room, is_short_of_memory
+from evolve.worker.build import inductor
+from evolve.worker.build.cache import BuildCache
+from evolve.worker.devices.base import Device
+from evolve.worker.evidence import eager_rounding
+from evolve.worker.evidence.peak_memory import scratch_bytes
+from evolve.worker.evidence.static_checks import disowned, static_labels, without_guesses
+from evolve.worker.evidence.tools import Tools
+from evolve.worker.judge.audit import Finding, audit
+from evolve.worker.judge.descriptors import describe
+from evolve.worker.judge.progress import Progress, judged_twice
+from evolve.worker.judge.stages import check, count_torch, probe_custom, prove_kernels, smoke
+from evolve.worker.judge.success_feedback import praise
+from evolve.worker.processes.host_locks import HostLock
+from evolve.worker.processes.launcher import Launcher
+from evolve.worker.processes.runner_process import Needs
+from evolve.worker.runner.baselines import require_baseline
+from evolve.worker.runner.profiling import Proof
+from evolve.worker.session import memory_model
+from evolve.worker.session.admission import Admission
+from evolve.worker.session.candidate_session import Candidate, Workshop
+from evolve.worker.session.exclusive_device import Seats
+from evolve.worker.session.memory_budget import Room
+from evolve.worker.session.memory_model import room_for, room_to_check, room_to_compile, writers
+from evolve.worker.session.prepared_task import WarmTask
+from evolve.worker.session.provenance import environment, evaluator_version
+from evolve.worker.timing.comparison import Timekeeper
+from evolve.worker.timing.cuda_events import KERNELBENCH_TRIALS
+from evolve.worker.timing.cuda_events import read as read_events
+from evolve.worker.timing.results import Timing
+from evolve.worker.timing.speed_of_light import SpeedOfLight
+
+_FLUSHED = 512 << 20  # what KernelBench's timing overwrites between calls, and more
+_VIOLENT = (
+    Status.ILLEGAL_ACCESS,
+    Status.ASSERT,
+    Status.KILLED,
+    Status.TIMEOUT,
+    Status.OOM,
+)
+# A screen crowns nobody, and a check only asks whether the outcome is right.
+_PROFILED = (Fidelity.REWARD, Fidelity.SEARCH, Fidelity.VERIFY)
+_INFRA_TEXT = 1000  # characters: what the system says may have a candidate's names in it
+_WEIGHED = (Fidelity.SEARCH, Fidelity.VERIFY)  # what archives and finals look at
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What is asked of a candidate (`EvaluationRequest`)."""
+
+    source: str
+    fidelity: Fidelity
+    opponents: Mapping[str, str]
+    bars: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """What came of it, but for what tools may still find."""
+
+    warm: WarmTask
+    progress: Progress
+    status: Status
+    feedback: str
+
+
+class Referee:
+    """Judges candidates on one device.
+
+    Args:
+        device: Where they run.
+        cache: Directory for builds.
+        require: The weakest sandbox tier to be content with (`sandbox.require`).
+        read: Further paths that candidates may read (`sandbox.read`).
+        call_s: Seconds that one forward may take.
+        ahead: Zygotes that were started already (`Launcher`).
+
+    Raises:
+        UsageError: the host grants less than the required tier.
+    """
+
+    def __init__(
+        self,
+        device: Device,
+        cache: Path,
+        require: str = "none",
+        read: tuple[str, ...] = (),
+        call_s: float = 30.0,
+        ahead: Sequence[Started] = (),
+    ) -> None:
+        self.device = device
+        builds = BuildCache(cache)
+        # Torch makes this folder once it works on tensors without values (`extent`), and else in
+        # the user's temporary files.
+        os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache / "inductor"))
+        # A spare starts before anybody knows whose build it will need. It may enter the folder of
+        # all builds, but not list it, and their names are digests of sources.
+        shown = (str(cache),) if device.spares else ()
+        self._lock = HostLock(device.name)
+        self.launcher = Launcher(device, require, (*read, *shown), ahead=ahead, lock=self._lock)
+        with contextlib.ExitStack() as on_failure:
+            on_failure.callback(self.launcher.close)
+            self.launcher.probe()
+            on_failure.pop_all()
+        self._seats = Seats(device, self._lock)
+        self.launcher.seat = self._seats.add
+        self.workshop = Workshop(device, self.launcher, builds, self._seats, call_s)
+        self._room = Room(device.room, device.seats)
+        self._timekeeper = Timekeeper(self.workshop, self._seats, self._room)
+        self._tools = Tools(self.workshop, self._room)
+        self._admission = Admission(device, self._lock, self._room, self._timekeeper.release)
+        self._baselines: dict[tuple[str, str], dict[str, Any]] = {}
+        self._speed_of_light = SpeedOfLight(device, self._seats)
+        self.launcher.keep_spares()
+
+    def close(self) -> None:
+        self._tools.close()
+        self.launcher.close()
+        self.device.close()
+
+    def audit(self, task: Task) -> list[dict[str, str]]:
+        """Null candidates that the task cannot tell from a kernel; UsageError for a bad file."""
+
+        def audited(warm: WarmTask) -> tuple[Finding, ...]:
+            return self._admission.made(lambda: audit(warm.loaded))
+
+        found = self._admission.within(task, Fidelity.SEARCH, self._room_to_check, audited)
+        return [{"name": f.name, "passed_by": f.passed_by, "detail": f.detail} for f in found]
+
+    def noise(self, task: Task, fidelity: Fidelity = Fidelity.SEARCH) -> dict[str, Any]:
+        """The reference timed against itself: what this host can resolve, and what it costs."""
+        start = time.monotonic()
+
+        def timed(warm: WarmTask) -> Timing:
+            timing = Timing()
+            self._timekeeper.time(warm, None, {}, fidelity, timing, {})
+            return timing
+
+        timing = self._admission.within(task, fidelity, self._room_to_check, timed)
+        rows = timing.cases.values()
+        total = [sum(row.times_ms["eager"].to_json()[i] for row in rows) for i in range(3)]
+        return {
+            "reference_ms": total,
+            "ratio": timing.ratios["eager"].to_json(),
+            "half_width": timing.ratios["eager"].half_width,
+            "seconds_per_evaluation": time.monotonic() - start,
+            "device_seconds_per_evaluation": timing.device_time_s,
+        }
+
+    def events(self, task: Task) -> dict[str, dict[str, float]]:
+        """Times of the reference by CUDA events, by timed case (`timing.cuda_events`).
+
+        Raises:
+            UsageError: the device has no such events, or the task is bad.
+        """
+        if not self.device.has_profiler:
+            raise UsageError("timing=kernelbench needs CUDA events, so a GPU: take device=cuda")
+
+        def room(warm: WarmTask) -> int:
+            return room_for(warm.cases, self.device, 1, judges=False)
+
+        return self._admission.within(task, Fidelity.SEARCH, room, self._events)
+
+    def _events(self, warm: WarmTask) -> dict[str, dict[str, float]]:
+        found, call_s = {}, self.workshop.call_s
+        start = partial(self.workshop.reference, warm, Needs(_FLUSHED, all_queues=True))
+        with self._seats.only(start) as runner:
+            for case in warm.timed:
+                with self.device.share(runner, case.block(-1, 1)) as inputs:
+                    text = runner.events(case.index, inputs, KERNELBENCH_TRIALS, call_s)
+                found[case.case.name] = read_events(text)
+        return found
+
+    def baselines(self, task: Task, names: Sequence[str]) -> dict[str, Any]:
+        """How many times as fast as eager each baseline is, measured once in a session.
+
+        None with a label where one failed. A candidate's ratio to eager over this one is an
+        indirect comparison (`Ratio.__truediv__`); a direct one names the baseline as an opponent.
+
+        Raises:
+            UsageError: there is no such baseline, or not on this device.
+        """
+        for name in names:
+            if name not in BASELINES:
+                raise UsageError(f"baseline {name}: choose of {', '.join(BASELINES)}")
+        return {name: self._baseline(task, name) for name in names}
+
+    def compiled(self, task: Task, variants: Sequence[str]) -> dict[str, Any]:
+        """What the compiler makes of the reference under some variants (of `VARIANTS`).
+
+        Returns:
+            By variant `Compiled` as JSON under "compiled", or why there is none under "reason".
+
+        Raises:
+            UsageError: there is no such variant, or the task is bad.
+        """
+        for variant in variants:
+            inductor.settings(variant)
+
+        def room(warm: WarmTask) -> int:
+            each = room_to_compile(warm.cases, self.device)
+            writing = writers(warm.cases, self.device, len(variants)) * each
+            looks = eager_rounding.may_round(warm, self.workshop)
+            return max(writing, self._room_to_check(warm)) if looks else writing
+
+        def written(warm: WarmTask) -> dict[str, Compiled | str]:
+            made = self.workshop.written(warm, variants)
+            device = eager_rounding.described(warm, self.workshop)
+            return {
+                name: found if isinstance(found, str) else replace(found, device=device)
+                for name, found in made.items()
+            }
+
+        answers = self._admission.within(task, Fidelity.SEARCH, room, written)
+        return {
+            name: {"reason": made} if isinstance(made, str) else {"compiled": made.to_json()}
+            for name, made in answers.items()
+        }
+
+    def _baseline(self, task: Task, name: str) -> dict[str, Any]:
+        key = task.revision, name
+        if key not in self._baselines:
+
+            def timed(warm: WarmTask) -> Timing:
+                side, timing = self._rival(warm, name, ""), Timing()
+                self._timekeeper.time(warm, None, {name: side}, Fidelity.SEARCH, timing, {})
+                return timing
+
+            timing = self._admission.within(task, Fidelity.SEARCH, self._room_to_check, timed)
+            ratio = timing.ratios.get(name)  # of eager, which stands for the candidate
+            self._baselines[key] = {
+                "ratio": ratio and [1 / ratio.value, 1 / ratio.high, 1 / ratio.low],
+                "labels": [[label.name, label.evidence] for label in timing.labels],
+            }
+        return self._baselines[key]
+
+    def evaluate(
+        self,
+        task: Task,
+        source: str,
+        fidelity: Fidelity,
+        opponents: Mapping[str, str],
+        bars: Mapping[str, float] | None = None,
+    ) -> Evaluation:
+        """The verdict on one instance; never raises because of the candidate.
+
+        Raises:
+            UsageError: the task cannot be judged.
+        """
+        asked = _Asked(source, fidelity, opponents, bars or {})
+
+        def judged(warm: WarmTask) -> _Judged:
+            return self._judged(warm, asked)
+
+        found = self._admission.within(task, fidelity, self._room_to_check, judged)
+        verdict = self._evaluation(asked, self._with_tools(found))
+        if verdict.status is not Status.INFRA or self.launcher.closed:
+            return verdict
+        # Whatever it was, it will not be a neighbour's doing. Who runs the judge should know of it.
+        why = plain(verdict.feedback, 300)
+        print(f"evolve: {task.name} judged again, alone: {why}", file=sys.stderr, flush=True)
+        found = self._admission.alone(task, fidelity, judged)
+        return judged_twice(verdict, self._evaluation(asked, self._with_tools(found)))
+
+    def _judged(self, warm: WarmTask, asked: _Asked) -> _Judged:
+        progress = Progress()
+        try:
+            status, feedback = self._climb(warm, asked, progress)
+            warm.has_fitted = True
+        except CandidateFault as fault:
+            status, feedback = fault.status, _explain(fault, asked.source)
+            if self._may_be_others(fault, progress):
+                status, feedback = Status.INFRA, f"others had the device's memory: {feedback}"
+                if self._room.is_all_ours:  # so they are none of ours, and may stay
+                    progress.labels.append(Label(NO_ROOM, plain(feedback, _INFRA_TEXT)))
+            self._require_health_after(fault)
+        except (InfraFault, OSError, torch.OutOfMemoryError, UsageError) as error:
+            # The task has been seen to fit: a candidate is there, which may hold what is missing.
+            is_short = is_short_of_memory(error)
+            if (isinstance(error, UsageError) and not is_short) or (
+                is_short and self._room.is_all_ours and memory_model.is_too_large(warm, self.device)
+            ):
+                raise
+            why = plain(str(error), _INFRA_TEXT)
+            status, feedback = Status.INFRA, f"the evaluator failed: {why}"
+            if isinstance(error, OccupiedFault):
+                progress.labels.append(Label(OCCUPIED, why))
+            elif is_no_room(error):
+                progress.labels.append(Label(NO_ROOM, why))
+        return _Judged(warm, progress, status, feedback)
+
+    def _with_tools(self, judged: _Judged) -> _Judged:
+        """The same with what the tools have found, once they have; nothing of the room is held."""
+        progress = judged.progress
+        if progress.tools is None:
+            return judged
+        try:
+            with progress.timed("tools"):
+                progress.labels += progress.tools.result()
+        except CandidateFault as fault:
+            self._require_health_after(fault)
+            if judged.status is Status.CORRECT:
+                progress.stage = Stage.CORRECTNESS
+                return replace(judged, status=fault.status, feedback=fault.feedback)
+        return judged
+
+    def _require_health_after(self, fault: CandidateFault) -> None:
+        if fault.status in _VIOLENT:
+            with self._lock.shared():
+                self.device.require_health()
+
+    def _may_be_others(self, fault: CandidateFault, progress: Progress) -> bool:
+        """Whether others may hold the memory that it says is missing on the device.
+
+        A candidate can say so as well: somebody has to be known to have been there. And who has
+        been timed is not believed, or he could draw times until they are good.
+        """
+        if progress.timing.device_time_s or not tells_of_a_full_device(
+            fault, self.device.total_bytes or sys.maxsize
+        ):
+            return False
+        return self._room.has_company or bool(self.device.others())
+
+    def warm(self, task: Task, fidelity: Fidelity = Fidelity.SEARCH) -> WarmTask:
+        """The task with its hidden inputs, as evaluations of this fidelity use it."""
+        return self._admission.warm(task, fidelity)
+
+    def _room_to_check(self, warm: WarmTask) -> int:
+        return room_to_check(warm, self.device)
+
+    def _climb(
+        self,
+        task: WarmTask,
+        asked: _Asked,
+        progress: Progress,
+    ) -> tuple[Status, str]:
+        fidelity = asked.fidelity
+        _require_text(asked.source)
+        candidate = progress.candidate = Candidate(asked.source)
+        progress.labels += static_labels(asked.source)
+        if "ModelNew" not in asked.source:
+            raise CandidateFault(Status.CONTRACT, "the source defines no class ModelNew")
+        if refusal := self.device.refuses(candidate.language):
+            raise CandidateFault(Status.CONTRACT, refusal)
+        progress.stage = Stage.CONTRACT
+        with contextlib.ExitStack() as ends:
+            with progress.timed("compile"):
+                runner = ends.enter_context(self.workshop.building(candidate, task))
+            progress.stage = Stage.COMPILE
+            with progress.timed("smoke"):
+                smoke(self.workshop, runner, candidate, task)
+        progress.stage = Stage.SMOKE
+        self._check(candidate, task, fidelity, progress)
+        if fidelity is Fidelity.CHECK:
+            return Status.CORRECT, "correct; at this fidelity no time is taken"
+        if not self.device.can_time(candidate.language):
+            return Status.CORRECT, (
+                f"correct; a {candidate.language} program is only interpreted on this device, "
+                "so no time was taken and nothing is claimed about its speed"
+            )
+        if self.device.has_memory_mark and progress.custom and fidelity in _WEIGHED:
+            with self._stage("memory", progress):
+                progress.scratch_bytes = scratch_bytes(self.workshop, candidate, task)
+        rivals = {name: self._rival(task, name, text) for name, text in asked.opponents.items()}
+        candidate.custom = progress.custom
+        with progress.timed("timing"):
+            self._timekeeper.time(task, candidate, rivals, fidelity, progress.timing, asked.bars)
+        if disowned(progress.timing.labels):
+            progress.custom = False
+        with progress.timed("speed_of_light"):
+            light = self._speed_of_light.judge(task, candidate, progress.timing)
+            progress.measured["speed_of_light"] = round(light.share, 4)
+            if light.beats and fidelity is not Fidelity.VERIFY:
+                self._check_further(candidate, task)
+        if self.device.has_profiler and fidelity is Fidelity.VERIFY:
+            own = {fact.name for fact in progress.facts if fact.is_own}
+            progress.tools = self._tools.look(candidate, task, own)
+        progress.stage = {Fidelity.SCREEN: Stage.SCREEN, Fidelity.VERIFY: Stage.VERIFY}.get(
+            fidelity, Stage.TIMING
+        )
+        return Status.CORRECT, praise(progress.timing, light, progress.facts, progress.custom)
+
+    def _check(
+        self, candidate: Candidate, task: WarmTask, fidelity: Fidelity, progress: Progress
+    ) -> None:
+        """Whether it is right, and what makes it so.
+
+        Of what may take gigabytes there is one process at a time.
+        """
+        proof = None
+        with contextlib.ExitStack() as ends:
+            with progress.timed("correctness"):
+                runner = ends.enter_context(self.workshop.seated(candidate, task.cases))
+                progress.suite = check(self.workshop, runner, candidate, task, fidelity)
+            progress.stage = Stage.CORRECTNESS
+            with progress.timed("labels"):
+                probed = count_torch(self.workshop, runner, task, self._speed_of_light.cost)
+            if self.device.has_profiler and probed.may_be_custom and fidelity in _PROFILED:
+                with progress.timed("profile"):
+                    proof = prove_kernels(self.workshop, runner, candidate, task)
+        with progress.timed("labels"):
+            progress.custom, labels = probe_custom(
+                self.workshop, candidate, probed, progress.labels
+            )
+            progress.labels += labels
+            if progress.custom:  # what the text lets one guess has been measured
+                progress.labels = without_guesses(progress.labels)
+        if progress.custom and proof is not None:
+            self._believe(proof, progress)
+
+    @contextmanager
+    def _stage(self, name: str, progress: Progress) -> Iterator[None]:
+        """Beside what others do, and never while something is timed: who wants to has to wait."""
+        with self._lock.shared(), progress.timed(name):
+            yield
+
+    def _rival(self, task: WarmTask, name: str, text: str) -> Candidate:
+        """An opponent; one that has the name of a baseline is the reference, run that way."""
+        if name not in BASELINES:
+            return Candidate(text)
+        require_baseline(name, self.device.place)
+        return Candidate(json.dumps(task.task.to_json()), kind=name)
+
+    def _believe(self, proof: Proof, progress: Progress) -> None:
+        """Evidence that speaks against a candidate counts, although it comes from its process."""
+        progress.labels += proof.labels
+        progress.facts = proof.facts
+        progress.measured |= {"coverage": round(proof.coverage, 4), **proof.compiled}
+        progress.custom = not proof.library_made
+
+    def _check_further(self, candidate: Candidate, task: WarmTask) -> None:
+        """More seeds, as a verification has them: a time that good is looked at twice."""
+        again = self.warm(task.task, Fidelity.VERIFY)
+        with self.workshop.seated(candidate, again.cases) as runner:
+            check(self.workshop, runner, candidate, again, Fidelity.VERIFY)
+
+    def _evaluation(self, asked: _Asked, judged: _Judged) -> Evaluation:
+        task, progress, status = judged.warm, judged.progress, judged.status
+        correct = status is Status.CORRECT
+        timing = progress.timing
+        if not correct:
+            timing = Timing(labels=timing.labels, device_time_s=timing.device_time_s)
+        return Evaluation(
+            status=status,
+            stage=progress.stage,
+            fidelity=asked.fidelity,
+            task_revision=task.task.revision,
+            device_class=self.device.device_class,
+            evaluator_version=evaluator_version(self.device),
+            ratios=timing.ratios,
+            cases=tuple(_row(task, name, timing, correct) for name in _names(task)),
+            custom=progress.custom,
+            suite=progress.suite,
+            labels=tuple(progress.labels + timing.labels),
+            feedback=judged.feedback,
+            descriptors=describe(asked.source) | progress.descriptors(correct),
+            environment=environment(
+                self.device,
+                self.launcher.tier,
+                task.loaded.precision,
+                task.loaded.accumulation,
+                task.loaded.timing,
+            ),
+            samples=timing.samples,
+            durations_s=progress.all_durations_s,
+            device_time_s=timing.device_time_s,
+        )
+
+
+def _names(task: WarmTask) -> list[str]:
+    return [case.case.name for case in task.cases]
+
+
+def _row(task: WarmTask, name: str, timing: Timing, passed: bool) -> CaseResult:
+    if name in timing.cases:
+        return timing.cases[name]
+    case = next(case.case for case in task.cases if case.case.name == name)
+    return CaseResult(name=name, weight=case.weight, timed=case.timed, passed=passed)
+
+
+def _require_text(source: str) -> None:
+    try:
+        source.encode()
+    except UnicodeEncodeError as error:
+        raise CandidateFault(Status.CONTRACT, f"the source is no text in UTF-8: {error}") from error
+
+
+def _explain(fault: CandidateFault, source: str) -> str:
+    """The fault's own words; a compiler's cut down to its first error and the source around it."""
+    if fault.status is Status.COMPILE_ERROR:
+        return compile_error(fault.feedback, source)
+    return fault.feedback

@@ -1,0 +1,296 @@
+"""The ladder that a candidate climbs, up to where it is timed.
+
+Each stage raises `CandidateFault` or leaves something for the next. There is a process that
+compiles, and sees no inputs but those of the smoke test, which decide nothing later; one that is
+checked and observed; and one for the runs without the candidate's kernels.
+"""
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from evolve.core.evaluation import Fidelity, Label, Status
+from evolve.worker.base.faults import CandidateFault
+from evolve.worker.correctness.compare import Judgement, judge, suite_verdict, worst
+from evolve.worker.devices.window import size_in_bytes
+from evolve.worker.evidence import torch_share
+from evolve.worker.evidence.static_checks import disowned
+from evolve.worker.evidence.torch_share import Share
+from evolve.worker.ipc.messages import TensorAt
+from evolve.worker.processes.runner_process import RunnerProcess
+from evolve.worker.runner.profiling import OwnCode, Proof, library_labels, prove, read_kernels
+from evolve.worker.session.candidate_session import BUILD_S, Candidate, Outcome, Workshop
+from evolve.worker.session.prepared_task import (
+    OBSERVED,
+    STUBBED,
+    TRAPPED,
+    Check,
+    WarmCase,
+    WarmTask,
+    plan,
+)
+from evolve.worker.timing.reference_cost import Cost
+
+_REPEATS = 3  # of the last inputs, where calls are cheap; else one
+_CHEAP_S = 0.05
+DECOY = "decoy_kernel"
+
+
+def smoke(workshop: Workshop, runner: RunnerProcess, candidate: Candidate, task: WarmTask) -> None:
+    """The smallest case once, where it was compiled: the cheapest way to fail.
+
+    On inputs that decide nothing later: what it builds there it may take along.
+    """
+    case = task.smallest
+    hidden = workshop.hidden(partial(case.block_check, -1, 0, 1))
+    outcome = workshop.outcome(runner, case, hidden)
+    _require(candidate, outcome.verdict, case, "task")
+
+
+def check(
+    workshop: Workshop,
+    runner: RunnerProcess,
+    candidate: Candidate,
+    task: WarmTask,
+    fidelity: Fidelity,
+) -> bool:
+    """All cases on all hidden inputs, and the last of them again; gives the suite's own verdict.
+
+    `runner` has the candidate's models of all cases.
+    """
+    suits = [_check_case(workshop, runner, candidate, case, fidelity) for case in task.cases]
+    return all(suits)
+
+
+def _check_case(
+    workshop: Workshop,
+    runner: RunnerProcess,
+    candidate: Candidate,
+    case: WarmCase,
+    fidelity: Fidelity,
+) -> bool:
+    """Of what may take gigabytes, no more is held than the call under way needs."""
+    *others, last = plan(case, fidelity)
+    suits = [_checked(workshop, runner, candidate, case, *one).suite for one in others]
+    checked = _checked(workshop, runner, candidate, case, *last)
+    places = checked.places
+    for _ in range(_REPEATS):
+        again = workshop.outcome(runner, case, checked.hidden)
+        _require_repeatable(case.case.name, places, again)
+        candidate.margin = worst(candidate.margin, again.verdict.margin)
+        places, seconds = again.places, again.seconds
+        del again
+        if seconds > _CHEAP_S:
+            break
+    candidate.layouts[case.case.name] = places
+    candidate.seconds[case.case.name] = seconds
+    return all(suits) and checked.suite
+
+
+@dataclass(frozen=True, slots=True)
+class _Checked:
+    """Where a right outcome on hidden inputs lay, and whether the suite's own rule takes it too."""
+
+    hidden: Check
+    places: tuple[TensorAt, ...]
+    suite: bool
+
+
+def _checked(
+    workshop: Workshop,
+    runner: RunnerProcess,
+    candidate: Candidate,
+    case: WarmCase,
+    family: str,
+    number: int,
+) -> _Checked:
+    hidden = workshop.hidden(partial(case.check, family, number))
+    outcome = workshop.outcome(runner, case, hidden)
+    _require(candidate, outcome.verdict, case, family)
+    suite = True
+    if family == "task":
+        with workshop.on_device():
+            suite = suite_verdict(outcome.tensors, hidden.expected)
+    return _Checked(hidden, outcome.places, suite)
+
+
+def _require(candidate: Candidate, verdict: Judgement, case: WarmCase, family: str) -> None:
+    if verdict.status is not Status.CORRECT:
+        where = f"case {case.case.name}, inputs of family {family}"
+        raise CandidateFault(verdict.status, f"{where}: {verdict.feedback}")
+    candidate.margin = worst(candidate.margin, verdict.margin)
+
+
+def _require_repeatable(case: str, first: tuple[TensorAt, ...], again: Outcome) -> None:
+    if again.verdict.status is not Status.CORRECT:
+        raise CandidateFault(
+            Status.NONDETERMINISTIC,
+            f"case {case}: right at first, wrong on the same inputs again: "
+            f"{again.verdict.feedback}",
+        )
+    places = {at.address for at in first if size_in_bytes(at)}
+    if places & {at.address for at in again.places}:
+        raise CandidateFault(
+            Status.ALIASED,
+            f"case {case}: two calls returned the same memory; allocate a new output",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """A run in which torch's work was counted: was it right (None: out of time), and its share."""
+
+    case: WarmCase
+    right: bool | None
+    share: Share = torch_share.NOTHING
+
+    @property
+    def is_own(self) -> bool | None:
+        """Whether it speaks for the candidate's own work; None where that is not known."""
+        return self.right and self.share.is_small
+
+    def labels(self) -> list[Label]:
+        """What was found."""
+        if self.right is False:
+            return [Label("wrong_when_counted", f"case {self.case.case.name}: on new inputs")]
+        label = self.share.label(self.case.case.name)
+        return [label] if label else []
+
+
+@dataclass(frozen=True, slots=True)
+class Probed:
+    """The cases that are probed, and the runs of those that are timed, up to one that decides."""
+
+    cases: Sequence[WarmCase]
+    runs: Sequence[Counted]
+
+    @property
+    def may_be_custom(self) -> bool:
+        """Whether all of the runs speak for it."""
+        return all(run.is_own for run in self.runs)
+
+
+def count_torch(
+    workshop: Workshop,
+    runner: RunnerProcess,
+    task: WarmTask,
+    cost: Callable[[WarmTask, WarmCase], Cost],
+) -> Probed:
+    """How much of the work torch does, at the end of the checks' process.
+
+    In the smallest case and one of those that are timed. What is not timed gains nothing, and may
+    be so small that the last step of a kernel is much of it: there only the stubbed run counts.
+
+    On inputs that nobody has seen, or what was kept from an earlier call could pass for work done.
+    After a run that decides no other says anything.
+
+    Args:
+        workshop: Where calls are judged.
+        runner: That has the candidate's models of all cases.
+        task: Whose cases they are.
+        cost: What the reference has to do in a case; asked where torch has done something.
+    """
+    others = [case for case in task.timed if case is not task.smallest]
+    cases = [task.smallest, *random.sample(others, min(1, len(others)))]
+    runs: list[Counted] = []
+    for case in cases:
+        if case.case.timed:
+            runs.append(_counted(workshop, runner, case, partial(cost, task, case)))
+            if not runs[-1].is_own:
+                break
+    return Probed(cases, runs)
+
+
+def _counted(
+    workshop: Workshop, runner: RunnerProcess, case: WarmCase, cost: Callable[[], Cost]
+) -> Counted:
+    right = _right(workshop, runner, case, TRAPPED, trap=True)
+    if not right:
+        return Counted(case, right)
+    try:
+        account = torch_share.read(runner.account(workshop.call_s))
+    except CandidateFault:
+        account = None
+    if account is None:
+        return Counted(case, right, torch_share.UNREADABLE)
+    return Counted(
+        case, right, torch_share.share_of(account, cost()) if account else torch_share.NOTHING
+    )
+
+
+def probe_custom(
+    workshop: Workshop, candidate: Candidate, probed: Probed, known: Sequence[Label]
+) -> tuple[bool | None, tuple[Label, ...]]:
+    """Whether custom kernels make the outcome, and what was found that speaks for or against it.
+
+    The work is custom only if torch does little of it, and the outcome is wrong without the
+    candidate's kernels: the same cases are run so, in a process of their own. None where a run did
+    not end in time. `known` are labels found so far.
+    """
+    labels = dict.fromkeys(library_labels(candidate.build, workshop.device.has_profiler))
+    customs: list[bool | None] = [not labels and not disowned(known)]
+    for run in probed.runs:
+        customs.append(run.is_own)
+        labels |= dict.fromkeys(run.labels())
+    for right in _stubbed(workshop, candidate, probed.cases):
+        customs.append(None if right is None else not right)
+        if right:
+            labels[Label(DECOY, "the outcome stays right when custom kernels do nothing")] = None
+    verdict = False if False in customs else None if None in customs else True
+    return verdict, tuple(labels)
+
+
+def _stubbed(
+    workshop: Workshop, candidate: Candidate, cases: Sequence[WarmCase]
+) -> list[bool | None]:
+    """Whether cases are right without the candidate's kernels, up to one that does not end."""
+    found: list[bool | None] = []
+    try:
+        with workshop.seated(candidate, list(cases), stub=True) as runner:
+            for case in cases:
+                found.append(_right(workshop, runner, case, STUBBED, excuse=False))
+                if found[-1] is None:
+                    break
+    except CandidateFault as fault:  # it cannot be loaded so
+        found.append(_failed(fault))
+    return found
+
+
+def _right(
+    workshop: Workshop,
+    runner: RunnerProcess,
+    case: WarmCase,
+    number: int,
+    trap: bool = False,
+    excuse: bool = True,
+) -> bool | None:
+    """Whether a call is right on hidden inputs `number`; None where it does not end in time."""
+    try:
+        hidden = workshop.hidden(partial(case.check, "task", number))
+        by = partial(judge, explain=False, excuse=excuse)
+        outcome = workshop.outcome(runner, case, hidden, trap, by=by)
+    except CandidateFault as fault:
+        return _failed(fault)
+    return outcome.verdict.status is Status.CORRECT
+
+
+def _failed(fault: CandidateFault) -> bool | None:
+    return None if fault.status is Status.TIMEOUT else False
+
+
+def prove_kernels(
+    workshop: Workshop, runner: RunnerProcess, candidate: Candidate, task: WarmTask
+) -> Proof | None:
+    """Which kernels ran on the first timed case, where it was checked; None if nobody knows."""
+    case = task.timed[0]
+    try:
+        with (
+            workshop.on_device(),
+            workshop.device.share(runner, case.inputs("task", OBSERVED)) as inputs,
+        ):
+            runner.open_profiler(BUILD_S)
+            text = runner.observe(case.index, inputs, workshop.call_s)
+    except CandidateFault:
+        return None
+    return prove(read_kernels(text), OwnCode(candidate.build))

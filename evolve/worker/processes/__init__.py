@@ -1,0 +1,1 @@
+"""Starting, speaking to and ending the processes of candidates."""

@@ -1,0 +1,1 @@
+"""A task's file: its cases, inputs and models, as referee and runner make them."""

@@ -1,0 +1,243 @@
+"""Loading a task: the user's reference file as cases that give inputs, models and outcomes.
+
+The file follows the KernelBench convention (`Model`, `get_inputs`, `get_init_inputs`) and runs
+unmodified. Optional in it: `SIZES` (module constants by size), `get_input_groups` (a list of input
+lists, each a case, as in MultiKernelBench), `check(output, reference, inputs)`, `PRECISION`,
+`ACCUMULATION` and `TIMING`.
+"""
+
+import contextlib
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any, Generic, TypeVar
+
+import torch
+from torch import nn
+
+from evolve.core.errors import UsageError
+from evolve.core.task import ACCUMULATIONS, ONLY_CASE, PRECISIONS, Case, Task
+from evolve.worker.ipc.pytree import cast_floating
+from evolve.worker.reference.parameters import cast_module, randomise
+from evolve.worker.reference.placing import CPU, made_on
+from evolve.worker.reference.seeding import seeded
+from evolve.worker.reference.task_module import Constants, execute, task_code
+
+TIMINGS = ("calls", "graph")
+"""What fitness is by: calls as a program makes them, or recorded as a CUDA graph."""
+_DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+
+
+CaseT = TypeVar("CaseT", bound="TaskCase")
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TaskCase:
+    """One case of a task, ready to run. Everything drawn from a seed is a function of the seed.
+
+    `group` is the place of the case in `get_input_groups()`, None where the file has none; `place`
+    the device on which inputs and models are made.
+    No method disturbs the global random state.
+    """
+
+    task: str
+    name: str
+    weight: float
+    timed: bool
+    precision: str
+    accumulation: str
+    module: ModuleType
+    group: int | None = None
+    place: torch.device = CPU
+
+    @property
+    def dtype(self) -> torch.dtype | None:
+        """What floating tensors are cast to; None leaves them as the file makes them."""
+        return _DTYPES.get(self.precision)
+
+    @property
+    def check(self) -> Callable[..., Any] | None:
+        """The file's own `check(output, reference, inputs)`, if it has one."""
+        return getattr(self.module, "check", None)
+
+    def init_inputs(self, seed: int) -> list[Any]:
+        """Arguments of the constructor of `Model` and `ModelNew`."""
+        with task_code(self.task, "get_init_inputs()"), seeded(seed):
+            made = made_on(self.place, self.module.get_init_inputs, seed)
+        return self.cast(self._listed("get_init_inputs", made))
+
+    def model(self, seed: int) -> nn.Module:
+        """The reference in eval mode, without gradients, all its parameters randomised.
+
+        Constructed under `torch.manual_seed(seed)`; a candidate gets the same weights by
+        `load_state_dict(model.state_dict())`.
+        """
+        model = self.constructed(seed)
+        randomise(model, seed)
+        if self.dtype is not None:
+            cast_module(model, self.dtype)
+        return model
+
+    def constructed(self, seed: int, mode: AbstractContextManager[Any] | None = None) -> nn.Module:
+        """The same as its constructor leaves it, in a mode of torch where one is given."""
+        with mode or contextlib.nullcontext():
+            arguments = self.init_inputs(seed)
+            with task_code(self.task, "Model(*get_init_inputs())"), seeded(seed):
+                model = made_on(self.place, lambda: self.module.Model(*arguments), seed)
+        if not isinstance(model, nn.Module):
+            raise UsageError(
+                f"task {self.task}: Model is a {type(model).__name__}, not a torch.nn.Module. "
+                "Derive it from torch.nn.Module."
+            )
+        return model.eval().requires_grad_(False)
+
+    def own_inputs(self, seed: int) -> list[Any]:
+        """Arguments of `forward` as the file makes them, not cast."""
+        with task_code(self.task, self._input_function), seeded(seed):
+            return made_on(self.place, self._own_inputs, seed)
+
+    def input_sets(self, seed: int, count: int) -> list[list[Any]]:
+        """Arguments of `forward` for several calls, as the file draws them one after the other."""
+        with task_code(self.task, self._input_function), seeded(seed):
+            sets = made_on(self.place, lambda: [self._own_inputs() for _ in range(count)], seed)
+        return [self.cast(inputs) for inputs in sets]
+
+    @property
+    def _input_function(self) -> str:
+        return "get_inputs()" if self.group is None else "get_input_groups()"
+
+    def _own_inputs(self) -> list[Any]:
+        if self.group is None:
+            return self._listed("get_inputs", self.module.get_inputs())
+        return self._listed("get_input_groups", self.module.get_input_groups()[self.group])
+
+    def _listed(self, function: str, value: Any) -> list[Any]:
+        if not isinstance(value, list | tuple):
+            raise UsageError(
+                f"task {self.task}: {function}() gives a {type(value).__name__}, not a list. "
+                "Return a list of arguments."
+            )
+        return list(value)
+
+    def cast(self, values: list[Any]) -> list[Any]:
+        """Floating tensors in the task's precision."""
+        return values if self.dtype is None else cast_floating(values, self.dtype)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TaskFile(Generic[CaseT]):
+    """A task whose file has been executed; `precision` and `accumulation` are what applies.
+
+    The file's `PRECISION` applies where the task says `task`, its `ACCUMULATION` where the task
+    keeps the default (`ieee`). Its `TIMING` names the times that fitness is by, of `TIMINGS`.
+    """
+
+    task: Task
+    precision: str
+    accumulation: str
+    timing: str
+    cases: tuple[CaseT, ...]
+
+
+def load_task_file(task: Task, place: torch.device, case_type: type[CaseT]) -> TaskFile[CaseT]:
+    """Executes the task's source, once for every case, and checks its structure.
+
+    `place` is the device on which its inputs and models will be made, `case_type` what the cases
+    are made as.
+
+    The inputs and outputs themselves are checked where they are first made
+    (`inputs`, `model`), with the same kind of error.
+
+    Raises:
+        UsageError: the file does not import, lacks a function, has a bad `SIZES`, or a size, case
+            or constant is asked for that it does not define; the message says which, and what
+            to do.
+    """
+    plain = execute(task.name, task.source, {})
+    for name in ("Model", "get_inputs", "get_init_inputs"):
+        _require(task.name, plain, name)
+    precision = _rule(task, plain, "PRECISION", task.precision, PRECISIONS)
+    accumulation = _rule(task, plain, "ACCUMULATION", task.accumulation, ACCUMULATIONS)
+    timing = _rule(task, plain, "TIMING", TIMINGS[0], TIMINGS)
+    sized = _size_constants(task, plain)
+    cases: list[CaseT] = []
+    for case in task.cases or (Case(name=ONLY_CASE),):
+        constants = {**sized, **case.constants}
+        module = execute(task.name, task.source, constants) if constants else plain
+        for group in _groups(task.name, module):
+            suffix = "" if group is None else f"/group{group}"
+            cases.append(
+                case_type(
+                    task=task.name,
+                    name=case.name + suffix,
+                    weight=case.weight,
+                    timed=case.timed,
+                    precision=precision,
+                    accumulation=accumulation,
+                    module=module,
+                    group=group,
+                    place=place,
+                )
+            )
+    return TaskFile(
+        task=task,
+        precision=precision,
+        accumulation=accumulation,
+        timing=timing,
+        cases=tuple(cases),
+    )
+
+
+def _require(task: str, module: ModuleType, name: str) -> None:
+    alternative = name == "get_inputs" and hasattr(module, "get_input_groups")
+    if not callable(getattr(module, name, None)) and not alternative:
+        kind = "class" if name == "Model" else "function"
+        raise UsageError(
+            f"task {task}: the file defines no {kind} {name}. A task file has a class Model and "
+            "functions get_inputs() and get_init_inputs() (the KernelBench convention)."
+        )
+
+
+def _rule(task: Task, module: ModuleType, name: str, asked: str, allowed: tuple[str, ...]) -> str:
+    value = asked if asked != allowed[0] else getattr(module, name, asked)
+    if value not in allowed:
+        raise UsageError(
+            f"task {task.name}: {name.lower()} is {value!r}; choose one of {', '.join(allowed)}."
+        )
+    return str(value)
+
+
+def _size_constants(task: Task, module: ModuleType) -> Constants:
+    sizes = getattr(module, "SIZES", None)
+    if sizes is None:
+        return {}
+    if not isinstance(sizes, dict) or not all(isinstance(size, dict) for size in sizes.values()):
+        raise UsageError(
+            f"task {task.name}: SIZES is not a dict of dicts. "
+            'Write it as SIZES = {"tiny": {"N": 64}, "cpu": {"N": 4096}, "gpu": {"N": 16384}}.'
+        )
+    if task.size not in sizes:
+        raise UsageError(
+            f"task {task.name}: size {task.size!r} is not in SIZES of the file "
+            f"(there: {', '.join(map(str, sizes)) or 'none'}). Choose one of these or add it."
+        )
+    for name, value in sizes[task.size].items():
+        if not isinstance(value, int | float | str):
+            raise UsageError(
+                f"task {task.name}: SIZES[{task.size!r}][{name!r}] is a {type(value).__name__}. "
+                "Use a number or a string."
+            )
+    return dict(sizes[task.size])
+
+
+def _groups(task: str, module: ModuleType) -> list[int] | list[None]:
+    if not hasattr(module, "get_input_groups"):
+        return [None]
+    with task_code(task, "get_input_groups()"), seeded(0):
+        groups = module.get_input_groups()
+    if not isinstance(groups, list | tuple) or not groups:
+        raise UsageError(
+            f"task {task}: get_input_groups() gives no list of input lists. Return at least one."
+        )
+    return list(range(len(groups)))

@@ -1,0 +1,1 @@
+"""UNTRUSTED: all that runs in a process beside a candidate. It imports nothing of the judge."""

@@ -1,0 +1,268 @@
+"""Runtime probes for what made an outcome: torch's own work counted, custom kernels stubbed.
+
+Both run inside the candidate's process around one forward call. They only label: a candidate can
+defeat them, so the judge compares the outcomes of both runs with what it knows, and values are
+decided elsewhere.
+"""
+
+import contextlib
+import json
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache, partial
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from evolve.worker.base.operation_cost import Work, moves_data, work_of
+from evolve.worker.ipc.pytree import tensors_of
+
+# Where the dispatcher keeps kernels that compute; the second kind serves every device.
+_BACKENDS = ("CPU", "CUDA")
+_SHARED_KERNELS = ("CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional")
+# Read before any candidate runs: operators of other namespaces are the candidate's own.
+_OF_TORCH = frozenset(schema.name.partition("::")[0] for schema in torch._C._jit_get_all_schemas())
+_WAYS_TO_NUMPY = ("numpy", "__array__")
+_MOST_ROWS = 32
+_OTHERS = "aten::others"
+_EXACT = {float: torch.float64, complex: torch.complex128}
+
+
+class Account:
+    """What torch has computed, call by call."""
+
+    def __init__(self) -> None:
+        self._calls: list[tuple[str, Work | None]] = []  # only ever appended to, by any thread
+        self._of_thread = threading.local()
+
+    def add(self, name: str, work: Work | None) -> None:
+        """Note a call of an operation; None where its work cannot be counted."""
+        within: list[Work] | None = getattr(self._of_thread, "within", None)
+        if work is None or within is None:
+            self._calls.append((name, work))
+        else:
+            within.append(work)
+
+    @contextmanager
+    def inside(self, within: list[Work]) -> Iterator[None]:
+        """Inside of an operation of torch: what others do for it is put into `within`."""
+        before = getattr(self._of_thread, "within", None)
+        self._of_thread.within = within
+        try:
+            yield
+        finally:
+            self._of_thread.within = before
+
+    def totals(self) -> dict[str, Work | None]:
+        """By operation; None where one of its calls cannot be counted."""
+        found: dict[str, Work | None] = {}
+        for name, work in self._calls:
+            before = found.get(name, Work())
+            found[name] = None if work is None or before is None else before + work
+        return found
+
+    def to_json(self) -> str:
+        """Rows of name, bytes and operations (null where they cannot be counted), largest first."""
+        rows = sorted(self.totals().items(), key=lambda row: row[1] or _LARGEST, reverse=True)
+        kept, rest = rows[:_MOST_ROWS], [work for _, work in rows[_MOST_ROWS:]]
+        if rest:
+            counted = [work for work in rest if work is not None]
+            whole = sum(counted, start=Work()) if len(counted) == len(rest) else None
+            kept.append((_OTHERS, whole))
+        return json.dumps([[name, *(work or (None, None))] for name, work in kept])
+
+
+_LARGEST = Work(sys.maxsize, sys.maxsize)
+
+
+@contextmanager
+def count_aten() -> Iterator[Account]:
+    """Inside, what torch's compute operations do is counted; data movement is not.
+
+    Their kernels are replaced, in torch's dispatcher, by functions that call them: for all threads,
+    for calls from C++, and for what the candidate's own operators (`torch.library`) do inside. An
+    operation counts as what it is, or as what its kernel has other operations do, where that is
+    more: the kernel may be the candidate's. Ways from tensors to numpy are noted.
+    """
+    account = Account()
+    libraries: dict[tuple[str, str], Any] = {}
+    with warnings.catch_warnings(), _replaced(Tensor, _noted_ways_to_numpy(account)):
+        warnings.simplefilter("ignore")  # torch says that kernels are being replaced
+        kernels = [(*at, torch.library.get_kernel(*at)) for at in _compute_operations()]
+        for name, backend, kernel in kernels:
+            namespace = name.partition("::")[0]
+            key = namespace, backend
+            if key not in libraries:
+                libraries[key] = torch._C._dispatch_library("IMPL", namespace, backend, "", 0)
+            counted = partial(_counted, account, name, kernel)
+            libraries[key].impl(name, backend, counted, True)
+        try:
+            yield account
+        finally:
+            for library in libraries.values():
+                library.reset()
+
+
+def _counted(
+    account: Account, name: str, kernel: Any, keys: Any, *arguments: Any, **options: Any
+) -> Any:
+    """Do what `kernel` does, and note what work it was; that of one that fails, too."""
+    operation = _operation(name)
+    arguments = _with_tensors(operation, arguments)
+    within: list[Work] = []
+    work: Work | None = Work()
+    try:
+        with account.inside(within):
+            outcome = kernel.call_boxed(keys, *arguments, **options)
+        is_known = operation.namespace == "aten"
+        work = work_of(operation, arguments, options, outcome) if is_known else None
+        return outcome
+    finally:
+        account.add(name.partition(".")[0], work and work.at_least(sum(within, start=Work())))
+
+
+@cache
+def _operation(name: str) -> Any:
+    """The overload of this name."""
+    namespace, _, rest = name.partition("::")
+    base, _, overload = rest.partition(".")
+    return getattr(getattr(getattr(torch.ops, namespace), base), overload or "default")
+
+
+def _with_tensors(operation: Any, arguments: Sequence[Any]) -> tuple[Any, ...]:
+    """Numbers as tensors, where the operation takes those: the dispatcher has unpacked them."""
+    given = tensors_of(list(arguments))
+    declared = operation._schema.arguments
+    return tuple(
+        _as_tensor(value, given)
+        if isinstance(value, bool | int | float | complex) and "Tensor" in str(of.type)
+        else value
+        for value, of in zip(arguments, declared, strict=False)
+    )
+
+
+def _as_tensor(number: complex, beside: list[Tensor]) -> Tensor:
+    """As exact as can be, in a type that makes the outcome's what it is with the number."""
+    if not beside:
+        return torch.tensor(number)
+    promoted = torch.result_type(beside[0], number)
+    if beside[0].dim() and promoted == beside[0].dtype:  # whatever type the number has
+        return torch.tensor(number, dtype=_EXACT.get(type(number)))
+    return torch.tensor(number, dtype=promoted)
+
+
+def _noted_ways_to_numpy(account: Account) -> dict[str, Callable[..., Any]]:
+    def noted(name: str) -> Callable[..., Any]:
+        way = getattr(Tensor, name)
+
+        def go(*arguments: Any, **options: Any) -> Any:
+            account.add(f"numpy::{name}", None)
+            return way(*arguments, **options)
+
+        return go
+
+    return {name: noted(name) for name in _WAYS_TO_NUMPY}
+
+
+def _compute_operations() -> Iterator[tuple[str, str]]:
+    """Operations (with overload) that compute, and the backend at which to replace them."""
+    registered = torch._C._dispatch_get_registrations_for_dispatch_key
+    shared = [name for key in _SHARED_KERNELS for name in registered(key)]
+    for backend in _BACKENDS:
+        own = registered(backend)
+        for name in {*own, *shared} if own else ():
+            if _computes(name):
+                yield name, backend
+
+
+def _computes(name: str) -> bool:
+    """Whether an operation is one of torch that does more than to make, describe or move data."""
+    namespace = name.partition("::")[0]
+    if namespace not in _OF_TORCH:
+        return False
+    return namespace != "aten" or not moves_data(_operation(name))
+
+
+@contextmanager
+def stub_custom() -> Iterator[list[str]]:
+    """Inside, functions of tvm_ffi modules and torch extensions, and Triton launches, do nothing.
+
+    To be entered before the candidate is imported: a module keeps functions it has handed out.
+    Outputs that a custom kernel should have written keep whatever their memory held. The value
+    collects the names of what was skipped, in order.
+    """
+    skipped: list[str] = []
+    with contextlib.ExitStack() as stack:
+        stubs = (*_tvm_ffi_stubs(skipped), *_triton_stubs(skipped), *_torch_stubs(skipped))
+        for owner, attributes in stubs:
+            stack.enter_context(_replaced(owner, attributes))
+        yield skipped
+
+
+Stubs = list[tuple[Any, dict[str, Any]]]
+
+
+def _tvm_ffi_stubs(skipped: list[str]) -> Stubs:
+    try:
+        import tvm_ffi
+    except ImportError:
+        return []
+
+    def get_function(self: Any, name: str, query_imports: bool = False) -> Callable[..., None]:
+        def skip(*_: Any) -> None:
+            skipped.append(name)
+
+        return skip
+
+    get_function.__qualname__ = tvm_ffi.Module.get_function.__qualname__  # as if it were that
+    names = ("get_function", "__getattr__", "__getitem__")
+    return [(tvm_ffi.Module, dict.fromkeys(names, get_function))]
+
+
+def _triton_stubs(skipped: list[str]) -> Stubs:
+    try:
+        from triton.runtime.interpreter import InterpretedFunction
+        from triton.runtime.jit import JITFunction
+    except ImportError:
+        return []
+
+    def run(kernel: Any, *_: Any, **__: Any) -> None:
+        skipped.append(getattr(kernel, "__name__", "a Triton kernel"))
+
+    return [(InterpretedFunction, {"run": run}), (JITFunction, {"run": run})]
+
+
+def _torch_stubs(skipped: list[str]) -> Stubs:
+    """Extensions of `torch.utils.cpp_extension`, where the candidate has it imported."""
+    extension = sys.modules.get("torch.utils.cpp_extension")
+    if extension is None:
+        return []
+
+    def load(name: str, path: str, is_python_module: bool) -> ModuleType:
+        """The module with functions that do nothing; operators are left unregistered."""
+        module = ModuleType(name)
+        module.__getattr__ = lambda function: _skipping(skipped, function)  # type: ignore[method-assign]
+        return module
+
+    return [(extension, {"_import_module_from_library": load})]
+
+
+def _skipping(skipped: list[str], name: str) -> Callable[..., None]:
+    return lambda *_, **__: skipped.append(name)
+
+
+@contextmanager
+def _replaced(owner: Any, attributes: Mapping[str, Any]) -> Iterator[None]:
+    before = {name: getattr(owner, name) for name in attributes}
+    for name, value in attributes.items():
+        setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            setattr(owner, name, value)

@@ -1,0 +1,96 @@
+"""One call of a candidate under a tool, in a process of its own inside of the runner's sandbox.
+
+For tools that have to start the process that they look at. No file of ours is there to be read: the
+program finds the candidate's file, in `CALL_FILE` what its constructor and forward are given, and
+in its own text the few modules of ours that it needs.
+"""
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+CALL_FILE = "call.pt"
+SECONDS = 12.0  # nothing is timed meanwhile
+_MOST_TEXT = 6000
+_CARRIED = ("evolve.core.digest", "evolve.worker.build.cache", "evolve.worker.runner.weights")
+
+
+def _text_of(module: str) -> str:
+    found = importlib.util.find_spec(module)
+    assert found is not None
+    assert found.origin is not None
+    return Path(found.origin).read_text()
+
+
+# Read now: where the program is started there are no such files.
+_PROGRAM = f"""
+import sys, types, torch
+for name, text in {[(name, _text_of(name)) for name in _CARRIED]!r}:
+    module = sys.modules[name] = types.ModuleType(name)
+    exec(compile(text, name, "exec"), module.__dict__)
+buildcache = sys.modules["evolve.worker.build.cache"]
+weights = sys.modules["evolve.worker.runner.weights"]
+saved = torch.load("{CALL_FILE}", weights_only=False)
+source = open(sys.argv[1]).read()
+buildcache.keep_libraries(source, saved["build"], False)
+module = types.ModuleType("candidate")
+module.__file__ = sys.argv[1]
+sys.modules["candidate"] = module
+exec(compile(source, sys.argv[1], "exec"), module.__dict__)
+place = torch.device(saved["place"])
+model = weights.construct(module.ModelNew, saved["seed"], saved["init"], saved["state"], place)
+with torch.no_grad():
+    model(*saved["inputs"])
+if place.type == "cuda":
+    torch.cuda.synchronize()
+"""
+
+
+class Said(NamedTuple):
+    """What a tool printed, and the code that it ended with."""
+
+    text: str
+    code: int
+
+
+def observe(tool: Sequence[str], source: str, call: dict[str, Any]) -> str:
+    """JSON of what a tool (a program and its options) says of a call, for `read`.
+
+    Args:
+        tool: A program and its options.
+        source: The candidate's file. What the candidate prints is part of what is said.
+        call: `init`, `state`, `seed` and `place` of the model, `inputs` of the call, and the folder
+            `build` of what the source has built. Tensors own their memory.
+    """
+    torch.save(call, CALL_FILE)
+    # Without torch's own cache of memory, or what lies behind a tensor would be in bounds.
+    environment = {**os.environ, "PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
+    try:
+        done = subprocess.run(
+            [*tool, sys.executable, "-c", _PROGRAM, source],
+            capture_output=True, text=True, errors="replace", timeout=SECONDS, env=environment,
+            check=False,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return json.dumps(Said(f"{type(error).__name__}: {error}"[:_MOST_TEXT], -1))
+    printed = done.stdout + (done.stderr if done.returncode else "")
+    return json.dumps(Said(printed[-_MOST_TEXT:], done.returncode))
+
+
+def read(text: str) -> Said:
+    """What a runner says that was said; nothing, and a failure, where it does not read as that."""
+    try:
+        said = json.loads(text)
+    except (ValueError, RecursionError):
+        said = None
+    match said:
+        case [str(printed), int(code)]:
+            return Said(printed, code)
+    return Said("", -1)

@@ -1,0 +1,1 @@
+"""What keeps a candidate's process from harm."""

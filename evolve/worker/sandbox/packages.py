@@ -1,0 +1,19 @@
+"""Where the packages of this interpreter lie."""
+
+import sys
+from pathlib import Path
+
+
+def package_folders() -> list[str]:
+    """Folders of this interpreter's path into which packages were installed.
+
+    Those of PYTHONPATH and of the user too, which an isolated interpreter leaves out.
+    """
+    return list(filter(_has_packages, sys.path))
+
+
+def _has_packages(path: str) -> bool:
+    if path.endswith(("site-packages", "dist-packages")):
+        return True
+    holds_us = Path.cwd().resolve().is_relative_to(Path(path).resolve())  # and what is not packages
+    return Path(path).is_absolute() and not holds_us and any(Path(path).glob("*.dist-info"))

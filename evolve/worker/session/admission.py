@@ -1,0 +1,111 @@
+"""A task that is warm, and room on the device for what is done with it."""
+
+from collections.abc import Callable
+
+import torch
+
+from evolve.core.errors import UsageError
+from evolve.core.evaluation import Fidelity
+from evolve.core.task import Task
+from evolve.worker.base.infra import InfraFault
+from evolve.worker.base.shortage import is_short_of_memory
+from evolve.worker.devices.base import Device
+from evolve.worker.processes.host_locks import HostLock
+from evolve.worker.session.cache import Made
+from evolve.worker.session.memory_budget import Room
+from evolve.worker.session.memory_model import room_for
+from evolve.worker.session.prepared_task import WarmTask, WarmTasks
+
+
+class Admission:
+    """Lets in whoever wants to work with a task, as many at once as there is room for.
+
+    Args:
+        device: Where they work.
+        lock: Of the device; room is taken before it is.
+        room: On the device.
+        release: Lets go of processes that are kept for others to be quicker.
+    """
+
+    def __init__(
+        self, device: Device, lock: HostLock, room: Room, release: Callable[[], None]
+    ) -> None:
+        self._device = device
+        self._lock = lock
+        self._room = room
+        self._release = release
+        self._tasks = WarmTasks(device, tasks=max(4, 2 * device.slots))
+
+    def warm(self, task: Task, fidelity: Fidelity = Fidelity.SEARCH) -> WarmTask:
+        """The task with its hidden inputs, as evaluations of this fidelity use it.
+
+        Raises:
+            UsageError: the task cannot be used.
+        """
+        with self._lock.shared(), torch.no_grad():
+            return self._tasks.get(task, fidelity)
+
+    def made(self, make: Callable[[], Made]) -> Made:
+        """What `make` gives, at the cost of what is warm where memory is short for it."""
+        with self._lock.shared():
+            return self._tasks.made(make)
+
+    def within(
+        self,
+        task: Task,
+        fidelity: Fidelity,
+        room: Callable[[WarmTask], int],
+        work: Callable[[WarmTask], Made],
+    ) -> Made:
+        """What `work` gives with the warm task, and so much room for it.
+
+        What fails for want of memory, or by a fault of ours, is done again alone.
+
+        Raises:
+            UsageError: the task cannot be used, or does not fit even so.
+        """
+        try:
+            warm = self.warm(task, fidelity)
+            if not warm.is_measured:
+                with self._room.taken(room_for(warm.cases, self._device, 0)):
+                    self._measure(warm)
+            amount = room(warm)
+            with self._room.taken(amount), torch.no_grad():
+                if 0 < self._device.room < amount:
+                    self._let_go()
+                return work(warm)
+        except (torch.OutOfMemoryError, InfraFault, OSError):
+            pass
+        except UsageError as error:
+            if not is_short_of_memory(error):
+                raise
+        return self.alone(task, fidelity, work)
+
+    def alone(self, task: Task, fidelity: Fidelity, work: Callable[[WarmTask], Made]) -> Made:
+        """The same with all of the room, so beside nothing else that needs any."""
+        try:
+            with self._room.taken(self._device.room), torch.no_grad():
+                self._let_go()
+                warm = self.warm(task, fidelity)
+                self._measure(warm)
+                return work(warm)
+        except (torch.OutOfMemoryError, UsageError) as error:
+            if not is_short_of_memory(error):
+                raise
+            raise UsageError(
+                f"task {task.name}, size {task.size}, does not fit into the memory of "
+                f"{self._device.device_class}: take a smaller size (SIZES in the file, "
+                "task_config.size=cpu or tiny), or free what others hold there"
+            ) from error
+
+    def _measure(self, warm: WarmTask) -> None:
+        """Find out what its outputs take, at the price of what is expected of them."""
+        with self._lock.shared(), torch.no_grad():
+            for case in warm.cases:
+                case.measure()
+
+    def _let_go(self) -> None:
+        """Of what is kept for others to be quicker: who has all of the room may need its memory."""
+        self._release()
+        with self._lock.shared():
+            self._tasks.let_go()

@@ -1,0 +1,102 @@
+"""What is kept warm: things of the referee's that can be made again, as far as memory goes."""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import torch
+
+from evolve.core.errors import UsageError
+from evolve.worker.base.shortage import is_short_of_memory
+from evolve.worker.reference.task_module import task_lock
+
+Made = TypeVar("Made")
+
+
+class Store:
+    """Things that can be made again, up to a number of bytes; least recently used go first."""
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._held: OrderedDict[tuple[Any, ...], tuple[Any, int]] = OrderedDict()
+        self._bytes = 0
+        self._passing: tuple[tuple[Any, ...], Any] | None = None
+        self._lock = threading.RLock()
+
+    def passing(self, key: tuple[Any, ...], make: Callable[[], Made]) -> Made:
+        """Something too large to be kept: there until the next such thing is asked for."""
+        with task_lock:
+            if self._passing is None or self._passing[0] != key:
+                self._passing = None  # or both would be there at once
+                self._passing = key, self.made(make)
+            value: Made = self._passing[1]
+            return value
+
+    def get(
+        self,
+        key: tuple[Any, ...],
+        make: Callable[[], Any],
+        size: Callable[[Any], int],
+        about: int = 0,
+    ) -> Any:
+        """The thing of this key.
+
+        Args:
+            key: Its name.
+            make: Makes it.
+            size: Gives its bytes.
+            about: These as far as they are known before: so much is let go of first.
+        """
+        if (known := self._known(key)) is not None:
+            return known
+        with task_lock:
+            if (known := self._known(key)) is not None:  # somebody has made it meanwhile
+                return known
+            self._make_room(about)
+            value = self.made(make)
+            taken = size(value)
+            if self._make_room(taken):
+                with self._lock:
+                    self._held[key] = (value, taken)
+                    self._bytes += taken
+        return value
+
+    def _make_room(self, size: int) -> bool:
+        """Whether so much may be kept: not where it would cost all that others have here."""
+        if size > self._capacity // 2:
+            return False
+        with self._lock:
+            while self._held and self._bytes + size > self._capacity:
+                _, (_, freed) = self._held.popitem(last=False)
+                self._bytes -= freed
+        return True
+
+    def _known(self, key: tuple[Any, ...]) -> Any:
+        with self._lock:
+            if key not in self._held:
+                return None
+            self._held.move_to_end(key)
+            return self._held[key][0]
+
+    def made(self, make: Callable[[], Made]) -> Made:
+        """What `make` gives; where memory is short for that, once more with nothing held here.
+
+        What somebody uses at that moment stays in memory.
+        """
+        with task_lock:
+            try:
+                return make()
+            except (torch.OutOfMemoryError, UsageError) as error:
+                if not is_short_of_memory(error) or not (self._held or self._passing):
+                    raise
+            self.let_go()
+            return make()
+
+    def let_go(self) -> None:
+        """Hold nothing any more."""
+        with task_lock, self._lock:
+            self._held.clear()
+            self._bytes = 0
+            self._passing = None
+        torch.cuda.empty_cache()

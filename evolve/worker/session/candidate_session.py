@@ -1,0 +1,421 @@
+"""A candidate, and the processes that the stages need of it."""
+
+import contextlib
+import itertools
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import repeat
+
+import torch
+from torch import Tensor
+
+from evolve.core.compiled import Compiled
+from evolve.core.digest import framed_digest
+from evolve.core.evaluation import Status
+from evolve.core.program import Language, detect_language
+from evolve.worker.base.faults import CandidateFault
+from evolve.worker.base.versions import versions
+from evolve.worker.build import inductor as compiler
+from evolve.worker.build.cache import BuildCache
+from evolve.worker.correctness.compare import Judgement, judge
+from evolve.worker.devices import output_snapshot
+from evolve.worker.devices.base import Device
+from evolve.worker.ipc.messages import TensorAt
+from evolve.worker.processes.launcher import Launcher
+from evolve.worker.processes.runner_process import UNTIMED, Needs, RunnerProcess
+from evolve.worker.runner import tool_process
+from evolve.worker.runner.hw_queues import may_overlap
+from evolve.worker.session.exclusive_device import Seats
+from evolve.worker.session.memory_model import (
+    compiling_bytes,
+    trusted_bytes,
+    working_bytes,
+    writers,
+)
+from evolve.worker.session.prepared_task import Check, WarmCase, WarmTask
+
+BUILD_S = 120.0
+SETUP_S = 30.0
+_STREAMS = 3  # that have tensors of a program at the same time
+# How long and how often a candidate leaves the lock to compile; each time up to `locks._AT_ONCE`
+# others have their turns before it goes on.
+_ASIDE_S, _MOST_ASIDE = 60.0, 16
+
+
+@dataclass(slots=True)
+class Candidate:
+    """A source on its way through the stages, with what is known of it so far.
+
+    `kind` is what a runner makes of it: a candidate's module, or the task (as JSON) run as one of
+    `BASELINES`.
+    """
+
+    source: str
+    kind: str = "candidate"
+    language: Language = field(init=False)
+    build: str | None = None
+    margin: float | None = None  # the worst of its outcomes in the checks
+    layouts: dict[str, tuple[TensorAt, ...]] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)  # of a call, by case; to plan with
+    custom: bool | None = None  # whether custom kernels make its outcome, by what is known yet
+    setup_s: float | None = None  # of a process and its models, the longest so far
+
+    def __post_init__(self) -> None:
+        self.language = Language.TORCH if self.is_ours else detect_language(self.source)
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether it is a baseline: trusted code, whose outputs are not judged."""
+        return self.kind != "candidate"
+
+    @property
+    def compiles_late(self) -> bool:
+        """Whether it has to be called before all of it is compiled."""
+        return self.is_ours or self.language.compiles_late
+
+    @property
+    def wants_compiler(self) -> bool:
+        """Whether its processes import PyTorch's compiler, which takes each of them seconds."""
+        return self.kind.startswith("compile") or compiler.is_wanted_by(self.source)
+
+    def build_key(self, device_class: str) -> str:
+        """Identity of what a build of it would give on such a device."""
+        known = versions()
+        return framed_digest("build", self.kind, self.source, known["tvm_ffi"], known["compiler"],
+                             known["python"], known["torch"], known["nvcc_flags"],
+                             device_class)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One call: the verdict on it, where its tensors were, their copies, wall seconds."""
+
+    verdict: Judgement
+    places: tuple[TensorAt, ...]
+    tensors: list[Tensor]
+    seconds: float
+
+
+class Workshop:
+    """Launches a candidate's processes in the ways that the stages need.
+
+    `call_s` is how many seconds one forward may take.
+    """
+
+    def __init__(
+        self, device: Device, launcher: Launcher, builds: BuildCache, seats: Seats, call_s: float
+    ) -> None:
+        self.call_s = call_s
+        self.device = device
+        self.launcher = launcher
+        self.builds = builds
+        self._seats = seats
+
+    @contextlib.contextmanager
+    def building(self, candidate: Candidate, task: WarmTask) -> Iterator[RunnerProcess]:
+        """A process that has executed and compiled the candidate; what it built is kept at the end.
+
+        It sees none of the inputs that decide anything. Takes the lock by itself, and leaves it
+        while the source is executed, which is when C++ is compiled, and while Triton compiles,
+        where that disturbs no timing.
+        """
+        key = candidate.build_key(self.device.device_class)
+        candidate.build = self.builds.finished(key)
+        fresh = None if candidate.build else self.builds.begin(key)
+        try:
+            writable = (fresh,) if fresh else ()
+            start = partial(self.launched, candidate, task.cases, writable)
+            with self._under_lock(start) as runner:
+                with self._lent_unless_aside():  # it stands still while another is timed
+                    runner.load(candidate.kind, candidate.source, BUILD_S, fresh or candidate.build,
+                                may_build=fresh is not None)  # fmt: skip
+                self._construct(runner, task.smallest)
+                with self.on_device():
+                    self._exercise(runner, candidate, task, is_new=fresh is not None)
+                yield runner
+                with self._unless_aside():
+                    runner.close()
+            if fresh:
+                candidate.build = self.builds.commit(key, fresh)
+                fresh = None
+        finally:
+            if fresh:
+                self.builds.discard(fresh)
+
+    def compile(self, candidate: Candidate, task: WarmTask) -> None:
+        """Build it, and let its process go."""
+        with self.building(candidate, task):
+            pass
+
+    def _unless_aside(self) -> contextlib.AbstractContextManager[None]:
+        """The lock, where work on the CPU's cores disturbs timing."""
+        return contextlib.nullcontext() if self.device.compiles_aside else self.on_device()
+
+    def _lent_unless_aside(self) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext() if self.device.compiles_aside else self._seats.lock.lent()
+
+    def _under_lock(self, start: Callable[[], RunnerProcess]) -> RunnerProcess:
+        with self._unless_aside():
+            return start()
+
+    def _construct(self, runner: RunnerProcess, case: WarmCase, seconds: float = SETUP_S) -> None:
+        with self.on_device(), self.device.share(runner, case.arguments) as arguments:
+            runner.construct(case.index, case.model_seed, arguments, seconds)
+
+    def _exercise(
+        self, runner: RunnerProcess, candidate: Candidate, task: WarmTask, is_new: bool
+    ) -> None:
+        """Have kernels compiled that are only when they are first launched, on inputs of no use."""
+        if not self.device.can_time(candidate.language) or not candidate.compiles_late:
+            return
+        aside = self._aside() if is_new and self.device.compiles_aside else None
+        for case in task.timed if candidate.is_ours else task.cases:
+            if case is not task.smallest:
+                self._construct(runner, case)
+            self._call_once(runner, case, aside)
+
+    def _aside(self) -> Callable[[], contextlib.AbstractContextManager[None]]:
+        """Where nobody else's timing has to wait for kernels that are compiled, for a while."""
+        start, before = time.monotonic(), itertools.count()
+
+        def aside() -> contextlib.AbstractContextManager[None]:
+            is_early = time.monotonic() - start < _ASIDE_S and next(before) < _MOST_ASIDE
+            return self._seats.lock.let_go() if is_early else contextlib.nullcontext()
+
+        return aside
+
+    def _call_once(
+        self,
+        runner: RunnerProcess,
+        case: WarmCase,
+        aside: Callable[[], contextlib.AbstractContextManager[None]] | None = None,
+    ) -> None:
+        with self.on_device(), self.device.share(runner, case.block(-1, 1)) as inputs:
+            runner.call(case.index, inputs, BUILD_S, aside=aside)
+        runner.drop(BUILD_S)
+
+    def launched(
+        self,
+        candidate: Candidate,
+        cases: list[WarmCase],
+        writable: tuple[str, ...] = (),
+        needs: Needs = UNTIMED,
+    ) -> RunnerProcess:
+        """A process for the candidate, which has seen nothing of it yet; to be used in a `with`."""
+        hidden = candidate.build is not None and not self.device.spares
+        readable = (str(candidate.build),) if hidden else ()
+        is_tight = candidate.is_ours and needs is not UNTIMED  # where it compiles it may try more
+        needed = trusted_bytes if is_tight else working_bytes
+        tensors = needed(cases, self.device)
+        if may_overlap(candidate.source):  # torch keeps blocks apart by stream
+            tensors *= _STREAMS
+        return self.launcher.start(
+            candidate.language, writable, readable, tensors + needs.block, needs.all_queues,
+            needs.observed, compiles=candidate.wants_compiler,
+        )  # fmt: skip
+
+    def loaded(
+        self,
+        candidate: Candidate,
+        cases: list[WarmCase],
+        stub: bool = False,
+        needs: Needs = UNTIMED,
+    ) -> RunnerProcess:
+        """A process with the candidate's models of these cases; to be used in a `with`."""
+        start = time.perf_counter()
+        with self._unless_aside(), contextlib.ExitStack() as on_failure:
+            runner = on_failure.enter_context(self.launched(candidate, cases, needs=needs))
+            self.furnish(runner, candidate, cases, stub)
+            on_failure.pop_all()
+        candidate.setup_s = max(candidate.setup_s or 0.0, time.perf_counter() - start)
+        return runner
+
+    def furnish(
+        self,
+        runner: RunnerProcess,
+        candidate: Candidate,
+        cases: list[WarmCase],
+        stub: bool = False,
+        seconds: float = SETUP_S,
+    ) -> None:
+        """Load the candidate's finished build into a process, and construct its models."""
+        runner.load(candidate.kind, candidate.source, seconds, candidate.build, stub=stub)
+        for case in cases:
+            self._construct(runner, case, seconds)
+            if candidate.is_ours:  # the first call compiles, which takes its time
+                self._call_once(runner, case)
+
+    def reference(self, task: WarmTask, needs: Needs) -> RunnerProcess:
+        """The same for the reference; its process alone gets the task's source."""
+        tensors = trusted_bytes(task.timed, self.device) + needs.block
+        start = partial(
+            self.launcher.start, Language.TORCH, tensors=tensors, all_queues=needs.all_queues
+        )
+        with self._unless_aside(), contextlib.ExitStack() as on_failure:
+            runner = on_failure.enter_context(start())
+            runner.load("reference", json.dumps(task.task.to_json()), SETUP_S)
+            for case in task.timed:
+                with self.on_device():
+                    runner.construct(case.index, case.model_seed, None, SETUP_S)
+            on_failure.pop_all()
+        return runner
+
+    def written(self, task: WarmTask, variants: Sequence[str]) -> dict[str, Compiled | str]:
+        """What the compiler makes of the reference, by variant, or why nothing; kept like a build.
+
+        A few processes share the variants, as each takes seconds to import what the first needs. Of
+        the device they have the models only, so where work on the CPU disturbs no timing, the lock
+        is not held while they think.
+        """
+        text = json.dumps(task.task.to_json())
+        about = versions()["torch"], self.device.device_class
+        keys = {name: framed_digest("written", text, name, *about) for name in variants}
+        count = writers(task.cases, self.device, len(variants))
+        shares = [dict(list(keys.items())[at::count]) for at in range(count)]
+        with ThreadPoolExecutor(count) as pool:
+            made = [item for share in pool.map(self._written, repeat(task), shares)
+                    for item in share.items()]  # fmt: skip
+        found = dict(made)
+        return {name: found[name] for name in variants}
+
+    def _written(self, task: WarmTask, keys: Mapping[str, str]) -> dict[str, Compiled | str]:
+        """By one process, and what a variant that costs its life leaves over by another."""
+        done = {name: self.builds.finished(key) for name, key in keys.items()}
+        reasons: dict[str, str] = {}
+        left = [name for name in keys if not done[name]]
+        while left:
+            folders = {name: self.builds.begin(keys[name]) for name in left}
+            try:
+                faults = self._write(task, folders)
+                for name, fault in faults.items():
+                    if fault:
+                        reasons[name] = fault.feedback
+                    else:
+                        done[name] = self.builds.commit(keys[name], folders[name])
+            finally:
+                for folder in folders.values():
+                    self.builds.discard(folder)
+            left = left[len(faults) :]
+        return {
+            name: _read(task, made, name) if (made := done[name]) else reasons[name]
+            for name in keys
+        }
+
+    def _write(
+        self, task: WarmTask, folders: Mapping[str, str]
+    ) -> dict[str, CandidateFault | None]:
+        """Each variant into its folder, up to one that costs the process, with what went wrong."""
+        held, lock = contextlib.ExitStack(), self._seats.lock
+        faults: dict[str, CandidateFault | None] = {}
+        try:
+            size = compiling_bytes(task.cases, self.device)
+            runner = held.enter_context(
+                self.launcher.start(
+                    Language.TORCH, tuple(folders.values()), tensors=size, compiles=True
+                )
+            )
+            with lock.shared():
+                runner.load("reference", json.dumps(task.task.to_json()), SETUP_S)
+                for case in task.cases:
+                    runner.construct(case.index, case.model_seed, None, SETUP_S)
+            for variant, folder in folders.items():
+                faults[variant] = None
+                try:
+                    for case in task.cases:
+                        with self._unless_aside():
+                            runner.write(case.index, case.outline, variant, folder, BUILD_S)
+                except CandidateFault as fault:
+                    faults[variant] = fault
+                    if not runner.alive:
+                        break
+        except CandidateFault as fault:  # the reference itself
+            return dict.fromkeys(folders, fault)
+        finally:
+            held.close()
+        return faults
+
+    @contextlib.contextmanager
+    def seated(
+        self, candidate: Candidate, cases: list[WarmCase], stub: bool = False
+    ) -> Iterator[RunnerProcess]:
+        """The same as `loaded`; others may be timed whenever nothing is asked of it.
+
+        Not where work on the CPU's cores disturbs timing: other judges of the host do not stop it.
+        """
+        start = partial(self.loaded, candidate, cases, stub)
+        with self._unless_aside(), start() as runner:
+            yield runner
+
+    def observed(self, candidate: Candidate, case: WarmCase, tool: tuple[str, ...]) -> str:
+        """What a tool says of one call, for `tool_process.read`; in a process for this alone.
+
+        Raises:
+            CandidateFault: the candidate fails where it has not failed without the tool.
+        """
+        with (
+            torch.no_grad(),  # which is a setting of each thread
+            self.loaded(candidate, [case], needs=Needs(observed=True)) as runner,
+            self.device.share(runner, case.inputs("task", 1)) as inputs,
+        ):
+            return runner.apart(case.index, inputs, tool, 2 * tool_process.SECONDS)
+
+    def on_device(self) -> contextlib.AbstractContextManager[None]:
+        """The lock that all work on the device takes, while nobody has it alone."""
+        return self._seats.lock.shared()
+
+    def hidden(self, make: Callable[[], Check]) -> Check:
+        """Hidden inputs, made under the lock. Whoever has them keeps them: they may not be stored.
+
+        So nothing of gigabytes should be held that is no longer of use.
+        """
+        with self.on_device():
+            return make()
+
+    def outcome(
+        self,
+        runner: RunnerProcess,
+        case: WarmCase,
+        hidden: Check,
+        trap: bool = False,
+        limit_s: float | None = None,
+        by: Callable[..., Judgement] = judge,
+    ) -> Outcome:
+        """One call on hidden inputs, its output taken into custody and judged; takes the lock."""
+        with self.on_device():
+            return self._outcome(runner, case, hidden, trap, limit_s or self.call_s, by)
+
+    def _outcome(
+        self,
+        runner: RunnerProcess,
+        case: WarmCase,
+        hidden: Check,
+        trap: bool,
+        limit_s: float,
+        by: Callable[..., Judgement],
+    ) -> Outcome:
+        with self.device.share(runner, hidden.inputs) as inputs:
+            start = time.perf_counter()
+            output = runner.call(case.index, inputs, limit_s, trap)
+            seconds = time.perf_counter() - start
+            self.device.require_modest(runner)
+            if output_snapshot.same_structure(output, hidden.expected):
+                tensors = output_snapshot.take(self.device, runner, output, inputs)
+            else:
+                tensors = output_snapshot.described(output)
+            if self.device.inputs_changed(runner, inputs, output.inputs_at):
+                raise CandidateFault(Status.MUTATED_INPUT, "forward wrote to its inputs")
+        spec = output_snapshot.spec_of(output)
+        verdict = by(case.case, tensors, spec, hidden.expected, hidden.tree())
+        return Outcome(verdict, output.tensors, tensors, seconds)
+
+
+def _read(task: WarmTask, folder: str, variant: str) -> Compiled | str:
+    cases = {case.index: case.case for case in task.cases}
+    try:
+        return compiler.read(folder, cases, variant)
+    except CandidateFault as fault:
+        return fault.feedback

@@ -1,0 +1,174 @@
+"""The device for one at a time, while processes of others sit there ready for their turn."""
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, field
+
+from evolve.worker.base.faults import BusyFault, CandidateFault, SideFault, candidate_fault_of
+from evolve.worker.base.infra import CrowdedFault, InfraFault, OccupiedFault
+from evolve.worker.devices.base import Device
+from evolve.worker.processes.host_locks import HostLock, Stopwatch
+from evolve.worker.processes.runner_process import RunnerProcess, close_all
+
+_QUIET_S = 0.5  # for what was on its way to the device when its process was stopped
+_QUIET_POLL_S = 0.01
+_STANDING_SLACK_S = 0.002  # of processor time
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One's time alone with the device: how long it has lasted, and who came along meanwhile."""
+
+    device: Device
+    watch: Stopwatch
+    mine: frozenset[RunnerProcess]
+    before: frozenset[int] = field(default_factory=frozenset)
+
+    @contextlib.contextmanager
+    def only(self, some: Collection[RunnerProcess]) -> Iterator[None]:
+        """Of one's own processes some; the others stand still."""
+        with _still(self.mine.difference(some)):
+            yield
+
+    def strangers(self) -> frozenset[int]:
+        """Processes that are not ours and appeared on the device since it began."""
+        return self.device.others() - self.before
+
+
+class Seats:
+    """Processes with candidates that are alive while another is timed.
+
+    They sit there ready for their own turn, or import and compile. Whoever has the device alone
+    finds all of them stopped, with what they have started, and nothing of theirs at work.
+
+    Attributes:
+        lock: Shared, of all work on the device; exclusive, of one's turn.
+    """
+
+    def __init__(self, device: Device, lock: HostLock) -> None:
+        self.lock = lock
+        self._device = device
+        self._seated: set[RunnerProcess] = set()  # grows under the shared lock, of many threads
+        self._changing = threading.Lock()
+
+    def add(self, process: RunnerProcess) -> None:
+        """From now on it is stopped when another has the device alone."""
+        with self.lock.shared(), self._changing:
+            self._seated = {seated for seated in self._seated if seated.alive} | {process}
+
+    @contextlib.contextmanager
+    def only(self, start: Callable[[], RunnerProcess]) -> Iterator[RunnerProcess]:
+        """A process of ours that has the device alone; it ends with the context."""
+        with start() as process, self.alone([process]):
+            yield process
+
+    @contextlib.contextmanager
+    def alone(
+        self, mine: Collection[RunnerProcess] = (), *, settles: bool = False
+    ) -> Iterator[Turn]:
+        """The device for these processes and us; they are dead where it ends with an error.
+
+        Args:
+            mine: The processes.
+            settles: Whether to find out, where it is busy and foreign processes use it too, whose
+                work that is.
+
+        Raises:
+            CrowdedFault: it is busy, and others may be the reason.
+            OccupiedFault: they are.
+        """
+        with contextlib.ExitStack() as still, self.lock.exclusive() as watch:
+            rest = {process for process in self._seated if process.alive}.difference(mine)
+            turn = Turn(self._device, watch, frozenset(mine), self._device.others())
+            still.enter_context(_still(rest))  # until others may have it together again
+            with contextlib.ExitStack() as on_failure:
+                # Or the next would find what they left running.
+                on_failure.callback(_close_now, mine)
+                try:
+                    if rest:
+                        with _still(mine):  # what it has under way itself is for its turn to find
+                            self._wait_until_quiet(rest)
+                    yield turn
+                except (CandidateFault, SideFault) as error:
+                    if isinstance(candidate_fault_of(error), BusyFault):
+                        is_crowded = any(process.has_candidate for process in rest)
+                        self._require_our_doing(error, turn, is_crowded, settles)
+                    raise
+                on_failure.pop_all()
+
+    def _require_our_doing(
+        self, error: Exception, turn: Turn, is_crowded: bool, settles: bool
+    ) -> None:
+        """CrowdedFault where somebody else may have kept the device busy.
+
+        It settles whose work it was to take one's own processes away, if no others of ours are
+        there.
+        """
+        if not (is_crowded or turn.before or turn.strangers()):
+            return
+        if is_crowded or not settles:
+            raise CrowdedFault(f"others were there while {error}") from error
+        _close_now(turn.mine)
+        if not (self._falls_idle() and self._stays_idle()):
+            raise OccupiedFault(
+                "processes that are none of ours keep the device busy: it was so with nothing of "
+                "ours there"
+            ) from error
+
+    def _wait_until_quiet(self, rest: Collection[RunnerProcess]) -> None:
+        """For what these had under way, and for memory that the driver wipes."""
+        if not self._falls_idle() and any(process.has_candidate for process in rest):
+            raise CrowdedFault("the device is busy with what another candidate left running")
+
+    def _falls_idle(self) -> bool:
+        """Whether it is idle before long."""
+        deadline = time.monotonic() + _QUIET_S
+        while not self._device.is_idle():
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(_QUIET_POLL_S)
+        return True
+
+    def _stays_idle(self) -> bool:
+        """Whether it is idle for as long as that: who works in bursts falls idle as well."""
+        deadline = time.monotonic() + _QUIET_S
+        while time.monotonic() < deadline:
+            if not self._device.is_idle():
+                return False
+            time.sleep(_QUIET_POLL_S)
+        return True
+
+
+def _used(process: RunnerProcess) -> float:
+    """Processor seconds; none of one that has ended meanwhile."""
+    with contextlib.suppress(CandidateFault, InfraFault):
+        return process.cpu_seconds() if process.alive else 0.0
+    return 0.0
+
+
+def _close_now(processes: Collection[RunnerProcess]) -> None:
+    """By whoever has the device alone."""
+    for process in processes:
+        process.end_within(contextlib.nullcontext)
+    close_all(processes)
+
+
+@contextlib.contextmanager
+def _still(processes: Collection[RunnerProcess]) -> Iterator[None]:
+    """Inside these stand still.
+
+    Raises:
+        CrowdedFault: one has had itself woken, and may have spoiled what was timed.
+    """
+    try:
+        for process in processes:
+            process.freeze()
+        before = {process: _used(process) for process in processes}
+        yield
+        if any(_used(process) > before[process] + _STANDING_SLACK_S for process in processes):
+            raise CrowdedFault("a process of another candidate worked while it was stopped")
+    finally:
+        for process in processes:
+            process.thaw()

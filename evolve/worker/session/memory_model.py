@@ -1,0 +1,274 @@
+"""What an evaluation takes of the device's memory: its processes, what they are sent, and we."""
+
+import sys
+from collections.abc import Sequence
+
+from evolve.core.evaluation import Fidelity
+from evolve.worker.devices.base import Device
+from evolve.worker.session.prepared_task import WarmCase, WarmTask, usual_number
+
+_OUTCOMES = 2  # are alive at once
+_WORKING_SETS = 4  # of outputs: with temporaries
+_COPIED_SETS = 2  # of inputs, as parts or in another layout; more where no peak is known
+_TENSORS_MORE = 2  # the largest; pooling works out indices that nobody asked for, of twice the size
+_PEAKS = 2  # of what the reference has alive at once: workspaces, and other ways to get there
+# In the referee: inputs, the outcome, what is judged by it, the fp64 truth (four where outputs are
+# in half precision), and temporaries.
+_JUDGING_SETS = 8
+_EXPECTING_SETS = 6  # more while it is worked out: what moved, parts of convolutions
+_PEAKS_EXPECTING = 2  # in fp64
+_COPIES_OF_WEIGHTS = 2  # in float32 or more, while a model is made
+_LARGEST_SHARE = 4  # of a device: for the tensors of a program, where fewer will do
+_ALWAYS_THERE = 2  # in a sitting: the candidate, and the reference
+_SHARE_TO_SIT = 2 / 3  # of the room: others check meanwhile
+_CORES_OF_WRITER = 2
+WIDE = 0.05  # what is to be known no better does with short blocks
+LAUNCH_BOUND_S = 100e-6  # a reference that takes longer is not launch-bound, and is not recorded
+
+
+def working_bytes(cases: Sequence[WarmCase], device: Device) -> int:
+    """What the tensors of a process with the models of these cases may need, inputs not counted."""
+    for case in cases:
+        case.measure()
+    return _working_bytes(cases, device)
+
+
+def trusted_bytes(cases: Sequence[WarmCase], device: Device) -> int:
+    """The same for the reference and for baselines: how much they have alive at once is known.
+
+    Twice that, where it is little: workspaces, and whoever compiles it may go another way. Of
+    gigabytes, three sides of which have to fit beside each other, two tensors more.
+    """
+    if not all(case.peak_bytes for case in cases):
+        return working_bytes(cases, device)
+    outputs = max(case.output_bytes for case in cases)
+    generous = max(_WORKING_SETS * outputs, _PEAKS * _peak(cases))
+    more = _TENSORS_MORE * max(case.known_bytes for case in cases) + device.pool_bytes
+    return max(min(generous, _peak(cases) + more) + weights_bytes(cases), _least(cases))
+
+
+def _working_bytes(cases: Sequence[WarmCase], device: Device) -> int:
+    """The same as far as is known; no less than trusted sides were found to need."""
+    return max(_usual_bytes(cases, device), _least(cases))
+
+
+def _usual_bytes(cases: Sequence[WarmCase], device: Device) -> int:
+    """Of tasks so large that two sides would not fit, what one call needs at least."""
+    most = device.total_bytes // _LARGEST_SHARE or sys.maxsize
+    sets = max(max(min(_sets_bytes(case), most), _call_bytes(case)) for case in cases)
+    return sets + weights_bytes(cases)
+
+
+def _least(cases: Sequence[WarmCase]) -> int:
+    return max(case.least_bytes for case in cases)
+
+
+def _sets_bytes(case: WarmCase) -> int:
+    copied = _COPIED_SETS if case.peak_bytes else _WORKING_SETS
+    outputs = case.output_bytes if case.is_measured else 0
+    return max(
+        _WORKING_SETS * outputs,
+        copied * case.input_bytes + _OUTCOMES * outputs,
+        case.input_bytes + _PEAKS * case.peak_bytes,  # a layout of one's own, and what follows
+    )
+
+
+def _call_bytes(case: WarmCase) -> int:
+    """Two outcomes, or what the reference has alive at once, and a copy of the inputs."""
+    outputs = case.output_bytes if case.is_measured else 0
+    return case.input_bytes + max(_OUTCOMES * outputs, case.peak_bytes)
+
+
+def require_more(cases: Sequence[WarmCase], device: Device) -> bool:
+    """Twice as much from now on for the reference and baselines: one ran out of what it had.
+
+    Nobody knows before what a vendor's library takes to work in, nor what falls between the blocks
+    that torch keeps. No more than a quarter of the room, or than candidates usually have, or there
+    would be none for the other sides. A device without a room has no such limit.
+
+    Returns:
+        Whether it is more than before.
+    """
+    has = max(device.pool_bytes, trusted_bytes(cases, device))
+    most = max(device.room // 4, _usual_bytes(cases, device)) if device.room else 2 * has
+    if most <= has:
+        return False
+    for case in cases:
+        case.least_bytes = min(2 * has, most)
+    return True
+
+
+def _peak(cases: Sequence[WarmCase]) -> int:
+    return max(case.peak_bytes for case in cases)
+
+
+def weights_bytes(cases: Sequence[WarmCase]) -> int:
+    """What the models of these cases take while they are made."""
+    return _COPIES_OF_WEIGHTS * sum(case.made_bytes for case in cases)
+
+
+def compiling_bytes(cases: Sequence[WarmCase], device: Device) -> int:
+    """What the tensors of a process may need that has the models and no inputs."""
+    return device.pool_bytes + weights_bytes(cases)
+
+
+def room_to_compile(cases: Sequence[WarmCase], device: Device) -> int:
+    """Bytes of the device that such a process takes."""
+    return compiling_bytes(cases, device) + device.process_bytes
+
+
+def writers(cases: Sequence[WarmCase], device: Device, variants: int) -> int:
+    """How many processes share what a compiler is asked for: as cores and room allow."""
+    fitting = device.room // room_to_compile(cases, device) if device.room else variants
+    return max(1, min(variants, fitting, device.cores // _CORES_OF_WRITER))
+
+
+def room_for(
+    cases: Sequence[WarmCase],
+    device: Device,
+    processes: int,
+    block: int = 0,
+    outputs: int = 0,
+    judges: bool = True,
+) -> int:
+    """Bytes of the device that an evaluation takes: its processes, what they are sent, and we.
+
+    Args:
+        cases: Of the task, by what is known of them so far.
+        device: Where it runs.
+        processes: At once.
+        block: Bytes of a block that they are timed on (`largest_block`); 0 where they are not.
+        outputs: What each needs for those of such a block (`block_outputs`).
+        judges: Whether it may have to find out what is expected.
+    """
+    largest = max(case.known_bytes for case in cases)
+    tensors = max(device.pool_bytes, _working_bytes(cases, device) + outputs)
+    sent = max(block, sum(case.input_bytes for case in cases))
+    ours = _judging_bytes(cases, device, largest) if judges else 0
+    return processes * (tensors + sent + device.process_bytes) + ours
+
+
+def room_to_check(task: WarmTask, device: Device, processes: int = 1) -> int:
+    """Bytes of the device that an evaluation takes before it is timed, with so many processes.
+
+    Also for the one process that a new task is measured with, on long blocks.
+    """
+    room = room_for(task.cases, device, processes)
+    if task.layouts:
+        return room
+    block = largest_block(task, device, Fidelity.VERIFY)
+    outputs = block_outputs(task, device, Fidelity.VERIFY)
+    return max(room, room_for(task.cases, device, 1, block, outputs))
+
+
+def is_too_large(task: WarmTask, device: Device) -> bool:
+    """Whether a device has less memory than it should take to check one candidate on it.
+
+    Some of these may fit all the same: how much a candidate needs is a guess. Where one was judged
+    to the end, the task does: or a later one that takes all memory could end a search.
+    """
+    return not task.has_fitted and 0 < device.total_bytes < room_for(task.cases, device, 1)
+
+
+def _judging_bytes(cases: Sequence[WarmCase], device: Device, largest: int) -> int:
+    """What is worked out one at a time has memory of its own, and takes more only where it must."""
+    expecting = _EXPECTING_SETS * largest + _PEAKS_EXPECTING * _peak(cases)
+    return _JUDGING_SETS * largest + max(0, expecting - device.expecting_bytes)
+
+
+def is_brief(device: Device, fidelity: Fidelity) -> bool:
+    """Whether shorter blocks will do, or fewer long ones: for a reward, or for wide intervals."""
+    is_wide = device.half_width >= WIDE
+    return fidelity is Fidelity.REWARD or (is_wide and fidelity is not Fidelity.VERIFY)
+
+
+def largest_block(task: WarmTask, device: Device, fidelity: Fidelity) -> int:
+    """Bytes that the inputs of a timed block take at most, or its outputs."""
+    return max(_block_bytes(task, case, device, fidelity) for case in task.timed)
+
+
+def _block_bytes(task: WarmTask, case: WarmCase, device: Device, fidelity: Fidelity) -> int:
+    """The same of one case; for as many calls as its blocks have, where that is known."""
+    affordable = device.reward_bytes if is_brief(device, fidelity) else device.block_bytes
+    size = case.known_bytes
+    calls = block_calls(task, case, device, fidelity) or device.calls[1]
+    return min(max(affordable, size), calls * size)
+
+
+def block_calls(task: WarmTask, case: WarmCase, device: Device, fidelity: Fidelity) -> int:
+    """Calls of the reference that a timed block may have; 0 as long as none was measured."""
+    calls = task.calls.get(case.index, 0)
+    if not calls or not is_brief(device, fidelity):
+        return calls
+    most = case.most_calls(case.output_bytes, device.reward_bytes, device.reward_bytes)
+    return min(calls, usual_number(most))
+
+
+def block_outputs(task: WarmTask, device: Device, fidelity: Fidelity) -> int:
+    """What a process needs for the outputs of timed blocks, those of one call not counted.
+
+    Half as much again as they have: torch takes 20 MiB at a time for tensors of 1 to 10 MiB, so of
+    8 MiB two in each, and rounds larger ones up. What one case has used stays where the next needs
+    other sizes, and a recording keeps its inputs and outputs beside those of plain calls.
+    """
+    total = 0
+    for case in task.timed:
+        block = _block_bytes(task, case, device, fidelity)
+        calls = block_calls(task, case, device, fidelity)
+        total += block - case.known_bytes
+        if calls and may_record(case, device, task.reference_s[case.index], calls):
+            total += 2 * block
+    return min(3 * total // 2, most_outputs(device))
+
+
+def most_outputs(device: Device) -> int:
+    """The most that `block_outputs` gives for any task."""
+    return 3 * device.block_bytes // 2
+
+
+def may_record(case: WarmCase, device: Device, reference_s: float, calls: int) -> bool:
+    """Whether a case is worth recording, and memory allows it: a graph keeps what it uses."""
+    kept = calls * (case.input_bytes + case.output_bytes)
+    return device.has_profiler and reference_s < LAUNCH_BOUND_S and 2 * kept < device.block_bytes
+
+
+def opponents_at_once(task: WarmTask, device: Device, opponents: int, fidelity: Fidelity) -> int:
+    """How many opponents sit beside candidate and reference: as many as there is room for.
+
+    One at least, or it would never be timed. Outcomes are judged when the processes have ended.
+    """
+    block = largest_block(task, device, fidelity)
+    outputs = block_outputs(task, device, fidelity)
+    for count in range(opponents, 1, -1):
+        sides = _ALWAYS_THERE + count
+        room = room_for(task.cases, device, sides, block, outputs, judges=False)
+        if not device.room or room <= device.room:
+            return count
+    return 1
+
+
+def sittings_at_once(task: WarmTask, device: Device, sides: int, fidelity: Fidelity) -> int:
+    """How many of an evaluation's sittings are made ready together.
+
+    One, unless there will be many: then as many as the device wants, or fewer where their processes
+    would take so much of its room that nobody could check beside them.
+    """
+    if fidelity is not Fidelity.VERIFY:
+        return 1
+    for sittings in range(device.sittings, 1, -1):
+        room = _room_to_sit(task, device, sittings * sides, fidelity)
+        if not device.room or room <= _SHARE_TO_SIT * device.room:
+            return sittings
+    return 1
+
+
+def room_to_time(task: WarmTask, device: Device, sides: int, fidelity: Fidelity) -> int:
+    """Bytes of the device that the sittings take that are made ready together."""
+    sittings = sittings_at_once(task, device, sides, fidelity)
+    return _room_to_sit(task, device, sittings * sides, fidelity)
+
+
+def _room_to_sit(task: WarmTask, device: Device, processes: int, fidelity: Fidelity) -> int:
+    block = largest_block(task, device, fidelity)
+    outputs = block_outputs(task, device, fidelity)
+    return room_for(task.cases, device, processes, block, outputs)

@@ -1,0 +1,436 @@
+"""Warm tasks: inputs, references and pools that stay in the referee from candidate to candidate.
+
+Everything here is secret: seeds are drawn from the system once per task and session, and neither
+they nor anything expected ever enters a runner.
+"""
+
+import itertools
+import math
+import random
+import secrets
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import torch
+
+from evolve.core.errors import UsageError
+from evolve.core.evaluation import Fidelity
+from evolve.core.task import Task
+from evolve.worker.correctness.cases import LoadedCase, LoadedTask, load_task
+from evolve.worker.correctness.oracle import Expected, copied, evaluate_reference
+from evolve.worker.correctness.output_sizes import extent_of
+from evolve.worker.devices.base import Device
+from evolve.worker.devices.window import Layout
+from evolve.worker.ipc.pytree import tensors_of
+from evolve.worker.ipc.tensor_buffer import Outline, Packed, Slab
+from evolve.worker.reference.task_module import task_lock
+from evolve.worker.session.cache import Made, Store
+
+_SAMPLES = 2  # outputs of a timed block that are looked at
+_OTHER_BLOCKS = 2  # with calls of other families among the task's own
+_OTHER_CALLS = 4
+_DRAWN_S = 0.1  # in each sitting, to work out what is expected of a call drawn for it
+# Numbers of the task's own inputs for probes: no check has them, so nobody has seen them before.
+TRAPPED, STUBBED, OBSERVED = 100, 101, 102
+_KEPT_PER_OUTPUT = 4  # times its bytes: the reference's outcome, fp64 truth, and some
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Check:
+    """One hidden set of inputs, the first of a slab, with what is expected of it."""
+
+    inputs: Slab
+    expected: Expected
+
+    def tree(self) -> list[Any]:
+        """The inputs as tensors; views of memory that is not to be written to."""
+        return list(self.inputs.tree())
+
+
+def _made_bytes(tensor: torch.Tensor) -> int:
+    """Of a weight as it is made: in float32 at least, and cast afterwards."""
+    return tensor.numel() * max(tensor.itemsize, torch.float32.itemsize)
+
+
+class WarmCase:
+    """One case of a warm task."""
+
+    def __init__(
+        self,
+        index: int,
+        case: LoadedCase,
+        spare: LoadedCase,
+        device: Device,
+        store: Store,
+        key: tuple[str, str],
+    ) -> None:
+        self.index = index
+        self._device = device
+        self.case = case
+        self._store = store
+        self._secret = secrets.randbits(62)
+        self._key = (*key, index, self._secret)  # a task that comes back has other weights
+        with task_lock:
+            self.model_seed = self._seed("model")
+            self._model = case.model(self.model_seed)
+            arguments = {
+                "init": case.init_inputs(self.model_seed),
+                "state": dict(self._model.state_dict()),
+            }
+            self.arguments = device.make_slab([arguments])
+            self.made_bytes = sum(map(_made_bytes, tensors_of(arguments)))
+            self.families = case.families()
+            first = case.inputs(self._seed("size"))
+            packed = Packed([first])
+            self.outline = Outline(packed.trees[0], packed.size)  # of the inputs of one call
+            extent = extent_of(spare, self.outline)
+        self._affordable_samples = device.block_pool
+        self._expecting_s: float | None = None  # for one set of inputs, the shortest so far
+        self._turns = itertools.count()
+        self.input_bytes = sum(tensor.nbytes for tensor in tensors_of(first))
+        self._output_bytes = extent.outputs if extent else None
+        self.peak_bytes = extent.peak if extent else 0
+        self.least_bytes = 0  # that processes of ours were found to need
+
+    def _seed(self, *purpose: Any) -> int:
+        return hash((self._secret, *purpose)) & ((1 << 62) - 1)
+
+    def check(self, family: str, number: int) -> Check:
+        """The hidden inputs `number` of a family, with the outcome expected."""
+        return self._store.get(
+            (*self._key, "check", family, number),
+            lambda: self._make_check(self._check_slab(family, number), family),
+            lambda check: check.expected.nbytes + check.inputs.size,
+            self._bytes_of_check,
+        )
+
+    def inputs(self, family: str, number: int) -> Slab:
+        """Those of `check` by themselves, for which nothing has to be worked out."""
+        return self._store.made(partial(self._check_slab, family, number))
+
+    def run_under(self, mode: AbstractContextManager[object]) -> None:
+        """One forward of the reference in a mode of torch, whose outcome nobody wants."""
+        inputs = self.inputs("task", 0)
+
+        def run() -> None:
+            with mode:
+                evaluate_reference(self.case.task, copied(self._model), list(inputs.tree()))
+
+        self._store.made(run)
+
+    @property
+    def _bytes_of_check(self) -> int:
+        """As far as is known: outputs are counted once they have been seen."""
+        return self.input_bytes + _KEPT_PER_OUTPUT * (self._output_bytes or 0)
+
+    @property
+    def output_bytes(self) -> int:
+        """What the reference returns; where only a call can tell, the first to ask has it made."""
+        self.measure()
+        assert self._output_bytes is not None
+        return self._output_bytes
+
+    def measure(self) -> None:
+        """Make that call, unless it is known."""
+        if self._output_bytes is None:
+            reference = self.check("task", 0).expected.reference
+            self._output_bytes = sum(tensor.nbytes for tensor in reference)
+
+    @property
+    def known_bytes(self) -> int:
+        """The larger of inputs and outputs; of the inputs as long as nobody has seen outputs."""
+        return max(self.input_bytes, self._output_bytes or 0)
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether `output_bytes` are known."""
+        return self._output_bytes is not None
+
+    def _check_slab(self, family: str, number: int) -> Slab:
+        return self._device.make_slab([self.case.inputs(self._seed(family, number), family)])
+
+    def _make_check(self, slab: Slab, family: str = "task") -> Check:
+        start = time.perf_counter()
+        expected = self.case.expected(self._model, list(slab.tree()), family)
+        check = Check(slab, replace(expected, widen=partial(self._store.made, expected.widen)))
+        seconds = time.perf_counter() - start
+        self._expecting_s = min(self._expecting_s or seconds, seconds)
+        return check
+
+    def block(self, number: int, calls: int) -> Slab:
+        """Inputs of a timed block, one set for each of its calls; -1 is for warming up.
+
+        Those for which memory is too small stay until the next: kept, they would drive out others.
+        """
+        key, make = (*self._key, "block", number, calls), partial(self._make_block, number, calls)
+        if not self._stays(number, calls):
+            return self._store.passing(key, make)
+        return self._store.get(key, make, lambda slab: slab.size, self.input_bytes * calls)
+
+    def _stays(self, number: int, calls: int) -> bool:
+        return self.input_bytes * calls * (number + 2) <= self._device.warm_bytes // 2
+
+    def _make_block(self, number: int, calls: int) -> Slab:
+        others = self._others(number, calls)
+        if len(others) == calls:  # none of the task's own, which may take gigabytes
+            sets: list[list[Any]] = [[]] * calls
+        else:
+            sets = self.case.input_sets(self._seed("block", number), calls)
+        for at, family in others.items():
+            sets[at] = self.case.inputs(self._seed("other", number, at), family)
+        return self._device.make_slab(sets)
+
+    @property
+    def single(self) -> int:
+        """Number of the block that is there to be run with one call."""
+        return self._device.block_pool + _OTHER_BLOCKS
+
+    @property
+    def glance_blocks(self) -> range:
+        """Numbers of blocks for glances at a process: it could tell those that it has met."""
+        return range(self.single + 1, self.single + 1 + self._device.glances)
+
+    def other_block(self) -> int | None:
+        """A block in which secret calls are of other families; such blocks take turns.
+
+        To be judged and not scored: what is only right for the task's own values shows, however
+        well it knows when it is timed. None where no other family applies.
+        """
+        if len(self.families) < 2:
+            return None
+        return self._device.block_pool + next(self._turns) % _OTHER_BLOCKS
+
+    def late_block(self, calls: int, rng: random.Random) -> int:
+        """A block that is judged, whose calls may get their inputs late: one of those if any."""
+        other, pool = self.other_block(), range(self._device.block_pool)
+        if other is not None:
+            return other
+        return rng.choice([number for number in pool if self.usually_judged(number, calls)])
+
+    def _others(self, number: int, calls: int) -> dict[int, str]:
+        """The calls of a block that are of another family, with its name."""
+        turn = number - self._device.block_pool
+        if not 0 <= turn < _OTHER_BLOCKS:
+            return {}
+        draws = random.Random(self._seed("families", calls))
+        families = [family for family in self.families if family != "task"]
+        draws.shuffle(families)
+        count = min(_OTHER_CALLS if self._can_afford_all else 1, calls, len(families))
+        chosen = (families * _OTHER_BLOCKS)[turn * count : (turn + 1) * count]
+        places = random.Random(self._seed("places", number, calls)).sample(range(calls), count)
+        return dict(zip(sorted(places), chosen, strict=True))
+
+    @property
+    def _can_afford_all(self) -> bool:
+        return self._affordable_samples == self._device.block_pool
+
+    def usually_sampled(self, number: int, calls: int) -> tuple[int, ...]:
+        """The calls of a block whose outputs are looked at, in no order: the first may be judged.
+
+        Secret, and the same for every candidate of the session: no process lives long enough to
+        learn them, and what is expected of them is computed once. Many candidates may, of what they
+        are told: so each sitting judges a call besides that is drawn for it (`draw_call`).
+        """
+        if others := self._others(number, calls):
+            return tuple(others)
+        draws = random.Random(self._seed("sampled", number, calls))
+        return tuple(draws.sample(range(calls), min(_SAMPLES, calls)))
+
+    def usually_judged(self, number: int, calls: int) -> tuple[int, ...]:
+        """Those of the calls looked at that are judged: one of each block that can be afforded.
+
+        What is expected of them has to be worked out, in fp64 too, and to stay, or each candidate
+        pays for it again: of what takes too long for that, or is too large, two are judged all the
+        same.
+        """
+        if number in self.glance_blocks:
+            return ()
+        if number >= self._device.block_pool:
+            return self.usually_sampled(number, calls)
+        pool = self._device.block_pool
+        blocks = random.Random(self._seed("judged")).sample(range(pool), self._affordable_samples)
+        return self.usually_sampled(number, calls)[:1] if max(number, 0) in blocks else ()
+
+    def draw_call(
+        self, numbers: Sequence[int], calls: int, rng: random.Random
+    ) -> tuple[int, int] | None:
+        """One of these blocks and a call of it, to be judged in a sitting.
+
+        What is expected of it has to be worked out for that sitting alone. Where it takes long, in
+        so many of the sittings that they pay `_DRAWN_S` each in the mean; None in the others.
+        """
+        if rng.random() * (self._expecting_s or 0.0) > _DRAWN_S:
+            return None
+        return rng.choice(numbers), rng.randrange(calls)
+
+    def draw_blocks(self, count: int, calls: int, rng: random.Random) -> list[int]:
+        """Numbers of blocks for a sitting, one of which is judged."""
+        pool = range(self._device.block_pool)
+        numbers = rng.sample(pool, count)
+        judged = [number for number in pool if self.usually_judged(number, calls)]
+        if not set(judged).intersection(numbers):
+            numbers[rng.randrange(count)] = rng.choice(judged)
+        return numbers
+
+    def block_check(self, number: int, at: int, calls: int) -> Check:
+        """Call `at` of a block, with the outcome expected."""
+        return self._store.get(
+            (*self._key, "sample", number, at, calls),
+            lambda: self._make_check(
+                self._one_call(number, at, calls), self._others(number, calls).get(at, "task")
+            ),
+            lambda check: check.expected.nbytes + check.inputs.size,
+            self._bytes_of_check,
+        )
+
+    def _one_call(self, number: int, at: int, calls: int) -> Slab:
+        """A copy, or the block if it has no other call: one of large inputs does not stay."""
+        block = self.block(number, calls)
+        return block if calls == 1 else self._device.make_slab([block.tree(at)])
+
+    def most_calls(self, output_bytes: int, block_bytes: int, spare_bytes: int) -> int:
+        """Calls in a block that the memory allows: outputs of all of them are alive together.
+
+        Args:
+            output_bytes: Of one call.
+            block_bytes: For the inputs of all, and for the outputs.
+            spare_bytes: What a process has beside `working_bytes`, which are for one call.
+        """
+        by_blocks = block_bytes // max(1, self.input_bytes, output_bytes)
+        return max(1, min(by_blocks, 1 + spare_bytes // max(1, output_bytes)))
+
+    def calls(self, seconds_per_call: float, output_bytes: int, spare_bytes: int) -> int:
+        """Calls in a block: about as long as the device wants it, if the memory is there.
+
+        Args:
+            seconds_per_call: Of the reference.
+            output_bytes: See `most_calls`.
+            spare_bytes: See `most_calls`.
+        """
+        kept = max(1, self.input_bytes + _KEPT_PER_OUTPUT * output_bytes)
+        fitting = self._device.warm_bytes // 4 // kept
+        quick = int(self._device.judged_s / self._expecting_s) if self._expecting_s else fitting
+        self._affordable_samples = max(2, min(fitting, quick, self._device.block_pool))
+        fewest, most = self._device.calls
+        wanted = math.ceil(self._device.block_s / max(seconds_per_call, 1e-6))
+        affordable = self.most_calls(output_bytes, self._device.block_bytes, spare_bytes)
+        return usual_number(min(max(wanted, fewest), affordable, most))
+
+    def prepare_blocks(self, calls: int) -> None:
+        """Make the blocks now that there is room to keep until they are timed."""
+        pool = self._device.block_pool + (_OTHER_BLOCKS if len(self.families) > 1 else 0)
+        for number in (-1, *range(pool), *self.glance_blocks):
+            if self._stays(number, calls):
+                self.block(number, calls)
+
+
+class WarmTask:
+    """A loaded task with its cases, for one purpose (`search` or `verify` have other secrets)."""
+
+    def __init__(
+        self, task: Task, loaded: LoadedTask, device: Device, store: Store, purpose: str
+    ) -> None:
+        self.task = task
+        self.loaded = loaded
+        self.token = secrets.token_hex(8)  # its own: loaded again, a task has other secrets
+        key = (task.revision, purpose)
+        spares = load_task(task, device.place).cases  # for `extent_of`
+        self.cases = [
+            WarmCase(number, case, spare, device, store, key)
+            for number, (case, spare) in enumerate(zip(loaded.cases, spares, strict=True))
+        ]
+        if not self.timed:
+            raise UsageError(f"task {task.name}: no case is timed. Set timed on at least one case.")
+        # By case, measured once: seconds of one call of the reference, calls per timed block.
+        self.reference_s: dict[int, float] = {}
+        self.calls: dict[int, int] = {}
+        self.measuring = threading.Lock()
+        self.has_fitted = False  # whether the device had memory for all that a candidate is asked
+        # By the case's name: where the reference's outputs lie relative to their address.
+        self.layouts: dict[str, Layout] = {}
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether it is known what its outputs take."""
+        return all(case.is_measured for case in self.cases)
+
+    @property
+    def smallest(self) -> WarmCase:
+        return min(self.cases, key=lambda case: case.input_bytes)
+
+    @property
+    def timed(self) -> list[WarmCase]:
+        return [case for case in self.cases if case.case.timed]
+
+
+class WarmTasks:
+    """The tasks that a referee knows, the last few of them warm."""
+
+    def __init__(self, device: Device, tasks: int = 4) -> None:
+        self._device = device
+        self._store = Store(device.warm_bytes)
+        self._tasks: OrderedDict[tuple[str, str], WarmTask] = OrderedDict()
+        self._limit = tasks
+        self._lock = threading.Lock()
+
+    def get(self, task: Task, fidelity: Fidelity) -> WarmTask:
+        """Load the task or take it from the last time.
+
+        Raises:
+            UsageError: the task's file cannot be used.
+        """
+        purpose = "verify" if fidelity is Fidelity.VERIFY else "search"
+        key = (task.revision, purpose)
+        if (known := self._known(key)) is not None:
+            return known
+        with task_lock:
+            if (known := self._known(key)) is not None:  # somebody has loaded it meanwhile
+                return known
+            made = self._store.made(lambda: self._loaded(task, purpose))
+            with self._lock:
+                self._tasks[key] = made
+                while len(self._tasks) > self._limit:
+                    self._tasks.popitem(last=False)
+        return made
+
+    def _loaded(self, task: Task, purpose: str) -> WarmTask:
+        """With what is known of it for another purpose: families take seconds to find out."""
+        with self._lock:
+            known = [
+                warm.loaded for (name, _), warm in self._tasks.items() if name == task.revision
+            ]
+        loaded = known[0] if known else load_task(task, self._device.place)
+        return WarmTask(task, loaded, self._device, self._store, purpose)
+
+    def made(self, make: Callable[[], Made]) -> Made:
+        """What `make` gives, at the cost of what is warm where memory is short for it."""
+        return self._store.made(make)
+
+    def let_go(self) -> None:
+        """Of all inputs and outcomes; the tasks stay."""
+        self._store.let_go()
+
+    def _known(self, key: tuple[str, str]) -> WarmTask | None:
+        with self._lock:
+            if key in self._tasks:
+                self._tasks.move_to_end(key)
+            return self._tasks.get(key)
+
+
+def usual_number(calls: int) -> int:
+    """Of few, the next one down: so that blocks that are there already are met again."""
+    power = 1 << (calls.bit_length() - 1)
+    return power + power // 2 if calls >= power + power // 2 else power
+
+
+def plan(case: WarmCase, fidelity: Fidelity) -> list[tuple[str, int]]:
+    """Hidden inputs to check a candidate on: several of the task's own, some of each family."""
+    own, other = (5, 2) if fidelity is Fidelity.VERIFY else (3, 1)
+    checks = [("task", number) for number in range(own)]
+    return checks + [(f, n) for f in case.families if f != "task" for n in range(other)]

@@ -1,0 +1,43 @@
+"""Facts that every evaluation is stored with."""
+
+import functools
+
+from evolve.core.digest import framed_digest
+from evolve.worker.base.versions import versions
+from evolve.worker.devices.base import Device
+
+JUDGE_VERSION = "29"
+"""Counts what changes verdicts or times: budgets, families, stages, the clock, descriptors."""
+
+
+def evaluator_version(device: Device) -> str:
+    """The judge's version, a digest of the libraries' and the compiler's, and the width asked for.
+
+    A verdict is answered from the store under an equal version only.
+    """
+    is_usual = device.half_width == type(device).half_width
+    return _version() if is_usual else f"{_version()}-w{device.half_width:g}"
+
+
+@functools.lru_cache
+def _version() -> str:
+    found = versions()
+    libraries = [found[name] for name in ("python", "torch", "triton", "tvm_ffi", "compiler")]
+    libraries += filter(None, [found["nvcc_flags"]])
+    return f"{JUDGE_VERSION}-{framed_digest(*libraries)[:8]}"
+
+
+def environment(
+    device: Device, tier: str, precision: str, accumulation: str, timing: str
+) -> dict[str, str]:
+    """All that a number depends on besides the task and the program."""
+    return {
+        "evaluator_version": evaluator_version(device),
+        **versions(),
+        **device.describe(),
+        "sandbox": tier,
+        "precision": precision,
+        "accumulation": accumulation,
+        "timing": timing,
+        "half_width": f"{device.half_width:g}",
+    }

@@ -1,0 +1,86 @@
+"""Processes of references that stay from one comparison to the next.
+
+Half of the processes that a comparison needs are the reference's, and each takes a GPU's driver a
+third of a second. None serves a comparison twice, whose sittings would have something in common.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from weakref import WeakKeyDictionary, WeakSet
+
+from evolve.worker.devices.base import Device
+from evolve.worker.processes.runner_process import Needs, RunnerProcess
+from evolve.worker.session.memory_model import trusted_bytes
+from evolve.worker.session.prepared_task import WarmTask
+
+
+@dataclass(frozen=True, slots=True)
+class _Idle:
+    """One that waits for its next sitting."""
+
+    task: str
+    needs: Needs
+    process: RunnerProcess
+    size: int
+
+
+class References:
+    """Keeps some, of whichever tasks were timed last.
+
+    Args:
+        start: Gives a fresh one of a task, with what it needs to be timed.
+        device: Where they run, and which says how many to keep and how much they may take.
+    """
+
+    def __init__(self, start: Callable[[WarmTask, Needs], RunnerProcess], device: Device) -> None:
+        self._start = start
+        self._device = device
+        self._idle: deque[_Idle] = deque()  # those that were given back first go first
+        self._in_use: WeakKeyDictionary[RunnerProcess, int] = WeakKeyDictionary()  # their sizes
+        self._lock = threading.Lock()
+
+    def take(self, task: WarmTask, needs: Needs, served: "WeakSet[RunnerProcess]") -> RunnerProcess:
+        """One with the reference's models of all timed cases, and none that has served."""
+        with self._lock:
+            size = self._size(task, needs)
+            wanted = task.token, needs, size
+            found = next((idle for idle in self._idle if idle.process not in served and
+                          (idle.task, idle.needs, idle.size) == wanted), None)  # fmt: skip
+            if found:
+                self._idle.remove(found)
+        process = found.process if found else self._start(task, needs)
+        with self._lock:
+            self._in_use[process] = size
+            served.add(process)
+        return process
+
+    def give_back(
+        self, task: WarmTask, needs: Needs, process: RunnerProcess
+    ) -> list[RunnerProcess]:
+        """Those that are to be closed now, maybe this one."""
+        with self._lock:
+            size = self._in_use.pop(process)
+            if not process.alive or size > self._device.warm_bytes // 2:
+                return [process]
+            self._idle.append(_Idle(task.token, needs, process, size))
+            return list(self._surplus())
+
+    def leave(self) -> list[RunnerProcess]:
+        """All that are kept, to be closed."""
+        with self._lock:
+            processes = [idle.process for idle in self._idle]
+            self._idle.clear()
+        return processes
+
+    def _surplus(self) -> Iterator[RunnerProcess]:
+        """No longer kept: those that were given back first."""
+        most, most_bytes = self._device.references, self._device.warm_bytes // 2
+        while len(self._idle) > most or sum(idle.size for idle in self._idle) > most_bytes:
+            yield self._idle.popleft().process
+
+    def _size(self, task: WarmTask, needs: Needs) -> int:
+        """Bytes of the device that one takes."""
+        tensors = trusted_bytes(task.timed, self._device) + needs.block
+        return max(self._device.pool_bytes, tensors) + self._device.process_bytes

@@ -1,0 +1,1 @@
+"""Comparing times: sittings of interleaved blocks, intervals, rooflines."""

@@ -1,0 +1,503 @@
+"""Timing a correct candidate: process pairs until the interval is narrow or pairs run out."""
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from weakref import WeakSet
+
+import torch
+
+from evolve.core.errors import UsageError
+from evolve.core.evaluation import CUT_SHORT, OPPONENT_FAILED, Fidelity, Label, Status
+from evolve.core.measurement import CLEARLY_SLOWER, FAR_WIDTHS, OUT_OF_REACH, Ratio, missed_bar
+from evolve.worker.base.faults import (
+    CANDIDATE,
+    EAGER,
+    CandidateFault,
+    MovedFault,
+    SideFault,
+    candidate_fault_of,
+)
+from evolve.worker.base.infra import CrowdedFault, InfraFault, OccupiedFault
+from evolve.worker.base.shortage import is_no_room
+from evolve.worker.correctness.compare import worst
+from evolve.worker.devices.window import TimedCase
+from evolve.worker.processes.runner_process import Needs, RunnerProcess, close_all
+from evolve.worker.runner.hw_queues import may_overlap
+from evolve.worker.session.candidate_session import Candidate, Workshop
+from evolve.worker.session.exclusive_device import Seats
+from evolve.worker.session.memory_budget import Room
+from evolve.worker.session.memory_model import (
+    WIDE,
+    block_outputs,
+    is_brief,
+    opponents_at_once,
+    room_to_time,
+    sittings_at_once,
+)
+from evolve.worker.session.prepared_task import WarmTask
+from evolve.worker.session.reference_processes import References
+from evolve.worker.timing import cuda_events
+from evolve.worker.timing.graph_timing import (
+    Measured,
+    Recorded,
+    drop_wrong,
+    judge_recorded,
+    time_recorded,
+)
+from evolve.worker.timing.interleaved_blocks import (
+    Sitting,
+    TooShortFault,
+    judge_samples,
+    seated,
+    sit,
+    warm_up,
+    with_pages,
+)
+from evolve.worker.timing.opponents import admit
+from evolve.worker.timing.planning import CLOSE, lengthened, planned, with_blocks
+from evolve.worker.timing.reference_profile import Yardstick, note_shortage
+from evolve.worker.timing.results import (
+    Timing,
+    fill,
+    label_mismatches,
+    library_at_work,
+    may_be_a_library,
+    merged,
+    spread_seen,
+    was_cut_short,
+    weighted,
+)
+from evolve.worker.timing.statistics import enough, looks, ratio_interval
+
+_WHY_LEFT = "the device has no memory for it beside the candidate and the reference"
+_OWN_OUTPUTS = (Status.ALIASED, Status.MUTATED_INPUT)  # a candidate has to make new ones
+_REWARD_HALF_WIDTH = 0.05
+_SEARCH_WIDTHS = 2  # of a verification's
+_MOST_CROWDED = 2  # turns that neighbours may spoil; then it is judged without any
+_MOST_DISTURBED = 3  # turns that a stranger may spoil
+_MOST_TOO_SHORT = 2  # sittings without a time, before it is the candidate's doing
+_MOST_MOVED = 2  # the same
+_MOST_LOOKS, _LOOKED_BLOCKS = 24, 2  # sittings that are there for nothing else, and their blocks
+
+
+class _MoreMemory(Exception):
+    """Processes of ours get more from now on: what room they take is to be seen anew."""
+
+
+@dataclass(slots=True)
+class _Found:
+    """What the sittings of a comparison have given; `seen` by case (`stack_sampling`)."""
+
+    pairs: list[Measured] = field(default_factory=list)
+    mismatches: list[str] = field(default_factory=list)
+    seen: dict[str, list[str]] = field(default_factory=dict)
+
+    def add(self, sitting: Sitting, recorded: Recorded) -> None:
+        self.pairs.append(Measured(sitting.pair, recorded))
+        self.mismatches += sitting.mismatches
+        self.look(sitting)
+
+    def look(self, sitting: Sitting) -> None:
+        """Take what was seen, and no times."""
+        for name, glances in sitting.seen.items():
+            self.seen.setdefault(name, []).extend(glances)
+
+    def is_undecided(self, names: Sequence[str]) -> bool:
+        """Whether a library may be at work in the candidate's place, in one of these cases."""
+        plain = [measured.pair for measured in self.pairs]
+        return any(may_be_a_library(plain, name, self.seen) for name in names)
+
+    def forget_times(self) -> None:
+        """By what is known now, none of them was worth taking."""
+        self.pairs.clear()
+        self.mismatches.clear()
+
+
+class Timekeeper:
+    """Times candidates against the reference and opponents, one pair of processes after another."""
+
+    def __init__(self, workshop: Workshop, seats: Seats, room: Room) -> None:
+        self._workshop = workshop
+        self._seats = seats
+        self._room = room
+        self._lock = seats.lock
+        device = workshop.device
+        self._references = References(workshop.reference, device)
+        self._yardstick = Yardstick(workshop, seats)
+
+    def release(self) -> None:
+        """Let go of processes that were kept for other comparisons."""
+        close_all(self._references.leave())
+
+    def time(
+        self,
+        task: WarmTask,
+        candidate: Candidate | None,
+        opponents: dict[str, Candidate],
+        fidelity: Fidelity,
+        timing: Timing,
+        bars: Mapping[str, float],
+    ) -> None:
+        """Interleave the candidate (None: the reference itself) with the other sides.
+
+        Opponents that the device has no room for beside each other follow one another, each
+        interleaved with the candidate and the reference as the first are.
+
+        Fills `timing`, its device time also where the candidate fails. Ends at a look that shows
+        less than one of the `bars` (`EvaluationRequest`): how much less is of no interest.
+
+        Raises:
+            CandidateFault: the candidate failed in a timed run.
+        """
+        sides = {CANDIDATE: candidate, EAGER: None, **opponents}
+        cases = self._plan(task, sides, fidelity, timing)
+        needs = self._needs(task, sides, fidelity)
+        rivals = [side for side in sides if side in opponents]
+        count = opponents_at_once(task, self._workshop.device, len(rivals), fidelity)
+        waiting = [rivals[at : at + count] for at in range(0, len(rivals), count)] or [[]]
+        while waiting and not was_cut_short(timing):
+            group = waiting.pop(0)
+            present = {side: sides[side] for side in (CANDIDATE, EAGER, *group)}
+            asked = {side: bar for side, bar in bars.items() if side not in timing.ratios}
+            timing.crowded = 0
+            try:
+                self._interleave(task, present, cases, needs, fidelity, timing, asked)
+            except _MoreMemory:
+                waiting.insert(0, [side for side in group if side in present])
+            except (InfraFault, OSError, torch.OutOfMemoryError) as error:
+                if not group or not is_no_room(error) or not self._room.is_all_ours:
+                    raise
+                if len(group) > 1:
+                    waiting = [[side] for side in group if side in present] + waiting
+                    continue
+                timing.labels.append(Label(OPPONENT_FAILED, f"{group[0]}: {_WHY_LEFT}"))
+                if not waiting and not timing.cases:
+                    waiting = [[]]
+
+    def _interleave(
+        self,
+        task: WarmTask,
+        sides: dict[str, Candidate | None],
+        cases: list[TimedCase],
+        needs: Needs,
+        fidelity: Fidelity,
+        timing: Timing,
+        bars: Mapping[str, float],
+    ) -> None:
+        """Sittings of these sides until all that is asked is known, and what they come to."""
+        rule = task.loaded.timing
+        found = _Found()
+        pairs = found.pairs
+        served: WeakSet[RunnerProcess] = WeakSet()
+        device = self._workshop.device
+        at_once = sittings_at_once(task, device, len(sides), fidelity)
+        room = room_to_time(task, device, len(sides), fidelity)
+        # A search that is content with wide intervals looks as a screen does.
+        is_wide = fidelity is Fidelity.SEARCH and is_brief(device, fidelity)
+        plan = Fidelity.SCREEN if is_wide else fidelity
+        with contextlib.ExitStack() as ends:
+            # A place to the end, so that answers come one by one, and not all together.
+            with timing.spending("turn"):
+                ends.enter_context(self._room.turn(room))
+            for index, count in enumerate(looks(plan)):
+                while len(pairs) < count:
+                    wanted = min(count - len(pairs), at_once)
+                    too_short = timing.too_short
+                    for sitting, recorded in self._sit(
+                        task, sides, cases, needs, timing, wanted, served
+                    ):
+                        found.add(sitting, recorded)
+                    is_short = timing.too_short > too_short
+                    with self._beside_others(timing):
+                        longer = lengthened(cases, found.pairs, is_short)
+                    if longer != cases:
+                        cases = longer
+                        found.forget_times()
+                    if pairs:
+                        cases = with_blocks(cases, pairs[-1].pair, device, fidelity)
+                wrong = drop_wrong(pairs)
+                others = [side for side in sides if side != CANDIDATE]
+                # A GPU has no other work on it; a CPU's cores may.
+                seen = 0.0 if device.compiles_aside else spread_seen(pairs, cases, others)
+                spread = max(device.spread, seen)
+                by = partial(ratio_interval, look_index=index, fidelity=plan, spread=spread)
+                ratios = {side: by(weighted(pairs, cases, side, rule)) for side in others}
+                may_lose, is_last = sides[CANDIDATE] is not None, count == looks(plan)[-1]
+                if is_last or all(
+                    self._settled(ratio, fidelity, index, may_lose) for ratio in ratios.values()
+                ):
+                    break
+                if (side := missed_bar(ratios, bars)) is not None:
+                    timing.labels.append(Label(CUT_SHORT, _why_no_longer(side, bars[side])))
+                    break
+            self._look_on(found, task, sides, cases, needs, timing, served)
+        timing.ratios = ratios | timing.ratios  # those of the first sittings stand
+        fill(timing, pairs, cases, list(sides), by, rule)
+        plain = [measured.pair for measured in pairs]
+        label_mismatches(timing, found.mismatches, plain)
+        timing.labels += [
+            Label("wrong_when_recorded", f"{case}: {text}")
+            for (case, side), text in wrong.items()
+            if side == CANDIDATE
+        ]
+        names = [case.warm.case.name for case in cases]
+        timing.labels += filter(None, (merged(plain, name) for name in names))
+        timing.labels += filter(None, (library_at_work(plain, name, found.seen) for name in names))
+
+    def _look_on(
+        self,
+        found: _Found,
+        task: WarmTask,
+        sides: dict[str, Candidate | None],
+        cases: list[TimedCase],
+        needs: Needs,
+        timing: Timing,
+        served: "WeakSet[RunnerProcess]",
+    ) -> None:
+        """Further sittings, not scored, where a library may be at work in the candidate's place.
+
+        None where the times are of no interest. Faults of ours end them, and what was measured
+        stands.
+        """
+        names = [case.warm.case.name for case in cases]
+        two = {side: sides[side] for side in (CANDIDATE, EAGER)}
+        short = [replace(case, blocks=_LOOKED_BLOCKS, recorded=False) for case in cases]
+        looking = Timing()
+        with contextlib.suppress(CrowdedFault, InfraFault, TooShortFault, _MoreMemory):
+            for _ in range(0 if was_cut_short(timing) else _MOST_LOOKS):
+                if not found.is_undecided(names):
+                    break
+                for sitting, _ in self._sit(task, two, short, needs, looking, 1, served):
+                    found.look(sitting)
+        timing.device_time_s += looking.device_time_s
+        timing.spend(looking.spent_s)
+
+    def _needs(
+        self, task: WarmTask, sides: Mapping[str, Candidate | None], fidelity: Fidelity
+    ) -> Needs:
+        """The same for all sides and sittings: no side has better conditions than another."""
+        sources = (task.task.source, *(who.source for who in sides.values() if who))
+        overlap = fidelity is Fidelity.VERIFY or any(map(may_overlap, sources))
+        return Needs(block_outputs(task, self._workshop.device, fidelity), overlap)
+
+    def _settled(self, ratio: Ratio, fidelity: Fidelity, look_index: int, may_lose: bool) -> bool:
+        """Narrow enough, or (where that `may` be) clearly slower: then width is of no interest.
+
+        A search or a screen is content with twice the width that a verification wants. The last
+        look of a verification, with many pairs, is for sides that are close: on an unsteady host
+        they are told apart by nothing else. Others have the second look at most, and the first
+        where the interval is not much wider than wanted; where wide intervals will do, all have.
+        """
+        if fidelity is Fidelity.REWARD:  # enough for a reward: a decision, or a rough figure
+            return not ratio.low <= 1.0 <= ratio.high or enough(ratio, _REWARD_HALF_WIDTH)
+        if may_lose and ratio.high < CLEARLY_SLOWER:
+            return True
+        wanted = self._workshop.device.half_width
+        if fidelity is not Fidelity.VERIFY:
+            return enough(ratio, _SEARCH_WIDTHS * wanted)
+        if abs(ratio.log().value) >= CLOSE or wanted >= WIDE:
+            return look_index > 0 or enough(ratio, FAR_WIDTHS * wanted)
+        return enough(ratio, wanted)
+
+    def _sit(
+        self,
+        task: WarmTask,
+        sides: dict[str, Candidate | None],
+        cases: list[TimedCase],
+        needs: Needs,
+        timing: Timing,
+        wanted: int,
+        served: "WeakSet[RunnerProcess]",
+    ) -> list[tuple[Sitting, Recorded]]:
+        """Some more sittings; none where they do not count, or an opponent has left the field."""
+        sat: list[tuple[Sitting, Recorded]] = []
+        try:
+            with timing.spending("opening"), self._beside_others(timing):
+                cases = with_pages(self._workshop.device, cases, sides, wanted)
+            with contextlib.ExitStack() as ends:
+                tables = ends.enter_context(
+                    self._tables(task, sides, cases, needs, timing, wanted, served)
+                )
+                with timing.spending("lock"):
+                    # With all of the room nobody else of ours is there: it can be found out.
+                    seats = self._seats.alone(_all(tables), settles=self._room.is_all_ours)
+                    turn = ends.enter_context(seats)
+                try:
+                    for processes in tables:
+                        with turn.only(processes.values()):
+                            sat.append(self._timed(processes, sides, cases, timing))
+                finally:
+                    turn.watch.stop()
+                    timing.device_time_s += turn.watch.seconds
+                strangers = turn.strangers()
+            with timing.spending("judging"):
+                self._judge(sat, task, timing)
+        except CrowdedFault as fault:
+            timing.crowded += 1
+            if timing.crowded > _MOST_CROWDED or isinstance(fault, OccupiedFault):
+                raise
+            return []
+        except (CandidateFault, SideFault) as error:
+            self._after_fault(error, task, sides, timing)
+            return []
+        return [] if self._disturbed(strangers, timing) else sat
+
+    def _timed(
+        self,
+        processes: dict[str, RunnerProcess],
+        sides: dict[str, Candidate | None],
+        cases: list[TimedCase],
+        timing: Timing,
+    ) -> tuple[Sitting, Recorded]:
+        """One sitting, with the device alone."""
+        device = self._workshop.device
+        sitting = sit(device, processes, cases)
+        recorded = time_recorded(device, processes, cases, sitting.pair)
+        if sides[CANDIDATE] and device.has_profiler and not timing.told:
+            timing.told = cuda_events.told(device, processes, cases, sitting.pair)
+        return sitting, recorded
+
+    def _judge(
+        self, sat: Sequence[tuple[Sitting, Recorded]], task: WarmTask, timing: Timing
+    ) -> None:
+        """The outputs that were taken; CandidateFault or SideFault where one is wrong."""
+        beside_others = partial(self._beside_others, timing)
+        margin = judge_samples([sitting for sitting, _ in sat], beside_others)
+        timing.margin = worst(timing.margin, margin)
+        with beside_others():
+            for _, recorded in sat:
+                judge_recorded(recorded, task.loaded.timing)
+
+    @contextlib.contextmanager
+    def _beside_others(self, timing: Timing) -> Iterator[None]:
+        """The device while nothing is timed; what one waits for that is counted by itself."""
+        with contextlib.ExitStack() as ends:
+            with timing.spending("lock"):
+                ends.enter_context(self._lock.shared())
+            yield
+
+    @contextlib.contextmanager
+    def _tables(
+        self,
+        task: WarmTask,
+        sides: dict[str, Candidate | None],
+        cases: list[TimedCase],
+        needs: Needs,
+        timing: Timing,
+        sittings: int,
+        served: "WeakSet[RunnerProcess]",
+    ) -> Iterator[list[dict[str, RunnerProcess]]]:
+        """Processes of all sides, which start and warm up beside other work."""
+        starts = {side: partial(self._start, task, who, needs) for side, who in sides.items()}
+        starts[EAGER] = partial(self._references.take, task, needs, served)
+        ends = partial(self._references.give_back, task, needs)
+        with contextlib.ExitStack() as stack:
+            with timing.spending("opening"):
+                ready = seated(starts, partial(self._warm_up, cases), sittings, ends)
+                tables = stack.enter_context(ready)
+            try:
+                yield tables
+            finally:
+                with timing.spending("closing"):
+                    stack.close()
+
+    def _warm_up(self, cases: list[TimedCase], side: str, process: RunnerProcess) -> None:
+        with self._lock.shared():
+            warm_up(self._workshop.device, cases, side, process)
+
+    def _after_fault(
+        self,
+        error: CandidateFault | SideFault,
+        task: WarmTask,
+        sides: dict[str, Candidate | None],
+        timing: Timing,
+    ) -> None:
+        """Have it measured again, or without the opponent that failed; raises if neither helps."""
+        fault = candidate_fault_of(error)
+        if isinstance(fault, TooShortFault) and timing.too_short < _MOST_TOO_SHORT:
+            timing.too_short += 1
+            return
+        if isinstance(fault, MovedFault) and timing.moved < _MOST_MOVED:
+            timing.moved += 1
+            return
+        if isinstance(error, CandidateFault) and sides[CANDIDATE] is not None:
+            raise error
+        if isinstance(error, SideFault) and error.side != EAGER:
+            self._leave(error.side, error.fault, task, sides, timing)
+            if error.side in sides:
+                raise _MoreMemory from error
+        elif fault.status in _OWN_OUTPUTS:
+            raise UsageError(
+                f"the task's reference cannot be timed: {fault.feedback}. Let its forward return "
+                "a new tensor, .clone() for one, and leave its inputs as they are"
+            ) from error
+        else:  # all of it is ours
+            if note_shortage(fault, task, self._workshop.device):
+                raise _MoreMemory from error
+            raise InfraFault(str(error)) from error
+
+    def _disturbed(self, strangers: frozenset[int], timing: Timing) -> bool:
+        """Whether a process of somebody else appeared on the device; given up after some tries."""
+        if not strangers:
+            return False
+        seen = sum(label.name == "foreign_process" for label in timing.labels)
+        if seen >= _MOST_DISTURBED:
+            raise InfraFault("other processes keep appearing on the device while it is timed")
+        pids = ", ".join(map(str, sorted(strangers)))
+        timing.labels.append(
+            Label("foreign_process", f"process {pids} appeared on the device: measured again")
+        )
+        return True
+
+    def _leave(
+        self,
+        side: str,
+        fault: CandidateFault,
+        task: WarmTask,
+        sides: dict[str, Candidate | None],
+        timing: Timing,
+    ) -> None:
+        """Go on without an opponent; a baseline that ran out of memory gets more and stays."""
+        opponent = sides[side]
+        if opponent and opponent.is_ours and note_shortage(fault, task, self._workshop.device):
+            return
+        del sides[side]
+        timing.labels.append(Label(OPPONENT_FAILED, f"{side}: {fault.status}: {fault.feedback}"))
+
+    def _start(self, task: WarmTask, who: Candidate | None, needs: Needs) -> RunnerProcess:
+        """A process with the models of all timed cases constructed."""
+        if who is None:
+            return self._workshop.reference(task, needs)
+        return self._workshop.loaded(who, task.timed, needs=needs)
+
+    def _plan(
+        self,
+        task: WarmTask,
+        sides: dict[str, Candidate | None],
+        fidelity: Fidelity,
+        timing: Timing,
+    ) -> list[TimedCase]:
+        """Calls per block, and where each side's outputs lie relative to their address."""
+        opponents = {side: who for side, who in sides.items() if who and side != CANDIDATE}
+        for side, opponent in opponents.items():
+            while side in sides:
+                try:
+                    admit(self._workshop, task, opponent)
+                    break
+                except CandidateFault as fault:
+                    self._leave(side, fault, task, sides, timing)
+        own = self._yardstick.layouts(task)
+        with self._beside_others(timing):
+            return planned(task, sides, own, self._workshop.device, fidelity)
+
+
+def _why_no_longer(side: str, bar: float) -> str:
+    if bar >= OUT_OF_REACH:
+        return "not timed on: a first look was asked for"
+    return f"not timed on: less than {bar:.4g} times as fast as {side}"
+
+
+def _all(tables: list[dict[str, RunnerProcess]]) -> set[RunnerProcess]:
+    return {process for table in tables for process in table.values()}

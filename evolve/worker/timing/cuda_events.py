@@ -1,0 +1,66 @@
+"""Times that a process takes of its own calls on a GPU: by CUDA events, and on its host.
+
+Whoever runs the calls holds this clock. Of a candidate they are diagnostics, which rank nothing; of
+the reference, whose process is ours, they are what other evaluators publish: `kernelbench_ms` is
+taken as KernelBench does (Ouyang et al., 2025; `time_execution_with_cuda_event` of its timing.py:
+three calls first, the cache overwritten before each trial, the mean of the trials).
+"""
+
+import json
+import math
+import statistics
+from collections.abc import Mapping
+
+from evolve.worker.base.faults import CANDIDATE, EAGER, CandidateFault
+from evolve.worker.devices.base import Device
+from evolve.worker.devices.window import TimedCase
+from evolve.worker.processes.runner_process import RunnerProcess
+from evolve.worker.runner.cuda_events import NAMES
+from evolve.worker.timing.interleaved_blocks import PairTimes
+
+KERNELBENCH_TRIALS = 100
+_TOLD_S = 0.02  # of calls in each way, and
+_TOLD_TRIALS = (3, 20)  # so many
+_PATIENCE_S = 10.0
+
+
+def told(
+    device: Device, processes: Mapping[str, RunnerProcess], cases: list[TimedCase], pair: PairTimes
+) -> dict[str, dict[str, dict[str, float]]]:
+    """What candidate and eager say of their calls at the end of a sitting, by case and side."""
+    found: dict[str, dict[str, dict[str, float]]] = {}
+    for case in cases:
+        name = case.warm.case.name
+        for side in (CANDIDATE, EAGER):
+            fewest, most = _TOLD_TRIALS
+            trials = int(_TOLD_S / statistics.median(pair.blocks[name][side]))
+            trials = max(fewest, min(trials, most))
+            with device.share(processes[side], case.warm.block(-1, 1)) as inputs:
+                try:
+                    text = processes[side].events(case.warm.index, inputs, trials, _PATIENCE_S)
+                except CandidateFault:  # its times are taken; this is for whoever wants to know
+                    continue
+            found.setdefault(name, {})[side] = read(text)
+    return found
+
+
+def read(text: str) -> dict[str, float]:
+    """What a process says of itself; nothing where it does not read as that.
+
+    Milliseconds of a call: `cold_ms` and `warm_ms` (median between events, with the second-level
+    cache overwritten before or not), `end_to_end_ms` (median on the host's clock, from a cold cache
+    to the last kernel's end), `kernelbench_ms` (see the module).
+    """
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    if not isinstance(found, dict) or not all(_is_time(found.get(name)) for name in NAMES):
+        return {}
+    return {name: float(found[name]) for name in NAMES}
+
+
+def _is_time(value: object) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return 0 <= value < math.inf

@@ -1,0 +1,107 @@
+"""How near a candidate comes to what its device can do, and times that cannot be."""
+
+import math
+import threading
+from dataclasses import dataclass, field, replace
+
+from evolve.core.evaluation import CaseResult, Label, Status
+from evolve.worker.base.faults import CANDIDATE, CandidateFault
+from evolve.worker.base.feedback import bound
+from evolve.worker.devices.base import Device
+from evolve.worker.devices.window import size_in_bytes
+from evolve.worker.reference.task_module import task_lock
+from evolve.worker.session.candidate_session import Candidate
+from evolve.worker.session.exclusive_device import Seats
+from evolve.worker.session.prepared_task import WarmCase, WarmTask
+from evolve.worker.timing.reference_cost import Cost, count_cost
+from evolve.worker.timing.results import Timing
+from evolve.worker.timing.roofline import Ceilings, Floor
+
+BEATS = "beats_reference_cost"
+_TOLERANCE = 0.05  # of ceilings that are measured: who is at one may be a little beyond it
+
+
+@dataclass(slots=True)
+class Light:
+    """What came of it: the share over all cases, what to say of each, whether any beats its floor.
+
+    `share` is the geometric mean of the cases' shares by their weights.
+    """
+
+    share: float
+    said: dict[str, str] = field(default_factory=dict)
+    beats: bool = False
+
+
+class SpeedOfLight:
+    """Compares times with floors from the reference's cost; ceilings are measured when needed."""
+
+    def __init__(self, device: Device, seats: Seats) -> None:
+        self._ceilings = Ceilings(device.place, seats.alone)
+        self._lock = seats.lock
+        self._costs: dict[tuple[str, int], Cost] = {}
+        self._counting = threading.Lock()
+
+    def cost(self, task: WarmTask, case: WarmCase) -> Cost:
+        """Of one call of the reference, counted once in a session; takes the lock."""
+        key = task.task.revision, case.index
+        with self._counting:
+            if key not in self._costs:
+                with self._lock.shared(), task_lock:
+                    model = case.case.model(case.model_seed)
+                    inputs = list(case.inputs("task", 0).tree())
+                    self._costs[key] = count_cost(task.task.name, model, inputs)
+            return self._costs[key]
+
+    def judge(self, task: WarmTask, candidate: Candidate, timing: Timing) -> Light:
+        """Give every timed case its share, and label those that take less than their floor.
+
+        Raises:
+            CandidateFault: a time is shorter than writing the outputs takes.
+        """
+        costs = {case.case.name: self.cost(task, case) for case in task.timed}
+        light = Light(share=math.nan)
+        for name, cost in costs.items():
+            calls = timing.samples[name]["calls_per_block"]
+            written = sum(map(size_in_bytes, candidate.layouts[name]))
+            self._require_possible(timing.cases[name], written, calls)
+            floor = self._ceilings.floor(cost, task.loaded.accumulation, calls)
+            self._rate(timing, name, cost, floor, light)
+        light.share = _mean([timing.cases[name] for name in costs])
+        return light
+
+    def _require_possible(self, row: CaseResult, written: int, calls: int) -> None:
+        """By the far end of the interval: noise must not refute anybody."""
+        most_s = row.times_ms[CANDIDATE].high / 1e3
+        least_s = written / self._ceilings.write_rate(written * calls)
+        if most_s < least_s:
+            raise CandidateFault(
+                Status.TIMING_UNBOUNDED,
+                f"case {row.name}: faster than the outputs can be written: {written} bytes in "
+                f"{most_s * 1e6:.3g} us, where this device needs {least_s * 1e6:.3g} us",
+            )
+
+    def _rate(self, timing: Timing, name: str, cost: Cost, floor: Floor, light: Light) -> None:
+        row = timing.cases[name]
+        time_ms = row.times_ms[CANDIDATE]
+        share = 1e3 * floor.seconds / time_ms.value
+        timing.cases[name] = replace(row, speed_of_light=share, bound=floor.basis)
+        light.said[name] = bound(
+            time_s=time_ms.value / 1e3,
+            moved_bytes=cost.moved_bytes,
+            flops=sum(cost.flops.values()),
+            bytes_per_s=floor.bytes_per_s,
+            flops_per_s=floor.flops_per_s,
+        )
+        if time_ms.high < (1 - _TOLERANCE) * 1e3 * floor.seconds:
+            light.beats = True
+            timing.labels.append(
+                Label(BEATS, f"case {name}: {time_ms.value:.4g} ms, the reference's {floor.basis} "
+                             f"alone would take {1e3 * floor.seconds:.4g} ms")
+            )  # fmt: skip
+
+
+def _mean(rows: list[CaseResult]) -> float:
+    total = sum(row.weight for row in rows)
+    logs = (row.weight * math.log(row.speed_of_light or 1.0) for row in rows)
+    return math.exp(sum(logs) / total) if total else math.nan
