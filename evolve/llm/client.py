@@ -51,6 +51,7 @@ def load() -> Any:
     litellm.telemetry = False
     litellm.num_retries = None
     litellm.input_callback = [_marker()]
+    importlib.import_module("openai.resources")  # else it comes with the first call: a second
     return litellm
 
 

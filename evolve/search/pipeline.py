@@ -403,7 +403,7 @@ class Pipeline:
         """Why to ask for nothing more, counting what is under way as done.
 
         Args:
-            worst: what a call that is to be sent would use at most; what earlier calls have
+            worst: what calls that are to be sent would use at most; what earlier calls have
                 reserved counts as used then.
             certain: count only what is done.
             tuning: leave out what answers cost: it is about tuning that is to go on without them.
@@ -434,7 +434,7 @@ class Pipeline:
         if not (reason := self._reason(worst)) or self._reason(certain=True):
             return reason
         usd = "an unknown sum" if worst.usd is None else f"{worst.usd:.2f} USD"
-        return f"{reason}, counting the next call with up to {worst.tokens:,} tokens and {usd}"
+        return f"{reason}, counting what is to be sent with up to {worst.tokens:,} tokens and {usd}"
 
     async def _wait(self) -> None:
         """Until something ends, a stop is asked, or time-dependent rules are due."""
