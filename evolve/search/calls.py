@@ -166,6 +166,17 @@ class Calls:
         if self._running:
             await asyncio.wait(self._running, timeout=patience_s)
 
+    async def withdraw_unsent(self) -> None:
+        """Give up calls that were not sent yet; they are asked again by a resume, at no cost."""
+        self._is_closing = True
+        unsent = [task for task, call in self._running.items() if call.number is None]
+        for task in unsent:
+            task.cancel()
+        await asyncio.gather(*unsent, return_exceptions=True)
+        for task in unsent:
+            if task.cancelled():
+                del self._running[task]
+
     async def abandon(self) -> None:
         """Give up what is under way, and keep what has arrived.
 

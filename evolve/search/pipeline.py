@@ -472,6 +472,7 @@ class Pipeline:
     async def _drain(self) -> None:
         """Let what is under way finish for a while; the rest is asked again by a resume."""
         deadline = time.monotonic() + self._drain_s
+        await self._calls.withdraw_unsent()
         while (tasks := self._tasks()) and (left := deadline - time.monotonic()) > 0:
             await asyncio.wait(tasks, timeout=left, return_when=asyncio.FIRST_COMPLETED)
             self._collect()

@@ -7,10 +7,12 @@ number of the first evaluation that takes a minute, and `late=`, `evolve.search.
 """
 
 import asyncio
+import os
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 
-from evolve.cli.main import USAGE
+from evolve.cli.main import LOADING, USAGE
 from evolve.cli.session import search
 from evolve.cli.stopping import stoppable
 from evolve.cli.unattended import outliving_the_terminal
@@ -63,4 +65,7 @@ if __name__ == "__main__":
         except StoreError as error:  # as `evolve` does
             print(f"evolve: {error}", file=sys.stderr)
             code = USAGE
+    if any(thread.name == LOADING for thread in threading.enumerate()):  # as `evolve` does
+        sys.stdout.flush()
+        os._exit(code)
     sys.exit(code)
