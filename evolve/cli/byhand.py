@@ -15,11 +15,13 @@ from typing import Any
 from evolve.core.errors import UsageError
 from evolve.core.model import (
     CallStatus,
+    Commit,
     ModelCard,
     ModelReply,
     ModelRequest,
     Reservation,
     Usage,
+    not_committed,
 )
 from evolve.store import RunRow, Ticket
 
@@ -43,7 +45,9 @@ class ByHand:
     def reserve(self, request: ModelRequest) -> Reservation:
         return Reservation(tokens=0, usd=0.0)
 
-    async def complete(self, request: ModelRequest, sample: int = 0) -> ModelReply:
+    async def complete(
+        self, request: ModelRequest, sample: int = 0, commit: Commit = not_committed
+    ) -> ModelReply:
         raise UsageError("this request is answered by hand: `evolve tell` takes its reply")
 
     async def close(self) -> None:

@@ -4,8 +4,10 @@ import difflib
 import errno
 import importlib
 import io
+import os
 import signal
 import sys
+import threading
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -16,6 +18,7 @@ from evolve.cli.unattended import outliving_the_terminal, silence
 from evolve.core.errors import EvolveError, StoreError, UsageError
 from evolve.report.text import one_line
 
+LOADING = "evolve-loading"  # name of the thread in which a library is loaded
 OK = 0
 FAILED = 1  # our side: device, worker
 USAGE = 2  # what a person has to mend: the words, the database's place, the disk
@@ -102,10 +105,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         disk, 75 stopped and resumable, 130 by Ctrl-C before a run began or for the second time;
         `eval` returns 1 also for a candidate that is not correct.
     """
-    words = list(sys.argv[1:] if argv is None else argv)
+    code = _run(list(sys.argv[1:] if argv is None else argv), for_good=argv is None)
+    if argv is None and any(thread.name == LOADING for thread in threading.enumerate()):
+        # It is amid an import, which Python can neither interrupt nor outlive at its end.
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        os._exit(code)
+    return code
+
+
+def _run(words: list[str], *, for_good: bool) -> int:
     try:
         _print_what_can_be()
-        code = _dispatch(words, for_good=argv is None)
+        code = _dispatch(words, for_good=for_good)
         print(end="", flush=True)
         return code
     except (UsageError, StoreError) as error:

@@ -137,15 +137,20 @@ async def _call(
 ) -> tuple[ModelReply, Ticket]:
     """One call, committed before it is sent and stored before it is read."""
     assert ticket.request is not None
-    call = search.store.begin_call(ticket, worst)
+    calls: list[int] = []
     try:
-        reply = await model.complete(ticket.request, ticket.sample)
+        reply = await model.complete(
+            ticket.request,
+            ticket.sample,
+            lambda: calls.append(search.store.begin_call(ticket, worst)),
+        )
     except (ModelUnavailable, UsageError) as error:
         reply = ModelReply(status=CallStatus.UNAVAILABLE, error=str(error))
         if isinstance(error, UsageError):  # a person has to mend it
-            search.store.end_call(call, reply)
+            for call in calls:
+                search.store.end_call(call, reply)
             raise
-    return reply, search.replied(call, reply)
+    return reply, search.replied(calls[0], reply) if calls else ticket
 
 
 def forecast(samples: Sequence[Sample], slots: int) -> CallForecast | None:

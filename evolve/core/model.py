@@ -1,6 +1,6 @@
 """Language models as the search sees them: what is asked, what came back, and what it cost."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol
@@ -197,12 +197,20 @@ class ModelCard:
     priced: bool = False
 
 
+Commit = Callable[[], None]
+"""Stores that a request is about to be sent, so that it is charged whatever happens then."""
+
+
+def not_committed() -> None:
+    """For a request that no budget pays for."""
+
+
 class LanguageModel(Protocol):
     """The models of a run behind one door. Owns retries, deadlines, rate limits and prices.
 
-    The engine commits a call with `reserve`'s worst case before it awaits `complete`, and stores
-    the reply before anything reads it. Cancelling `complete` gives the call up at once; it ends in
-    `ModelUnavailable` then where nothing was under way that could be billed.
+    `complete` commits a call, with `reserve`'s worst case, right before it sends the request, and
+    the engine stores the reply before anything reads it. Cancelling `complete` gives the call up at
+    once; it ends in `ModelUnavailable` then where nothing was under way that could be billed.
     """
 
     @property
@@ -229,10 +237,13 @@ class LanguageModel(Protocol):
         """The worst case of a resolved request. Cheap, and without the network."""
         ...
 
-    async def complete(self, request: ModelRequest, sample: int = 0) -> ModelReply:
+    async def complete(
+        self, request: ModelRequest, sample: int = 0, commit: Commit = not_committed
+    ) -> ModelReply:
         """One answer to a resolved request.
 
-        `sample` counts equal requests of a run from 0, for replay.
+        `sample` counts equal requests of a run from 0, for replay. `commit` is called once, when
+        nothing but sending is left to do; if it raises, nothing is sent.
 
         Raises:
             ModelUnavailable: not accepted within the deadline, and surely not billed.

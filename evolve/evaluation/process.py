@@ -155,7 +155,9 @@ class WorkerProcess(asyncio.SubprocessProtocol):
 
     def process_exited(self) -> None:
         self._kill_group()  # what it left behind
-        asyncio.get_running_loop().call_later(GRACE_S, self._finish)
+        # Where it was given up, nobody asks for its last words.
+        grace_s = GRACE_S if self._end is None else 0.0
+        asyncio.get_running_loop().call_later(grace_s, self._finish)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._finish()  # it has ended and all it had written has been read

@@ -7,8 +7,10 @@ import asyncio
 import importlib
 import logging
 import os
+import threading
 import time
 from collections.abc import Mapping
+from concurrent.futures import Future
 from contextvars import ContextVar
 from functools import cache
 from types import SimpleNamespace
@@ -19,6 +21,7 @@ from evolve.llm.faults import Fault, FaultKind, classify
 from evolve.llm.secrets import scrub
 from evolve.llm.settings import ModelSettings
 
+LOADING = "evolve-loading"  # name of the thread; a command ends without it (`evolve.cli.main`)
 CONNECT_S = 20.0
 MOST_TOKENS = 10**9
 """Of one call: an endpoint that counts more counts wrongly, and is charged as reserved."""
@@ -51,6 +54,7 @@ def load() -> Any:
     litellm.telemetry = False
     litellm.num_retries = None
     litellm.input_callback = [_marker()]
+    importlib.import_module("openai.resources")  # else it comes with the first call: a second
     return litellm
 
 
@@ -66,9 +70,23 @@ def _marker() -> Any:
 
 
 async def ready() -> None:
-    """Load LiteLLM in a thread, so that nothing else has to wait for it."""
-    if not load.cache_info().currsize:
-        await asyncio.to_thread(load)
+    """Load LiteLLM in a thread, so that nothing else has to wait for it.
+
+    Nor does the end of the process: asyncio would wait for a thread of its own.
+    """
+    if load.cache_info().currsize:
+        return
+    loaded: Future[Any] = Future()
+    loaded.set_running_or_notify_cancel()  # it cannot be cancelled any more
+
+    def work() -> None:
+        try:
+            loaded.set_result(load())
+        except BaseException as error:  # noqa: BLE001 it is raised where this is awaited
+            loaded.set_exception(error)
+
+    threading.Thread(target=work, name=LOADING, daemon=True).start()
+    await asyncio.wrap_future(loaded)
 
 
 async def close() -> None:

@@ -6,7 +6,15 @@ import time
 from dataclasses import dataclass, replace
 
 from evolve.core.errors import ModelUnavailable, UsageError
-from evolve.core.model import CallStatus, ModelReply, ModelRequest, Reservation, Usage
+from evolve.core.model import (
+    CallStatus,
+    Commit,
+    ModelReply,
+    ModelRequest,
+    Reservation,
+    Usage,
+    not_committed,
+)
 from evolve.llm.client import ready, send
 from evolve.llm.faults import FOR_PEOPLE, RETRIED, Fault, FaultKind
 from evolve.llm.limits import Gate
@@ -38,6 +46,7 @@ class _Call:
 
     request: ModelRequest
     sample: int
+    commit: Commit
     start: float = 0.0
     attempts: int = 0
     is_sent: bool = False
@@ -87,9 +96,11 @@ class Endpoint:
     def _longest(self, request: ModelRequest) -> int:
         return request.max_tokens or self.settings.max_tokens
 
-    async def complete(self, request: ModelRequest, sample: int) -> ModelReply:
+    async def complete(
+        self, request: ModelRequest, sample: int, commit: Commit = not_committed
+    ) -> ModelReply:
         """As `LanguageModel.complete`."""
-        call = _Call(request, sample)
+        call = _Call(request, sample, commit)
         try:
             await ready()
             return await self._complete(call)
@@ -123,6 +134,8 @@ class Endpoint:
         call.start = call.start or time.monotonic()
         call.attempts += 1
         left_s = self._left_s(call.start)
+        if call.attempts == 1:
+            call.commit()
         call.is_sent = True
         outcome = await send(self.settings, call.request, call.sample, left_s)
         call.is_sent = False

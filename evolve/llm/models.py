@@ -5,7 +5,15 @@ from dataclasses import replace
 from typing import Any
 
 from evolve.core.errors import UsageError
-from evolve.core.model import ModelCard, ModelReply, ModelRequest, Reservation, Sampling
+from evolve.core.model import (
+    Commit,
+    ModelCard,
+    ModelReply,
+    ModelRequest,
+    Reservation,
+    Sampling,
+    not_committed,
+)
 from evolve.llm.endpoint import Endpoint
 from evolve.llm.limits import Gate
 from evolve.llm.prices import prompt_estimate
@@ -129,8 +137,10 @@ class LiteLLM:
     def reserve(self, request: ModelRequest) -> Reservation:
         return self._endpoint(request).reserve(request)
 
-    async def complete(self, request: ModelRequest, sample: int = 0) -> ModelReply:
-        return await self._endpoint(request).complete(request, sample)
+    async def complete(
+        self, request: ModelRequest, sample: int = 0, commit: Commit = not_committed
+    ) -> ModelReply:
+        return await self._endpoint(request).complete(request, sample, commit)
 
     async def close(self) -> None:
         from evolve.llm.client import close

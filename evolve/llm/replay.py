@@ -4,7 +4,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from evolve.core.errors import UsageError
-from evolve.core.model import LanguageModel, ModelCard, ModelReply, ModelRequest, Reservation
+from evolve.core.model import (
+    Commit,
+    LanguageModel,
+    ModelCard,
+    ModelReply,
+    ModelRequest,
+    Reservation,
+    not_committed,
+)
 
 Lookup = Callable[[str, int], ModelReply | None]
 """The recorded reply to a request, by its key and the number of its sample."""
@@ -38,7 +46,9 @@ class ReplayModel:
     def reserve(self, request: ModelRequest) -> Reservation:
         return self._recorded.reserve(request)
 
-    async def complete(self, request: ModelRequest, sample: int = 0) -> ModelReply:
+    async def complete(
+        self, request: ModelRequest, sample: int = 0, commit: Commit = not_committed
+    ) -> ModelReply:
         """The recorded answer, sent no more. Raises UsageError where there is none."""
         reply = self._lookup(request.key, sample)
         if reply is None:
@@ -48,6 +58,7 @@ class ReplayModel:
                 "and the record ends here, or what is asked now differs from what was asked then; "
                 "replay with the recorded run's seed, task, operators, archive and selection"
             )
+        commit()
         return replace(reply, attempts=0)
 
     async def close(self) -> None:

@@ -1,4 +1,4 @@
-"""The pool of model calls: committed before they are sent, stored before they are read."""
+"""The pool of model calls: committed right before they are sent, stored before they are read."""
 
 import asyncio
 import math
@@ -6,6 +6,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 
 from evolve.core.errors import ModelUnavailable, UsageError
 from evolve.core.model import CallStatus, LanguageModel, ModelReply, Reservation
@@ -18,7 +19,16 @@ FIRST_PAUSE_S = 5.0  # before an endpoint that is down is asked again; doubles
 LONGEST_PAUSE_S = 300.0
 
 Admit = Callable[[Reservation], str]
-"""Why a call that may use so much must not be sent now; empty where it may."""
+"""Why calls that may use so much together must not be sent now; empty where they may."""
+
+
+@dataclass(slots=True)
+class UnderWay:
+    """A call that has a slot. It has a number, and is in the accounts, once it is being sent."""
+
+    ticket: Ticket
+    worst: Reservation
+    number: int | None = None
 
 
 @dataclass(slots=True)
@@ -55,7 +65,7 @@ class Calls:
         self._say = say
         self._pace = pace
         self._waiting: deque[Ticket] = deque()
-        self._running: dict[asyncio.Task[ModelReply], tuple[Ticket, int]] = {}
+        self._running: dict[asyncio.Task[ModelReply], UnderWay] = {}
         self._pauses: dict[str, Pause] = {}
         self._refused = ""
         self._is_closing = False
@@ -113,7 +123,7 @@ class Calls:
             if len(self._running) < self._slots and self._may_be_asked(ticket):
                 assert ticket.request is not None
                 worst = self._model.reserve(ticket.request)
-                self._refused = self._refused or admit(worst)
+                self._refused = self._refused or admit(self._with_unsent(worst))
                 if not self._refused:
                     self._start(ticket, worst, self._model)
                     continue
@@ -129,16 +139,16 @@ class Calls:
         """
         ended = sorted(
             (task for task in self._running if task.done()),
-            key=lambda task: self._running[task][0].sequence,
+            key=lambda task: self._running[task].ticket.sequence,
         )
         tickets, failures = [], []
         for task in ended:
-            ticket, call = self._running.pop(task)
+            call = self._running.pop(task)
             if error := task.exception():
                 failures.append(error)
                 continue
-            answered = self._search.replied(call, task.result())
-            self._note(ticket, task.result())
+            answered = self._keep(call, task.result())
+            self._note(call.ticket, task.result())
             if answered.request is not None:
                 self.add(answered)
                 continue
@@ -156,6 +166,17 @@ class Calls:
         if self._running:
             await asyncio.wait(self._running, timeout=patience_s)
 
+    async def withdraw_unsent(self) -> None:
+        """Give up calls that were not sent yet; they are asked again by a resume, at no cost."""
+        self._is_closing = True
+        unsent = [task for task, call in self._running.items() if call.number is None]
+        for task in unsent:
+            task.cancel()
+        await asyncio.gather(*unsent, return_exceptions=True)
+        for task in unsent:
+            if task.cancelled():
+                del self._running[task]
+
     async def abandon(self) -> None:
         """Give up what is under way, and keep what has arrived.
 
@@ -166,24 +187,41 @@ class Calls:
         for task in self._running:
             task.cancel()
         results = await asyncio.gather(*self._running, return_exceptions=True)
-        for (_, call), result in zip(self._running.values(), results, strict=True):
+        for call, result in zip(self._running.values(), results, strict=True):
             given_up = unknown("given up when the search was stopped")
-            self._search.replied(call, result if isinstance(result, ModelReply) else given_up)
+            self._keep(call, result if isinstance(result, ModelReply) else given_up)
         self._running.clear()
 
     def _start(self, ticket: Ticket, worst: Reservation, model: LanguageModel) -> None:
         if pause := self._pauses.get(_name(ticket)):
             pause.probe = ticket.sequence
-        call = self._search.store.begin_call(ticket, worst)
-        task = asyncio.create_task(self._complete(ticket, call, model))
-        self._running[task] = ticket, call
+        call = UnderWay(ticket, worst)
+        self._running[asyncio.create_task(self._complete(call, model))] = call
 
-    async def _complete(self, ticket: Ticket, call: int, model: LanguageModel) -> ModelReply:
+    def _commit(self, call: UnderWay) -> None:
+        call.number = self._search.store.begin_call(call.ticket, call.worst)
+
+    def _keep(self, call: UnderWay, reply: ModelReply) -> Ticket:
+        """Store and read what came of a call; what was never sent is still to be asked."""
+        return call.ticket if call.number is None else self._search.replied(call.number, reply)
+
+    def _with_unsent(self, worst: Reservation) -> Reservation:
+        """The worst case of a call and of those that have a slot and are not in the accounts."""
+        unsent = [call.worst for call in self._running.values() if call.number is None]
+        usd = [each.usd for each in (worst, *unsent)]
+        return Reservation(
+            tokens=sum(each.tokens for each in (worst, *unsent)),
+            usd=None if None in usd else sum(each or 0.0 for each in usd),
+        )
+
+    async def _complete(self, call: UnderWay, model: LanguageModel) -> ModelReply:
+        ticket = call.ticket
         assert ticket.request is not None
         clock = asyncio.get_running_loop().time
         start = clock()
         try:
-            reply = await model.complete(ticket.request, ticket.sample)
+            commit = partial(self._commit, call)
+            reply = await model.complete(ticket.request, ticket.sample, commit)
             self._pace.called(clock() - start)
             return reply
         except ModelUnavailable as error:
@@ -191,8 +229,9 @@ class Calls:
                 self._pause(ticket, error)
             return ModelReply(status=CallStatus.UNAVAILABLE, error=str(error))
         except UsageError as error:  # a person has to mend it: the same request is sent then
-            reply = ModelReply(status=CallStatus.UNAVAILABLE, error=str(error))
-            self._search.store.end_call(call, reply)
+            if call.number is not None:
+                reply = ModelReply(status=CallStatus.UNAVAILABLE, error=str(error))
+                self._search.store.end_call(call.number, reply)
             raise
 
     def _may_be_asked(self, ticket: Ticket) -> bool:

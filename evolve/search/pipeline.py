@@ -403,7 +403,7 @@ class Pipeline:
         """Why to ask for nothing more, counting what is under way as done.
 
         Args:
-            worst: what a call that is to be sent would use at most; what earlier calls have
+            worst: what calls that are to be sent would use at most; what earlier calls have
                 reserved counts as used then.
             certain: count only what is done.
             tuning: leave out what answers cost: it is about tuning that is to go on without them.
@@ -434,7 +434,7 @@ class Pipeline:
         if not (reason := self._reason(worst)) or self._reason(certain=True):
             return reason
         usd = "an unknown sum" if worst.usd is None else f"{worst.usd:.2f} USD"
-        return f"{reason}, counting the next call with up to {worst.tokens:,} tokens and {usd}"
+        return f"{reason}, counting what is to be sent with up to {worst.tokens:,} tokens and {usd}"
 
     async def _wait(self) -> None:
         """Until something ends, a stop is asked, or time-dependent rules are due."""
@@ -472,6 +472,7 @@ class Pipeline:
     async def _drain(self) -> None:
         """Let what is under way finish for a while; the rest is asked again by a resume."""
         deadline = time.monotonic() + self._drain_s
+        await self._calls.withdraw_unsent()
         while (tasks := self._tasks()) and (left := deadline - time.monotonic()) > 0:
             await asyncio.wait(tasks, timeout=left, return_when=asyncio.FIRST_COMPLETED)
             self._collect()

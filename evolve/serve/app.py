@@ -4,13 +4,15 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Annotated, Any
 
 from fastapi import APIRouter, FastAPI, Query, Request, Response
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse
 
 import evolve
 from evolve.core.errors import EvaluatorUnavailable, StoreError, UsageError
 from evolve.serve.answers import answer
+from evolve.serve.asgi import App
 from evolve.serve.catalogue import Catalogue
-from evolve.serve.guard import App, Guard
+from evolve.serve.guard import Guard
 from evolve.serve.intake import order_of
 from evolve.serve.jobs import Job, State
 from evolve.serve.kernelgym import GymApi
@@ -29,6 +31,8 @@ from evolve.serve.messages import (
 from evolve.serve.orders import PinMismatch, QueueFull, SameId
 from evolve.serve.service import Service
 
+MOST_NAMED = 100  # characters of an unknown field's name
+MOST_TOLD = 20  # of the faults of a request
 OPEN_PATHS = ("/health", "/kernelgym/health", "/openapi.json")
 
 WaitS = Annotated[float, Query(ge=0, le=60, description="Seconds to wait for the end")]
@@ -56,6 +60,7 @@ def create_app(
     app.include_router(GymApi(service, catalogue).router(), prefix="/kernelgym", tags=["KernelGYM"])
     for kind, status in _STATUS.items():
         app.add_exception_handler(kind, _handler(status))
+    app.add_exception_handler(RequestValidationError, _explain)
     return Guard(app, token=token, hosts=hosts, open_paths=OPEN_PATHS)
 
 
@@ -197,3 +202,17 @@ def _handler(status: int) -> Callable[[Request, Exception], Awaitable[Response]]
         return JSONResponse({"detail": str(error)}, status_code=status, headers=retry)
 
     return handle
+
+
+async def _explain(_: Request, error: Exception) -> Response:
+    """The first faults of a request, without what it sent, which may be long."""
+    assert isinstance(error, RequestValidationError)
+    told = [
+        {
+            "type": fault["type"],
+            "loc": [part[:MOST_NAMED] if isinstance(part, str) else part for part in fault["loc"]],
+            "msg": fault["msg"],
+        }
+        for fault in error.errors()[:MOST_TOLD]
+    ]
+    return JSONResponse({"detail": told}, status_code=422)

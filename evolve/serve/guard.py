@@ -4,15 +4,11 @@ import base64
 import binascii
 import hmac
 import json
-from collections.abc import Awaitable, Callable, Collection, MutableMapping
+from collections.abc import Collection, MutableMapping
 from typing import Any
 
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
-
-MAX_BODY = 16 << 20  # bytes; a batch of 256 ordinary candidates is far below
+from evolve.serve.asgi import App, Receive, Scope, Send
+from evolve.serve.bodies import Bodies, BodyRefused, require_length
 
 
 class Guard:
@@ -34,6 +30,7 @@ class Guard:
         self._token = None if token is None else token.encode()
         self._hosts = frozenset(hosts)
         self._open = frozenset(open_paths)
+        self._bodies = Bodies()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -49,30 +46,27 @@ class Guard:
                 "Authorization: send the server's token, as `Bearer TOKEN`",
                 (b"www-authenticate", b"Bearer"),
             )
-        elif _length(headers) > MAX_BODY:
-            await _refuse(send, 413, _TOO_LONG)
         else:
-            await self._pass_on(scope, receive, send)
+            await self._pass_on(scope, receive, send, _length(headers))
 
-    async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Read the body, which may be longer than it says, before anybody works on it."""
-        body, more = bytearray(), True
-        while more:
-            message = await receive()
-            if message["type"] != "http.request":
-                return
-            body += message.get("body", b"")
-            more = message.get("more_body", False)
-            if len(body) > MAX_BODY:
-                await _refuse(send, 413, _TOO_LONG)
-                return
-        whole: MutableMapping[str, Any] | None = {"type": "http.request", "body": bytes(body)}
+    async def _pass_on(self, scope: Scope, receive: Receive, send: Send, length: int) -> None:
+        """Read the body, which may be longer than it says, before anything works on it."""
+        try:
+            require_length(length)
+            body = await self._bodies.read(receive)
+        except BodyRefused as error:
+            await _refuse(send, error.status, str(error))
+            return
+        if body is None:
+            return
+        whole: MutableMapping[str, Any] | None = {"type": "http.request", "body": body}
 
         async def replay() -> MutableMapping[str, Any]:
             nonlocal whole
             message, whole = whole, None
             return await receive() if message is None else message
 
+        del body  # the application alone decides how long it is kept
         await self._app(scope, replay, send)
 
     def _is_known_host(self, host: bytes) -> bool:
@@ -84,9 +78,6 @@ class Guard:
         if self._token is None or path in self._open:
             return True
         return hmac.compare_digest(_shown(authorization), self._token)
-
-
-_TOO_LONG = f"the body is longer than {MAX_BODY >> 20} MiB; send fewer candidates at once"
 
 
 def _shown(authorization: bytes) -> bytes:

@@ -4,19 +4,27 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Iterator
+from functools import partial
 
 import uvicorn
 
 from evolve.core.errors import UsageError
-from evolve.serve.guard import App
+from evolve.serve.asgi import App
+from evolve.serve.connections import Connection, most_connections
 from evolve.serve.service import Service
 
 BACKLOG = 2048
+ACCEPTED_AT_ONCE = 128  # before those that are too many are closed
 KEEP_ALIVE_S = 75  # a client that pauses between steps finds its connection again
 LAST_ANSWERS_S = 5  # for requests under way when the server is stopped
 
 
 class _Server(uvicorn.Server):
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        for listener in sockets or ():
+            listener.listen(BACKLOG)  # asyncio takes one number for this and for what it accepts
+
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Signals are the command line's: it cancels, and everything ends in order."""
@@ -49,7 +57,10 @@ async def run(app: App, listener: socket.socket, service: Service) -> None:
     """Answer requests and judge jobs until cancelled, or until either fails."""
     config = uvicorn.Config(
         app,
-        log_level="warning",
+        http=partial(Connection, most_connections(), {}),  # type: ignore[arg-type]
+        ws="none",
+        backlog=ACCEPTED_AT_ONCE,
+        log_level="error",  # a warning for each malformed request would fill the disk
         access_log=False,  # nothing that a client sends is written anywhere but into the jobs
         lifespan="off",
         timeout_keep_alive=KEEP_ALIVE_S,

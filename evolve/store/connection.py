@@ -4,18 +4,37 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from urllib.parse import quote
 
 from sqlalchemy import Connection, QueuePool, create_engine
 from sqlalchemy.exc import DatabaseError
 
+from evolve.core.errors import EvolveError, StoreError
 from evolve.store import filesystem, identities, lease, opening
 from evolve.store.explanations import explain
+from evolve.store.watch import (
+    Overwritten,
+    Page,
+    TakenAway,
+    Watch,
+    closed,
+    opened,
+    rescue_places,
+)
 
 BUSY_TIMEOUT_S = 30.0
 _CACHE_KIB = 32 * 1024
+_PAGE_OF_LEASE = """
+    SELECT rootpage, page_size FROM sqlite_master, pragma_page_size
+    WHERE type = 'table' AND name = 'lease' AND EXISTS (SELECT 1 FROM lease WHERE owner = ?)
+"""
+_OVERWRITTEN = """
+    {path} was overwritten or cut off while a search wrote to it, and its last state is not in the
+    file any more; find out what else writes there, go back to a backup, and resume
+"""
 _NO_LOG = ("SQLITE_CANTOPEN", "SQLITE_READONLY")
 
 
@@ -39,9 +58,12 @@ class Database:
         self._engine = create_engine(
             "sqlite+pysqlite://", creator=self._connect, poolclass=QueuePool
         )
+        self._watch: Watch | None = None
+        self._lost = ""  # what has become of the file under our hands
         with ExitStack() as on_failure:
-            on_failure.callback(self.close)
+            on_failure.callback(self._engine.dispose)
             self._prepare()
+            self._identity = opened(path)
             on_failure.pop_all()
 
     def _connect(self) -> sqlite3.Connection:
@@ -74,6 +96,58 @@ class Database:
 
     def close(self) -> None:
         self._engine.dispose()
+        self._watch = None
+        closed(self._identity)
+        self._identity = None
+
+    def watch(self, owner: str) -> None:
+        """Look at the file before every write from now on: other programs can reach it too.
+
+        Args:
+            owner: of a lease that is held; the file holds it until `unwatch`.
+        """
+        if self._watch is not None or self._lost:
+            return
+        with self.driver() as connection:
+            connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
+        self._watch = Watch(self.path, owner.encode(), partial(self._page_of_lease, owner))
+
+    def unwatch(self) -> None:
+        """No lease is held any more."""
+        self._watch = None
+
+    def _page_of_lease(self, owner: str) -> Page | None:
+        with self.driver() as connection:
+            row = connection.execute(_PAGE_OF_LEASE, (owner,)).fetchone()
+        return row and Page(*row)
+
+    def _require_file(self) -> None:
+        """Raise StoreError where the file was taken away or overwritten since `watch`."""
+        watched, self._watch = self._watch, None  # what is asked meanwhile does not ask again
+        if watched is not None:
+            try:
+                watched.check()
+            except TakenAway:
+                self._lost = self._rescued()
+            except Overwritten:
+                self._lost = " ".join(_OVERWRITTEN.format(path=self.path).split())
+        if self._lost:
+            raise StoreError(self._lost)
+        self._watch = watched
+
+    def _rescued(self) -> str:
+        """Copy what SQLite still has open; says where it is."""
+        from evolve.store import maintenance
+
+        gone = f"{self.path}, or its log, was deleted, moved or replaced while a search wrote to it"
+        for target in rescue_places(self.path):
+            with suppress(EvolveError, OSError):
+                maintenance.backup(self, target)
+                return (
+                    f"{gone}; its last state is in {target}: go on there with "
+                    f"`evolve resume RUN store.path={target}`"
+                )
+        return f"{gone}, and its last state could be copied nowhere; go back to a backup"
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
@@ -105,6 +179,7 @@ class Database:
         """All of the block or nothing; committed when it ends, one writer at a time."""
         if getattr(self._snapshot, "connection", None) is not None:
             raise RuntimeError("a write within a snapshot")
+        self._require_file()
         with self._transaction("BEGIN IMMEDIATE") as connection:
             yield connection
 
@@ -136,8 +211,10 @@ class Database:
         try:
             yield
         except DatabaseError as error:
+            self._require_file()
             raise explain(self.path, error.orig, error) from error
         except sqlite3.DatabaseError as error:
+            self._require_file()
             raise explain(self.path, error, error) from error
 
 

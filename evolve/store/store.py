@@ -120,10 +120,15 @@ class Store:
             runs.set_state(connection, run, "running", "")
 
     def heartbeat(self, run: int, active_s: float) -> None:
-        """Keep the lease (call at least every 10 s), and add active seconds to the run's time."""
+        """Keep the lease (call at least every 10 s), and add active seconds to the run's time.
+
+        From the first one until `release`, every write first sees that nothing else has taken the
+        file away or overwritten it.
+        """
         with self._database.write() as connection:
             lease.beat(connection, run, self._owner)
             runs.count_active(connection, run, active_s)
+        self._database.watch(self._owner)
 
     def release(self, run: int, state: str, reason: str) -> None:
         """End the claim. `state` is `finished` or `interrupted`, `reason` a phrase for people."""
@@ -131,6 +136,7 @@ class Store:
             lease.beat(connection, run, self._owner)
             runs.set_state(connection, run, state, reason)
             lease.give_up(connection, run, self._owner)
+        self._database.unwatch()
 
     def reconfigure(self, run: int, config: Mapping[str, Any]) -> None:
         """Describe a claimed run by another configuration from now on."""

@@ -7,12 +7,16 @@ number of the first evaluation that takes a minute, and `late=`, `evolve.search.
 """
 
 import asyncio
+import os
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 
+from evolve.cli.main import LOADING, USAGE
 from evolve.cli.session import search
 from evolve.cli.stopping import stoppable
 from evolve.cli.unattended import outliving_the_terminal
+from evolve.core.errors import StoreError
 from evolve.core.evaluation import Evaluation, Fidelity
 from evolve.core.protocols import EvaluationRequest
 from evolve.search.pipeline import LATE_S
@@ -56,5 +60,12 @@ async def sit(path: str, latency_s: float, words: Sequence[str] = ()) -> int:
 
 if __name__ == "__main__":
     with outliving_the_terminal(), stoppable(for_good=True):
-        code = asyncio.run(sit(sys.argv[1], float(sys.argv[2]), sys.argv[3:]))
+        try:
+            code = asyncio.run(sit(sys.argv[1], float(sys.argv[2]), sys.argv[3:]))
+        except StoreError as error:  # as `evolve` does
+            print(f"evolve: {error}", file=sys.stderr)
+            code = USAGE
+    if any(thread.name == LOADING for thread in threading.enumerate()):  # as `evolve` does
+        sys.stdout.flush()
+        os._exit(code)
     sys.exit(code)

@@ -10,6 +10,7 @@ Invariants:
    and 75 for the others, and nothing left behind.
 6. Signals after a stop do not replace its exit status.
 7. A search outlives its terminal and the reader of its output.
+8. What has not been sent to a model yet is not waited for, nor is the client that is loading.
 """
 
 import asyncio
@@ -27,13 +28,14 @@ import pytest
 
 from evolve.cli import stopping
 from evolve.store import Store
+from evolve.testing.model_server import ModelServer
 from tests.cli.conftest import ROOT
 
 
-def sit(database: Path, latency_s: float) -> subprocess.Popen[str]:
+def sit(database: Path, latency_s: float, *words: str) -> subprocess.Popen[str]:
     """A sitting that has begun to search."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.cli.sitting", str(database), str(latency_s)],
+        [sys.executable, "-m", "tests.cli.sitting", str(database), str(latency_s), *words],
         cwd=database.parent,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
@@ -74,6 +76,29 @@ def test_a_signal_drains_and_the_run_can_be_resumed(tmp_path: Path, number: sign
     assert state(database) == ("interrupted", f"stopped by {number.name}")
     with Store.open(database, read_only=True) as store:
         assert store.open_tickets(store.run("demo").id) == []
+
+
+@pytest.mark.quiet
+@pytest.mark.parametrize("after_s", [0.0, 0.4])
+def test_a_stop_waits_for_no_call_that_is_not_sent_yet(tmp_path: Path, after_s: float):
+    """LiteLLM takes seconds to load, and nothing else is under way."""
+    database = tmp_path / "evolve.db"
+    with ModelServer(["no program"]) as server:
+        model = ("llm.model=openai/scripted", f"llm.api_base={server.api_base}")
+        process = sit(database, 0.05, *model)
+        time.sleep(after_s)
+        seen = len(server.log.requests)
+        began = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+        took = time.monotonic() - began
+        print(f"stopped after {took:.1f} s")
+        assert process.returncode == 75, err
+        assert "Traceback" not in err
+        assert seen == len(server.log.requests) == 0
+        assert took < 2.0
+    with Store.open(database, read_only=True) as store:
+        assert store.progress(store.run("demo").id).calls == 0
 
 
 def test_a_second_ctrl_c_leaves_at_once_and_nothing_is_lost(tmp_path: Path):
@@ -279,6 +304,7 @@ def get_inputs(): ...
 """
 
 
+@pytest.mark.quiet
 @pytest.mark.parametrize(
     ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 75), (signal.SIGUSR1, 75)]
 )
@@ -302,8 +328,10 @@ def test_a_signal_before_the_search_ends_the_start_in_order(
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "auditing the task waits ...\n"
+    began = time.monotonic()
     process.send_signal(number)
     _, err = process.communicate(timeout=30)
+    assert time.monotonic() - began < 3.0  # about 0.5 s where nothing else is done
     assert process.returncode == status
     assert err == f"evolve: {number.name}: stopped before the run began\n"
     assert not [path for path in temporary.iterdir() if path.is_dir()]  # the lock stays

@@ -13,11 +13,13 @@ from dataclasses import dataclass, field
 from evolve.core.digest import framed_digest
 from evolve.core.model import (
     CallStatus,
+    Commit,
     ModelCard,
     ModelReply,
     ModelRequest,
     Reservation,
     Usage,
+    not_committed,
 )
 from evolve.testing.synthetic import OPTIMUM, constants
 from tests.operators.history import constants_set, fenced
@@ -62,7 +64,10 @@ class ScriptedModel:
     def reserve(self, request: ModelRequest) -> Reservation:
         return Reservation(tokens=10_000, usd=None)
 
-    async def complete(self, request: ModelRequest, sample: int = 0) -> ModelReply:
+    async def complete(
+        self, request: ModelRequest, sample: int = 0, commit: Commit = not_committed
+    ) -> ModelReply:
+        commit()
         self.requests.append(request)
         rng = random.Random(int(framed_digest(request.key, str(sample)), 16))
         return ModelReply(

@@ -149,7 +149,7 @@ def test_repairs_keep_to_their_share_and_bring_programs_back(store):
 
 def test_every_reply_is_stored_with_what_was_made_of_it(store):
     operators = {"rewrite_full": RewriteFull(), "edit": Edit()}
-    search, model = search_with(store, operators, evaluations=40, target_speedup=100)
+    search, model = search_with(store, operators, evaluations=80, target_speedup=100)
     tickets = [line for line in map(json.loads, store.dump(search.run.id)) if "rounds" in line]
     rounds = [one for ticket in tickets for one in ticket["rounds"] if "reply" in one]
     assert len(rounds) == len(model.requests)

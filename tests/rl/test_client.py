@@ -16,7 +16,8 @@ from evolve.core.errors import UsageError
 from evolve.rl import Client, MaskedRows, Outcome, PinMismatch, TooManyMasked
 from evolve.rl import client as rl_client
 from evolve.rl.outcome import worth_of
-from evolve.serve import guard, messages
+from evolve.serve import messages
+from evolve.serve.bodies import MAX_BODY
 from tests.serve.serving import candidate, serving, submission
 
 TOKEN = "correct-horse-battery-staple"
@@ -170,7 +171,7 @@ def test_a_program_that_is_too_long_to_be_read_has_failed_and_stops_nothing(clie
 def test_candidates_that_do_not_fit_into_one_body_go_in_several(client):
     padding = "#" * 390_000 + "\N{SNOWMAN}\n"
     bodies = [{"task": "rmsnorm", "source": f"# {n}\n{padding}{candidate()}"} for n in range(50)]
-    assert sum(len(body["source"]) for body in bodies) > guard.MAX_BODY
+    assert sum(len(body["source"]) for body in bodies) > MAX_BODY
     assert {outcome.status for outcome in client.judge(bodies)} == {"correct"}
 
 
@@ -183,7 +184,7 @@ def test_the_client_keeps_to_what_the_server_takes():
     assert rl_client.LONGEST_TEXT == messages.MAX_TEXT
     assert rl_client.MOST_AT_ONCE <= messages.MAX_BATCH
     # one submission has three texts at most, of up to six bytes a character
-    assert max(rl_client.MOST_BYTES, 3 * 6 * rl_client.LONGEST_TEXT) < guard.MAX_BODY
+    assert max(rl_client.MOST_BYTES, 3 * 6 * rl_client.LONGEST_TEXT) < MAX_BODY
 
 
 def test_a_baseline_of_the_client_is_that_of_every_row(server):

@@ -8,7 +8,16 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from evolve.core.model import CallStatus, ModelCard, ModelReply, ModelRequest, Reservation, Usage
+from evolve.core.model import (
+    CallStatus,
+    Commit,
+    ModelCard,
+    ModelReply,
+    ModelRequest,
+    Reservation,
+    Usage,
+    not_committed,
+)
 from evolve.core.randomness import stream
 from evolve.testing.landscapes import Landscape, Point, point_of
 from evolve.testing.landscapes_parts import Mutate
@@ -72,7 +81,10 @@ class LandscapeModel:
     def reserve(self, request: ModelRequest) -> Reservation:
         return Reservation(tokens=4000, usd=USD_PER_CALL)
 
-    async def complete(self, request: ModelRequest, sample: int = 0) -> ModelReply:
+    async def complete(
+        self, request: ModelRequest, sample: int = 0, commit: Commit = not_committed
+    ) -> ModelReply:
+        commit()
         rng = stream(self.seed, "landscape_model", self.calls)
         self.calls += 1
         return ModelReply(

@@ -11,7 +11,7 @@ import os
 import sys
 from pathlib import Path
 
-from evolve.core.model import LanguageModel, ModelReply, ModelRequest
+from evolve.core.model import Commit, LanguageModel, ModelReply, ModelRequest, not_committed
 from evolve.llm import LiteLLM
 from evolve.search.pipeline import Pipeline
 from evolve.search.termination import from_config
@@ -30,7 +30,10 @@ class Journalled(ScriptedModel):
         super().__init__(slots=6, latency_s=0.02)
         self._journal = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
-    async def complete(self, request: ModelRequest, sample: int = 0) -> ModelReply:
+    async def complete(
+        self, request: ModelRequest, sample: int = 0, commit: Commit = not_committed
+    ) -> ModelReply:
+        commit()
         os.write(self._journal, f"sent {request.key}-{sample}\n".encode())
         reply = await super().complete(request, sample)
         os.write(self._journal, f"answered {request.key}-{sample}\n".encode())
@@ -52,6 +55,8 @@ def main(database: str, journal: str, proposals: str, api_base: str = "") -> Non
     search = make_search(store, store.run("crash"), operators=writer(), model=model)
     limits = from_config({"proposals": int(proposals)})
     judge = SyntheticEvaluator(slots=2, latency_s=0.005)
+    with Path(journal).open("a") as file:
+        file.write("began\n")
     asyncio.run(Pipeline(search, judge, limits, verify=False).run())
     store.close()
 

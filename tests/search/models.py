@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from evolve.core.errors import ModelUnavailable
 from evolve.core.model import (
     CallStatus,
+    Commit,
     Exchange,
     Message,
     ModelCard,
@@ -17,6 +18,7 @@ from evolve.core.model import (
     ReplyStatus,
     Reservation,
     Usage,
+    not_committed,
 )
 from evolve.core.program import Program
 from evolve.core.protocols import Context, Declined, Failed, Proposal, Reading
@@ -66,7 +68,10 @@ class ScriptedModel:
     def reserve(self, request: ModelRequest) -> Reservation:
         return self.worst
 
-    async def complete(self, request: ModelRequest, sample: int = 0) -> ModelReply:
+    async def complete(
+        self, request: ModelRequest, sample: int = 0, commit: Commit = not_committed
+    ) -> ModelReply:
+        commit()
         number = len(self.asked)
         self.asked.append(request)
         await asyncio.sleep(self.latency_s)

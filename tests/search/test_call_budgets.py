@@ -1,10 +1,14 @@
 """Budgets hold with calls under way: in USD, tokens, evaluations and proposals."""
 
+import asyncio
 from dataclasses import replace
 
 import pytest
 
 from evolve.core.model import Reservation
+from evolve.search.pipeline import Pipeline
+from evolve.search.termination import from_config
+from evolve.store import TicketState
 from evolve.testing.synthetic import SyntheticEvaluator
 from tests.search.calling import run_with, writing
 from tests.search.models import (
@@ -26,10 +30,42 @@ def test_a_usd_budget_is_never_exceeded_whatever_is_under_way(store, run):
     model = ScriptedModel(script, slots=8, latency_s=0.01)
     outcome = run_with(writing(store, run, model), SyntheticEvaluator(slots=4), usd=0.5)
     assert outcome.finished
-    assert "of 0.50 USD used, counting the next call with up to 1,000 tokens" in outcome.reason
+    assert "of 0.50 USD used, counting what is to be sent with up to 1,000 tokens" in outcome.reason
     assert all(now.usd + now.usd_reserved <= 0.5 + 1e-9 for now in paid)
     spent = store.progress(run.id).usd
     assert 0.5 - WORST.usd < spent <= 0.5
+
+
+class Queueing(ScriptedModel):
+    """Its calls wait for their turn before they are sent, as those of a key with a rate limit."""
+
+    async def complete(self, request, sample, commit):
+        await asyncio.sleep(0.1)
+        return await super().complete(request, sample, commit)
+
+
+def test_a_usd_budget_counts_calls_that_wait_to_be_sent(store, run):
+    model = Queueing(slots=8)
+    run_with(writing(store, run, model), usd=2.5 * WORST.usd)
+    assert store.progress(run.id).usd <= 2.5 * WORST.usd
+
+
+def test_a_call_that_never_came_to_be_sent_is_not_charged(store, run):
+    class Waiting(ScriptedModel):
+        async def complete(self, request, sample, commit):
+            await asyncio.sleep(60)
+
+    async def body():
+        limits = from_config({"evaluations": 9})
+        search = writing(store, run, Waiting())
+        pipeline = Pipeline(search, SyntheticEvaluator(), limits, drain_s=0.1)
+        asyncio.get_running_loop().call_later(0.3, pipeline.request_stop, "SIGTERM")
+        return await pipeline.run()
+
+    assert not asyncio.run(body()).finished
+    assert {ticket.state for ticket in store.open_tickets(run.id)} == {TicketState.ASKED}
+    assert (store.progress(run.id).calls, store.progress(run.id).tokens) == (0, 0)
+    assert store.pending_calls(run.id) == []
 
 
 def test_a_budget_may_be_met_exactly(store, run):

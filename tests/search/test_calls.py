@@ -227,9 +227,9 @@ def test_a_stop_keeps_replies_that_arrived_and_gives_the_rest_up(store, run):
 
 def test_a_stop_leaves_what_only_waited_to_be_sent_to_a_resume_at_no_cost(store, run):
     class Waiting(ScriptedModel):
-        async def complete(self, request, sample=0):
+        async def complete(self, request, sample, commit):
             try:
-                return await super().complete(request, sample)
+                return await super().complete(request, sample, commit)
             except asyncio.CancelledError:
                 raise ModelUnavailable("given up while it waited") from None
 
@@ -326,9 +326,9 @@ def test_what_waits_for_the_judge_when_the_time_is_over_waits_for_a_resume(store
 
 def test_a_call_that_outlasts_the_wall_time_is_given_up_and_stays_charged(store, run):
     class Slow(ScriptedModel):
-        async def complete(self, request, sample=0):
+        async def complete(self, request, sample, commit):
             self.latency_s = 60.0 * (len(self.asked) > 1)
-            return await super().complete(request, sample)
+            return await super().complete(request, sample, commit)
 
     async def body():
         search = writing(store, run, Slow(slots=1))

@@ -137,7 +137,7 @@ def stored(folder: Path) -> set[str]:
 def journal(folder: Path, word: str) -> list[str]:
     path = folder / "journal"
     lines = path.read_text().splitlines() if path.exists() else []
-    return [line.split()[1] for line in lines if line.startswith(word)]
+    return [line.rpartition(" ")[2] for line in lines if line.startswith(word)]
 
 
 def check_kills(folder: Path, kills: int, proposals: int) -> None:
@@ -212,3 +212,53 @@ def test_kills_over_real_http(tmp_path):
                 if reply["usage"]
             )
             print(f"{len(kept)} replies kept, {lost} lost, {len(unknown)} unknown")
+
+
+def wait_until(process: subprocess.Popen, holds) -> None:
+    deadline = time.monotonic() + 60
+    while process.poll() is None and not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def charged(folder: Path) -> int:
+    """Calls that count as paid for, those of unknown outcome among them."""
+    with Store.open(folder / "evolve.db") as store, store._database.read() as connection:
+        query = "SELECT count(*) FROM call WHERE status NOT IN ('failed', 'unavailable')"
+        return connection.exec_driver_sql(query).scalar_one()
+
+
+def check_early_kills(folder: Path, kills: int) -> None:
+    """Half of them at any time of the first three seconds, half while calls begin to be sent."""
+
+    def script(request: Request) -> Answer:
+        return Answer(f"{SEED_SOURCE}\n\nNUMBER = {request.number}\n", delay_s=0.5)
+
+    rng = random.Random(kills)
+    with ModelServer(script) as server:
+        seen = server.log.requests
+        for kill in range(kills):
+            begun, before = len(journal(folder, "began")), len(seen)
+            process = start(folder, 10_000, server.api_base)
+            wait_until(process, lambda begun=begun: len(journal(folder, "began")) > begun)
+            if kill % 2:
+                wait_until(process, lambda before=before: len(seen) > before)
+                time.sleep(rng.uniform(0.0, 0.3))
+            else:
+                time.sleep(rng.uniform(0.0, 3.0))
+            process.kill()
+            process.wait()
+        time.sleep(0.5)  # the last requests may still be on their way to the log
+        print(f"{kills} kills: {len(seen)} calls seen, {charged(folder)} charged")
+        assert len(seen) == charged(folder)
+        assert len(seen) >= kills / 2
+
+
+def test_calls_are_charged_that_were_sent_whenever_a_search_is_killed(tmp_path):
+    check_early_kills(tmp_path, 4)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1500)
+def test_a_hundred_early_kills_charge_no_call_that_was_not_sent(tmp_path):
+    check_early_kills(tmp_path, 100)

@@ -91,9 +91,9 @@ def test_what_a_person_has_to_mend_ends_the_sitting_and_the_request_stays(store,
 class Staggered(ScriptedModel):
     """Its calls end one after the other."""
 
-    async def complete(self, request, sample=0):
+    async def complete(self, request, sample, commit):
         await asyncio.sleep(0.05 * len(self.asked))
-        return await super().complete(request, sample)
+        return await super().complete(request, sample, commit)
 
 
 def test_a_refused_key_costs_nothing_for_what_was_under_way_with_it(store, run):

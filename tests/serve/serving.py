@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -83,9 +84,14 @@ def serving(
     references: str = "known",
     tasks: tuple[str, ...] = (),
     version: str = "stub-1",
+    open_files: int | None = None,
+    log: Path | None = None,
     **settings: Any,
 ) -> Iterator[Server]:
-    """A server over stub workers, whose files lie in `folder`."""
+    """A server over stub workers, whose files lie in `folder`.
+
+    `open_files` bounds what its process may have open, and what it says goes to the file `log`.
+    """
     options = {
         "port": port,
         "workers": workers,
@@ -97,13 +103,22 @@ def serving(
         "settings": settings,
     }
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "STUB_VERSION": version}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.serve.stub_server", json.dumps(options)],
-        cwd=folder,
-        env=environment,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+    command = [sys.executable, "-m", "tests.serve.stub_server", json.dumps(options)]
+
+    def limit() -> None:
+        if open_files is not None:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (open_files, open_files))
+
+    with log.open("wb") if log else contextlib.nullcontext() as errors:
+        process = subprocess.Popen(
+            command,
+            cwd=folder,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            preexec_fn=limit,
+        )
     try:
         assert process.stdout is not None
         for line in process.stdout:  # what the service says to its operator comes before

@@ -1,0 +1,183 @@
+"""A database that something else takes away, or writes to, while a search goes on in it.
+
+Invariants:
+1. The search notices within 10 s, ends with status 2 or 75, and pays for no more calls.
+2. It says where its last state is; where SQLite still has it, it is a database to go on with.
+3. What other commands do to a database, and what is done to other files, ends no search.
+"""
+
+import os
+import re
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from evolve.store import Store
+from evolve.testing.synthetic import synthetic_task
+from tests.cli.conftest import ROOT
+
+NOTICED_S = 10.0
+CONFIG = {"baseline": "eager"}
+
+
+@contextmanager
+def sitting(database: Path, so_far: int = 3) -> Iterator[subprocess.Popen[str]]:
+    """A search of the run `demo` that has evaluated more programs than so far, two a second."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.cli.sitting", str(database), "1"],
+        cwd=database.parent.parent,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        deadline = time.monotonic() + 60
+        while evaluations(database) <= so_far:
+            assert process.poll() is None, process.communicate()
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def evaluations(database: Path) -> int:
+    if not database.exists():
+        return 0
+    with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as connection:
+        try:
+            return connection.execute(
+                "SELECT coalesce(sum(evaluations + screens), 0) FROM run"
+            ).fetchone()[0]
+        except sqlite3.OperationalError:  # its tables are being made
+            return 0
+
+
+def another(folder: Path) -> Path:
+    """A database of ours with a run `demo` that has done nothing."""
+    path = folder / "another.db"
+    with Store.open(path, create=True) as store:
+        store.create_run(name="demo", task=synthetic_task(), config=CONFIG, seed=1)
+    return path
+
+
+def delete(database: Path) -> None:
+    database.unlink()
+
+
+def delete_the_folder(database: Path) -> None:
+    shutil.rmtree(database.parent)
+
+
+def move_the_folder(database: Path) -> None:
+    database.parent.rename(database.parent.with_name("moved"))
+
+
+def replace(database: Path) -> None:
+    another(database.parent).replace(database)
+
+
+def delete_the_log(database: Path) -> None:
+    database.with_name(database.name + "-wal").unlink()
+
+
+def overwrite(database: Path) -> None:
+    shutil.copyfile(another(database.parent), database)
+
+
+def overwrite_with_noise(database: Path) -> None:
+    with database.open("r+b") as file:
+        file.write(os.urandom(database.stat().st_size))
+
+
+def go_back_to_a_backup(database: Path) -> None:
+    shutil.copyfile(database.with_name("backup.db"), database)
+
+
+def truncate(database: Path) -> None:
+    os.truncate(database, 0)
+
+
+def cut_in_half(database: Path) -> None:
+    os.truncate(database, database.stat().st_size // 2)
+
+
+def end(process: subprocess.Popen[str], database: Path) -> str:
+    """What a search says that has to notice by itself; checks the first invariant."""
+    began = time.monotonic()
+    _, said = process.communicate(timeout=60)
+    took = time.monotonic() - began
+    print(f"noticed and ended within {took:.1f} s")
+    assert took < NOTICED_S
+    assert process.returncode in (2, 75), said
+    assert str(database) in said
+    assert "Traceback" not in said
+    return said
+
+
+@pytest.mark.parametrize(
+    "take_away", [delete, delete_the_folder, move_the_folder, replace, delete_the_log]
+)
+def test_what_was_taken_away_is_copied_and_goes_on_from_there(
+    tmp_path: Path, take_away: Callable[[Path], None]
+):
+    database = tmp_path / "runs" / "evolve.db"
+    with sitting(database) as process:
+        before = evaluations(database)
+        take_away(database)
+        said = end(process, database)
+    found = re.search(r"its last state is in (\S+\.db)", said)
+    assert found, said
+    rescued = Path(found[1])
+    assert evaluations(rescued) >= before
+    with sitting(rescued, before + 1) as again:
+        again.send_signal(signal.SIGINT)
+        assert again.wait(30) == 75
+    if rescued.parent != tmp_path:  # of this test or not
+        for path in rescued.parent.glob(f"{rescued.name}*"):
+            path.unlink()
+
+
+@pytest.mark.parametrize(
+    "overwritten_by",
+    [overwrite, overwrite_with_noise, go_back_to_a_backup, truncate, cut_in_half],
+)
+def test_what_was_overwritten_is_said_to_be_lost(
+    tmp_path: Path, overwritten_by: Callable[[Path], None]
+):
+    database = tmp_path / "runs" / "evolve.db"
+    database.parent.mkdir()
+    with Store.open(database, create=True) as store:
+        store.create_run(name="other", task=synthetic_task(), config=CONFIG, seed=1)
+    shutil.copyfile(database, database.with_name("backup.db"))
+    with sitting(database) as process:
+        overwritten_by(database)
+        said = end(process, database)
+    assert "its last state is not in the file any more" in said
+    assert "go back to a backup" in said
+
+
+def test_pruning_and_backups_of_other_runs_end_no_search(tmp_path: Path):
+    database = tmp_path / "runs" / "evolve.db"
+    with sitting(database) as process, Store.open(database) as store:
+        run = store.create_run(name="other", task=synthetic_task(), config=CONFIG, seed=1)
+        for number in range(3):
+            store.prune(run.id)
+            store.backup(tmp_path / f"{number}.db")
+            before = evaluations(database)
+            time.sleep(1.5)
+            assert evaluations(database) > before
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+    assert process.returncode == 75, err
+    assert "stopped by SIGINT" in out
