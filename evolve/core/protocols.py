@@ -133,7 +133,10 @@ class SelectionPolicy(Protocol):
     """
 
     def select(self, population: Population, count: int, rng: random.Random) -> tuple[Elite, ...]:
-        """`count` parents, fewer where there are fewer elites; the first is the main parent."""
+        """`count` parents, the main one first.
+
+        Fewer where there are fewer elites, or fewer on the island of a policy that needs islands.
+        """
         ...
 
 
@@ -247,7 +250,9 @@ class Context:
 
     Attributes:
         parents: the selection policy's choice, the main parent first.
-        elites: all that the archive holds, best first; its top and diverse programs are here.
+        elites: all that the archive holds, best first.
+        island: of these, those of the main parent's island, which prompts take others from; without
+            parents, of the island in turn. None where the archive has no islands: see `peers`.
         rng: the only source of randomness.
         sequence: the number of the ticket.
         tunings: of the tickets up to it that are tunings; `step` leaves them out.
@@ -272,6 +277,12 @@ class Context:
     operator: str = ""
     tunings: int = 0
     tunes: bool = False
+    island: Sequence[Elite] | None = None
+
+    @property
+    def peers(self) -> Sequence[Elite]:
+        """The elites that the parents may meet, best first: those of their island."""
+        return self.elites if self.island is None else self.island
 
     @property
     def step(self) -> int:

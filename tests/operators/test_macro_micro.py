@@ -269,7 +269,7 @@ def test_the_uniform_policy_reaches_every_step():
 def test_every_type_is_offered_each_time_and_nearly_every_step_within_forty_rounds(path):
     """By a fixed stride 19 of the seeds never saw launch_merging, rmsnorm no fusion at all."""
     steps = steps_of(path.read_text(), load_actions())
-    drawn = [offered(steps, 24, random.Random(round)) for round in range(40)]
+    drawn = [offered(steps, 24, random.Random(seed)) for seed in range(40)]
     kinds = {step.action.name for step in steps}
     for places in drawn:
         assert len(places) == min(len(steps), 24)

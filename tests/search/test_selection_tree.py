@@ -204,10 +204,11 @@ def test_a_policy_within_islands_sees_the_turns_of_its_island():
     assert mains == ["rising7", "rising6", "rising7"]
 
 
-def test_other_islands_help_out_where_one_has_too_few():
-    chosen = IslandRoundRobin(within=Greedy()).select(archipelago(1), 3, random.Random(0))
-    assert chosen[0].program == "small0"
-    assert len(chosen) == 3
+@pytest.mark.parametrize("policy", [IslandRoundRobin(within=Greedy()), AdaptiveIslands()])
+def test_all_parents_are_of_one_island_which_may_have_too_few(policy):
+    population = archipelago(1, visits=asked(rising=20, still=20, small=2))
+    chosen = policy.select(population, 3, random.Random(0))
+    assert [elite.program for elite in chosen] == ["small0"]
 
 
 def asked(**counts: int) -> dict[str, Visits]:

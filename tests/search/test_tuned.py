@@ -18,19 +18,17 @@ import re
 from collections import Counter
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from archives import TopK
-from evolve.cli import parts
 from evolve.cli.config.locate import config_dir
 from evolve.core.evaluation import Fidelity
 from evolve.core.model import ModelReply, ModelRequest
 from evolve.core.program import Program
 from evolve.core.protocols import Proposal
 from evolve.core.tunables import parse, render
-from evolve.search.pipeline import Outcome, Pipeline
+from evolve.search.pipeline import Pipeline
 from evolve.search.schedule import Scheduled
 from evolve.search.selection import Greedy
 from evolve.search.termination import from_config
@@ -45,13 +43,11 @@ from evolve.testing.synthetic import (
     true_speedup,
 )
 from operators import Seed, Tune
-from tests.cli.recording import settings
 from tests.search.conftest import make_search
-from tests.search.models import ScriptedModel, answer
+from tests.search.preset_run import reply, searched
 
 PRESETS = sorted(path.stem for path in (config_dir() / "search").glob("*.yaml"))
 PUBLISHED = sorted({*PRESETS} - {"portfolio", "quick", "greedy", "single", "seeds"})
-MODEL = ("llm.model=openai/scripted", "llm.price.prompt=1", "llm.price.completion=2")
 KNOWN = ("was tried with the same values", "the program is that of its parent")
 VALUES = [  # 24 of them, the best one late
     *({"BLOCK": block, "UNROLL": unroll, "STAGES": stages}
@@ -66,39 +62,12 @@ def with_values(source: str, values: dict[str, int]) -> str:
     return source
 
 
-def reply(source: str) -> ModelReply:
-    """What every operator can read: a choice, a limit, and a program."""
-    said = "## Analysis\nACTION: 1\nLIMIT: memory\n\n## Code\n\n"
-    return answer(f"{said}```python\n{source}\n```")
-
-
 def other_values(request: ModelRequest, number: int) -> ModelReply:
     return reply(with_values(SEED_SOURCE, VALUES[number % len(VALUES)]))
 
 
-def other_programs(request: ModelRequest, number: int) -> ModelReply:
-    return reply(f"{SEED_SOURCE}\nNUMBER = {number}\n")
-
-
 def nothing_new(request: ModelRequest, number: int) -> ModelReply:
     return reply(SEED_SOURCE)
-
-
-def searched(
-    store: Store,
-    *words: str,
-    script: Any = other_programs,
-    seeds: tuple[str, ...] = (SEED_SOURCE,),
-    serial: bool = True,
-) -> tuple[Outcome, RunRow]:
-    """A run of a preset's own parts, to the end of its budget."""
-    config = settings("name=demo", "store.reuse=false", *MODEL, *words) | {"audit": []}
-    task = synthetic_task(seeds=seeds)
-    run = store.create_run(name="demo", task=task, config=config, seed=config["seed"])
-    search = parts.build_search(store, run, config, model=ScriptedModel(script=script))
-    judge, limit = SyntheticEvaluator(), parts.build_termination(config)
-    sitting = Pipeline(search, judge, limit, serial=serial, verify=False)
-    return asyncio.run(sitting.run()), run
 
 
 def best_of(store: Store, run: RunRow) -> float:

@@ -13,7 +13,7 @@ from evolve.core.errors import UsageError
 from evolve.core.protocols import Elite, Population, SelectionPolicy
 from evolve.search.selection.best import ExploreExploit
 from evolve.search.selection.checks import check_number, check_whole
-from evolve.search.selection.draws import WINDOW, then_best
+from evolve.search.selection.draws import WINDOW
 from evolve.search.selection.part import Part
 from evolve.search.selection.ranked import Tournament
 
@@ -23,8 +23,6 @@ _RECENT = 64  # evaluations of an island that are told apart; at decay 0.9 older
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IslandRoundRobin:
     """One island after the other; within it another policy chooses (OpenEvolve).
-
-    Where an island has fewer elites than parents are asked for, the best of the others join.
 
     Args:
         within: the policy; it sees the elites of the island only.
@@ -42,8 +40,7 @@ class IslandRoundRobin:
         if not islands:
             return ()
         turn, place = divmod(population.turn, len(islands))
-        chosen = self.within.select(Part(population, islands[place], turn), count, rng)
-        return then_best(chosen, population, count)
+        return self.within.select(Part(population, islands[place], turn), count, rng)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,8 +98,7 @@ class AdaptiveIslands:
         within = ExploreExploit(
             exploration=intensity, exploitation=0.7 * (1 - intensity), top_share=0.25
         )
-        parents = within.select(Part(population, chosen.elites, population.turn), count, rng)
-        return then_best(parents, population, count)
+        return within.select(Part(population, chosen.elites, population.turn), count, rng)
 
     def _next(self, islands: Sequence["_Record"]) -> "_Record":
         least = min(islands, key=lambda island: island.asked)
