@@ -96,7 +96,9 @@ class AdaptiveIslands:
             1 + math.sqrt(chosen.energy)
         )
         within = ExploreExploit(
-            exploration=intensity, exploitation=0.7 * (1 - intensity), top_share=0.25
+            exploration=intensity,
+            exploitation=0.7 * (1 - intensity),
+            top=math.ceil(len(chosen.elites) / 4),
         )
         return within.select(Part(population, chosen.elites, population.turn), count, rng)
 
