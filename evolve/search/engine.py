@@ -91,12 +91,14 @@ class Search:
         self.model = model
         self._opponents = dict(opponents or {})
         self._reuse = reuse
+        schedule = schedule or Shares()
+        self.batch = schedule.batch
         self._proposer = Proposer(
             store=store,
             run=run,
             selection=selection,
             operators=operators,
-            schedule=schedule or Shares(),
+            schedule=schedule,
             methods=methods or {},
             model=model,
             baseline=baseline,
@@ -162,6 +164,10 @@ class Search:
             return self._samples.popleft()
         asked = self.preview(models, operators)
         return None if asked is None else self._record(asked)
+
+    def is_tuning(self, ticket: Ticket) -> bool:
+        """Whether it tries values of a known program, and is no step of the method of search."""
+        return ticket.operator in self._proposer.tuning
 
     def ask_tuning(self) -> Ticket | None:
         """A ticket of an operator that tunes, as far as tuning has a share of the tickets left."""
