@@ -111,11 +111,18 @@ class Search:
 
     @property
     def progress(self) -> Progress:
+        """What limits go by: programs to start from are no proposals here."""
         reached = self.leader.descriptors.get("speed_of_light") if self.leader else None
         share = reached if isinstance(reached, float) else None
         sure = self._surest
-        best = Ratio.exp(sure.fitness) if sure else None
-        return replace(self.store.progress(self.run.id), speed_of_light=share, best=best)
+        stored = self.store.progress(self.run.id)
+        seeds = sum(self.store.proposals(self.run.id, name) for name in self._proposer.seeds)
+        return replace(
+            stored,
+            proposals=stored.proposals - seeds,
+            speed_of_light=share,
+            best=Ratio.exp(sure.fitness) if sure else None,
+        )
 
     @property
     def leader(self) -> Elite | None:

@@ -73,6 +73,7 @@ class Proposer:
             for name, each in self.operators.items()
             if isinstance(each.operator, TuningOperator)
         }
+        self.seeds = [name for name in self.operators if self._is_seed(name)]
         compiled = self.run.task.compiled
         self._compiled_for = {k: v for each in compiled for k, v in each.device.items()}
 
@@ -141,7 +142,7 @@ class Proposer:
 
         Then a run that can judge but few of its seeds has some of every kind.
         """
-        seeds = [choice for choice in order if choice.is_first and self._is_seed(choice)]
+        seeds = [choice for choice in order if choice.is_first and choice.operator in self.seeds]
         turns = sorted(seeds, key=lambda choice: self.facts.proposals(choice.operator))
         return turns + [choice for choice in order if choice not in seeds]
 
@@ -153,8 +154,8 @@ class Proposer:
         tuner = self.tuning.get(operator)
         return tuner is not None and tunings >= tuner.tuning_share * sequence
 
-    def _is_seed(self, choice: Choice) -> bool:
-        return isinstance(self.operators[choice.operator].operator, SeedOperator)
+    def _is_seed(self, name: str) -> bool:
+        return isinstance(self.operators[name].operator, SeedOperator)
 
     def _reading(self, operator: ModelOperator, ticket: Ticket, held: Held) -> Reading:
         known = (self.store.elite(self.run.id, program) for program in ticket.parents)

@@ -98,6 +98,7 @@ def choices(
 ) -> list[Choice]:
     """Every operator, those that ask models once per model, which share the operator's weight.
 
+    Weights are shares of steps: one ask of an operator with several samples is as many of them.
     Without cards there are no operators that ask models. A model of weight 0 is not chosen.
     """
     total = sum(card.weight for card in cards)
@@ -106,12 +107,13 @@ def choices(
         if not isinstance(scheduled.operator, ModelOperator):
             found.append(Choice(operator=name, method=method, weight=scheduled.weight))
             continue
+        samples: int = getattr(scheduled.operator, "samples", 1)
         found += [
             Choice(
                 operator=name,
                 model=card.name,
                 method=method,
-                weight=scheduled.weight * card.weight / total,
+                weight=scheduled.weight * card.weight / total / samples,
             )
             for card in cards
             if card.weight > 0

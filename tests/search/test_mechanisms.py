@@ -16,6 +16,7 @@ import pytest
 
 from evolve.cli import parts
 from evolve.cli.differences import flatten
+from evolve.core.evaluation import Status
 from evolve.core.model import ModelReply, ModelRequest
 from evolve.core.protocols import Elite
 from evolve.store import Store, TicketState
@@ -93,6 +94,50 @@ def test_polca_measures_the_head_of_its_queue_again(preset: str, store: Store):
     found = by_hand(store, preset, 110)
     assert found[True] >= 45
     assert not found[False]
+
+
+# GEAK
+
+
+def geak(store: Store, failures: float) -> Counter[str]:
+    """How many steps each operator has had, of programs that fail so often."""
+    judge = SyntheticEvaluator(failures={Status.COMPILE_ERROR: failures})
+    steps = without_tuning(store, "geak", judge=judge)
+    depth: dict[str, int] = {}
+    for step in steps:
+        if step.program and step.operator == "repair":
+            depth[step.program] = 1 + depth.get(step.parents[0], 0)
+    assert max(depth.values(), default=0) <= 5
+    return Counter(step.operator for step in steps)
+
+
+def test_geak_debugs_what_failed_while_nothing_passes(store: Store):
+    """Of 84 tickets 4 were repairs, although 73 of 80 programs failed."""
+    found = geak(store, 1.0)
+    # 8 new ones, 5 rounds of 8 that debug them, 8 new ones, debugged to the end of the 80
+    assert found == {"seed": 1, "rewrite_full": 16, "repair": 64}
+
+
+def test_geak_starts_anew_when_one_passes(store: Store):
+    assert geak(store, 0.0)["repair"] == 0
+
+
+def test_geak_reflects_on_most_failures_where_nine_of_ten_fail(store: Store):
+    assert geak(store, 0.92)["repair"] > 20
+
+
+# KernelPro's tree search
+
+
+def test_a_subtree_stands_still_long_enough_to_be_left_within_the_budget_of_mcts(store: Store):
+    """The largest count of steps without a rise was 60, at the root, which is never left."""
+    without_tuning(store, "mcts")
+    run = store.run("demo")
+    search = parts.build_search(store, run, run.config, model=ScriptedModel())
+    limit = run.config["selection"]["dead_stale"]
+    roots = {elite.program for elite in search.population.roots}
+    stale = [each.stale for name, each in search.population.visited.items() if name not in roots]
+    assert max(stale) >= limit
 
 
 # Variants

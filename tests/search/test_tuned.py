@@ -85,7 +85,7 @@ def test_a_better_value_of_a_declared_constant_is_found_in_every_preset(preset: 
     run = store.run("demo")
     progress = store.progress(run.id)
     start = max(map(true_speedup, RELATIVES))
-    assert progress.proposals <= 24
+    assert progress.proposals <= 24 + len(RELATIVES)
     assert progress.tunings > 0
     assert best_of(store, run) > 1.5 * start
 
@@ -111,7 +111,7 @@ def test_no_answer_with_other_values_is_lost(preset: str, store: Store):
 
 
 def test_an_answer_with_the_best_values_is_the_best_instance_of_its_program(store: Store):
-    words = ("search=kernel_smith", "operators.tune=null", "termination.proposals=25")
+    words = ("search=kernel_smith", "operators.tune=null", "termination.proposals=24")
     _, run = searched(store, *words, script=other_values)
     answers = [step for step in store.steps(run.id) if step.operator == "rewrite_full"]
     assert len(answers) == 24
@@ -140,19 +140,20 @@ def test_an_answer_whose_values_were_only_screened_is_measured_in_full(store, ru
 
 @pytest.mark.parametrize("serial", [True, False])
 def test_a_run_of_forty_answers_gets_forty_answers(serial: bool, store: Store):
-    words = ("search=kernel_smith", "termination.proposals=41")
+    """The program to start from is none of Kernel-Smith's 40 rounds, nor is a tuning."""
+    words = ("search=kernel_smith",)
     outcome, run = searched(store, *words, serial=serial)
     made = Counter(step.operator for step in store.steps(run.id))
     progress = store.progress(run.id)
     assert (made["seed"], made["rewrite_full"]) == (1, 40)
-    assert "41 of 41 proposals" in outcome.reason
+    assert "40 of 40 proposals" in outcome.reason
     assert (progress.proposals, progress.tunings) == (41, made["tune"])
     assert made["tune"] >= 38
 
 
 @pytest.mark.parametrize(("share", "tunings"), [(0.0, 0), (0.25, 7), (0.5, 21)])
 def test_tuning_has_its_share_of_the_tickets(share: float, tunings: int, store: Store):
-    words = ("search=kernel_smith", "termination.proposals=21", f"operators.tune.share={share}")
+    words = ("search=kernel_smith", "termination.proposals=20", f"operators.tune.share={share}")
     _, run = searched(store, *words)
     assert store.progress(run.id).proposals == 21
     assert store.progress(run.id).tunings == tunings
@@ -247,7 +248,7 @@ def test_a_run_that_is_resumed_keeps_the_count_of_its_answers(tmp_path: Path):
         asyncio.run(Pipeline(search, judge, limit, serial=True, verify=False).run())
 
     dumps = []
-    for name, limits in {"one": (16,), "two": (7, 16)}.items():
+    for name, limits in {"one": (15,), "two": (6, 15)}.items():
         with Store.open(tmp_path / f"{name}.db", create=True) as store:
             task, config = synthetic_task(), {"baseline": "eager"}
             run = store.create_run(name="demo", task=task, config=config, seed=7)
