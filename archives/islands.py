@@ -86,6 +86,12 @@ class Islands:
     def capacity(self) -> int:
         return self._capacity
 
+    @property
+    def fires_at(self) -> dict[str, int]:
+        """When islands first send each other programs, and when one is founded."""
+        found = {} if self._migration == "none" else {"interval": self._interval}
+        return found | ({"patience": self._patience} if self._most > self._count else {})
+
     def offer(self, elite: Elite) -> Offer:
         """Keep the elite or not; see `evolve.core.protocols.Archive`."""
         homes = self._homes(elite.program)

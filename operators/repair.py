@@ -1,5 +1,6 @@
 """A second chance for programs that failed, out of a budget of its own."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -48,6 +49,12 @@ class Repair(Answering):
     @property
     def parents(self) -> int:
         return 0
+
+    @property
+    def fires_at(self) -> dict[str, int]:
+        """When the share allows for a first repair, of so many failures in a row."""
+        first = math.ceil(1 / self.share) if self.share else 0
+        return {"share": first, "failing": self.failing}
 
     def propose(self, context: Context) -> ModelRequest | Declined:
         if context.facts.proposals(context.operator) + 1 > self.share * (context.step + 1):

@@ -39,6 +39,11 @@ class Summarise(Answering):
         check_whole("operators.*.every", self.every, least=1)
         check_whole("operators.*.trials", self.trials, least=2)
 
+    @property
+    def fires_at(self) -> dict[str, int]:
+        """When the first summary is due."""
+        return {"every": self.every}
+
     def propose(self, context: Context) -> ModelRequest | Declined:
         base = Base.of(context.parents[:1])
         asked = context.facts.last_request(context.operator, SUMMARY)

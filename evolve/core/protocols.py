@@ -66,6 +66,9 @@ class Archive(Protocol):
     elite, also downwards: a lucky first measurement must not stay. The same elite again (equal in
     all fields) changes nothing and is refused.
 
+    Any part of a search with a mechanism that waits has an attribute `fires_at`: the first step at
+    which it can act, by the name of the setting. A run that ends before says so when it starts.
+
     An archive may have an attribute `offers`, a frozenset of what its slots give to selection
     policies that need it: "islands" (slots are named `island/...`), "tree" (programs are kept
     together with their ancestors).

@@ -8,7 +8,7 @@ any order.
 
 import math
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from evolve.core.errors import UsageError
@@ -147,6 +147,12 @@ class Search:
             for name, scheduled in self._proposer.operators.items()
             if isinstance(scheduled.operator, ModelOperator)
         ]
+
+    @property
+    def parts(self) -> Iterator[tuple[str, object]]:
+        """Archive, policies and operators, by the setting that each stands under."""
+        yield "archive", self.archive
+        yield from self._proposer.parts
 
     @property
     def declined(self) -> Mapping[str, str]:

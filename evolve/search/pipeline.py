@@ -17,6 +17,7 @@ from evolve.core.model import Reservation
 from evolve.core.protocols import Evaluator, Progress, TerminationRule
 from evolve.search.calls import Calls
 from evolve.search.engine import Search
+from evolve.search.firing import too_late
 from evolve.search.judging import Judging, Told
 from evolve.search.pace import Pace, Rounds
 from evolve.search.reserve import VERIFICATION, Reserve
@@ -193,6 +194,8 @@ class Pipeline:
     def _set_limit(self) -> None:
         """See when the wall time will be over, unless this sitting is to finish what is left."""
         is_new = not self._search.progress.wall_time_s
+        for line in too_late(self._search.parts, self._termination) if is_new else ():
+            self._say(line)
         self._beat()
         self._reserve.recall(self._search)
         if self._verify and (is_new or not self._over()):

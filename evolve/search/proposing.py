@@ -77,6 +77,16 @@ class Proposer:
         compiled = self.run.task.compiled
         self._compiled_for = {k: v for each in compiled for k, v in each.device.items()}
 
+    @property
+    def parts(self) -> Iterator[tuple[str, object]]:
+        """Policies and operators, by the setting that each stands under."""
+        for name, method in self.methods.items():
+            yield f"methods.{name}.selection", method.selection
+        if not self.methods:
+            yield "selection", self.selection
+        for name, each in self.operators.items():
+            yield f"operators.{name}", each.operator
+
     def next(
         self,
         sequence: int,

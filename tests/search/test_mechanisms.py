@@ -4,9 +4,12 @@ Invariants:
 1. Summaries come at their interval, as often as the source's run has them.
 2. POLCA measures the head of its queue again: by mean, or by upper bound.
 3. GEAK debugs what failed while nothing passes, up to five times, and else starts anew.
-4. A variant of a preset has the preset's values.
+4. Subtrees of KernelPro's tree search that stand still are left.
+5. A mechanism that the run cannot come to is named before it starts; no preset has one.
+6. A variant of a preset has the preset's values.
 """
 
+import asyncio
 import math
 from collections import Counter
 from itertools import pairwise
@@ -15,10 +18,13 @@ from typing import Any
 import pytest
 
 from evolve.cli import parts
+from evolve.cli.config.locate import config_dir
 from evolve.cli.differences import flatten
 from evolve.core.evaluation import Status
 from evolve.core.model import ModelReply, ModelRequest
 from evolve.core.protocols import Elite
+from evolve.search.firing import too_late
+from evolve.search.pipeline import Pipeline
 from evolve.store import Store, TicketState
 from evolve.testing.synthetic import SEED_SOURCE, SyntheticEvaluator, synthetic_task
 from tests.cli.recording import settings
@@ -138,6 +144,65 @@ def test_a_subtree_stands_still_long_enough_to_be_left_within_the_budget_of_mcts
     roots = {elite.program for elite in search.population.roots}
     stale = [each.stale for name, each in search.population.visited.items() if name not in roots]
     assert max(stale) >= limit
+
+
+# Budgets
+
+
+ASKING = sorted({path.stem for path in (config_dir() / "search").glob("*.yaml")})
+
+
+def said(*words: str) -> list[str]:
+    """What a search says of its budget before it starts, without any store of its own."""
+    config = settings(*words)
+    policy, archive = parts.build_selection(config), parts.build_archive(config)
+    operators = parts.build_operators(config)
+    built = [("archive", archive), ("selection", policy)]
+    built += [(f"operators.{name}", each.operator) for name, each in operators.items()]
+    built += [
+        (f"methods.{name}.selection", method.selection)
+        for name, method in parts.build_methods(config).items()
+    ]
+    return list(too_late(built, parts.build_termination(config)))
+
+
+@pytest.mark.parametrize("preset", ASKING)
+def test_every_mechanism_of_a_preset_can_fire_within_its_budget(preset: str):
+    assert said(f"search={preset}", *MODEL) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "setting"),
+    [
+        (("search=mcts", "selection.dead_stale=100"), "selection.dead_stale"),
+        (("search=shinka", "operators.summarise.every=60"), "operators.summarise.every"),
+        (("search=geak", "operators.repair.share=0.01"), "operators.repair.share"),
+        (("search=kernel_smith", "archive.most=6", "archive.patience=99"), "archive.patience"),
+        (("search=openevolve", "termination.proposals=50"), "archive.interval"),
+    ],
+)
+def test_a_mechanism_that_the_run_cannot_come_to_is_named_with_the_limit(words, setting):
+    (line,) = said(*words, *MODEL)
+    assert line.startswith(f"{setting} has no effect")
+    assert "proposals used" in line
+
+
+def test_a_run_says_so_before_its_first_step(store: Store):
+    heard: list[tuple[str, int]] = []
+    words = ("search=mcts", "selection.dead_stale=100", *MODEL)
+    config = settings("name=demo", *words) | {"audit": []}
+    run = store.create_run(name="demo", task=synthetic_task(), config=config, seed=0)
+    search = parts.build_search(store, run, config, model=ScriptedModel(script=other_programs))
+    sitting = Pipeline(
+        search,
+        SyntheticEvaluator(),
+        parts.build_termination(config),
+        say=lambda line: heard.append((line, store.next_sequence(run.id))),
+        serial=True,
+        verify=False,
+    )
+    asyncio.run(sitting.run())
+    assert [(line.partition(" ")[0], step) for line, step in heard] == [("selection.dead_stale", 0)]
 
 
 # Variants

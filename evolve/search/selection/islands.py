@@ -35,6 +35,12 @@ class IslandRoundRobin:
         """Islands, and what the policy within needs of them."""
         return frozenset({"islands", *getattr(self.within, "needs", ())})
 
+    @property
+    def fires_at(self) -> dict[str, int]:
+        """When the mechanisms of the policy within first act."""
+        fires: dict[str, int] = getattr(self.within, "fires_at", {})
+        return {f"within.{name}": step for name, step in fires.items()}
+
     def select(self, population: Population, count: int, rng: random.Random) -> tuple[Elite, ...]:
         islands = list(population.islands.values())
         if not islands:
