@@ -80,9 +80,10 @@ def by_hand(store: Store, preset: str, steps: int) -> Counter[bool]:
         assert ticket is not None
         while ticket.state is TicketState.ASKED:
             ticket = search.answered(ticket, longer(ticket.request, step))
-        if ticket.operator == "remeasure_head" and len(ranked) > 5:
-            found[ticket.parents[0] in head] += 1
         if ticket.state is TicketState.PROPOSED:
+            assert ticket.proposal is not None
+            if ticket.operator == "remeasure_head" and len(ranked) > 5:
+                found[ticket.proposal.program.digest in head] += 1
             search.tell(ticket, judge.judge(search.request(ticket)))
     return found
 
