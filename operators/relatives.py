@@ -15,10 +15,10 @@ _BUCKETED = 1024  # elites that are put into buckets
 _BEYOND_REPAIR = (None, Status.CORRECT, Status.INFRA, Status.HACK)
 
 
-def best_others(context: Context, base: Base, count: int) -> list[Instance]:
-    """The best of the parent's peers that are not shown already."""
+def best_others(elites: Sequence[Elite], base: Base, count: int) -> list[Instance]:
+    """The best of some elites, best first, that are not shown already."""
     known = {*base.digests}
-    window = context.peers[: count + len(known)]
+    window = elites[: count + len(known)]
     return [(e.program, e.assignment) for e in window if e.program not in known][:count]
 
 

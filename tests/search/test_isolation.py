@@ -4,6 +4,7 @@ Invariants:
 1. What a prompt shows beside the parent is of the parent's island: OpenEvolve draws top and diverse
    programs there (`process_parallel.py`), ShinkaEvolve by default (`enforce_island_separation`).
 2. Several parents of a step are of one island.
+   AdaEvolve shows the best of all islands, and unlike ones of the parent's.
 3. Programs of different speed that stand side by side are of one island.
 """
 
@@ -58,3 +59,16 @@ def test_a_prompt_shows_programs_of_the_parents_island_only(preset: str, store: 
         shown += bool(seen)
     assert shown > 20
     assert len({*islands.values()}) == PRESETS[preset]
+
+
+def test_adaevolve_shows_the_best_of_all_islands(store: Store):
+    model = ScriptedModel(script=other_speeds)
+    searched(
+        store, "search=adaevolve", "operators.tune=null", "archive.migration=none", model=model
+    )
+    run = store.run("demo")
+    islands: dict[str, set[str]] = {}
+    for slot, elite in store.slots(run.id).items():
+        islands.setdefault(slot[0], set()).update(_NUMBERED.findall(store.source(elite.program)))
+    last = {*_NUMBERED.findall(model.asked[-1].messages[1].content)}
+    assert sum(bool(last & island) for island in islands.values()) > 1

@@ -22,7 +22,7 @@ from evolve.testing.synthetic import SyntheticEvaluator
 from tests.search.models import ScriptedModel
 from tests.search.preset_run import other_programs, searched
 
-BATCHES = {"dr_kernel": 1, "mtmc": 1, "kernel_smith": 1, "geak": 8, "polca": 5}
+BATCHES = {"adaevolve": 1, "dr_kernel": 1, "mtmc": 1, "kernel_smith": 1, "geak": 8, "polca": 5}
 PROPOSALS = 24
 
 

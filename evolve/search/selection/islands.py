@@ -62,10 +62,12 @@ class AdaptiveIslands:
     and else one in proportion to speedup; G is the moving average of d ** 2, so that an island that
     stands still explores.
 
+    G falls at gains only, and a migrant counts for G and never for R and V, as in the source: one
+    that stands on several islands was made where a parent of it stands.
+
     All of it is read from the elites that are held, the best 1000 of all islands together: an
-    evaluation that left none had no gain, and is taken to lie evenly between the others. A migrant
-    is a gain where it arrives. The tickets of a program that stands on several islands are shared
-    out evenly, as its children are.
+    evaluation that left none had no gain, and is taken to lie evenly between the others. The
+    tickets of a program that stands on several islands are shared out evenly, as its children are.
 
     Raises:
         UsageError: a setting is out of range, or `intensity_low` above `intensity_high`.
@@ -140,16 +142,19 @@ class AdaptiveIslands:
         fade = self.decay**apart
         newest = heapq.nlargest(_RECENT, read, key=attrgetter("sequence"))[::-1]
         best = _best_before(read, newest[0].sequence)
+        here = {elite.program for elite in read}
         gains = visits = energy = 0.0
         for elite in newest:
             value = elite.fitness.value
             gain = min(max(value - best, 0.0), 1.0) if best is not None else 0.0
             best = value if best is None else max(best, value)
-            gains = gains * fade + gain
-            visits = visits * fade + (1 - fade) / (1 - self.decay)
-            energy = energy * fade + (1 - self.decay) * gain**2
+            if copies[elite.program] == 1 or not here.isdisjoint(elite.parents):
+                gains = gains * fade + gain
+                visits = visits * fade + (1 - fade) / (1 - self.decay)
+            if gain:
+                energy = energy * self.decay + (1 - self.decay) * gain**2
         asked = sum(visits.asked / islands for visits, islands in counts)
-        return _Record(elites=elites, rate=gains / visits, energy=energy, asked=asked)
+        return _Record(elites=elites, rate=gains / (visits or 1.0), energy=energy, asked=asked)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
