@@ -3,8 +3,8 @@
 Invariants:
 1. What a prompt shows beside the parent is of the parent's island: OpenEvolve draws top and diverse
    programs there (`process_parallel.py`), ShinkaEvolve by default (`enforce_island_separation`).
-2. Several parents of a step are of one island.
    AdaEvolve shows the best of all islands, and unlike ones of the parent's.
+2. Several parents of a step are of one island.
 3. Programs of different speed that stand side by side are of one island.
 """
 
