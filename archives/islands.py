@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 from archives.checks import MAX_CAPACITY, checked_capacity, checked_choice, checked_whole
 from archives.slot_table import SlotTable
@@ -32,8 +33,10 @@ class Islands:
     in turn. A program without a parent here settles on every empty island, else on the next in
     turn.
 
-    Every `interval` steps each island sends copies of its best to others, all at once: at the
-    first newcomer that is kept after so many numbers, so that it also happens in short runs, and at
+    Every `interval` steps each island sends copies of its best to others, all at once; what stands
+    on several islands is not sent on, or one program would come to hold them all (OpenEvolve sends
+    no migrant on, `database.py`; here one may once its other copies are gone). It is at the first
+    newcomer that is kept after so many numbers, so that it also happens in short runs, and at
     a refused one whose number is a multiple. The islands that the newcomer settled on receive
     nobody then. For every `patience` steps that the best program has stood there is an island
     more than at the start, until there are `most`; it is founded with a copy of some elite, at the
@@ -83,6 +86,12 @@ class Islands:
     def capacity(self) -> int:
         return self._capacity
 
+    @property
+    def fires_at(self) -> dict[str, int]:
+        """When islands first send each other programs, and when one is founded."""
+        found = {} if self._migration == "none" else {"interval": self._interval}
+        return found | ({"patience": self._patience} if self._most > self._count else {})
+
     def offer(self, elite: Elite) -> Offer:
         """Keep the elite or not; see `evolve.core.protocols.Archive`."""
         homes = self._homes(elite.program)
@@ -93,7 +102,7 @@ class Islands:
         kept = [place for home in homes if (place := self._settle(home, elite, touched))]
         if best is not None and elite.step > last:
             if self._is_due(elite.step, last, is_kept=bool(kept)):
-                self._migrate(elite.step, homes if kept else [], touched)
+                self._migrate(elite, homes if kept else [], touched)
             if rank(best) < rank(elite):
                 self._found(elite.step - best.step, touched)
         return self._answer(elite, kept, touched, known=known)
@@ -175,16 +184,23 @@ class Islands:
         return sequence // self._interval > last // self._interval
 
     def _migrate(
-        self, sequence: int, spared: list[int], touched: dict[Place, Elite | None]
+        self, newcomer: Elite, spared: list[int], touched: dict[Place, Elite | None]
     ) -> None:
         travellers = [
             (target, elite)
-            for source, target in self._routes(sequence)
+            for source, target in self._routes(newcomer.step)
             if target not in spared
-            for elite in self._islands[source].table.best(self._migrants)
+            for elite in self._natives(source, newcomer)
         ]
         for target, elite in travellers:
             self._settle(target, elite, touched)
+
+    def _natives(self, number: int, newcomer: Elite) -> list[Elite]:
+        """The best of an island that stand on no other one, as many as it sends, no newcomer."""
+        table = self._islands[number].table
+        older = (each for each in map(table.at, range(len(table))) if each != newcomer)
+        alone = (each for each in older if self._homes(each.program) == [number])
+        return list(islice(alone, self._migrants))
 
     def _routes(self, sequence: int) -> list[tuple[int, int]]:
         """From where to where elites migrate."""

@@ -7,6 +7,7 @@ Without a model:
 - `Recombine`: whole functions and tunable values of two relatives.
 - `Structural`: other loops, grids and kernels for a Triton program, by rewriting it.
 - `Remeasure`: known programs once more, where that may change which one leads.
+- `RemeasureHead`: those once more that the selection policy is about to develop.
 
 With one, each a few lines over the prompts of `operators.composition`:
 
@@ -24,7 +25,7 @@ from operators.crossover import Crossover
 from operators.edit import Edit
 from operators.macro_micro import MacroMicro
 from operators.recombine import Recombine
-from operators.remeasure import Remeasure
+from operators.remeasure import Remeasure, RemeasureHead
 from operators.repair import Repair
 from operators.rewrite import RewriteFull
 from operators.seed import Seed
@@ -41,6 +42,7 @@ __all__ = [
     "MacroMicro",
     "Recombine",
     "Remeasure",
+    "RemeasureHead",
     "Repair",
     "RewriteFull",
     "Seed",

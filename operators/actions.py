@@ -1,9 +1,11 @@
 """The action set of `macro_micro`, read from YAML, and the steps that a program allows."""
 
+import random
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -93,21 +95,27 @@ def _choices(given: Any, allowed: tuple[str, ...], where: str) -> tuple[str, ...
     return values
 
 
-def steps_of(source: str, actions: tuple[Action, ...], most: int | None = None) -> list[Step]:
+def steps_of(source: str, actions: tuple[Action, ...]) -> list[Step]:
     """Every action on every region of a program that it applies to, in the order of the lines.
 
-    `most` keeps so many of them, evenly over the program. The same text gives the same steps.
+    The same text gives the same steps.
     """
     language = detect_language(source).value
-    steps = [
+    return [
         Step(action, region)
         for region in find_regions(source)
         for action in actions
         if region.kind in action.regions and (not action.languages or language in action.languages)
     ]
-    if most is None or len(steps) <= most:
-        return steps
-    return [steps[place * len(steps) // most] for place in range(most)]
+
+
+def offered(steps: Sequence[Step], most: int, rng: random.Random) -> list[int]:
+    """The places of at most so many steps, drawn by turns from the types of action, in order."""
+    kinds: dict[str, list[int]] = {}
+    for place in rng.sample(range(len(steps)), len(steps)):
+        kinds.setdefault(steps[place].action.name, []).append(place)
+    turns = (place for turn in zip_longest(*kinds.values()) for place in turn if place is not None)
+    return sorted(islice(turns, most))
 
 
 def listing(source: str, steps: Sequence[Step]) -> str:

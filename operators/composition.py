@@ -61,7 +61,8 @@ class Prompted:
             and without a parent what the device runs best.
         prompt_tokens: the most that a prompt takes, with its system message, by an estimate from
             above.
-        top: how many of the best other programs it shows.
+        top: how many of the best other programs it shows: of the parent's island, if there are any.
+        top_everywhere: whether these are of all islands.
         diverse: how many that are unlike the parent.
         failures: how many attempts that are not to be repeated.
         history: how many steps of the parent's past, or of its siblings.
@@ -78,6 +79,7 @@ class Prompted:
     language: str = "auto"
     prompt_tokens: int = 24_000
     top: int = 2
+    top_everywhere: bool = False
     diverse: int = 1
     failures: int = 4
     history: int = 5
@@ -239,7 +241,8 @@ class Prompted:
             return []
         known = last_summary(context)[0] if lessons is None else lessons
         mine = shown[0].speedup if shown else None
-        others = best_others(context, base, self.top)
+        elites = context.elites if self.top_everywhere else context.peers
+        others = best_others(elites, base, self.top)
         far = unlike(context, base, others, self.diverse)
         return [
             *self.listed("lessons", 2, [quote(known, "summary")] if known else []),

@@ -21,7 +21,8 @@ class Contrastive(Answering):
     Correct programs are put into buckets by score. Distinct buckets are drawn with a probability
     proportional to exp((bucket mean - mean of all) / temperature), and one program from each is
     shown. The answer has three parts: an analysis of why one is faster, a design, and the code.
-    Width and temperature are not published; these are ours, in units of log speedup.
+    Width and temperature are not published; these are ours, in units of log speedup. Of an archive
+    with islands, all programs are of one of them, which take turns: the paper's other variant.
 
     Args:
         exemplars: how many programs from as many buckets.
@@ -47,7 +48,7 @@ class Contrastive(Answering):
 
     def propose(self, context: Context) -> ModelRequest | Declined:
         chosen = contrasting(
-            context.elites,
+            context.peers,
             self.exemplars,
             context.rng,
             width=self.bucket_width,

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 from evolve.core.model import Exchange, ModelRequest
 from evolve.core.protocols import Context, Declined, Reading
-from operators.actions import Step, read_choice
+from operators.actions import Step
 from operators.answers import further, read_edited
 from operators.base import Base
-from operators.planning import Planning
+from operators.planning import Planning, picked
 from operators.quoting import Quoted
 from operators.replies import Found
 from operators.scope import EditScope
@@ -38,7 +38,7 @@ class MacroMicro(Planning):
         steps = self.steps(context, base)
         last = exchanges[-1]
         if "step" not in last.request.memo:
-            number = read_choice(last.reply, len(steps))
+            number = picked(exchanges)
             if isinstance(number, Found):
                 return self.settle(context, exchanges, number)
             return further(self._apply(context, base, steps, number))

@@ -1,11 +1,13 @@
 """Macro thinking: which of the steps that a program allows is taken next."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from evolve.core.model import ModelRequest
+from evolve.core.digest import canonical_json
+from evolve.core.model import Exchange, ModelRequest
 from evolve.core.protocols import Context, Declined
-from operators.actions import Step, listing, load_actions, steps_of
+from operators.actions import Step, listing, load_actions, offered, read_choice, steps_of
 from operators.answers import Answering
 from operators.base import Base
 from operators.budget import Section
@@ -13,9 +15,13 @@ from operators.checks import check_choice, check_whole
 from operators.composition import Prompted
 from operators.ladder import most_promising
 from operators.quoting import quote
+from operators.replies import Found
 
 PLAN = "plan"
 """Purpose of a request that asks a model for the number of a step."""
+
+OFFERED = "offered"
+"""Where the memo of such a request has the places of the steps that are numbered in it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +39,9 @@ class Planning(Answering):
         policy: who picks the step.
         planner: the model or role that picks it under `llm`; empty for the one of the ticket.
         actions: a YAML file in place of the set that ships.
-        options: the most steps that are offered to a model.
+        options: the most steps that are offered to a model: drawn anew for every ticket, by turns
+            from the types of action, so that every step is offered some time and every type each
+            time that there is room for it. The other policies choose among all steps.
         window: past steps that the bandit learns from.
     """
 
@@ -56,7 +64,7 @@ class Planning(Answering):
 
     def steps(self, context: Context, base: Base) -> list[Step]:
         """The steps that the program to change allows; the same for the same text."""
-        return steps_of(base.source(context.facts), load_actions(self.actions), self.options)
+        return steps_of(base.source(context.facts), load_actions(self.actions))
 
     def decide(
         self, context: Context, base: Base, steps: Sequence[Step]
@@ -72,8 +80,9 @@ class Planning(Answering):
         return context.rng.choice(places)
 
     def _plan(self, context: Context, base: Base, steps: Sequence[Step]) -> ModelRequest | Declined:
+        places = offered(steps, self.options, context.rng)
         listed = quote(
-            listing(base.source(context.facts), steps),
+            listing(base.source(context.facts), [steps[place] for place in places]),
             "steps, each with the first line of its region",
         )
         options = Section(name="options", head=f"# Steps to choose from\n\n{listed}")
@@ -81,8 +90,17 @@ class Planning(Answering):
             context,
             self.text("plan"),
             base=base,
-            answer=self.text("answer_plan", count=len(steps)),
+            answer=self.text("answer_plan", count=len(places)),
             extra=[options],
             purpose=PLAN,
             model=self.planner or None,
+            memo={OFFERED: canonical_json(places)},
         )
+
+
+def picked(exchanges: Sequence[Exchange]) -> int | Found:
+    """The place, among all steps, of the one that the reply to a plan picks."""
+    last = exchanges[-1]
+    places: list[int] = json.loads(str(last.request.memo[OFFERED]))
+    number = read_choice(last.reply, len(places))
+    return number if isinstance(number, Found) else places[number]

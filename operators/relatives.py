@@ -15,21 +15,21 @@ _BUCKETED = 1024  # elites that are put into buckets
 _BEYOND_REPAIR = (None, Status.CORRECT, Status.INFRA, Status.HACK)
 
 
-def best_others(context: Context, base: Base, count: int) -> list[Instance]:
-    """The best elites that are not shown already."""
+def best_others(elites: Sequence[Elite], base: Base, count: int) -> list[Instance]:
+    """The best of some elites, best first, that are not shown already."""
     known = {*base.digests}
-    window = context.elites[: count + len(known)]
+    window = elites[: count + len(known)]
     return [(e.program, e.assignment) for e in window if e.program not in known][:count]
 
 
 def unlike(context: Context, base: Base, shown: Sequence[Instance], count: int) -> list[Instance]:
-    """Of a random sample of elites those whose descriptors differ most from the parent's."""
-    if not count or not context.elites:
+    """Of a random sample of peers those whose descriptors differ most from the parent's."""
+    peers = context.peers
+    if not count or not peers:
         return []
     known = {*base.digests, *(program for program, _ in shown)}
-    size = min(_SAMPLE, len(context.elites))
-    places = sorted(context.rng.sample(range(len(context.elites)), size))
-    found = [e for place in places if (e := context.elites[place]).program not in known]
+    places = sorted(context.rng.sample(range(len(peers)), min(_SAMPLE, len(peers))))
+    found = [e for place in places if (e := peers[place]).program not in known]
     mine = _descriptors(context, base)
     found.sort(key=lambda elite: -_distance(elite.descriptors, mine))
     return [(elite.program, elite.assignment) for elite in found[:count]]

@@ -8,7 +8,7 @@ from statistics import NormalDist
 from evolve.core.evaluation import Fidelity
 from evolve.core.measurement import Z95
 from evolve.core.program import Program
-from evolve.core.protocols import Context, Declined, Elite, Proposal
+from evolve.core.protocols import Context, Declined, Elite, Proposal, Trial
 from operators.checks import check_number, check_whole
 
 _NORMAL = NormalDist()
@@ -84,13 +84,57 @@ class Remeasure:
 
         Counted by trials, for an evaluation that failed by our own fault leaves the elite as it is.
         """
-        full = [
-            trial
-            for trial in context.facts.trials(elite.program)
-            if trial.fidelity is Fidelity.SEARCH
-            and dict(trial.assignment) == dict(elite.assignment)
-        ]
-        return len(full) < self.most and all(trial.status is not None for trial in full)
+        full = _measurements(context, elite)
+        return len(full) < self.most and not _is_pending(full)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemeasureHead:
+    """Evaluates again what the selection policy is about to develop, whatever that promises.
+
+    POLCA (arXiv 2603.14769, algorithm 1) does so in each step with the head of its queue. Here the
+    parents that the policy gives are the head, in its order: by mean, or by upper bound.
+
+    Args:
+        candidates: length of the head, k in the paper.
+        share: of the run's steps that go into it; half, where each step of the paper measures as
+            many programs again as it makes new ones (n = 1).
+
+    Raises:
+        UsageError: a setting is out of range.
+    """
+
+    candidates: int = 5
+    share: float = 0.5
+
+    def __post_init__(self) -> None:
+        check_whole("operators.*.candidates", self.candidates, least=1)
+        check_number("operators.*.share", self.share, least=0, most=1)
+
+    @property
+    def parents(self) -> int:
+        return self.candidates
+
+    def propose(self, context: Context) -> Proposal | Declined:
+        if context.facts.proposals(context.operator) >= self.share * context.step:
+            return Declined(f"{self.share:.0%} of the steps went into it already")
+        for elite in context.parents:
+            if not _is_pending(_measurements(context, elite)):
+                return _again(context, elite, "it is in the head of the queue")
+        return Declined("all of the head is being measured")
+
+
+def _measurements(context: Context, elite: Elite) -> list[Trial]:
+    """The full evaluations of an elite's best instance, pending ones too."""
+    return [
+        trial
+        for trial in context.facts.trials(elite.program)
+        if trial.fidelity is Fidelity.SEARCH and dict(trial.assignment) == dict(elite.assignment)
+    ]
+
+
+def _is_pending(trials: Sequence[Trial]) -> bool:
+    return any(trial.status is None for trial in trials)
 
 
 def worth_of(elites: Sequence[Elite], index: int) -> float:

@@ -1,5 +1,6 @@
 """A second chance for programs that failed, out of a budget of its own."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -10,7 +11,7 @@ from operators.base import Base
 from operators.checks import check_number, check_whole
 from operators.composition import Memory, Prompted
 from operators.material import attempt_text
-from operators.relatives import is_repairable
+from operators.relatives import has_failed, is_repairable
 
 _WINDOW = 32  # newest failures, of which
 _TRIES = 8  # so many are looked at closely
@@ -30,25 +31,36 @@ class Repair(Answering):
         share: the most of the run's steps that may be repairs.
         attempts: repairs of one failed program.
         depth: repairs in a row, of one that was itself made by a repair.
+        failing: repairs only while so many of the newest steps have all failed; 0 at any time.
     """
 
     share: float = 0.15
     attempts: int = 2
     depth: int = 2
+    failing: int = 0
 
     def __post_init__(self) -> None:
         Prompted.__post_init__(self)
         check_number("operators.*.share", self.share, least=0, most=1)
         check_whole("operators.*.attempts", self.attempts, least=1)
         check_whole("operators.*.depth", self.depth, least=1)
+        check_whole("operators.*.failing", self.failing, least=0)
 
     @property
     def parents(self) -> int:
         return 0
 
+    @property
+    def fires_at(self) -> dict[str, int]:
+        """When the share allows for a first repair, of so many failures in a row."""
+        first = math.ceil(1 / self.share) if self.share else 0
+        return {"share": first, "failing": self.failing}
+
     def propose(self, context: Context) -> ModelRequest | Declined:
         if context.facts.proposals(context.operator) + 1 > self.share * (context.step + 1):
             return Declined("repairs have had their share of the steps")
+        if not all(map(has_failed, context.facts.recent(self.failing))):
+            return Declined(f"one of the newest {self.failing} steps has not failed")
         found = next(self._patients(context), None)
         if found is None:
             return Declined("there is no failed program to repair")

@@ -1,9 +1,10 @@
 """What an edit may change.
 
 `free` leaves everything open. `strict` is the constraint set of Kernel-Smith (arXiv 2603.28342):
-signatures of kernels, launch grids, program ids and bounds masks stay as they are, and where the
-program marks a region with `EVOLVE-BLOCK-START` and `EVOLVE-BLOCK-END`, nothing outside of it
-changes. That keeps small models from breaking a kernel, and keeps any model from re-tiling it.
+signatures of kernels, launch grids, program ids and bounds masks stay as they are, everywhere, and
+where the program marks a region with `EVOLVE-BLOCK-START` and `EVOLVE-BLOCK-END`, nothing outside
+of it changes. That keeps small models from breaking a kernel, and keeps any model from re-tiling
+it.
 """
 
 import ast
@@ -34,9 +35,9 @@ def breach(before: str, after: str, scope: EditScope) -> str:
     """What the change breaks of its scope, as a phrase; empty where nothing. Both texts parse."""
     if scope is EditScope.FREE:
         return ""
-    if _REGION.search(before):
-        inside = _REGION.sub(r"\1\2", before) == _REGION.sub(r"\1\2", after)
-        return "" if inside else "it changes lines outside the EVOLVE-BLOCK region"
+    is_marked = _REGION.search(before) is not None
+    if is_marked and _REGION.sub(r"\1\2", before) != _REGION.sub(r"\1\2", after):
+        return "it changes lines outside the EVOLVE-BLOCK region"
     old, new = Counter(_fixed(Module(before))), Counter(_fixed(Module(after)))
     for what, text in old - new:
         return f"it changes {what}, which has to stay {text}"

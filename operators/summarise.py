@@ -19,11 +19,12 @@ from operators.relatives import trials_since
 class Summarise(Answering):
     """The summariser of POLCA (arXiv 2603.14769): what the trials so far teach, carried over.
 
-    Where `every` steps have passed since the last summary was asked for, a step of this operator
-    first asks for a new one, which stands alone: it merges the last one with the trials since.
-    Then, and otherwise at once, it asks for a better program. Its own prompts quote the newest
-    summary, and so do all others where it is configured as `operators.summarise`; one that was cut
-    or is empty is not quoted, and not asked for again before its time.
+    Asked before all others but seeds (an infinite weight), it declines until `every` steps have
+    passed since the last summary was asked for. Then it asks for a new one, which stands alone: it
+    merges the last one with the trials since. In the same step it asks for a better program. Its
+    own prompt quotes the newest summary, and so do all others where it is configured as
+    `operators.summarise`; one that was cut or is empty is not quoted, and not asked for again
+    before its time.
 
     Args:
         every: steps of the run between two summaries.
@@ -38,14 +39,21 @@ class Summarise(Answering):
         check_whole("operators.*.every", self.every, least=1)
         check_whole("operators.*.trials", self.trials, least=2)
 
+    @property
+    def fires_at(self) -> dict[str, int]:
+        """When the first summary is due."""
+        return {"every": self.every}
+
     def propose(self, context: Context) -> ModelRequest | Declined:
         base = Base.of(context.parents[:1])
         asked = context.facts.last_request(context.operator, SUMMARY)
         if context.step - step_of(asked) < self.every:
-            return self._improve(context, base)
+            return Declined("the next summary is not due yet")
         carried, since = last_summary(context, context.operator)
         seen = trials_since(context, since, self.trials)
-        return self._summary(context, base, carried, seen) if seen else self._improve(context, base)
+        if not seen:
+            return Declined("nothing was tried since the last summary")
+        return self._summary(context, base, carried, seen)
 
     def interpret(self, context: Context, exchanges: Sequence[Exchange]) -> Reading:
         """See `evolve.core.protocols.ModelOperator`."""
@@ -73,7 +81,7 @@ class Summarise(Answering):
         asked = self.request(context, sections, purpose=SUMMARY, memo=memo)
         return asked if isinstance(asked, Declined) else replace(asked, samples=1)
 
-    def _improve(self, context: Context, base: Base, summary: str = "") -> ModelRequest | Declined:
+    def _improve(self, context: Context, base: Base, summary: str) -> ModelRequest | Declined:
         job = self.text("rewrite_full", first=not base.programs)
         lessons = summary or last_summary(context, context.operator)[0]
         return self.ask(context, job, base=base, lessons=lessons)

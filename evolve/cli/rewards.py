@@ -48,7 +48,7 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
     )
     add_run(arguments)
     arguments.add_argument(
-        "--reward", required=True, metavar="NAME", help="such as dr_kernel@1+return@1+trloo@1"
+        "--reward", required=True, metavar="NAME", help="such as dr_kernel@1+return@1+trloo@2"
     )
     arguments.add_argument(
         "--vs", metavar="NAME", help="another: their rank correlation, and where they differ most"

@@ -1,9 +1,11 @@
 """Programs, and the instances that an assignment of their tunables makes of them."""
 
-import re
+import ast
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 
 from evolve.core.digest import canonical_json, framed_digest
 
@@ -25,19 +27,86 @@ class Language(StrEnum):
         return self is Language.TRITON
 
 
-_MARKS = (
-    (Language.TRITON, re.compile(r"@triton\.(jit|autotune|heuristics)\b")),
-    (Language.CUDA, re.compile(r"\bcuda_sources?\s*=")),
-    (Language.CPP, re.compile(r"\bcpp_sources?\s*=")),
-)
+_TRITON = frozenset({"jit", "autotune", "heuristics"})
+_SOURCES = {  # what a compiler of inline sources calls its argument
+    "cuda_source": Language.CUDA,
+    "cuda_sources": Language.CUDA,
+    "cpp_source": Language.CPP,
+    "cpp_sources": Language.CPP,
+}
 
 
+@lru_cache(maxsize=256)  # a text is asked about by its prompt, its judge and its store
 def detect_language(source: str) -> Language:
-    """The language that a source text shows; `torch` where it defines no kernel of its own."""
-    for language, mark in _MARKS:
-        if mark.search(source):
-            return language
-    return Language.TORCH
+    """The language of the kernels that a source defines; `torch` where it defines none.
+
+    By the syntax tree: comments and strings say nothing. A text that does not parse defines none.
+    """
+    tree = _parsed(source)
+    if _triton_kernels(tree):
+        return Language.TRITON
+    found = {_SOURCES[name] for node in ast.walk(tree) for name in _names(node) & _SOURCES.keys()}
+    return next((one for one in (Language.CUDA, Language.CPP) if one in found), Language.TORCH)
+
+
+def launches_triton(source: str) -> bool:
+    """Whether a source defines a Triton kernel and launches it: `kernel[grid](...)`."""
+    tree = _parsed(source)
+    kernels = _triton_kernels(tree)
+    launched = (
+        node.func.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Subscript)
+    )
+    return any(_last_name(kernel) in kernels for kernel in launched)
+
+
+def _parsed(source: str) -> ast.Module:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return ast.Module([], [])
+
+
+def _triton_kernels(tree: ast.Module) -> set[str]:
+    """Names of what `triton.jit` and the like decorate, or of what their calls are assigned to."""
+    found = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.FunctionDef(name=name, decorator_list=[*makers]):
+                found |= {name for maker in makers if _makes_kernel(maker)}
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call() as call):
+                found |= {name} if _makes_kernel(call) else set()
+    return found
+
+
+def _makes_kernel(node: ast.expr) -> bool:
+    """`triton.jit`, or a call of it: `triton.autotune(...)`, `triton.autotune(...)(kernel)`."""
+    while isinstance(node, ast.Call):
+        node = node.func
+    match node:
+        case ast.Attribute(value=ast.Name(id="triton"), attr=name) | ast.Name(id=name):
+            return name in _TRITON
+    return False
+
+
+def _last_name(node: ast.expr) -> str:
+    match node:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name
+    return ""
+
+
+def _names(node: ast.AST) -> set[str]:
+    """What a keyword or an assignment names."""
+    match node:
+        case ast.keyword(arg=str(name)):
+            return {name}
+        case ast.Assign(targets=targets):
+            return {target.id for target in targets if isinstance(target, ast.Name)}
+    return set()
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,6 +66,9 @@ class Archive(Protocol):
     elite, also downwards: a lucky first measurement must not stay. The same elite again (equal in
     all fields) changes nothing and is refused.
 
+    Any part of a search with a mechanism that waits has an attribute `fires_at`: the first step at
+    which it can act, by the name of the setting. A run that ends before says so when it starts.
+
     An archive may have an attribute `offers`, a frozenset of what its slots give to selection
     policies that need it: "islands" (slots are named `island/...`), "tree" (programs are kept
     together with their ancestors).
@@ -133,7 +136,10 @@ class SelectionPolicy(Protocol):
     """
 
     def select(self, population: Population, count: int, rng: random.Random) -> tuple[Elite, ...]:
-        """`count` parents, fewer where there are fewer elites; the first is the main parent."""
+        """`count` parents, the main one first.
+
+        Fewer where there are fewer elites, or fewer on the island of a policy that needs islands.
+        """
         ...
 
 
@@ -247,7 +253,9 @@ class Context:
 
     Attributes:
         parents: the selection policy's choice, the main parent first.
-        elites: all that the archive holds, best first; its top and diverse programs are here.
+        elites: all that the archive holds, best first.
+        island: of these, those of the main parent's island, which prompts take others from; without
+            parents, of the island in turn. None where the archive has no islands: see `peers`.
         rng: the only source of randomness.
         sequence: the number of the ticket.
         tunings: of the tickets up to it that are tunings; `step` leaves them out.
@@ -272,6 +280,12 @@ class Context:
     operator: str = ""
     tunings: int = 0
     tunes: bool = False
+    island: Sequence[Elite] | None = None
+
+    @property
+    def peers(self) -> Sequence[Elite]:
+        """The elites that the parents may meet, best first: those of their island."""
+        return self.elites if self.island is None else self.island
 
     @property
     def step(self) -> int:
@@ -387,9 +401,10 @@ class Progress:
     """Recorded state of a run that termination rules decide on; survives resume.
 
     `proposals` are what operators and models came up with; `tunings`, tickets of operators that try
-    values of known programs, are none. `evaluations` counts full evaluations, `screens` the cheap
-    ones, of both. `best` is the ratio with the
-    highest lower bound among the archive's best, pooled where it was measured several times.
+    values of known programs, are none, nor, for limits, are programs to start from (`Search`).
+    `evaluations` counts full evaluations, `screens` the cheap ones, of both. `best` is the ratio
+    with the highest lower bound among the archive's best, pooled where it was measured several
+    times.
     `evaluations_at_best` is the number of full evaluations when one last improved on all before by
     a disjoint interval.
     `speed_of_light` is the share that the archive's best program reaches, None where unknown.

@@ -8,7 +8,7 @@ any order.
 
 import math
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from evolve.core.errors import UsageError
@@ -91,12 +91,14 @@ class Search:
         self.model = model
         self._opponents = dict(opponents or {})
         self._reuse = reuse
+        schedule = schedule or Shares()
+        self.batch = schedule.batch
         self._proposer = Proposer(
             store=store,
             run=run,
             selection=selection,
             operators=operators,
-            schedule=schedule or Shares(),
+            schedule=schedule,
             methods=methods or {},
             model=model,
             baseline=baseline,
@@ -109,11 +111,18 @@ class Search:
 
     @property
     def progress(self) -> Progress:
+        """What limits go by: programs to start from are no proposals here."""
         reached = self.leader.descriptors.get("speed_of_light") if self.leader else None
         share = reached if isinstance(reached, float) else None
         sure = self._surest
-        best = Ratio.exp(sure.fitness) if sure else None
-        return replace(self.store.progress(self.run.id), speed_of_light=share, best=best)
+        stored = self.store.progress(self.run.id)
+        seeds = sum(self.store.proposals(self.run.id, name) for name in self._proposer.seeds)
+        return replace(
+            stored,
+            proposals=stored.proposals - seeds,
+            speed_of_light=share,
+            best=Ratio.exp(sure.fitness) if sure else None,
+        )
 
     @property
     def leader(self) -> Elite | None:
@@ -140,6 +149,12 @@ class Search:
         ]
 
     @property
+    def parts(self) -> Iterator[tuple[str, object]]:
+        """Archive, policies and operators, by the setting that each stands under."""
+        yield "archive", self.archive
+        yield from self._proposer.parts
+
+    @property
     def declined(self) -> Mapping[str, str]:
         """Why operators had nothing to propose when they were last asked, by name."""
         return self._proposer.declined
@@ -162,6 +177,10 @@ class Search:
             return self._samples.popleft()
         asked = self.preview(models, operators)
         return None if asked is None else self._record(asked)
+
+    def is_tuning(self, ticket: Ticket) -> bool:
+        """Whether it tries values of a known program, and is no step of the method of search."""
+        return ticket.operator in self._proposer.tuning
 
     def ask_tuning(self) -> Ticket | None:
         """A ticket of an operator that tunes, as far as tuning has a share of the tickets left."""

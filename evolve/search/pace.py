@@ -14,6 +14,28 @@ BACKLOG = 2
 """Per slot of the judge: proposals beyond the calls, so that it has something when one is late."""
 
 
+class Rounds:
+    """Lets answers be asked for in batches, each when all steps before it are judged.
+
+    Args:
+        batch: answers of a round; None for no rounds (`evolve.search.schedule.Schedule`).
+    """
+
+    def __init__(self, batch: int | None) -> None:
+        self._batch = batch
+        self._left = 0
+
+    def may_ask(self, under_way: int) -> bool:
+        """Whether another answer may be asked for while so many steps are not judged."""
+        if self._batch is not None and not under_way:
+            self._left = self._batch
+        return self._batch is None or self._left > 0
+
+    def asked(self) -> None:
+        """An answer was asked for."""
+        self._left = max(self._left - 1, 0)
+
+
 class Pace:
     """Measures both sides in one sitting, in seconds of the event loop's clock.
 

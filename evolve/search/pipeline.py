@@ -17,8 +17,9 @@ from evolve.core.model import Reservation
 from evolve.core.protocols import Evaluator, Progress, TerminationRule
 from evolve.search.calls import Calls
 from evolve.search.engine import Search
+from evolve.search.firing import too_late
 from evolve.search.judging import Judging, Told
-from evolve.search.pace import Pace
+from evolve.search.pace import Pace, Rounds
 from evolve.search.reserve import VERIFICATION, Reserve
 from evolve.search.verification import judge_opponents, verify_champion
 from evolve.store import Ticket, TicketState
@@ -105,6 +106,7 @@ class Pipeline:
         slots = search.model.slots if search.model else 0
         slots = min(slots, 1) if serial else slots
         self._pace = Pace(slots, evaluator.slots)
+        self._rounds = Rounds(search.batch)
         self._reserve = Reserve()
         self._judging = Judging(search, evaluator, self._took)
         self._calls = Calls(search, search.model, slots, say, self._pace)
@@ -192,6 +194,8 @@ class Pipeline:
     def _set_limit(self) -> None:
         """See when the wall time will be over, unless this sitting is to finish what is left."""
         is_new = not self._search.progress.wall_time_s
+        for line in too_late(self._search.parts, self._termination) if is_new else ():
+            self._say(line)
         self._beat()
         self._reserve.recall(self._search)
         if self._verify and (is_new or not self._over()):
@@ -320,6 +324,8 @@ class Pipeline:
             ticket = self._ask_tuning() if reason else self._search.ask(models)
             if ticket is None:
                 return reason
+            if ticket.model:
+                self._rounds.asked()
             self._take(ticket)
 
     def _ask_tuning(self) -> Ticket | None:
@@ -344,10 +350,15 @@ class Pipeline:
         if self._serial and (self._calls.outstanding or self._proposed or self._tasks()):
             return None
         ahead = self._calls.expected + len(self._proposed)
-        askable = self._calls.askable() if self._has_time_to_call() else []
-        if askable and ahead < self._pace.ahead:
+        askable = self._calls.askable() if self._may_ask() else []
+        if askable and ahead < max(self._pace.ahead, self._search.batch or 0):
             return askable
         return [] if self._may_judge() and not self._proposed else None
+
+    def _may_ask(self) -> bool:
+        tickets = (*self._judging.tickets, *self._proposed)
+        steps = sum(not self._search.is_tuning(ticket) for ticket in tickets)
+        return self._has_time_to_call() and self._rounds.may_ask(self._calls.outstanding + steps)
 
     def _may_judge(self) -> bool:
         if self._opening and self._judging.tasks:

@@ -61,6 +61,21 @@ class Held(Population):
             self._islands = {island: Ranking(elites) for island, elites in members.items()}
         return {name: self._islands[name] for name in sorted(self._islands) if self._islands[name]}
 
+    def island(self, program: str | None, turn: int) -> Sequence[Elite] | None:
+        """The elites of a program's island, best first; None where there are no islands.
+
+        Of several islands that in turn, as an archive takes it for a child. Without a program the
+        one in turn; empty for a program that is not held.
+        """
+        if "/" not in next(iter(self._programs), ""):
+            return None
+        islands = self.islands
+        names, due = list(islands), list(islands)[turn % len(islands)]
+        homes = sorted(self._islands_of(program)) if program is not None else names
+        if due in homes:
+            return islands[due]
+        return islands[homes[turn % len(homes)]] if homes else ()
+
     def elite(self, program: str) -> Elite | None:
         return self._elites.get(program)
 

@@ -73,8 +73,19 @@ class Proposer:
             for name, each in self.operators.items()
             if isinstance(each.operator, TuningOperator)
         }
+        self.seeds = [name for name in self.operators if self._is_seed(name)]
         compiled = self.run.task.compiled
         self._compiled_for = {k: v for each in compiled for k, v in each.device.items()}
+
+    @property
+    def parts(self) -> Iterator[tuple[str, object]]:
+        """Policies and operators, by the setting that each stands under."""
+        for name, method in self.methods.items():
+            yield f"methods.{name}.selection", method.selection
+        if not self.methods:
+            yield "selection", self.selection
+        for name, each in self.operators.items():
+            yield f"operators.{name}", each.operator
 
     def next(
         self,
@@ -120,7 +131,7 @@ class Proposer:
         tunings = self.store.progress(self.run.id).tunings
         return [name for name in self.tuning if not self._had_share(name, sequence, tunings)]
 
-    def read(self, ticket: Ticket, elites: Sequence[Elite]) -> Reply:
+    def read(self, ticket: Ticket, held: Held) -> Reply:
         """What the ticket's operator makes of its newest reply."""
         reply = ticket.exchanges[-1].reply
         if reply.status in _UNREADABLE:
@@ -129,7 +140,7 @@ class Proposer:
         scheduled = self.operators.get(ticket.operator)
         if scheduled is None or not isinstance(scheduled.operator, ModelOperator):
             return None, Failed(f"operator {ticket.operator} is not configured any more")
-        reading = self._reading(scheduled.operator, ticket, elites)
+        reading = self._reading(scheduled.operator, ticket, held)
         if isinstance(reading.outcome, ModelRequest):
             if len(ticket.exchanges) >= MAX_ROUNDS:
                 return reading.status, Failed(f"no program after {MAX_ROUNDS} rounds")
@@ -141,7 +152,7 @@ class Proposer:
 
         Then a run that can judge but few of its seeds has some of every kind.
         """
-        seeds = [choice for choice in order if choice.is_first and self._is_seed(choice)]
+        seeds = [choice for choice in order if choice.is_first and choice.operator in self.seeds]
         turns = sorted(seeds, key=lambda choice: self.facts.proposals(choice.operator))
         return turns + [choice for choice in order if choice not in seeds]
 
@@ -153,16 +164,16 @@ class Proposer:
         tuner = self.tuning.get(operator)
         return tuner is not None and tunings >= tuner.tuning_share * sequence
 
-    def _is_seed(self, choice: Choice) -> bool:
-        return isinstance(self.operators[choice.operator].operator, SeedOperator)
+    def _is_seed(self, name: str) -> bool:
+        return isinstance(self.operators[name].operator, SeedOperator)
 
-    def _reading(self, operator: ModelOperator, ticket: Ticket, elites: Sequence[Elite]) -> Reading:
+    def _reading(self, operator: ModelOperator, ticket: Ticket, held: Held) -> Reading:
         known = (self.store.elite(self.run.id, program) for program in ticket.parents)
         parents = tuple(elite for elite in known if elite is not None)
         rng = self._rng(f"read/{ticket.operator}/{len(ticket.exchanges)}", ticket.sequence)
         card = next(iter(self._cards([ticket.model])), ModelCard(name=ticket.model))
         number = (ticket.sequence, ticket.tunings)
-        context = self._context(parents, elites, rng, number, card, ticket.operator)
+        context = self._context(parents, held, rng, number, card, ticket.operator)
         return operator.interpret(context, ticket.exchanges)
 
     def _propose(
@@ -192,7 +203,7 @@ class Proposer:
         """The policy's parents, then, should the operator decline them, the best few others.
 
         Without the second part a greedy policy would end a search as soon as there is nothing
-        left to do with the single best program.
+        left to do with the single best program. Those are of one island, the parent's first.
         """
         selection, _ = self._methods[choice.method]
         whose = f"{choice.method}:{choice.operator}" if choice.method else choice.operator
@@ -200,16 +211,18 @@ class Proposer:
         yield chosen
         if not count:
             return
-        window = held[: MAX_PARENT_CHOICES + count]
-        for start in range(len(window) - count + 1):
-            others = tuple(window[start : start + count])
-            if others != chosen:
-                yield others
+        own = held.island(chosen[0].program if chosen else None, held.turn)
+        for group in [held] if own is None else [own, *held.islands.values()]:
+            window = group[: MAX_PARENT_CHOICES + count]
+            for start in range(len(window) - count + 1):
+                others = tuple(window[start : start + count])
+                if others != chosen:
+                    yield others
 
     def _context(
         self,
         parents: tuple[Elite, ...],
-        elites: Sequence[Elite],
+        held: Held,
         rng: random.Random,
         number: tuple[int, int],
         card: ModelCard | None,
@@ -217,14 +230,17 @@ class Proposer:
     ) -> Context:
         """What an operator sees; `number` is that of the ticket, with the tunings up to it."""
         self._judged_on = self._judged_on or self.store.environment(self.run.id)
+        sequence, tunings = number
+        main = parents[0].program if parents else None
         return Context(
             task=self.run.task,
             parents=parents,
-            elites=elites,
+            elites=held,
+            island=held.island(main, sequence - tunings),
             facts=self.facts,
             rng=rng,
-            sequence=number[0],
-            tunings=number[1],
+            sequence=sequence,
+            tunings=tunings,
             tunes=bool(self.tuning),
             baseline=self.baseline,
             device={**(self._judged_on or self.device), **self._compiled_for},

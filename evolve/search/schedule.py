@@ -72,7 +72,16 @@ class Choice:
 
 
 class Schedule(Protocol):
-    """The order in which choices are tried, until one has something to propose."""
+    """The order in which choices are tried, until one has something to propose.
+
+    Attributes:
+        batch: answers that models are asked for at once; the next ones are asked for when all steps
+            of the run are judged, so that their prompts know what came of them. None for as many as
+            keep the judge busy, all the time.
+    """
+
+    @property
+    def batch(self) -> int | None: ...
 
     def order(
         self, choices: Sequence[Choice], arms: Callable[[], Sequence[Arm]], draws: Draws
@@ -89,6 +98,7 @@ def choices(
 ) -> list[Choice]:
     """Every operator, those that ask models once per model, which share the operator's weight.
 
+    Weights are shares of steps: one ask of an operator with several samples is as many of them.
     Without cards there are no operators that ask models. A model of weight 0 is not chosen.
     """
     total = sum(card.weight for card in cards)
@@ -97,12 +107,13 @@ def choices(
         if not isinstance(scheduled.operator, ModelOperator):
             found.append(Choice(operator=name, method=method, weight=scheduled.weight))
             continue
+        samples: int = getattr(scheduled.operator, "samples", 1)
         found += [
             Choice(
                 operator=name,
                 model=card.name,
                 method=method,
-                weight=scheduled.weight * card.weight / total,
+                weight=scheduled.weight * card.weight / total / samples,
             )
             for card in cards
             if card.weight > 0
@@ -110,13 +121,29 @@ def choices(
     return found
 
 
-@dataclass(frozen=True, slots=True)
+def _check_batch(batch: int | None) -> None:
+    if batch is not None and (isinstance(batch, bool) or not isinstance(batch, int) or batch < 1):
+        raise UsageError(f"schedule.batch must be a whole number from 1, or null, got {batch!r}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Shares:
     """Fixed weights: a weighted draw without replacement.
 
     Exponential clocks (Efraimidis and Spirakis 2006): the choice with the smallest clock is first
     with probability proportional to its weight.
+
+    Args:
+        batch: see `Schedule`.
+
+    Raises:
+        UsageError: it is none.
     """
+
+    batch: int | None = None
+
+    def __post_init__(self) -> None:
+        _check_batch(self.batch)
 
     def order(
         self, choices: Sequence[Choice], arms: Callable[[], Sequence[Arm]], draws: Draws
@@ -170,6 +197,7 @@ class Bandit:
         usd_per_device_hour: what an hour of the device costs; makes built-in operators comparable
             in dollars.
         usd_per_million_tokens: stands in for the price of a model that has none.
+        batch: see `Schedule`.
         limit: what ends the run; None where no limit is on money.
 
     Raises:
@@ -181,9 +209,11 @@ class Bandit:
     explore: float = 0.1
     usd_per_device_hour: float = 2.0
     usd_per_million_tokens: float = 1.0
+    batch: int | None = None
     limit: Rule | None = None
 
     def __post_init__(self) -> None:
+        _check_batch(self.batch)
         for name in ("step", "prior_asks", "usd_per_device_hour", "usd_per_million_tokens"):
             if not getattr(self, name) > 0:
                 raise UsageError(f"schedule.{name} must be above 0, got {getattr(self, name)}")

@@ -38,7 +38,7 @@ class Dead:
     """
 
     def __init__(self) -> None:
-        self._children: dict[str, list[int]] = {}
+        self._children: dict[str, dict[str, int]] = {}  # by parent, the newest of each direction
         self.untold: Counter[str] = Counter()
 
     def add(self, step: Step) -> str:
@@ -49,17 +49,20 @@ class Dead:
             return "does not say what was tried"
         if not came_to_nothing(step):
             return "a gain, or not known to be none"
-        newest = self._children.setdefault(step.parent.program, [])
-        newest.append(step.sequence)
-        self.untold["newer ones are told of"] += len(newest[:-MOST])
-        del newest[:-MOST]
+        newest = self._children.setdefault(step.parent.program, {})
+        if newest.pop(step.note, None) is not None:
+            self.untold["the same direction is told of"] += 1
+        newest[step.note] = step.sequence
+        if len(newest) > MOST:
+            del newest[next(iter(newest))]
+            self.untold["newer ones are told of"] += 1
         return ""
 
     def families(self) -> Iterator[list[int]]:
         """The newest such children of every parent that has enough of them."""
         for children in self._children.values():
             if len(children) >= LEAST:
-                yield children
+                yield list(children.values())
             else:
                 self.untold[f"fewer than {LEAST} from its parent"] += len(children)
 
@@ -71,11 +74,7 @@ def came_to_nothing(step: Step) -> str:
         return f"{_FAULTS[found]} ({step.refuted or fault_of(step.evaluation)})"
     if step.gain is None or step.gain.is_gain:
         return ""
-    gain = step.gain
-    pace = "slower" if gain.high < 1 else "no faster beyond the error"
-    return (
-        f"{pace}: {gain.value:.2f} times as fast (95 % interval {gain.low:.2f} to {gain.high:.2f})"
-    )
+    return "it is slower" if step.gain.high < 1 else "it is no faster beyond the error"
 
 
 def summary(steps: Sequence[Step]) -> Example:

@@ -19,7 +19,7 @@ from evolve.trajectories.siblings import Families, preference
 from evolve.trajectories.step import Step
 from evolve.trajectories.steps import History
 from evolve.trajectories.tally import Tally
-from evolve.trajectories.turns import conversation, labelled, prompt_only, supervised
+from evolve.trajectories.turns import conversation, labelled, prompt_only, repaired, supervised
 
 _AT_ONCE = 50
 
@@ -298,14 +298,14 @@ RECIPES = (
         views={CONVERSATION: View((filters.ON_BEST_PATH,), _conversation)},
     ),
     Recipe(
-        name="repair@1",
+        name="repair@2",
         source="KernelBench-X, arXiv 2605.04956: repairing is a skill of its own",
         what="failed programs that a step put right",
-        views={SUPERVISED: View((*_GOOD, filters.REPAIRS, filters.WHOLE_REPLY), _each(supervised))},
+        views={SUPERVISED: View((*_GOOD, filters.REPAIRS, filters.WHOLE_REPLY), _each(repaired))},
     ),
     Recipe(
-        name="failed_directions@1",
-        source="POLCA, arXiv 2603.14769: a summary of what failed",
+        name="failed_directions@2",
+        source="ours",
         what="what was tried from a program and brought nothing",
         views={SUPERVISED: View((filters.BY_MODEL, filters.JUDGED), _directions)},
     ),

@@ -1,6 +1,7 @@
 """Rows out of single steps, and the words in which a verdict comes back to a model."""
 
 import itertools
+from dataclasses import replace
 
 from evolve.core.evaluation import Evaluation, Status
 from evolve.core.model import Message
@@ -22,6 +23,11 @@ def supervised(step: Step) -> Example:
         score=gain_of(step),
         trace=step.trace,
     )
+
+
+def repaired(step: Step) -> Example:
+    """The same of a failed parent, over which there is no gain: `score` is the speedup."""
+    return replace(supervised(step), score=None if step.ratio is None else step.ratio.value)
 
 
 def labelled(step: Step) -> Example | None:

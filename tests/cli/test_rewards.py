@@ -52,12 +52,12 @@ def test_scores_as_csv_are_empty_where_they_are_not_known(database: str, capsys)
 
 
 def test_whole_steps_come_with_their_scores(database: str, capsys) -> None:
-    words = ("--reward", "kevin@1", "--vs", "autotriton@1", "--jsonl", "--store", database)
+    words = ("--reward", "kevin@1", "--vs", "autotriton@2", "--jsonl", "--store", database)
     rows = [json.loads(line) for line in printed(capsys, *words).splitlines()]
     assert [row["sequence"] for row in rows] == sorted(set(range(20)) - {11, 18, 19})
-    assert rows[1]["rewards"] == {"kevin@1": 1.8, "autotriton@1": 0.0}
+    assert rows[1]["rewards"] == {"kevin@1": 1.8, "autotriton@2": 0.0}
     assert rows[1]["completion"].startswith("Here is B.")
-    assert rows[4]["rewards"] == {"kevin@1": None, "autotriton@1": None}
+    assert rows[4]["rewards"] == {"kevin@1": None, "autotriton@2": None}
 
 
 def test_two_rewards_are_compared_by_rank(database: str, capsys) -> None:
@@ -81,9 +81,9 @@ def test_a_reward_agrees_with_itself(database: str, capsys) -> None:
 
 
 def test_shaped_scores_go_by_the_prompt(database: str, capsys) -> None:
-    words = ("--reward", "kevin@1+trloo@1", "--csv", "--store", database)
+    words = ("--reward", "kevin@1+trloo@2", "--csv", "--store", database)
     rows = csv.DictReader(io.StringIO(printed(capsys, *words)))
-    scores = {int(row["step"]): row["kevin@1+trloo@1"] for row in rows}
+    scores = {int(row["step"]): row["kevin@1+trloo@2"] for row in rows}
     # B, C, D, E and F answer one prompt: 1.8 - (0 + 0 + 1.805 + 0) / 4
     assert float(scores[1]) == pytest.approx(1.8 - 1.805 / 4)
     assert float(scores[9]) == pytest.approx(4.3)  # alone

@@ -308,3 +308,11 @@ def test_strict_scope_keeps_all_outside_of_a_marked_region():
     assert breach(source, inside, EditScope.STRICT) == ""
     assert "EVOLVE-BLOCK" in breach(source, source.replace("A = 1", "A = 2"), EditScope.STRICT)
     assert "EVOLVE-BLOCK" in breach(source, "B = 2\n", EditScope.STRICT)
+
+
+def test_strict_scope_keeps_grids_and_masks_within_a_marked_region_too():
+    inside = "x = tl.load(p, mask=i < n)\nkernel[(4,)](x)\n"
+    source = f"A = 1\n# EVOLVE-BLOCK-START\n{inside}# EVOLVE-BLOCK-END\n"
+    assert "a bounds mask" in breach(source, source.replace("i < n", "i < m"), EditScope.STRICT)
+    assert "the grid" in breach(source, source.replace("(4,)", "(8,)"), EditScope.STRICT)
+    assert breach(source, source.replace("x =", "y ="), EditScope.STRICT) == ""

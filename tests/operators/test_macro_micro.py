@@ -6,9 +6,11 @@ Invariants:
    within the text and inside one another's lines.
 2. The action set is data: a file of one's own replaces it, a mistake in it is said.
 3. Each policy picks a step that the program allows; the coder is asked for that step only.
-4. The bandit tries every type once, and then those that were rewarded.
+4. A model is offered every type of action each time, and every step some time.
+5. The bandit tries every type once, and then those that were rewarded.
 """
 
+import random
 import time
 from pathlib import Path
 
@@ -22,7 +24,7 @@ from evolve.core.measurement import Ratio
 from evolve.core.model import CallStatus, ModelReply, ModelRequest, ReplyStatus
 from evolve.core.protocols import Attempt, Failed, Proposal
 from operators import MacroMicro
-from operators.actions import load_actions, read_choice, steps_of
+from operators.actions import load_actions, offered, read_choice, steps_of
 from operators.ladder import past_rewards, reward, upper_bounds
 from operators.regions import KINDS, find_regions
 from tests.operators.history import PLAIN, History, answer, constants_set, prompt_of, request_of
@@ -263,11 +265,32 @@ def test_the_uniform_policy_reaches_every_step():
     assert picked == {*range(len(steps))}
 
 
-def test_offers_are_bounded_and_spread_over_the_program():
+@pytest.mark.parametrize("path", SEEDS, ids=lambda path: f"{path.parts[-3]}-{path.stem}")
+def test_every_type_is_offered_each_time_and_nearly_every_step_within_forty_rounds(path):
+    """By a fixed stride 19 of the seeds never saw launch_merging, rmsnorm no fusion at all."""
+    steps = steps_of(path.read_text(), load_actions())
+    drawn = [offered(steps, 24, random.Random(seed)) for seed in range(40)]
+    kinds = {step.action.name for step in steps}
+    for places in drawn:
+        assert len(places) == min(len(steps), 24)
+        assert {steps[place].action.name for place in places} == kinds
+    assert len({place for places in drawn for place in places}) >= 0.95 * len(steps)
+
+
+def test_the_number_of_a_plan_is_that_of_the_step_that_was_offered():
     history = history_of(SEEDS[0].read_text())
-    prompt = prompt_of(request_of(MacroMicro(options=5), history.context(history.elites())))
-    assert "\n5. " in prompt
-    assert "\n6. " not in prompt
+    operator = MacroMicro(options=5)
+    for seed in range(5):
+        context = history.context(history.elites(), seed=seed)
+        plan = request_of(operator, context)
+        listed = prompt_of(plan)
+        assert "\n5. " in listed
+        assert "\n6. " not in listed
+        fifth = listed.rpartition("\n5. ")[2].partition(": ")[0]
+        later = history.context(history.elites(), seed=seed + 100)
+        code = operator.interpret(later, [answer(plan, "ACTION: 5")]).outcome
+        assert isinstance(code, ModelRequest)
+        assert fifth in prompt_of(code)
 
 
 def test_the_bandit_tries_every_type_and_then_those_that_paid():

@@ -321,7 +321,7 @@ def test_tuned_values_are_written_into_the_program_that_is_shown():
 
 def test_without_a_parent_a_first_version_is_asked_for():
     history = History(seeds=())
-    for operator in (RewriteFull(), Universal(), Template(), Summarise()):
+    for operator in (RewriteFull(), Universal(), Template()):
         prompt = prompt_of(request_of(operator, history.context()))
         assert "There is no program yet" in prompt
     assert isinstance(Edit().propose(history.context()), Declined)

@@ -107,7 +107,6 @@ OPERATORS = {
     "macro_micro": MacroMicro(),
     "macro_micro_bandit": MacroMicro(policy="bandit"),
     "macro_micro_uniform": MacroMicro(policy="uniform"),
-    "summarise": Summarise(every=6),
 }
 
 
@@ -166,11 +165,14 @@ def test_every_reply_is_stored_with_what_was_made_of_it(store):
 
 @pytest.mark.parametrize("name", ["summarise", "notes"])
 def test_summaries_are_carried_over_and_followed_by_a_program_that_knows_them(store, name):
-    _, model = search_with(store, {name: Summarise(every=6)})
+    operators = {name: Summarise(every=6), "rewrite_full": RewriteFull()}
+    _, model = search_with(store, operators, proposals=40)
     summaries = [r for r in model.requests if r.purpose == "summarise"]
     assert 1 < len(summaries) < len(model.requests) / 2
     assert "larger blocks were faster" in summaries[-1].messages[1].content
-    assert "larger blocks were faster" in model.requests[-1].messages[1].content
+    later = model.requests[model.requests.index(summaries[0]) + 1 :]
+    programs = [r for r in later if r.purpose == "propose"]
+    assert any("larger blocks were faster" in r.messages[1].content for r in programs)
 
 
 def test_summaries_are_carried_over_and_quoted_by_other_operators(store):

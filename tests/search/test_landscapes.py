@@ -210,7 +210,7 @@ def polca_as_it_ships() -> dict[str, Any]:
     return {
         "archive": parts.build_archive(config),
         "selection": parts.build_selection(config),
-        "remeasure": parts.build_operators(config)["remeasure"],
+        "remeasure_head": parts.build_operators(config)["remeasure_head"],
     }
 
 
@@ -223,7 +223,7 @@ def test_polca_recovers_an_unlucky_good_candidate(store, run):
 
 def test_without_measuring_again_it_stays_unlucky(store, run):
     shipped = polca_as_it_ships()
-    del shipped["remeasure"]
+    del shipped["remeasure_head"]
     search = near_the_optimum(store, run, shifts=UNLUCKY, evaluations=40, **shipped)
     assert search.leader.sequence != 0
 
@@ -231,7 +231,7 @@ def test_without_measuring_again_it_stays_unlucky(store, run):
 def test_polca_judges_no_program_twice_and_none_that_is_nearly_another(store):
     search = searched(store, family(1)["noisy"], preset("polca"), seed=3, evaluations=80)
     asked = list(store.steps(search.run.id))
-    new = [step.program for step in asked if step.program and step.operator == "summarise"]
+    new = [step.program for step in asked if step.program and step.operator == "rewrite_full"]
     assert len(new) > 10
     assert len(set(new)) == len(new)
     assert any(step.failure.startswith("duplicate") for step in asked)

@@ -67,18 +67,19 @@ def test_an_engine_takes_the_steps_that_it_took(engine: str, store):
 
 GOLDEN = {
     "population": """
-        seed<-:0.00 rewrite_full<0:-0.18 rewrite_full<0:0.05 rewrite_full<0:0.24
-        rewrite_full<0:0.09 rewrite_full<0:failed rewrite_full<1:wrong_value rewrite_full<2:0.05
-        rewrite_full<3:0.20 rewrite_full<4:0.24 rewrite_full<9:-0.26 rewrite_full<4:0.27
-        rewrite_full<2:wrong_value rewrite_full<3:-0.03 rewrite_full<9:0.24 rewrite_full<10:-0.19
-        rewrite_full<11:0.36 rewrite_full<2:-0.23 rewrite_full<3:0.20 rewrite_full<4:0.05
-        rewrite_full<14:0.33 verify<16:0.36
+        seed<-:0.00 rewrite_full<0:-0.18 rewrite_full<0:0.05 rewrite_full<0:0.24 rewrite_full<0:0.09
+        rewrite_full<0:failed rewrite_full<1:wrong_value rewrite_full<2:0.05 rewrite_full<3:0.20
+        rewrite_full<4:0.24 rewrite_full<4:-0.02 rewrite_full<1:0.00 rewrite_full<1:wrong_value
+        rewrite_full<3:-0.03 rewrite_full<4:-0.18 rewrite_full<4:0.18 rewrite_full<11:0.09
+        rewrite_full<1:-0.27 rewrite_full<2:-0.18 rewrite_full<4:0.05 rewrite_full<4:0.00
+        verify<9:0.24 verify<3:0.24
     """,
     "queue": """
-        seed<-:0.00 remeasure<-:0.00 summarise<0:-0.18 remeasure<-:0.00 summarise<0:0.05
-        remeasure<-:0.05 summarise<2:0.24 remeasure<-:0.24 summarise<2:0.00 remeasure<-:0.24
-        summarise<6:wrong_value remeasure<-:0.24 summarise<8:0.09 remeasure<-:0.09 summarise<8:-0.14
-        remeasure<-:0.24 summarise<0:0.05 remeasure<-:0.05 summarise<6:-0.36 remeasure<-:0.24
+        seed<-:0.00 remeasure_head<-:0.00 rewrite_full<0:-0.18 remeasure_head<-:-0.18
+        rewrite_full<0:0.05 remeasure_head<-:0.05 rewrite_full<2:0.24 remeasure_head<-:0.05
+        rewrite_full<2:0.00 remeasure_head<-:0.00 summarise<6:wrong_value remeasure_head<-:0.00
+        rewrite_full<0:0.00 remeasure_head<-:0.24 rewrite_full<8:-0.14 remeasure_head<-:0.05
+        rewrite_full<12:0.24 remeasure_head<-:0.05 rewrite_full<6:-0.36 remeasure_head<-:0.00
         verify<6:0.24
     """,
     "tree": """

@@ -69,6 +69,17 @@ def test_an_operator_is_one_choice_per_model_with_its_weight_shared_out():
     assert [each.operator for each in choices(operators, [])] == ["tune"]
 
 
+def test_a_weight_is_a_share_of_steps_also_of_an_operator_with_several_samples():
+    """Of GEAK's asks one in four was to be a repair; it was one step in 18."""
+    operators = {
+        "many": Scheduled(operator=Writer(samples=8), weight=3.0),
+        "one": Scheduled(operator=Writer(), weight=1.0),
+    }
+    found = firsts(Shares(), choices(operators, [ModelCard(name="model")]), count=2000)
+    steps = {name: count * (8 if name == "many" else 1) for (name, _), count in found.items()}
+    assert steps["one"] / sum(steps.values()) == pytest.approx(0.25, abs=0.03)
+
+
 def test_shares_are_met_over_operators_and_models():
     options = [
         Choice(operator="write", model="fast", weight=1.5),

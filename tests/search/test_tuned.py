@@ -18,19 +18,17 @@ import re
 from collections import Counter
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from archives import TopK
-from evolve.cli import parts
 from evolve.cli.config.locate import config_dir
 from evolve.core.evaluation import Fidelity
 from evolve.core.model import ModelReply, ModelRequest
 from evolve.core.program import Program
 from evolve.core.protocols import Proposal
 from evolve.core.tunables import parse, render
-from evolve.search.pipeline import Outcome, Pipeline
+from evolve.search.pipeline import Pipeline
 from evolve.search.schedule import Scheduled
 from evolve.search.selection import Greedy
 from evolve.search.termination import from_config
@@ -45,13 +43,11 @@ from evolve.testing.synthetic import (
     true_speedup,
 )
 from operators import Seed, Tune
-from tests.cli.recording import settings
 from tests.search.conftest import make_search
-from tests.search.models import ScriptedModel, answer
+from tests.search.preset_run import reply, searched
 
 PRESETS = sorted(path.stem for path in (config_dir() / "search").glob("*.yaml"))
 PUBLISHED = sorted({*PRESETS} - {"portfolio", "quick", "greedy", "single", "seeds"})
-MODEL = ("llm.model=openai/scripted", "llm.price.prompt=1", "llm.price.completion=2")
 KNOWN = ("was tried with the same values", "the program is that of its parent")
 VALUES = [  # 24 of them, the best one late
     *({"BLOCK": block, "UNROLL": unroll, "STAGES": stages}
@@ -66,39 +62,12 @@ def with_values(source: str, values: dict[str, int]) -> str:
     return source
 
 
-def reply(source: str) -> ModelReply:
-    """What every operator can read: a choice, a limit, and a program."""
-    said = "## Analysis\nACTION: 1\nLIMIT: memory\n\n## Code\n\n"
-    return answer(f"{said}```python\n{source}\n```")
-
-
 def other_values(request: ModelRequest, number: int) -> ModelReply:
     return reply(with_values(SEED_SOURCE, VALUES[number % len(VALUES)]))
 
 
-def other_programs(request: ModelRequest, number: int) -> ModelReply:
-    return reply(f"{SEED_SOURCE}\nNUMBER = {number}\n")
-
-
 def nothing_new(request: ModelRequest, number: int) -> ModelReply:
     return reply(SEED_SOURCE)
-
-
-def searched(
-    store: Store,
-    *words: str,
-    script: Any = other_programs,
-    seeds: tuple[str, ...] = (SEED_SOURCE,),
-    serial: bool = True,
-) -> tuple[Outcome, RunRow]:
-    """A run of a preset's own parts, to the end of its budget."""
-    config = settings("name=demo", "store.reuse=false", *MODEL, *words) | {"audit": []}
-    task = synthetic_task(seeds=seeds)
-    run = store.create_run(name="demo", task=task, config=config, seed=config["seed"])
-    search = parts.build_search(store, run, config, model=ScriptedModel(script=script))
-    judge, limit = SyntheticEvaluator(), parts.build_termination(config)
-    sitting = Pipeline(search, judge, limit, serial=serial, verify=False)
-    return asyncio.run(sitting.run()), run
 
 
 def best_of(store: Store, run: RunRow) -> float:
@@ -116,7 +85,7 @@ def test_a_better_value_of_a_declared_constant_is_found_in_every_preset(preset: 
     run = store.run("demo")
     progress = store.progress(run.id)
     start = max(map(true_speedup, RELATIVES))
-    assert progress.proposals <= 24
+    assert progress.proposals <= 24 + len(RELATIVES)
     assert progress.tunings > 0
     assert best_of(store, run) > 1.5 * start
 
@@ -128,7 +97,7 @@ def test_no_answer_with_other_values_is_lost(preset: str, store: Store):
     words += ("termination.evaluations=30", "termination.wall_time=null", "selection=greedy")
     searched(store, *words, script=other_values)
     run = store.run("demo")
-    steps = [s for s in store.steps(run.id) if s.operator not in ("seed", "remeasure")]
+    steps = [s for s in store.steps(run.id) if s.operator not in ("seed", "remeasure_head")]
     measured: set[str] = set()
     for step in steps:
         assert not step.failure or any(words in step.failure for words in KNOWN)
@@ -142,7 +111,7 @@ def test_no_answer_with_other_values_is_lost(preset: str, store: Store):
 
 
 def test_an_answer_with_the_best_values_is_the_best_instance_of_its_program(store: Store):
-    words = ("search=kernel_smith", "operators.tune=null", "termination.proposals=25")
+    words = ("search=kernel_smith", "operators.tune=null", "termination.proposals=24")
     _, run = searched(store, *words, script=other_values)
     answers = [step for step in store.steps(run.id) if step.operator == "rewrite_full"]
     assert len(answers) == 24
@@ -171,19 +140,20 @@ def test_an_answer_whose_values_were_only_screened_is_measured_in_full(store, ru
 
 @pytest.mark.parametrize("serial", [True, False])
 def test_a_run_of_forty_answers_gets_forty_answers(serial: bool, store: Store):
-    words = ("search=kernel_smith", "termination.proposals=41")
+    """The program to start from is none of Kernel-Smith's 40 rounds, nor is a tuning."""
+    words = ("search=kernel_smith",)
     outcome, run = searched(store, *words, serial=serial)
     made = Counter(step.operator for step in store.steps(run.id))
     progress = store.progress(run.id)
     assert (made["seed"], made["rewrite_full"]) == (1, 40)
-    assert "41 of 41 proposals" in outcome.reason
+    assert "40 of 40 proposals" in outcome.reason
     assert (progress.proposals, progress.tunings) == (41, made["tune"])
     assert made["tune"] >= 38
 
 
 @pytest.mark.parametrize(("share", "tunings"), [(0.0, 0), (0.25, 7), (0.5, 21)])
 def test_tuning_has_its_share_of_the_tickets(share: float, tunings: int, store: Store):
-    words = ("search=kernel_smith", "termination.proposals=21", f"operators.tune.share={share}")
+    words = ("search=kernel_smith", "termination.proposals=20", f"operators.tune.share={share}")
     _, run = searched(store, *words)
     assert store.progress(run.id).proposals == 21
     assert store.progress(run.id).tunings == tunings
@@ -278,7 +248,7 @@ def test_a_run_that_is_resumed_keeps_the_count_of_its_answers(tmp_path: Path):
         asyncio.run(Pipeline(search, judge, limit, serial=True, verify=False).run())
 
     dumps = []
-    for name, limits in {"one": (16,), "two": (7, 16)}.items():
+    for name, limits in {"one": (15,), "two": (6, 15)}.items():
         with Store.open(tmp_path / f"{name}.db", create=True) as store:
             task, config = synthetic_task(), {"baseline": "eager"}
             run = store.create_run(name="demo", task=task, config=config, seed=7)

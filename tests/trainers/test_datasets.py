@@ -50,7 +50,7 @@ def test_every_export_loads_with_datasets(
 def test_a_column_without_values_has_its_type(
     parquet: bool, exported: Exported, tmp_path: Path
 ) -> None:
-    folder, _ = exported("trl-sft", "repair@1", parquet=parquet)
+    folder, _ = exported("trl-sft", "repair@2", parquet=parquet)
     rows = list(load_dataset(folder, "supervised"))
     assert {row["score"] for row in rows} == {None}  # there is no gain over what failed
     found = loaded(folder, "supervised", tmp_path)["train"]

@@ -63,7 +63,7 @@ def test_prompt_and_answer_stay_apart(exported: Exported, tokenizer: Any, tmp_pa
     [
         ("kernel_smith@1", "supervised"),
         ("multi_turn@1", "conversation"),
-        ("repair@1", "supervised"),
+        ("repair@2", "supervised"),
     ],
 )
 def test_sft_takes_a_step(

@@ -101,7 +101,7 @@ def learned_texts(trainer: Any, chosen: str) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("recipe", ["kernel_smith@1", "repair@1"])
+@pytest.mark.parametrize("recipe", ["kernel_smith@1", "repair@2"])
 def test_sft_learns_single_turns(recipe: str, search: Searched, tmp_path: Path) -> None:
     story(search)
     rows = rows_of(search, tmp_path, "trl-sft", recipe, "supervised")

@@ -284,13 +284,14 @@ def test_what_was_made_without_a_model_stands_in_the_next_turn(search: Searched)
 
 
 def test_repairs_are_of_parents_that_had_failed(told: Searched) -> None:
-    found, tally = rows(told, "repair@1", "supervised")
+    found, tally = rows(told, "repair@2", "supervised")
     assert numbers(found) == [12]
+    assert [row.score for row in found] == [row.steps[0].ratio.value for row in found]
     assert removed(tally)["its parent had not failed"] == 7
 
 
 def test_failed_directions_are_told_with_what_came_of_them(told: Searched) -> None:
-    [row], _ = rows(told, "failed_directions@1", "supervised")
+    [row], _ = rows(told, "failed_directions@2", "supervised")
     assert isinstance(row, Example)
     assert [step.sequence for step in row.steps] == [2, 3, 6]
     assert row.completion == (
@@ -301,6 +302,17 @@ def test_failed_directions_are_told_with_what_came_of_them(told: Searched) -> No
     assert 'name = "A"' in row.prompt[0].content
 
 
+def test_a_direction_that_was_tried_again_is_told_of_once(search: Searched) -> None:
+    search.built_in("A", verdict(1.0))
+    for name, note in (("B", "try tiling"), ("C", "try fusion"), ("D", "try tiling"), ("E", "")):
+        search.model(name, verdict(0.5), "A", note=note or "try nothing")
+    [row], tally = rows(search, "failed_directions@2", "supervised")
+    assert row.completion == (
+        "- try fusion: it is slower.\n- try tiling: it is slower.\n- try nothing: it is slower."
+    )
+    assert removed(tally)["the same direction is told of"] == 1
+
+
 def test_directions_that_are_not_told_of_are_counted(search: Searched) -> None:
     failed = verdict(status=Status.WRONG_VALUE)
     search.built_in("A", verdict(1.0))
@@ -309,7 +321,7 @@ def test_directions_that_are_not_told_of_are_counted(search: Searched) -> None:
     search.model("C", verdict(2.0), "A")
     search.model("D", failed, "C")
     search.model("E", failed)
-    found, tally = rows(search, "failed_directions@1", "supervised")
+    found, tally = rows(search, "failed_directions@2", "supervised")
     assert [len(row.steps) for row in found] == [8]
     assert removed(tally) == {
         "no model made it": 1,

@@ -17,7 +17,6 @@ from evolve.core.errors import UsageError
 from evolve.core.evaluation import CaseResult, Evaluation, Fidelity, Stage, Status
 from evolve.core.measurement import Ratio
 from evolve.core.model import ReplyStatus
-from evolve.core.program import Language
 from evolve.trajectories.rewards import Grade, grade, pipeline, reward, reward_names, worth
 from evolve.trajectories.rewards.turns import towards_one
 from evolve.trajectories.step import Known, Made, Step
@@ -86,13 +85,24 @@ def test_kevin_is_a_third_for_correct_plus_the_speedup() -> None:
     assert score("kevin@1", HACK) == 0.0
 
 
-def test_autotriton_wants_a_correct_program_in_triton() -> None:
-    assert score("autotriton@1", verdict(0.2), language=Language.TRITON) == 1.0
-    assert score("autotriton@1", verdict(), language=Language.TRITON) == 1.0  # needs no time
-    assert score("autotriton@1", verdict(9.0), language=Language.CPP) == 0.0
-    assert score("autotriton@1", WRONG, language=Language.TRITON) == 0.0
-    assert score("autotriton@1", verdict(1.0)) is None  # neither its language nor its text
-    assert score("autotriton@1", verdict(1.0), source="@triton.jit\ndef f(): ...") == 1.0
+JIT = "import triton\n\n\n@triton.jit\ndef scale(x): ...\n\n\n"
+
+
+@pytest.mark.parametrize(
+    ("judged", "source", "value"),
+    [
+        (verdict(0.2), JIT + "scale[(1,)](x)\n", 1.0),
+        (verdict(), JIT + "scale[(1,)](x)\n", 1.0),  # needs no time
+        (WRONG, JIT + "scale[(1,)](x)\n", 0.0),
+        (verdict(9.0), 'load_inline("k", cpp_sources="")\n', 0.0),
+        (verdict(9.0), 'load_inline("k", cpp_sources="")\n# @triton.jit\n', 0.0),
+        (verdict(9.0), '"""@triton.jit scale[(1,)](x)"""\n', 0.0),
+        (verdict(9.0), JIT + "other(x)\n", 0.0),  # defined, and never launched
+        (verdict(1.0), "", None),  # its text is not known
+    ],
+)
+def test_autotriton_wants_a_triton_kernel_that_is_launched(judged, source, value) -> None:
+    assert score("autotriton@2", judged, source=source) == value
 
 
 @pytest.mark.parametrize(
@@ -228,14 +238,14 @@ def test_no_reward_tells_apart_what_the_clock_cannot(
 @pytest.mark.parametrize("name", reward_names())
 def test_our_own_fault_is_never_a_score(name: str) -> None:
     for judged in (OURS, None, UNSURE):
-        assert score(name, judged, language=Language.TRITON) is None
+        assert score(name, judged, source=JIT + "scale[(1,)](x)\n") is None
 
 
 @pytest.mark.parametrize("name", reward_names())
 def test_every_way_to_fail_scores_below_every_correct_program(name: str) -> None:
     samples = {"large": blocks(([1.0], [2.0]))}
     slow = verdict(0.5, compiled=0.5, descriptors={"coverage": 0.0}, samples=samples)
-    least = score(name, slow, language=Language.TRITON)
+    least = score(name, slow, source=JIT + "scale[(1,)](x)\n")
     assert least is not None
     fails = [score(name, judged) for judged in (BROKEN, WRONG, HACK, DECOY)]
     fails.append(score(name, None, made=Made.NOTHING, reading=ReplyStatus.NO_CODE))
@@ -245,7 +255,7 @@ def test_every_way_to_fail_scores_below_every_correct_program(name: str) -> None
     )
 
 
-@pytest.mark.parametrize("name", sorted({*reward_names()} - {"autotriton@1"}))
+@pytest.mark.parametrize("name", sorted({*reward_names()} - {"autotriton@2"}))
 def test_a_program_that_could_not_be_timed_has_no_score(name: str) -> None:
     assert score(name, UNTIMED) is None
 
@@ -307,7 +317,7 @@ def test_a_users_function_that_is_none_says_so(tmp_path: Path, text: str, said: 
     [
         ("dr_kernel", "did you mean dr_kernel@1"),
         ("nonsense@3", "there are kernel_smith@1"),
-        ("kevin@1+trlo@1", "no shaping 'trlo@1', did you mean trloo@1"),
+        ("kevin@1+trlo@1", "no shaping 'trlo@1', did you mean trloo@2"),
         ("missing.py:reward", "missing.py cannot be read"),
     ],
 )

@@ -56,12 +56,21 @@ def test_an_unknown_turn_does_not_cut_the_line() -> None:
 
 def test_trloo_leaves_the_sample_itself_out_of_the_mean() -> None:
     # 1 - (2 + 6) / 2 = -3; 2 - (1 + 6) / 2 = -1.5; 6 - (1 + 2) / 2 = 4.5
-    assert shaped("trloo@1", (1.0, 2.0, 6.0), group(3)) == pytest.approx([-3.0, -1.5, 4.5])
+    assert shaped("trloo@2", (1.0, 2.0, 6.0), group(3)) == pytest.approx([-3.0, -1.5, 4.5])
+
+
+def test_trloo_compares_turns_of_rollouts_that_began_with_the_same_prompt() -> None:
+    # Turn 1 of two rollouts, then turn 2, whose prompts differ: 4 - 2, 2 - 4, 3 - 0, 0 - 3
+    rollouts = Tree(parents=(-1, -1, 0, 1), groups=(0, 0, 1, 2))
+    assert shaped("trloo@2", (4.0, 2.0, 3.0, 0.0), rollouts) == [2.0, -2.0, 3.0, -3.0]
+    # From a seed, turns are counted from there: 4 - 2, 2 - 4
+    seeded = Tree(parents=(-1, 0, 0), groups=(0, 1, 2))
+    assert shaped("trloo@2", (1.0, 4.0, 2.0), seeded) == [1.0, 2.0, -2.0]
 
 
 def test_a_lone_sample_keeps_its_score() -> None:
-    assert shaped("trloo@1", (2.0,), group(1)) == [2.0]
-    assert shaped("trloo@1", (2.0, None), group(2)) == [2.0, None]
+    assert shaped("trloo@2", (2.0,), group(1)) == [2.0]
+    assert shaped("trloo@2", (2.0, None), group(2)) == [2.0, None]
     assert shaped("grpo@1", (2.0, None), group(2)) == [2.0, None]
 
 
@@ -74,7 +83,7 @@ def test_grpo_divides_by_the_standard_deviation() -> None:
 
 def test_groups_do_not_mix() -> None:
     tree = Tree(parents=(-1,) * 4, groups=(7, 9, 7, 9))
-    assert shaped("trloo@1", (1.0, 10.0, 3.0, 30.0), tree) == [-2.0, -20.0, 2.0, 20.0]
+    assert shaped("trloo@2", (1.0, 10.0, 3.0, 30.0), tree) == [-2.0, -20.0, 2.0, 20.0]
 
 
 def test_spikes_are_clipped_at_one_and_a_half_deviations() -> None:
@@ -100,14 +109,14 @@ def test_trloo_is_grpo_without_its_bias_and_its_scale(scores: list[float]) -> No
     # (N / (N - 1)) (r - mean) = r - mean of the others
     count, mean = len(scores), math.fsum(scores) / len(scores)
     expected = [(score - mean) * count / (count - 1) for score in scores]
-    assert shaped("trloo@1", scores, group(count)) == pytest.approx(expected, abs=1e-9)
+    assert shaped("trloo@2", scores, group(count)) == pytest.approx(expected, abs=1e-9)
 
 
 def test_shapings_follow_each_other() -> None:
-    plan = pipeline("dr_kernel@1+return@1+trloo@1")
-    assert plan.name == "dr_kernel@1+return@1+trloo@1"
+    plan = pipeline("dr_kernel@1+return@1+trloo@2")
+    assert plan.name == "dr_kernel@1+return@1+trloo@2"
     tree = Tree(parents=(-1, -1, 0), groups=(0, 0, 1))
-    # returns 1 + 4 = 5, 2 and 4; then 5 - 2, 2 - 5, and 4 alone
+    # returns 1 + 4 = 5, 2 and 4; then 5 - 2, 2 - 5, and 4 alone at its turn
     assert list(plan.shape((1.0, 2.0, 4.0), tree)) == [3.0, -3.0, 4.0]
 
 

@@ -67,26 +67,27 @@ class ExploreExploit:
     """Any elite, one of the top, or one drawn by speedup, each with a fixed probability.
 
     OpenEvolve's parents (`database.py`: exploration, exploitation, and a fitness-weighted rest) and
-    KernelFoundry's 20/70/10 (arXiv 2603.12440).
+    KernelFoundry's 20/70/10 (arXiv 2603.12440). OpenEvolve exploits an archive of the 100 best,
+    which takes in all programs until there are so many: a run of 100 exploits any of them.
 
     Args:
         exploration: probability of any elite, all alike.
         exploitation: probability of one of the top, all of them alike; what is left over goes to a
             draw in proportion to speedup.
-        top_share: the share of the elites that is the top.
+        top: how many elites are the top.
 
     Raises:
-        UsageError: a share is no number from 0 to 1, or both probabilities add up to more than 1.
+        UsageError: a setting is out of range, or both probabilities add up to more than 1.
     """
 
     exploration: float = 0.2
     exploitation: float = 0.7
-    top_share: float = 0.1
+    top: int = 100
 
     def __post_init__(self) -> None:
         check_number("exploration", self.exploration, least=0, most=1, example=0.2)
         check_number("exploitation", self.exploitation, least=0, most=1, example=0.7)
-        check_number("top_share", self.top_share, least=0, most=1, example=0.1)
+        check_whole("top", self.top, least=1, example=100)
         if self.exploration + self.exploitation > 1:
             raise UsageError(
                 f"selection.exploration and selection.exploitation are {self.exploration:g} and "
@@ -95,7 +96,6 @@ class ExploreExploit:
 
     def select(self, population: Population, count: int, rng: random.Random) -> tuple[Elite, ...]:
         size = len(population)
-        top = math.ceil(self.top_share * size)
         chosen: list[int] = []
         for _ in range(min(count, size)):
             left, draw = size - len(chosen), rng.random()
@@ -103,7 +103,7 @@ class ExploreExploit:
                 index = unchosen(rng.randrange(left), chosen)
             elif draw < self.exploration + self.exploitation:
                 # The top of what is left: as large as it was where others are chosen already.
-                index = unchosen(rng.randrange(min(max(top, 1), left)), chosen)
+                index = unchosen(rng.randrange(min(self.top, left)), chosen)
             else:
                 index = self._by_speedup(population, chosen, rng)
             chosen.append(index)

@@ -13,7 +13,7 @@ from evolve.core.errors import UsageError
 from evolve.core.protocols import Elite, Population, SelectionPolicy
 from evolve.search.selection.best import ExploreExploit
 from evolve.search.selection.checks import check_number, check_whole
-from evolve.search.selection.draws import WINDOW, then_best
+from evolve.search.selection.draws import WINDOW
 from evolve.search.selection.part import Part
 from evolve.search.selection.ranked import Tournament
 
@@ -23,8 +23,6 @@ _RECENT = 64  # evaluations of an island that are told apart; at decay 0.9 older
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IslandRoundRobin:
     """One island after the other; within it another policy chooses (OpenEvolve).
-
-    Where an island has fewer elites than parents are asked for, the best of the others join.
 
     Args:
         within: the policy; it sees the elites of the island only.
@@ -37,13 +35,18 @@ class IslandRoundRobin:
         """Islands, and what the policy within needs of them."""
         return frozenset({"islands", *getattr(self.within, "needs", ())})
 
+    @property
+    def fires_at(self) -> dict[str, int]:
+        """When the mechanisms of the policy within first act."""
+        fires: dict[str, int] = getattr(self.within, "fires_at", {})
+        return {f"within.{name}": step for name, step in fires.items()}
+
     def select(self, population: Population, count: int, rng: random.Random) -> tuple[Elite, ...]:
         islands = list(population.islands.values())
         if not islands:
             return ()
         turn, place = divmod(population.turn, len(islands))
-        chosen = self.within.select(Part(population, islands[place], turn), count, rng)
-        return then_best(chosen, population, count)
+        return self.within.select(Part(population, islands[place], turn), count, rng)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,10 +62,12 @@ class AdaptiveIslands:
     and else one in proportion to speedup; G is the moving average of d ** 2, so that an island that
     stands still explores.
 
+    G falls at gains only, and a migrant counts for G and never for R and V, as in the source: one
+    that stands on several islands was made where a parent of it stands.
+
     All of it is read from the elites that are held, the best 1000 of all islands together: an
-    evaluation that left none had no gain, and is taken to lie evenly between the others. A migrant
-    is a gain where it arrives. The tickets of a program that stands on several islands are shared
-    out evenly, as its children are.
+    evaluation that left none had no gain, and is taken to lie evenly between the others. The
+    tickets of a program that stands on several islands are shared out evenly, as its children are.
 
     Raises:
         UsageError: a setting is out of range, or `intensity_low` above `intensity_high`.
@@ -99,10 +104,11 @@ class AdaptiveIslands:
             1 + math.sqrt(chosen.energy)
         )
         within = ExploreExploit(
-            exploration=intensity, exploitation=0.7 * (1 - intensity), top_share=0.25
+            exploration=intensity,
+            exploitation=0.7 * (1 - intensity),
+            top=math.ceil(len(chosen.elites) / 4),
         )
-        parents = within.select(Part(population, chosen.elites, population.turn), count, rng)
-        return then_best(parents, population, count)
+        return within.select(Part(population, chosen.elites, population.turn), count, rng)
 
     def _next(self, islands: Sequence["_Record"]) -> "_Record":
         least = min(islands, key=lambda island: island.asked)
@@ -136,16 +142,19 @@ class AdaptiveIslands:
         fade = self.decay**apart
         newest = heapq.nlargest(_RECENT, read, key=attrgetter("sequence"))[::-1]
         best = _best_before(read, newest[0].sequence)
+        here = {elite.program for elite in read}
         gains = visits = energy = 0.0
         for elite in newest:
             value = elite.fitness.value
             gain = min(max(value - best, 0.0), 1.0) if best is not None else 0.0
             best = value if best is None else max(best, value)
-            gains = gains * fade + gain
-            visits = visits * fade + (1 - fade) / (1 - self.decay)
-            energy = energy * fade + (1 - self.decay) * gain**2
+            if copies[elite.program] == 1 or not here.isdisjoint(elite.parents):
+                gains = gains * fade + gain
+                visits = visits * fade + (1 - fade) / (1 - self.decay)
+            if gain:
+                energy = energy * self.decay + (1 - self.decay) * gain**2
         asked = sum(visits.asked / islands for visits, islands in counts)
-        return _Record(elites=elites, rate=gains / visits, energy=energy, asked=asked)
+        return _Record(elites=elites, rate=gains / (visits or 1.0), energy=energy, asked=asked)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,7 +25,8 @@ class Polca:
     mean + exploration * sqrt(ln(T + 1) / n) * noise, with T tickets and n evaluations of the
     program (OpenTrace, `priority_search.py`). Ties go to the newest. POLCA pops the first
     `candidates`, makes `proposals` of each, and evaluates all of them again; here tickets take the
-    same candidates by turns, all as often, and the operator `remeasure` evaluates again.
+    same candidates by turns, all as often, and the operator `remeasure_head` evaluates
+    again.
 
     Args:
         candidates: length of the queue's head, k in the paper.

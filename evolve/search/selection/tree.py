@@ -62,6 +62,11 @@ class Uct:
         check_whole("dead_failures", self.dead_failures, least=1, example=4)
         check_whole("dead_stale", self.dead_stale, least=1, example=80)
 
+    @property
+    def fires_at(self) -> dict[str, int]:
+        """When a dead end can first be left."""
+        return {"dead_failures": self.dead_failures, "dead_stale": self.dead_stale}
+
     def select(self, population: Population, count: int, rng: random.Random) -> tuple[Elite, ...]:
         if not count or not len(population):
             return ()

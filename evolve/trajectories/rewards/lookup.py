@@ -43,7 +43,7 @@ def reward(name: str) -> Reward:
 
 
 def pipeline(name: str) -> Pipeline:
-    """A reward with shapings after a plus sign each: `dr_kernel@1+return@1+trloo@1`.
+    """A reward with shapings after a plus sign each: `dr_kernel@1+return@1+trloo@2`.
 
     Raises:
         UsageError: one of them does not exist.

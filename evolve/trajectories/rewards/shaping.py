@@ -58,18 +58,31 @@ def discounted(scores: Scores, tree: Tree, gamma: float) -> list[float | None]:
 
 
 def trloo(scores: Scores, tree: Tree) -> list[float | None]:
-    """Score minus the mean of the others in its group; as it is where there are none.
+    """Score minus the mean of the others at the same turn; as it is where there are none.
 
-    The mean of plain GRPO holds the sample itself, which shrinks its gradient by 1 - 1/N.
+    Rollouts that began with the same prompt, or from the same program, are one group at each turn
+    (KernelGYM, `core_algos.py`, `compute_multi_turn_rloo_outcome_advantage`). The mean of plain
+    GRPO holds the sample itself, which shrinks its gradient by 1 - 1/N.
     """
-    members = _members(scores, tree)
+    turns = Tree(tree.parents, _turns(tree))
+    members = _members(scores, turns)
     sums = {group: math.fsum(of_group) for group, of_group in members.items()}
 
     def shape(score: float, group: int) -> float:
         others = len(members[group]) - 1
         return score - (sums[group] - score) / others if others else score
 
-    return _each(scores, tree, shape)
+    return _each(scores, turns, shape)
+
+
+def _turns(tree: Tree) -> list[int]:
+    """A number that steps share which are the same turn of rollouts that began alike."""
+    begun: list[tuple[int, int]] = []  # group of the first step, and steps since
+    for parent, group in zip(tree.parents, tree.groups, strict=True):
+        first, turn = begun[parent] if parent >= 0 else (group, -1)
+        begun.append((first, turn + 1))
+    numbers = {key: number for number, key in enumerate(dict.fromkeys(begun))}
+    return [numbers[key] for key in begun]
 
 
 def grpo(scores: Scores, tree: Tree) -> list[float | None]:
@@ -180,7 +193,7 @@ SHAPINGS = (
         apply=partial(discounted, gamma=0.4),
     ),
     Shaping(name="return@1", source=_DR_KERNEL, apply=partial(discounted, gamma=1.0)),
-    Shaping(name="trloo@1", source=_DR_KERNEL, apply=trloo),
+    Shaping(name="trloo@2", source=_DR_KERNEL, apply=trloo),
     Shaping(name="grpo@1", source="DeepSeekMath, arXiv 2402.03300, as verl has it", apply=grpo),
     Shaping(
         name="smoothed@1",

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from evolve.core.evaluation import sample_sets
 from evolve.core.measurement import middle
-from evolve.core.program import Language, detect_language
+from evolve.core.program import launches_triton
 from evolve.trajectories.rewards.reward import Grade, Reward, grade, worth
 from evolve.trajectories.step import Step
 
@@ -52,13 +52,14 @@ def kevin(step: Step) -> float | None:
 
 
 def autotriton(step: Step) -> float | None:
-    """1 for a correct program in Triton, else 0."""
+    """1 for a correct program that defines and launches a Triton kernel, else 0.
+
+    The paper's rule by the syntax tree, and the judge's: custom kernels made the outcome.
+    """
     found = grade(step)
     if found is not Grade.CORRECT:
         return None if found is None else 0.0
-    if step.language is None and not step.source:
-        return None
-    return float((step.language or detect_language(step.source)) is Language.TRITON)
+    return float(launches_triton(step.source)) if step.source else None
 
 
 def cuda_agent(step: Step) -> float | None:
@@ -154,7 +155,12 @@ TURN_REWARDS = (
     Reward(name="kernel_smith@1", source="Kernel-Smith, arXiv 2603.28342", compute=kernel_smith),
     Reward(name="dr_kernel@1", source="Dr. Kernel, arXiv 2602.05885", compute=dr_kernel),
     Reward(name="kevin@1", source="Kevin, arXiv 2507.11948, section 3.2", compute=kevin),
-    Reward(name="autotriton@1", source="AutoTriton, arXiv 2507.05687", compute=autotriton),
+    Reward(
+        name="autotriton@2",
+        source="AutoTriton, arXiv 2507.05687",
+        compute=autotriton,
+        needs_texts=True,
+    ),
     Reward(
         name="cuda_agent@1",
         source="CUDA Agent, arXiv 2602.24286",
