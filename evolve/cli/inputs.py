@@ -12,6 +12,7 @@ from evolve.cli.flags import open_store, read_candidate
 from evolve.cli.parts import build_archive
 from evolve.core.errors import UsageError
 from evolve.core.normalise import normalised_digest
+from evolve.core.program import without_model
 from evolve.core.protocols import BASELINES, Evaluator, rank
 from evolve.core.task import Task
 from evolve.core.tunables import parse, render
@@ -71,12 +72,12 @@ def _without_twins(sources: Sequence[str]) -> tuple[str, ...]:
 def _read_program(path: str, what: str, kind: str) -> str:
     source = read_candidate(path, what)
     require_language(source, f"{what} {path}", kind)
-    if "ModelNew" not in source:
-        raise UsageError(f"{what} {path} defines no ModelNew; rename its module class to ModelNew")
     try:
         parse(source)
     except UsageError as error:
         raise UsageError(f"{what} {path}: {error}") from error
+    if missing := without_model(source):
+        raise UsageError(f"{what} {path} {missing}")
     return source
 
 

@@ -40,6 +40,23 @@ def detect_language(source: str) -> Language:
     return Language.TORCH
 
 
+_CLASS = re.compile(r"^class (\w{1,60})\b", re.MULTILINE)
+
+
+def without_model(source: str) -> str:
+    """What is missing in a text that never names `ModelNew`, and the remedy; empty for others."""
+    if "ModelNew" in source:
+        return ""
+    classes = _CLASS.findall(source)
+    named = "Model" if "Model" in classes else next(iter(classes[-1:]), "")
+    remedy = (
+        f"rename its class {named} to ModelNew"
+        if named
+        else "write one, a torch.nn.Module with the constructor and forward of the task's Model"
+    )
+    return f"defines no class ModelNew; {remedy}"
+
+
 @dataclass(frozen=True, slots=True)
 class Program:
     """An immutable Python module that defines `ModelNew`; its identity is its text."""

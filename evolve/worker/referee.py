@@ -1,5 +1,6 @@
 """The referee: holds inputs, references, comparator and clock, and makes evaluations of it all."""
 
+import ast
 import contextlib
 import json
 import os
@@ -26,6 +27,7 @@ from evolve.core.evaluation import (
     Stage,
     Status,
 )
+from evolve.core.program import without_model
 from evolve.core.protocols import BASELINES
 from evolve.core.task import Task
 from evolve.worker import compiler, footprint, rounding
@@ -370,8 +372,7 @@ class Referee:
         _require_text(asked.source)
         candidate = progress.candidate = Candidate(asked.source)
         progress.labels += static_labels(asked.source)
-        if "ModelNew" not in asked.source:
-            raise CandidateFault(Status.CONTRACT, "the source defines no class ModelNew")
+        _require_model(asked.source)
         if refusal := self.device.refuses(candidate.language):
             raise CandidateFault(Status.CONTRACT, refusal)
         progress.stage = Stage.CONTRACT
@@ -515,6 +516,24 @@ def _require_text(source: str) -> None:
         source.encode()
     except UnicodeEncodeError as error:
         raise CandidateFault(Status.CONTRACT, f"the source is no text in UTF-8: {error}") from error
+
+
+def _require_model(source: str) -> None:
+    """Raise CandidateFault for a text without ModelNew; where it is no Python at all, for that.
+
+    A text that has the name is parsed by what builds it.
+    """
+    if not (missing := without_model(source)):
+        return
+    try:
+        ast.parse(source, "candidate.py")
+    except SyntaxError as error:
+        where = f"line {error.lineno}: {(error.text or '').strip()}"
+        said = f"{where}\n{type(error).__name__}: {error}"
+        raise CandidateFault(Status.COMPILE_ERROR, said) from error
+    except (ValueError, RecursionError, MemoryError):
+        pass
+    raise CandidateFault(Status.CONTRACT, f"the source {missing}")
 
 
 def _explain(fault: CandidateFault, source: str) -> str:
