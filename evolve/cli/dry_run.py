@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from evolve.cli.device import start_evaluator
-from evolve.cli.models import WHY_IDLE, idle_limits
+from evolve.cli.models import WHY_IDLE, idle_limits, key_notes
 from evolve.cli.request import read_request
 from evolve.cli.sample_call import FILE, CallForecast, Sample, call_lines, forecast, sample_calls
 from evolve.cli.text import interval_text
@@ -31,6 +31,8 @@ async def dry_run(config: Mapping[str, Any]) -> int:
     """
     request = read_request(config)
     task = request.task
+    for note in key_notes(request.recorded):
+        print(note)
     evaluator = await start_evaluator(config)
     try:
         if not isinstance(evaluator, LocalEvaluator):

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -96,9 +97,11 @@ def read_baseline(baseline: str, kind: str) -> dict[str, str]:
     if baseline in BASELINES:
         return {baseline: ""}
     if not baseline.startswith(BASELINE_FILE) or baseline == BASELINE_FILE:
+        near = next(iter(get_close_matches(baseline, ("eager", *BASELINES), n=1)), "")
+        meant = f"{BASELINE_FILE}{baseline}" if baseline.endswith(".py") else near
         raise UsageError(
-            f"baseline={baseline}: it can be eager, {', '.join(BASELINES)}, "
-            "or file:mine.py for a file of yours"
+            f"baseline={baseline}: {f'did you mean baseline={meant}? ' if meant else ''}"
+            f"it can be eager, {', '.join(BASELINES)}, or file:mine.py for a file of yours"
         )
     return {baseline: _read_program(baseline.removeprefix(BASELINE_FILE), "baseline", kind)}
 

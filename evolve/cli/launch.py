@@ -49,7 +49,7 @@ async def launch(config: Mapping[str, Any], began: float | None = None) -> int:
     request = read_request(config)
     existing, task, config = request.existing, request.task, dict(request.recorded)
     steps: Sequence[Ticket] = ()
-    for note in (*key_notes(config), *haste_notes(config)):
+    for note in (*key_notes(config, is_new=not existing), *haste_notes(config)):
         print(note)
     judges: list[Evaluator] = []
     try:

@@ -46,23 +46,25 @@ def build_model(config: Mapping[str, Any], *, run: str | None = None) -> Languag
     return model
 
 
-def key_notes(config: Mapping[str, Any]) -> Iterator[str]:
+def key_notes(config: Mapping[str, Any], *, is_new: bool = True) -> Iterator[str]:
     """A line for every model whose key is not where it usually is: said before minutes of work.
 
+    Args:
+        config: of the run.
+        is_new: whether its models have not answered yet, so that their names may be wrong.
+
     Raises:
-        UsageError: a variable that `llm.key_variable` names is not set.
+        UsageError: a model of a public provider has no key, or is none of its models.
     """
     from evolve.llm import LiteLLM
-    from evolve.llm.doctor import key_finding
+    from evolve.llm.doctor import key_finding, refuse_unlisted, refuse_without_key
 
     model = None if config["llm"]["kind"] == "replay" else build_model(config)
     for settings in model.settings if isinstance(model, LiteLLM) else ():
+        if is_new:
+            refuse_unlisted(settings)
+        refuse_without_key(settings)
         state, name, what = key_finding(settings)
-        if state == "note" and settings.key_variable:
-            raise UsageError(
-                f"llm.key_variable={settings.key_variable}: there is no such environment variable; "
-                f"export it with the key of {name}"
-            )
         if state == "note":
             yield f"model {name}: {what}, unless its calls need none"
 

@@ -63,7 +63,7 @@ async def _resume(name: str | None, overrides: Sequence[str], began: float) -> i
         for notice in store.notices:
             print(notice)
         parts.build_all(config, run=run.name)
-        for note in key_notes(config):
+        for note in key_notes(config, is_new=False):
             print(note)
         store.claim(run.id)  # whoever else continues the run is named before a judge is started
         store.release(run.id, run.state, run.reason)
