@@ -10,11 +10,12 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from evolve.cli import parts
+from evolve.cli.budget import budget_notes
 from evolve.cli.compiled import require_start, variants, with_compiled
 from evolve.cli.device import CUDA, kind_of, start_evaluator
 from evolve.cli.dry_run import audit_lines
 from evolve.cli.inputs import take_over
-from evolve.cli.models import haste_notes, key_notes
+from evolve.cli.models import key_notes
 from evolve.cli.request import read_request
 from evolve.cli.session import search
 from evolve.core.errors import UsageError
@@ -49,7 +50,9 @@ async def launch(config: Mapping[str, Any], began: float | None = None) -> int:
     request = read_request(config)
     existing, task, config = request.existing, request.task, dict(request.recorded)
     steps: Sequence[Ticket] = ()
-    for note in (*key_notes(config, is_new=not existing), *haste_notes(config)):
+    notes = [*key_notes(config, is_new=not existing)]
+    notes += [] if existing else budget_notes(config, kind_of(config))
+    for note in notes:
         print(note)
     judges: list[Evaluator] = []
     try:

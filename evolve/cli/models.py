@@ -7,11 +7,9 @@ from evolve.cli.config.complete import complete
 from evolve.cli.differences import flatten
 from evolve.core.errors import UsageError
 from evolve.core.model import LanguageModel
-from evolve.search.termination import parse_duration
 from evolve.store import Store
 
 LIMITS = ("tokens", "usd")
-HASTE_S = 300.0  # of a run: with less, a model has hardly time to propose
 WHY_IDLE = (
     "no model is configured (llm.model=provider/name), so that nothing spends tokens or money"
 )
@@ -67,16 +65,6 @@ def key_notes(config: Mapping[str, Any], *, is_new: bool = True) -> Iterator[str
         state, name, what = key_finding(settings)
         if state == "note":
             yield f"model {name}: {what}, unless its calls need none"
-
-
-def haste_notes(config: Mapping[str, Any]) -> Iterator[str]:
-    """A line where the time of a run is little for a model: it is asked once seeds are judged."""
-    limit = config["termination"]["wall_time"]
-    if has_model(config) and limit is not None and parse_duration(limit) < HASTE_S:
-        yield (
-            f"termination.wall_time={limit}: programs to start from are judged first, so that few "
-            "of a model's will be; more time helps, e.g. termination.wall_time=10m"
-        )
 
 
 def has_model(config: Mapping[str, Any]) -> bool:

@@ -17,9 +17,10 @@ from pathlib import Path
 import pytest
 
 from evolve.cli import parts, resume
+from evolve.cli.budget import budget_notes
 from evolve.cli.dry_run import forecast_lines
 from evolve.cli.launch import launch
-from evolve.cli.models import build_model, haste_notes, key_notes
+from evolve.cli.models import build_model, key_notes
 from evolve.cli.request import read_request
 from evolve.cli.resume import overridden
 from evolve.cli.run import check_word
@@ -510,12 +511,13 @@ def test_a_run_that_has_asked_its_model_is_resumed_whatever_the_list_says(monkey
 
 
 def test_a_run_too_short_for_a_model_is_said_to_be_so():
-    [note] = haste_notes(settings("search=quick", "llm.model=openai/gpt-4o"))
-    assert note.startswith("termination.wall_time=80s: ")
+    config = settings("search=quick", "llm.model=openai/gpt-4o", "termination.wall_time=4m")
+    [note] = budget_notes(config, "cpu")
+    assert note.startswith("termination.wall_time=4m: ")
     longer = settings("search=quick", "llm.model=openai/gpt-4o", "termination.wall_time=10m")
     unlimited = settings("llm.model=openai/gpt-4o", "termination.wall_time=null")
-    without = settings("search=quick")
-    assert not [note for config in (longer, unlimited, without) for note in haste_notes(config)]
+    without = settings("search=quick", "termination.wall_time=4m")
+    assert not [note for each in (longer, unlimited, without) for note in budget_notes(each, "cpu")]
 
 
 def test_a_dry_run_with_a_model_that_is_down_says_so(folder):
