@@ -10,6 +10,7 @@ from typing import Any
 from evolve.cli.config.compose import compose, to_plain
 from evolve.cli.device import start_evaluator
 from evolve.cli.differences import flatten
+from evolve.cli.doing import doing
 from evolve.cli.launch import audit
 from evolve.cli.main import OK
 from evolve.cli.request import Request, read_request
@@ -161,7 +162,8 @@ async def search_all(entries: Sequence[Entry], evaluator: Evaluator | None = Non
         The exit status: 0, or that of the run that was stopped, after which no other begins.
     """
     config = entries[0].config
-    judge = evaluator or await start_evaluator(config)
+    with doing("starting the judge"):
+        judge = evaluator or await start_evaluator(config)
     try:
         found: Any = None if evaluator is None else []
         with Store.open(config["store"]["path"], create=True) as store:

@@ -13,6 +13,7 @@ from evolve.cli import parts
 from evolve.cli.budget import budget_notes
 from evolve.cli.compiled import require_start, variants, with_compiled
 from evolve.cli.device import CUDA, kind_of, start_evaluator
+from evolve.cli.doing import doing
 from evolve.cli.dry_run import audit_lines
 from evolve.cli.inputs import take_over
 from evolve.cli.models import key_notes
@@ -57,13 +58,16 @@ async def launch(config: Mapping[str, Any], began: float | None = None) -> int:
     judges: list[Evaluator] = []
     try:
         if existing:
-            judges.append(await start_evaluator(config))
+            with doing("starting the judge"):
+                judges.append(await start_evaluator(config))
             config["opening"] = existing.config.get("opening", False)
             config["audit"] = findings_of(existing.config)
             parts.build_termination(config)  # where nothing ends a weak task's run, say so now
         else:
             async with _in_time(config, began, judges):
-                judges.append(await start_evaluator(config, compiles=bool(variants(task, config))))
+                with doing("starting the judge"):
+                    judge = await start_evaluator(config, compiles=bool(variants(task, config)))
+                judges.append(judge)
                 config["opening"] = _opens(config)
                 config["audit"], task = await _prepared(config, judges[0], task)
             task, steps = take_over(config, task, judges[0])
@@ -171,8 +175,8 @@ async def audit(config: Mapping[str, Any], evaluator: Evaluator, task: Task) -> 
     """
     findings: Findings
     if isinstance(evaluator, LocalEvaluator):
-        print(f"auditing the task {task.name} ...", flush=True)
-        findings = await evaluator.audit(task)
+        with doing(f"auditing the task {task.name}"):
+            findings = await evaluator.audit(task)
     else:
         with Store.open(config["store"]["path"], read_only=True) as store:
             findings = findings_of(store.run(config["device"]["run"]).config)

@@ -53,6 +53,7 @@ async def _resume(name: str | None, overrides: Sequence[str], began: float) -> i
     from evolve.cli import parts
     from evolve.cli.config.complete import completed
     from evolve.cli.device import as_judged, start_evaluator
+    from evolve.cli.doing import doing
     from evolve.cli.models import key_notes
     from evolve.cli.session import search
     from evolve.store import Store
@@ -67,7 +68,8 @@ async def _resume(name: str | None, overrides: Sequence[str], began: float) -> i
             print(note)
         store.claim(run.id)  # whoever else continues the run is named before a judge is started
         store.release(run.id, run.state, run.reason)
-        evaluator = await start_evaluator(config)
+        with doing("starting the judge"):
+            evaluator = await start_evaluator(config)
         try:
             print(f"resuming {run.name} in {store.path}")
             return await search(store, run, config, evaluator, began=began)

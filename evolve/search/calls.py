@@ -56,6 +56,7 @@ class Calls:
         self._pace = pace
         self._waiting: deque[Ticket] = deque()
         self._running: dict[asyncio.Task[ModelReply], tuple[Ticket, int]] = {}
+        self._sent: dict[int, float] = {}  # by number of the call
         self._pauses: dict[str, Pause] = {}
         self._refused = ""
         self._is_closing = False
@@ -63,6 +64,11 @@ class Calls:
     @property
     def tasks(self) -> Iterable[asyncio.Task[ModelReply]]:
         return self._running.keys()
+
+    @property
+    def since(self) -> list[float]:
+        """When each call under way was sent, on the clock of `time.monotonic`, oldest first."""
+        return sorted(self._sent.values())
 
     @property
     def outstanding(self) -> int:
@@ -134,6 +140,7 @@ class Calls:
         tickets, failures = [], []
         for task in ended:
             ticket, call = self._running.pop(task)
+            self._sent.pop(call, None)
             if error := task.exception():
                 failures.append(error)
                 continue
@@ -170,6 +177,7 @@ class Calls:
             given_up = unknown("given up when the search was stopped")
             self._search.replied(call, result if isinstance(result, ModelReply) else given_up)
         self._running.clear()
+        self._sent.clear()
 
     def _start(self, ticket: Ticket, worst: Reservation, model: LanguageModel) -> None:
         if pause := self._pauses.get(_name(ticket)):
@@ -177,6 +185,7 @@ class Calls:
         call = self._search.store.begin_call(ticket, worst)
         task = asyncio.create_task(self._complete(ticket, call, model))
         self._running[task] = ticket, call
+        self._sent[call] = time.monotonic()
 
     async def _complete(self, ticket: Ticket, call: int, model: LanguageModel) -> ModelReply:
         assert ticket.request is not None

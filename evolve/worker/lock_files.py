@@ -14,7 +14,7 @@ import threading
 import time
 from pathlib import Path
 
-from evolve.worker import procfs
+from evolve.worker import phases, procfs
 from evolve.worker.infra import InfraFault
 
 # Usual work is not waited for as long. Less than a worker has to start (120 s): who is stopped by
@@ -97,9 +97,17 @@ def wait_for(fd: int, how: int) -> None:
     told.daemon = True
     told.start()
     try:
-        fcntl.flock(fd, how)  # to ask now and then would let others overtake
+        with phases.waiting(lambda: _for_whom(file)):
+            fcntl.flock(fd, how)  # to ask now and then would let others overtake
     finally:
         told.cancel()
+
+
+def _for_whom(file: os.stat_result) -> str:
+    """What a wait for the lock is for; empty where this process itself holds it."""
+    if os.getpid() in _holders(file):
+        return ""
+    return "waiting for another judge on this machine"
 
 
 def _tell(path: Path, file: os.stat_result, seconds: float) -> None:

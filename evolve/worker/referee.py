@@ -30,7 +30,7 @@ from evolve.core.evaluation import (
 from evolve.core.program import without_model
 from evolve.core.protocols import BASELINES
 from evolve.core.task import Task
-from evolve.worker import compiler, footprint, rounding
+from evolve.worker import compiler, footprint, phases, rounding
 from evolve.worker.admission import Admission
 from evolve.worker.audit import Finding, audit
 from evolve.worker.baselines import require_baseline
@@ -286,6 +286,7 @@ class Referee:
         def judged(warm: WarmTask) -> _Judged:
             return self._judged(warm, asked)
 
+        phases.enter("preparing inputs")
         found = self._admission.within(task, fidelity, self._room_to_check, judged)
         verdict = self._evaluation(asked, self._with_tools(found))
         if verdict.status is not Status.INFRA or self.launcher.closed:
@@ -376,6 +377,7 @@ class Referee:
         if refusal := self.device.refuses(candidate.language):
             raise CandidateFault(Status.CONTRACT, refusal)
         progress.stage = Stage.CONTRACT
+        phases.enter("compiling")
         with contextlib.ExitStack() as ends:
             with progress.timed("compile"):
                 runner = ends.enter_context(self.workshop.building(candidate, task))
@@ -383,6 +385,7 @@ class Referee:
             with progress.timed("smoke"):
                 smoke(self.workshop, runner, candidate, task)
         progress.stage = Stage.SMOKE
+        phases.enter("checking")
         self._check(candidate, task, fidelity, progress)
         if fidelity is Fidelity.CHECK:
             return Status.CORRECT, "correct; at this fidelity no time is taken"
@@ -396,6 +399,7 @@ class Referee:
                 progress.scratch_bytes = scratch_bytes(self.workshop, candidate, task)
         rivals = {name: self._rival(task, name, text) for name, text in asked.opponents.items()}
         candidate.custom = progress.custom
+        phases.enter("timing")
         with progress.timed("timing"):
             self._timekeeper.time(task, candidate, rivals, fidelity, progress.timing, asked.bars)
         if disowned(progress.timing.labels):
