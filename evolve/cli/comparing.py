@@ -162,7 +162,7 @@ async def search_all(entries: Sequence[Entry], evaluator: Evaluator | None = Non
         The exit status: 0, or that of the run that was stopped, after which no other begins.
     """
     config = entries[0].config
-    with doing("starting the judge"):
+    with doing("starting the judge", plain=False):
         judge = evaluator or await start_evaluator(config)
     try:
         found: Any = None if evaluator is None else []

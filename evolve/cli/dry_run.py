@@ -34,7 +34,7 @@ async def dry_run(config: Mapping[str, Any]) -> int:
     task = request.task
     for note in key_notes(request.recorded):
         print(note)
-    with doing("starting the judge"):
+    with doing("starting the judge", plain=False):
         evaluator = await start_evaluator(config)
     try:
         if not isinstance(evaluator, LocalEvaluator):

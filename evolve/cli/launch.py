@@ -58,14 +58,14 @@ async def launch(config: Mapping[str, Any], began: float | None = None) -> int:
     judges: list[Evaluator] = []
     try:
         if existing:
-            with doing("starting the judge"):
+            with doing("starting the judge", plain=False):
                 judges.append(await start_evaluator(config))
             config["opening"] = existing.config.get("opening", False)
             config["audit"] = findings_of(existing.config)
             parts.build_termination(config)  # where nothing ends a weak task's run, say so now
         else:
             async with _in_time(config, began, judges):
-                with doing("starting the judge"):
+                with doing("starting the judge", plain=False):
                     judge = await start_evaluator(config, compiles=bool(variants(task, config)))
                 judges.append(judge)
                 config["opening"] = _opens(config)

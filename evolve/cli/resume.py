@@ -68,7 +68,7 @@ async def _resume(name: str | None, overrides: Sequence[str], began: float) -> i
             print(note)
         store.claim(run.id)  # whoever else continues the run is named before a judge is started
         store.release(run.id, run.state, run.reason)
-        with doing("starting the judge"):
+        with doing("starting the judge", plain=False):
             evaluator = await start_evaluator(config)
         try:
             print(f"resuming {run.name} in {store.path}")

@@ -275,7 +275,9 @@ def read_all(descriptor: int) -> str:
 WAITING_TASK = """
 import time
 time.sleep(60)
+class Model: ...
 def get_inputs(): ...
+def get_init_inputs(): ...
 """
 
 
