@@ -34,6 +34,19 @@ def budget_notes(config: Mapping[str, Any], kind: str) -> Iterator[str]:
         yield from _wall_time_notes(config, EVALUATION_S[kind])
 
 
+def run_s(config: Mapping[str, Any], kind: str) -> float:
+    """About how long a run takes by its limits, with its verification; infinite where none tells.
+
+    A limit on wall time includes the verification; the others are counted in usual evaluations.
+    """
+    limits, each_s = config["termination"], EVALUATION_S[kind]
+    counts = [limits[name] for name in ("evaluations", "proposals") if limits[name] is not None]
+    found = [each_s * (count + VERIFICATION) for count in counts]
+    if limits["wall_time"] is not None:
+        found.append(parse_duration(limits["wall_time"]))
+    return min(found, default=math.inf)
+
+
 def _wall_time_notes(config: Mapping[str, Any], each_s: float) -> Iterator[str]:
     limit = config["termination"]["wall_time"]
     bought = math.floor((parse_duration(limit) - START_S) / each_s - VERIFICATION)
