@@ -28,6 +28,7 @@ import pytest
 
 from evolve.cli import display, parts
 from evolve.cli.display import Tally
+from evolve.cli.forecast import forecast_text
 from evolve.cli.session import search
 from evolve.cli.text import speedup_text
 from evolve.core.evaluation import Status
@@ -207,6 +208,12 @@ def test_what_is_under_way_is_a_line_now_and_then_where_there_is_no_terminal(
     lines = capsys.readouterr().out.splitlines()
     assert any(line.startswith("now #0 seed: judging, 1 s") for line in lines)
     assert any("verifying the best in fresh processes: judging" in line for line in lines)
+
+
+def test_a_limit_that_is_used_up_is_called_so_and_comes_in_no_time_at_all():
+    assert forecast_text({"wall_time": 0.5}, 30.0) == "wall_time comes first, in about 30.0 s"
+    said = forecast_text({"wall_time": 1.0, "evaluations": 0.2}, 30.0)
+    assert said == "wall_time is used up: what is under way ends, then the best is verified"
 
 
 class Silent:
