@@ -11,8 +11,8 @@ from evolve.search.termination import format_duration, parse_duration
 
 ENOUGH = 10  # evaluations; with fewer a search hardly gets beyond the programs that it starts from
 USUAL = 60  # evaluations that are suggested
-START_S = 20.0  # of the judge, with the audit of the task
-EVALUATION_S = {"cpu": 15.0, "cuda": 10.0}  # of usual tasks, by kind of device
+START_S = 10.0  # of the judge, with the audit of the task
+EVALUATION_S = {"cpu": 5.0, "cuda": 10.0}  # of usual tasks, by kind of device
 HASTE_S = 300.0  # of a run: with less, a model has hardly time to propose
 
 

@@ -108,7 +108,7 @@ def test_methods_with_the_same_settings_and_the_time_are_said_before_the_first_r
     same = planned(methods=("greedy", "greedy selection=greedy", "greedy selection=tournament"))
     alike, time = plan_notes(same)
     assert "--search greedy and --search greedy selection=greedy have the same settings" in alike
-    assert time == "6 runs of 6 to go, about 10 min 30 s in all"
+    assert time == "6 runs of 6 to go, about 3 min 30 s in all"
     [time] = plan_notes(planned("termination.wall_time=30s"))
     assert time == "4 runs of 4 to go, about 2 min 0 s in all"
 

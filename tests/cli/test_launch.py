@@ -68,7 +68,7 @@ def test_whether_a_run_opens_with_a_verification_is_kept_with_it(judge, device):
     [
         (["termination.evaluations=3"], "take e.g. termination.evaluations=60"),
         (["termination.proposals=6"], "take e.g. termination.proposals=60"),
-        (["termination.wall_time=80s"], "termination.wall_time=4m buys ten"),
+        (["termination.wall_time=40s"], "termination.wall_time=2m buys ten"),
         (["termination.evaluations=10", "termination.wall_time=10m"], ""),
     ],
 )
