@@ -20,7 +20,7 @@ from enum import StrEnum
 from typing import Any
 
 from evolve.core.model import CallStatus, Exchange, Message, ModelRequest, Sampling
-from evolve.core.program import Language, Program
+from evolve.core.program import Language
 from evolve.core.protocols import Attempt, Context, Declined
 from evolve.core.tokens import estimate_tokens
 from operators.base import Base
@@ -144,8 +144,6 @@ class Prompted:
             model: who is to answer; None for the model of the ticket.
             memo: what the operator needs again.
         """
-        if not base.programs and seeds_are_pending(context):
-            return Declined("the programs to start from are not judged yet")
         shown = [exhibit(context, *program) for program in base.programs]
         language = self.language_for(context, shown)
         tried = () if memory is Memory.CLEAN else failures_of(context, base, self.failures)
@@ -290,15 +288,6 @@ _LEAST = {
     "samples": 1,
     "mends": 0,
 }
-
-
-def seeds_are_pending(context: Context) -> bool:
-    """Whether a program to start from is being judged.
-
-    A first version that a model writes meanwhile would be paid for, and start from nothing.
-    """
-    seeds = (Program(source).digest for source in context.task.seeds)
-    return any(trial.status is None for seed in seeds for trial in context.facts.trials(seed))
 
 
 def last_summary(context: Context, operator: str = SUMMARY) -> tuple[str, int]:

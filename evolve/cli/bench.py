@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from evolve.cli import stopping
 from evolve.cli.flags import open_store
-from evolve.cli.run import check_python, check_word
+from evolve.cli.run import check_python, check_words
 from evolve.cli.text import table
 
 if TYPE_CHECKING:
@@ -38,12 +38,14 @@ def main(words: Sequence[str]) -> int:
         print(HELP + (config_dir() / "bench.yaml").read_text(encoding="utf-8"), end="")
         return 0
     check_python()
-    for word in words:
-        check_word(word)
+    check_words(words)
     from evolve.cli.bench_plan import make_plan
+    from evolve.cli.models import key_notes
 
     start = time.monotonic()
     plan = make_plan(words)
+    for note in key_notes(plan.config):
+        print(note)
     ends_at = None if plan.within_s is None else start + plan.within_s
     try:
         return stopping.run(_bench(plan, ends_at))

@@ -9,6 +9,7 @@ import statistics
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeGuard, TypeVar
 
 from evolve.cli import parts
@@ -228,7 +229,8 @@ class Bench:
         if self._plan.audit and isinstance(self._evaluator, LocalEvaluator):
             findings = await self._evaluator.audit(task)
         try:
-            return await with_compiled(task, entry.config, self._evaluator, _nothing), findings
+            compiled = await with_compiled(task, entry.config, self._evaluator, _nothing, _silently)
+            return compiled, findings
         except EvaluatorUnavailable as error:
             raise _Failed(str(error)) from error
 
@@ -306,6 +308,11 @@ class _GivenUp(Exception):
 def _is_done(run: RunRow, config: Mapping[str, Any]) -> bool:
     """Whether the run's search has ended, with no other budget than it is given now."""
     return run.state == "finished" and run.config["termination"] == config["termination"]
+
+
+def _silently(what: str) -> AbstractContextManager[None]:
+    """Several tasks are prepared at once, and their lines would mix."""
+    return nullcontext()
 
 
 def _nothing(line: str) -> None:

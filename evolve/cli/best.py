@@ -4,6 +4,7 @@ import argparse
 import io
 import platform
 import re
+import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ from evolve.report.audit import NOT_COUNTED, findings_of, weak_task_text, weakne
 from evolve.report.text import baseline_name, one_line, printable, write_text
 
 if TYPE_CHECKING:
+    from evolve.core.lineage import Step
     from evolve.report.export.check import Checks
     from evolve.store import RunRow, Store
     from evolve.store.champion import Champion
@@ -35,6 +37,9 @@ def main(words: Sequence[str]) -> int:
         if _form(options) == TORCH_OP:
             return _write_operator(store, run, options.output)
         text = standalone(store, run)
+        warning = _warning(run, _winner(store, run))
+    if warning:
+        print(f"evolve: {warning}", file=sys.stderr)
     if options.output:
         print(write_text(Path(options.output), text))
     else:
@@ -82,10 +87,12 @@ def standalone(store: "Store", run: "RunRow") -> str:
         UsageError: the run has no winner yet.
     """
     from evolve.core.tunables import freeze
+    from evolve.report.winner import origin
 
     winner = _winner(store, run)
     body = freeze(store.source(winner.program), winner.assignment)
-    header = "\n".join(f"# {line}".rstrip() for line in _provenance(run, winner))
+    lines = _provenance(run, winner, origin(store, run, winner))
+    header = "\n".join(f"# {line}".rstrip() for line in lines)
     return f"{header}\n\n{body.rstrip()}\n"
 
 
@@ -105,6 +112,7 @@ def _write_operator(store: "Store", run: "RunRow", output: str | None) -> int:
     from evolve.report.export.check import require_pytest, run_tests
     from evolve.report.export.operator_text import operator_name
     from evolve.report.export.torch_op import Facts, check_folder, export_torch_op
+    from evolve.report.winner import origin
 
     folder = Path(output or f"{operator_name(run.task.name)}_kernel")
     check_folder(folder)
@@ -115,8 +123,10 @@ def _write_operator(store: "Store", run: "RunRow", output: str | None) -> int:
         device=device,
         architecture=architecture,
         gain=_gain(run, winner),
-        provenance=tuple(_provenance(run, winner)),
+        provenance=tuple(_provenance(run, winner, origin(store, run, winner))),
     )
+    if warning := _warning(run, winner):
+        print(f"evolve: {warning}", file=sys.stderr)
     source = store.source(winner.program)
     print(export_torch_op(folder, source, winner.assignment, run.task, facts), flush=True)
     print(f"running the tests of {folder} (kernel and compiler, a minute or so)", file=sys.stderr)
@@ -186,7 +196,21 @@ def _proof(winner: "Champion") -> str:
     return "verified in fresh processes" if winner.verified else "not verified"
 
 
-def _provenance(run: "RunRow", winner: "Champion") -> Iterator[str]:
+def _warning(run: "RunRow", winner: "Champion") -> str:
+    """That a winner is no gain, and what to do next; empty where it is one."""
+    if winner.ratio.is_gain:
+        return ""
+    against = baseline_name(run.baseline)
+    is_slower = winner.ratio.high < 1
+    found = f"is slower than {against}" if is_slower else f"shows no gain over {against}"
+    return (
+        f"the best kernel of run {run.name} {found}: {speedup_text(winner.ratio)}. Keep {against}, "
+        f"or search on: evolve resume {shlex.quote(run.name)} termination.evaluations=400 "
+        "termination.wall_time=1h"
+    )
+
+
+def _provenance(run: "RunRow", winner: "Champion", made: "Step") -> Iterator[str]:
     evaluation, task = winner.evaluation, run.task
     against = baseline_name(str(run.config.get("baseline", "eager")))
     yield f"Kernel for task {printable(task.name)}, found by evolve {evolve.__version__}."
@@ -195,8 +219,9 @@ def _provenance(run: "RunRow", winner: "Champion") -> Iterator[str]:
     if weak := weakness(findings_of(run.config)):
         yield f"strict       {NOT_COUNTED}; {weak}"
     yield f"task         {printable(task.name)}, size {task.size}, revision {task.revision[:16]}"
-    yield f"run          {printable(run.name)}, step {winner.sequence}, seed {run.seed}"
-    yield f"program      {winner.program[:16]}"
+    yield f"run          {printable(run.name)}, seed {run.seed}"
+    yield f"program      {winner.program[:16]}, of step {made.sequence} ({made.operator})"
+    yield f"measured     in step {winner.sequence}"
     for name, value in sorted(winner.assignment.items()):
         yield f"tunable      {name} = {value}"
     yield f"judged on    {evaluation.device_class}, evaluator {evaluation.evaluator_version}"

@@ -13,6 +13,7 @@ from evolve.core.digest import canonical_json
 from evolve.core.errors import UsageError
 
 if TYPE_CHECKING:
+    from evolve.cli.comparing import Entry
     from evolve.report.compare import Comparison
     from evolve.store import RunRow
 
@@ -30,6 +31,7 @@ The runs are ordinary ones of the database: the same command again goes on where
 with a larger budget continues them. Only the budget ends them: stagnation=... has to be asked for.
 Verdicts are not shared between them unless store.reuse=true is given.
 """
+
 OF_A_RUN = (  # settings that do not make another method of a search
     *("name", "seed", "on_exists", "audit", "termination", "device", "sandbox", "store"),
     *("cuda", "trackers"),
@@ -113,12 +115,14 @@ def _common(names: Sequence[str]) -> str:
 
 
 def _run_and_compare(settings: Sequence[str], options: argparse.Namespace) -> int:
-    from evolve.cli.comparing import plan, search_all
+    from evolve.cli.comparing import plan, plan_notes, search_all
     from evolve.cli.main import OK
 
     entries = plan(
         settings, options.search, seeds=options.seeds, name=options.name, store=options.store
     )
+    for note in (*_key_notes(entries), *plan_notes(entries)):
+        print(note)
     code = asyncio.run(search_all(entries))
     path = entries[0].config["store"]["path"]
     with open_store(path) as store:
@@ -129,6 +133,14 @@ def _run_and_compare(settings: Sequence[str], options: argparse.Namespace) -> in
             methods.setdefault(entry.label, []).append(entry.name)
     written = _write(methods, path, options.output, entries[0].comparison)
     return written if code == OK else code
+
+
+def _key_notes(entries: Sequence["Entry"]) -> list[str]:
+    """What is said of the models of new runs; each once."""
+    from evolve.cli.models import key_notes
+
+    new = [entry.config for entry in entries if entry.request.existing is None]
+    return list(dict.fromkeys(note for config in new for note in key_notes(config)))
 
 
 def _write(methods: Mapping[str, Sequence[str]], path: str, output: str | None, name: str) -> int:

@@ -3,22 +3,27 @@
 import math
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from evolve.cli.budget import run_s
+from evolve.cli.compare import OF_A_RUN
 from evolve.cli.config.compose import compose, to_plain
-from evolve.cli.device import start_evaluator
+from evolve.cli.device import kind_of, start_evaluator
 from evolve.cli.differences import flatten
+from evolve.cli.doing import doing
 from evolve.cli.launch import audit
 from evolve.cli.main import OK
 from evolve.cli.request import Request, read_request
 from evolve.cli.session import search
 from evolve.cli.stopping import stoppable
+from evolve.core.digest import canonical_json
 from evolve.core.errors import UsageError
 from evolve.core.protocols import Evaluator
 from evolve.report.audit import findings_of
-from evolve.store import RunRow, Store
+from evolve.report.text import count_text, duration_text
+from evolve.store import Store
 
 SAME = (  # what a method may not set for itself
     *("task", "task_config", "name", "on_exists", "seed", "termination", "device", "sandbox"),
@@ -35,6 +40,16 @@ class Entry:
     name: str
     config: Mapping[str, Any]
     request: Request
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the run is stored and has used this budget up."""
+        run = self.request.existing
+        return bool(
+            run is not None
+            and run.state == "finished"
+            and run.config["termination"] == self.config["termination"]
+        )
 
 
 def plan(
@@ -149,6 +164,25 @@ def _budget(shared: Sequence[str]) -> dict[str, Any]:
     return limits
 
 
+def plan_notes(entries: Sequence[Entry]) -> Iterator[str]:
+    """What is to be said before the first run: methods that are the same, and how long it takes."""
+    by_settings: dict[str, list[str]] = {}
+    for entry in entries:
+        telling = {name: value for name, value in entry.config.items() if name not in OF_A_RUN}
+        labels = by_settings.setdefault(canonical_json(telling), [])
+        labels += [] if entry.label in labels else [entry.label]
+    for labels in by_settings.values():
+        if len(labels) > 1:
+            yield (
+                f"--search {' and --search '.join(labels)} have the same settings here, so that "
+                "chance alone will tell them apart; leave one out, or give it a setting of its own"
+            )
+    left = [entry for entry in entries if not entry.is_done]
+    each_s = max((run_s(entry.config, kind_of(entry.config)) for entry in left), default=0.0)
+    takes = f", about {duration_text(each_s * len(left))} in all" if each_s < math.inf else ""
+    yield f"{count_text(len(left), 'run')} of {len(entries)} to go{takes}"
+
+
 async def search_all(entries: Sequence[Entry], evaluator: Evaluator | None = None) -> int:
     """Search one run after the other with the same judge; those that are done are left alone.
 
@@ -161,7 +195,8 @@ async def search_all(entries: Sequence[Entry], evaluator: Evaluator | None = Non
         The exit status: 0, or that of the run that was stopped, after which no other begins.
     """
     config = entries[0].config
-    judge = evaluator or await start_evaluator(config)
+    with doing("starting the judge", plain=False):
+        judge = evaluator or await start_evaluator(config)
     try:
         found: Any = None if evaluator is None else []
         with Store.open(config["store"]["path"], create=True) as store:
@@ -191,13 +226,9 @@ async def _search(store: Store, entry: Entry, audited: Mapping[str, Any], judge:
     run = entry.request.existing or store.create_run(
         name=entry.name, task=entry.request.task, config=recorded, seed=recorded["seed"]
     )
-    if run.state == "finished" and _same_budget(run, recorded):
+    if entry.is_done:
         print(f"run {run.name} is finished: {run.reason}")
         return OK
     print(f"run {run.name} in {store.path}")
     # What is compared has to be verified, however late: the limit is one on the search here.
     return await search(store, run, recorded, judge, late_s=math.inf)
-
-
-def _same_budget(run: RunRow, recorded: Mapping[str, Any]) -> bool:
-    return bool(run.config["termination"] == recorded["termination"])

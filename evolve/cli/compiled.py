@@ -1,11 +1,13 @@
 """A new run's compiler seeds: asked of the judge, which has the compiler, and kept with the run."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
 from evolve.cli.config.build import build, locate, naming
 from evolve.cli.device import kind_of
+from evolve.cli.doing import doing
 from evolve.cli.models import has_model
 from evolve.core.compiled import Compiled
 from evolve.core.digest import canonical_json
@@ -76,13 +78,22 @@ async def with_compiled(
     config: Mapping[str, Any],
     evaluator: Evaluator,
     say: Callable[[str], None] = print_now,
+    during: Callable[[str], AbstractContextManager[None]] = doing,
 ) -> Task:
-    """The task with what the compiler makes of it."""
+    """The task with what the compiler makes of it.
+
+    Args:
+        task: whose reference is compiled.
+        config: of the run.
+        evaluator: the judge.
+        say: takes a line for each variant that there is not.
+        during: says what is done while it is.
+    """
     names = variants(task, config)
     why = ""
     if names and isinstance(evaluator, LocalEvaluator):
-        say(f"compiling the reference, {count_text(len(names), 'variant')} ...")
-        compiled, reasons = usable(task, config, await evaluator.compiled(task, names))
+        with during(f"compiling the reference, {count_text(len(names), 'variant')}"):
+            compiled, reasons = usable(task, config, await evaluator.compiled(task, names))
         for reason in reasons:
             say(f"variant {reason}")
         why = f", and the compiler makes none of it ({'; '.join(reasons)})" if reasons else ""

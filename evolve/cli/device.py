@@ -81,7 +81,7 @@ def kind_here(kind: str, python: str | None = None) -> str:
     """
     if kind != "auto":
         return kind
-    if not any(Path(node).exists() for node in DRIVER_NODES):
+    if not _has_driver_node():
         return CPU
     from evolve.cli.gpus import why_no_gpu
     from evolve.evaluation.host import examine_host, promises_gpu
@@ -90,6 +90,10 @@ def kind_here(kind: str, python: str | None = None) -> str:
     if why:
         print(f"evolve: device=auto takes the CPU: {why}", file=sys.stderr)
     return CPU if why else CUDA
+
+
+def _has_driver_node() -> bool:
+    return any(Path(node).exists() for node in DRIVER_NODES)
 
 
 def require_language(source: str, what: str, kind: str) -> None:
@@ -155,6 +159,10 @@ async def start_local(
         UsageError: a device or a sandbox tier that this host does not offer.
         EvaluatorUnavailable: a worker does not come up.
     """
+    if kind == CUDA and not _has_driver_node():  # before seconds of importing torch
+        from evolve.cli.gpus import NO_DRIVER
+
+        raise UsageError(f"device=cuda: {NO_DRIVER}")
     from evolve.evaluation import LocalEvaluator
 
     try:

@@ -1,15 +1,17 @@
 """The live view of a run: a rich panel on a terminal, plain lines everywhere else."""
 
 import sys
+import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from evolve.cli.forecast import budgets, forecast_text, used_text
+from evolve.cli.terminal import without_echo
 from evolve.cli.text import calls_text, speedup_text
 from evolve.core.evaluation import Fidelity, Status
 from evolve.core.lineage import VERIFY
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 MAX_FAILURE = 150  # characters of the line on a failed step
+MAX_SAID = 400  # characters of any other line
 QUIET_S = 30.0  # without news, plain output repeats its state this often
 MAX_RECOUNTED = 20_000  # steps, about a second: a resume must not wait for its display
 
@@ -39,6 +42,7 @@ class Tally:
         self.best: Ratio | None = None
         self.verified: Ratio | None = None
         self.last = ""
+        self.doing: Callable[[], Sequence[str]] = tuple  # what is under way, a line each
         self.since = ""  # what the counts leave out
         self._winner: Callable[[], Champion | None] = lambda: None
 
@@ -85,6 +89,11 @@ class Tally:
         gain = "" if self.best.is_gain else ", not yet a gain"
         return f"{speedup_text(self.best)}{gain}, not verified yet"
 
+    def failure_text(self, told: Told) -> str:
+        """The step that was added last, and how it failed, on one line."""
+        why = told.evaluation.feedback.strip().partition("\n")[0]
+        return one_line(f"fail {self.last}: {why}", MAX_FAILURE)
+
     def counts_text(self) -> str:
         counts = ", ".join(f"{count} {name}" for name, count in self.counts.most_common())
         return (counts or "none") + self.since
@@ -97,13 +106,16 @@ def _outcome(status: Status, *, custom: bool | None) -> str:
 
 
 class PlainDisplay:
-    """One line per improvement and per failed step, and one per half minute without any."""
+    """One line per improvement and per failed step, and what is under way where there is none."""
 
     def __init__(self, tally: Tally) -> None:
         self._tally = tally
         self._printed = time.monotonic()
+        self._over = threading.Event()
+        self._watch = threading.Thread(target=self._tell_what_is_under_way, daemon=True)
 
     def __enter__(self) -> Self:
+        self._watch.start()
         return self
 
     def __exit__(
@@ -112,7 +124,7 @@ class PlainDisplay:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        return None
+        self._over.set()
 
     def __call__(self, told: Told) -> None:
         better = self._tally.add(told)
@@ -123,14 +135,19 @@ class PlainDisplay:
             print(f"{mark} {self._tally.last} | {used}", flush=True)
         elif told.evaluation.status is not Status.CORRECT:
             self._printed = time.monotonic()
-            why = told.evaluation.feedback.strip().partition("\n")[0]
-            print(one_line(f"fail {self._tally.last}: {why}", MAX_FAILURE), flush=True)
+            print(self._tally.failure_text(told), flush=True)
 
     def say(self, line: str) -> None:
-        print(line, flush=True)
+        self._printed = time.monotonic()
+        print(one_line(line, MAX_SAID), flush=True)
 
     def _is_quiet(self) -> bool:
         return time.monotonic() - self._printed > QUIET_S
+
+    def _tell_what_is_under_way(self) -> None:
+        while not self._over.wait(1.0):
+            if self._is_quiet() and (lines := self._tally.doing()):
+                self.say(f"now {'; '.join(lines)}")
 
 
 class LiveDisplay:
@@ -144,11 +161,13 @@ class LiveDisplay:
         self._title = title
         self._told: Told | None = None
         self._since = time.monotonic()
+        self._echo = without_echo()
         self._live = Live(
             console=Console(), get_renderable=self._render, refresh_per_second=2, transient=True
         )
 
     def __enter__(self) -> Self:
+        self._echo.__enter__()
         self._live.start()
         return self
 
@@ -159,27 +178,31 @@ class LiveDisplay:
         trace: TracebackType | None,
     ) -> None:
         self._live.stop()
+        self._echo.__exit__(None, None, None)
 
     def __call__(self, told: Told) -> None:
         self._told, self._since = told, time.monotonic()
         if self._tally.add(told):
             self.say(f"best {self._tally.last}")
+        elif told.evaluation.status is not Status.CORRECT:
+            self.say(self._tally.failure_text(told))
 
     def say(self, line: str) -> None:
-        self._live.console.print(line, markup=False, highlight=False)
+        self._live.console.print(one_line(line, MAX_SAID), markup=False, highlight=False)
 
     def _render(self) -> "RenderableType":
         from rich.panel import Panel
         from rich.table import Table
+        from rich.text import Text
 
         grid = Table.grid(padding=(0, 2))
         grid.add_column(style="bold")
         grid.add_column()
         grid.add_row("best", self._tally.best_text())
         grid.add_row("evaluated", self._tally.counts_text())
-        if self._told is None:
-            grid.add_row("now", "the first evaluations are under way")
-        else:
+        for number, line in enumerate(self._tally.doing()):
+            grid.add_row("" if number else "now", Text(line))
+        if self._told is not None:
             waited = time.monotonic() - self._since
             told_s = self._told.progress.wall_time_s
             progress = replace(self._told.progress, wall_time_s=told_s + waited)

@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from evolve.cli.device import start_evaluator
-from evolve.cli.models import WHY_IDLE, idle_limits
+from evolve.cli.doing import doing
+from evolve.cli.models import WHY_IDLE, idle_limits, key_notes
 from evolve.cli.request import read_request
 from evolve.cli.sample_call import FILE, CallForecast, Sample, call_lines, forecast, sample_calls
 from evolve.cli.text import interval_text
@@ -31,16 +32,21 @@ async def dry_run(config: Mapping[str, Any]) -> int:
     """
     request = read_request(config)
     task = request.task
-    evaluator = await start_evaluator(config)
+    for note in key_notes(request.recorded):
+        print(note)
+    with doing("starting the judge", plain=False):
+        evaluator = await start_evaluator(config)
     try:
         if not isinstance(evaluator, LocalEvaluator):
             raise UsageError("--dry-run measures, and device=replay does not; take device=auto")
         print(f"task        {task.name}, size {task.size}, {count_text(len(task.seeds), 'seed')}")
         print(f"judge       {evaluator.device_class}, {count_text(evaluator.slots, 'slot')}")
-        print(f"auditing the task {task.name} ...", flush=True)
-        for line in audit_lines(task, await evaluator.audit(task)):
+        with doing(f"auditing the task {task.name}"):
+            findings = await evaluator.audit(task)
+        for line in audit_lines(task, findings):
             print(line)
-        noise = await evaluator.noise(task)
+        with doing("timing the reference against itself"):
+            noise = await evaluator.noise(task)
         calls = await sample_calls(request.recorded, task, evaluator)
     finally:
         await evaluator.close()

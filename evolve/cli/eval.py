@@ -8,6 +8,7 @@ from pathlib import Path
 
 from evolve.cli import repro, stopping
 from evolve.cli.device import DEVICES, kind_here, kind_of_class, require_language, start_local
+from evolve.cli.doing import doing
 from evolve.cli.flags import add_store, open_store, parser, read_candidate, split_step
 from evolve.cli.told import graph_lines, kernelbench_lines
 from evolve.cli.verdict import verdict_text
@@ -216,18 +217,21 @@ async def _judge(
     request: EvaluationRequest, options: argparse.Namespace
 ) -> tuple[Evaluation, Findings, bool]:
     """The verdict, what the audit of the task found, and whether the database knew both."""
-    evaluator = await start_local(
-        options.device,
-        slots=1,
-        python=options.python,
-        sandbox_require=options.sandbox_require,
-        sandbox_read=options.sandbox_read,
-    )
+    with doing("starting the judge", plain=False):
+        evaluator = await start_local(
+            options.device,
+            slots=1,
+            python=options.python,
+            sandbox_require=options.sandbox_require,
+            sandbox_read=options.sandbox_read,
+        )
     try:
         if not options.again and (known := _known(request, options.store, evaluator)):
             return *known, True
-        findings = await evaluator.audit(request.task)  # first: it says what is wrong with a task
-        return await evaluator.evaluate(request), findings, False
+        with doing(f"auditing the task {request.task.name}", plain=False):
+            findings = await evaluator.audit(request.task)  # first: it says what is wrong with it
+        with doing(lambda: evaluator.phase_of(request.instance) or "judging", plain=False):
+            return await evaluator.evaluate(request), findings, False
     finally:
         await evaluator.close()
 

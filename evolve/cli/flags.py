@@ -1,6 +1,7 @@
 """What the verbs with --flags share: the parser, the database option, and RUN:SEQ."""
 
 import argparse
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from evolve.store import Store
 
 DEFAULT_STORE = "runs/evolve.db"
+_SETTING = re.compile(r"unrecognized arguments: (?P<name>\w+)=(?P<value>\S+)")
 _MOST_DIGITS = 18  # of a step's number, which has 64 bits in the database
 
 
@@ -19,6 +21,8 @@ class Parser(argparse.ArgumentParser):
     """An argument parser whose complaints are `UsageError`s: one line, and where to read more."""
 
     def error(self, message: str) -> NoReturn:
+        if setting := _SETTING.fullmatch(message):
+            message += f", this verb takes flags: --{setting['name']} {setting['value']}"
         raise UsageError(f"{message}; see `{self.prog} --help`")
 
 

@@ -33,6 +33,8 @@ def forecast_text(usage: Mapping[str, float], active_s: float) -> str:
     if ahead is None:
         return "not known yet"
     name, left_s = ahead
+    if left_s < 1:
+        return f"{name} is used up: what is under way ends, then the best is verified"
     return f"{name} comes first, in about {duration_text(left_s)}"
 
 

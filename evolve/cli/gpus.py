@@ -11,6 +11,10 @@ from evolve.worker.base.host_facts import major
 
 Facts = Mapping[str, Any]
 
+NO_DRIVER = (
+    "there is no NVIDIA driver here; install it, or give the container the GPU (--gpus all), or "
+    "use device=cpu"
+)
 BUSY_PERCENT = 10
 BUSY_MIB = 2048  # beyond what a desktop or an idle context holds
 
@@ -32,10 +36,7 @@ def why_no_gpu(facts: Facts) -> str:
     if torch["hip"]:
         return f"this torch ({torch['version']}) is built for AMD, and only NVIDIA GPUs are judged"
     if not _has_driver(facts):
-        return (
-            "there is no NVIDIA driver here; install it, or give the container the GPU "
-            "(--gpus all), or use device=cpu"
-        )
+        return NO_DRIVER
     if not torch["cuda"]:
         return (
             f"this torch ({torch['version']}) is built without CUDA; install a CUDA build of it, "

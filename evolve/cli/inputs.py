@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from evolve.cli.flags import open_store, read_candidate
 from evolve.cli.parts import build_archive
 from evolve.core.errors import UsageError
 from evolve.core.normalise import normalised_digest
+from evolve.core.program import without_model
 from evolve.core.protocols import BASELINES, Evaluator, rank
 from evolve.core.task import Task
 from evolve.core.tunables import parse, render
@@ -71,12 +73,12 @@ def _without_twins(sources: Sequence[str]) -> tuple[str, ...]:
 def _read_program(path: str, what: str, kind: str) -> str:
     source = read_candidate(path, what)
     require_language(source, f"{what} {path}", kind)
-    if "ModelNew" not in source:
-        raise UsageError(f"{what} {path} defines no ModelNew; rename its module class to ModelNew")
     try:
         parse(source)
     except UsageError as error:
         raise UsageError(f"{what} {path}: {error}") from error
+    if missing := without_model(source):
+        raise UsageError(f"{what} {path} {missing}")
     return source
 
 
@@ -95,9 +97,11 @@ def read_baseline(baseline: str, kind: str) -> dict[str, str]:
     if baseline in BASELINES:
         return {baseline: ""}
     if not baseline.startswith(BASELINE_FILE) or baseline == BASELINE_FILE:
+        near = next(iter(get_close_matches(baseline, ("eager", *BASELINES), n=1)), "")
+        meant = f"{BASELINE_FILE}{baseline}" if baseline.endswith(".py") else near
         raise UsageError(
-            f"baseline={baseline}: it can be eager, {', '.join(BASELINES)}, "
-            "or file:mine.py for a file of yours"
+            f"baseline={baseline}: {f'did you mean baseline={meant}? ' if meant else ''}"
+            f"it can be eager, {', '.join(BASELINES)}, or file:mine.py for a file of yours"
         )
     return {baseline: _read_program(baseline.removeprefix(BASELINE_FILE), "baseline", kind)}
 

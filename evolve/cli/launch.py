@@ -10,11 +10,13 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from evolve.cli import parts
+from evolve.cli.budget import budget_notes
 from evolve.cli.compiled import require_start, variants, with_compiled
 from evolve.cli.device import CUDA, kind_of, start_evaluator
+from evolve.cli.doing import doing
 from evolve.cli.dry_run import audit_lines
 from evolve.cli.inputs import take_over
-from evolve.cli.models import haste_notes, key_notes
+from evolve.cli.models import key_notes
 from evolve.cli.request import read_request
 from evolve.cli.session import search
 from evolve.core.errors import UsageError
@@ -49,18 +51,23 @@ async def launch(config: Mapping[str, Any], began: float | None = None) -> int:
     request = read_request(config)
     existing, task, config = request.existing, request.task, dict(request.recorded)
     steps: Sequence[Ticket] = ()
-    for note in (*key_notes(config), *haste_notes(config)):
+    notes = [*key_notes(config, is_new=not existing)]
+    notes += [] if existing else budget_notes(config, kind_of(config))
+    for note in notes:
         print(note)
     judges: list[Evaluator] = []
     try:
         if existing:
-            judges.append(await start_evaluator(config))
+            with doing("starting the judge", plain=False):
+                judges.append(await start_evaluator(config))
             config["opening"] = existing.config.get("opening", False)
             config["audit"] = findings_of(existing.config)
             parts.build_termination(config)  # where nothing ends a weak task's run, say so now
         else:
             async with _in_time(config, began, judges):
-                judges.append(await start_evaluator(config, compiles=bool(variants(task, config))))
+                with doing("starting the judge", plain=False):
+                    judge = await start_evaluator(config, compiles=bool(variants(task, config)))
+                judges.append(judge)
                 config["opening"] = _opens(config)
                 config["audit"], task = await _prepared(config, judges[0], task)
             task, steps = take_over(config, task, judges[0])
@@ -168,8 +175,8 @@ async def audit(config: Mapping[str, Any], evaluator: Evaluator, task: Task) -> 
     """
     findings: Findings
     if isinstance(evaluator, LocalEvaluator):
-        print(f"auditing the task {task.name} ...", flush=True)
-        findings = await evaluator.audit(task)
+        with doing(f"auditing the task {task.name}"):
+            findings = await evaluator.audit(task)
     else:
         with Store.open(config["store"]["path"], read_only=True) as store:
             findings = findings_of(store.run(config["device"]["run"]).config)

@@ -7,11 +7,9 @@ from evolve.cli.config.complete import complete
 from evolve.cli.differences import flatten
 from evolve.core.errors import UsageError
 from evolve.core.model import LanguageModel
-from evolve.search.termination import parse_duration
 from evolve.store import Store
 
 LIMITS = ("tokens", "usd")
-HASTE_S = 300.0  # of a run: with less, a model has hardly time to propose
 WHY_IDLE = (
     "no model is configured (llm.model=provider/name), so that nothing spends tokens or money"
 )
@@ -46,35 +44,27 @@ def build_model(config: Mapping[str, Any], *, run: str | None = None) -> Languag
     return model
 
 
-def key_notes(config: Mapping[str, Any]) -> Iterator[str]:
+def key_notes(config: Mapping[str, Any], *, is_new: bool = True) -> Iterator[str]:
     """A line for every model whose key is not where it usually is: said before minutes of work.
 
+    Args:
+        config: of the run.
+        is_new: whether its models have not answered yet, so that their names may be wrong.
+
     Raises:
-        UsageError: a variable that `llm.key_variable` names is not set.
+        UsageError: a model of a public provider has no key, or is none of its models.
     """
     from evolve.llm import LiteLLM
-    from evolve.llm.doctor import key_finding
+    from evolve.llm.doctor import key_finding, refuse_unlisted, refuse_without_key
 
     model = None if config["llm"]["kind"] == "replay" else build_model(config)
     for settings in model.settings if isinstance(model, LiteLLM) else ():
+        if is_new:
+            refuse_unlisted(settings)
+        refuse_without_key(settings)
         state, name, what = key_finding(settings)
-        if state == "note" and settings.key_variable:
-            raise UsageError(
-                f"llm.key_variable={settings.key_variable}: there is no such environment variable; "
-                f"export it with the key of {name}"
-            )
         if state == "note":
             yield f"model {name}: {what}, unless its calls need none"
-
-
-def haste_notes(config: Mapping[str, Any]) -> Iterator[str]:
-    """A line where the time of a run is little for a model: it is asked once seeds are judged."""
-    limit = config["termination"]["wall_time"]
-    if has_model(config) and limit is not None and parse_duration(limit) < HASTE_S:
-        yield (
-            f"termination.wall_time={limit}: programs to start from are judged first, so that few "
-            "of a model's will be; more time helps, e.g. termination.wall_time=10m"
-        )
 
 
 def has_model(config: Mapping[str, Any]) -> bool:

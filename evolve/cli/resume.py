@@ -53,6 +53,7 @@ async def _resume(name: str | None, overrides: Sequence[str], began: float) -> i
     from evolve.cli import parts
     from evolve.cli.config.complete import completed
     from evolve.cli.device import as_judged, start_evaluator
+    from evolve.cli.doing import doing
     from evolve.cli.models import key_notes
     from evolve.cli.session import search
     from evolve.store import Store
@@ -63,11 +64,12 @@ async def _resume(name: str | None, overrides: Sequence[str], began: float) -> i
         for notice in store.notices:
             print(notice)
         parts.build_all(config, run=run.name)
-        for note in key_notes(config):
+        for note in key_notes(config, is_new=False):
             print(note)
         store.claim(run.id)  # whoever else continues the run is named before a judge is started
         store.release(run.id, run.state, run.reason)
-        evaluator = await start_evaluator(config)
+        with doing("starting the judge", plain=False):
+            evaluator = await start_evaluator(config)
         try:
             print(f"resuming {run.name} in {store.path}")
             return await search(store, run, config, evaluator, began=began)

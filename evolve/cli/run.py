@@ -3,7 +3,6 @@
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from itertools import pairwise
 from typing import Any
 
 from evolve.cli import stopping
@@ -25,8 +24,7 @@ def main(words: Sequence[str]) -> int:
     began = [time.monotonic()]  # of the first run; those of a sweep follow it
     check_python()
     rest = [word for word in words if word not in (DRY_RUN, CREATE)]
-    for before, word in pairwise(["", *rest]):
-        check_word(word, before)
+    check_words(rest)
     if rest and rest[-1] in ("-c", "--cfg"):
         raise UsageError(f"{rest[-1]}: write --cfg job, which prints the configuration")
     from evolve.cli.config.compose import run_with_hydra, to_plain
@@ -49,6 +47,18 @@ def check_python(version: tuple[int, int] = sys.version_info[:2]) -> None:
             f"Python {version[0]}.{version[1]} is too new: Hydra 1.3, which reads the "
             "configuration, crashes there; use Python 3.11, 3.12 or 3.13"
         )
+
+
+def check_words(words: Sequence[str]) -> None:
+    """`check_word` for each, and no key=value that spaces have torn apart."""
+    for before, word, after in zip(["", *words], words, [*words[1:], ""], strict=False):
+        is_value = bool(after) and "=" not in after and not after.startswith("-")
+        if ("=" not in word and after.startswith("=")) or (word.endswith("=") and is_value):
+            raise UsageError(
+                f"'{word} {after}': write key=value without spaces around the =, "
+                f"{word.rstrip('=')}=..."
+            )
+        check_word(word, before)
 
 
 def check_word(word: str, before: str = "") -> None:

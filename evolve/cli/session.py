@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from evolve.cli.models import WHY_IDLE, idle_limits
 from evolve.cli.report import default_path
 from evolve.cli.stopping import handling
 from evolve.cli.summary import summary
+from evolve.cli.under_way import under_way
 from evolve.core.errors import EvaluatorUnavailable, UsageError
 from evolve.core.protocols import Evaluator
 from evolve.evaluation import LocalEvaluator
@@ -72,6 +74,7 @@ async def search(
         late_s=late_s,
         free_judge=evaluator.abandon if isinstance(evaluator, LocalEvaluator) else _nothing,
     )
+    tally.doing = partial(under_way, pipeline, evaluator)
     try:
         with display, feed:
             keep(store, run, config)

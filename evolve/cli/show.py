@@ -39,6 +39,7 @@ def main(words: Sequence[str]) -> int:
 
 
 def _run_text(store: "Store", run: "RunRow") -> Iterator[str]:
+    from evolve.report.winner import origin, winner_text
     from evolve.store.champion import champion
 
     progress, winner = store.progress(run.id), champion(store, run)
@@ -55,7 +56,8 @@ def _run_text(store: "Store", run: "RunRow") -> Iterator[str]:
     )
     if winner:
         proof = "verified" if winner.verified else "not verified"
-        yield f"best       step {winner.sequence}: {speedup_text(winner.ratio)}, {proof}"
+        yield f"best       {speedup_text(winner.ratio)}, {proof}"
+        yield f"           {winner_text(winner, origin(store, run, winner))}"
     else:
         yield "best       none: no strictly correct kernel has been timed"
     for trouble in opponent(store, run, steps).troubles():

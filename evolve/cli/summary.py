@@ -11,7 +11,9 @@ from evolve.cli.text import calls_text, speedup_text
 from evolve.report.audit import findings_of, weak_task_text
 from evolve.report.facts import RunFacts
 from evolve.report.text import baseline_name, count_text, duration_text, one_line
+from evolve.report.winner import winner_text
 from evolve.search.pipeline import Outcome
+from evolve.search.termination import format_duration, parse_duration
 from evolve.store.champion import Champion
 
 MAX_EXAMPLE = 150  # characters
@@ -93,9 +95,11 @@ def _winner(facts: RunFacts, winner: Champion) -> Iterator[str]:
     against = baseline_name(facts.baseline)
     proof = "verified in fresh processes" if winner.verified else "not verified"
     yield f"  best kernel: {speedup_text(winner.ratio)} over {against}, {proof}"
-    yield f"  step {winner.sequence}, on {facts.hardware}"
+    assert facts.made is not None
+    yield f"  {winner_text(winner, facts.made)}"
+    yield f"  on {facts.hardware}"
     if winner.ratio.high < 1:
-        yield f"  It is slower than {against}: this search found no gain."
+        yield f"  It is slower than {against}: this search found no gain. Keep {against}."
     elif not winner.ratio.is_gain:
         yield f"  The interval contains 1: no gain over {against} was shown."
     if weak := weak_task_text(findings_of(facts.run.config)):
@@ -110,10 +114,22 @@ def _winner(facts: RunFacts, winner: Champion) -> Iterator[str]:
 def _next_steps(facts: RunFacts, outcome: Outcome, store: Path, report: str) -> Iterator[str]:
     name, elsewhere = shlex.quote(facts.run.name), store != Path(DEFAULT_STORE)
     flag = f" --store {shlex.quote(str(store))}" if elsewhere else ""
+    setting = f" store.path={shlex.quote(str(store))}" if elsewhere else ""
+    is_slower = facts.champion is not None and facts.champion.ratio.value < 1
+    goes_on = not outcome.finished or _left_text(facts)
     yield f"  report    {report or f'evolve report {name}{flag}'}"
-    if facts.champion is not None:
+    if facts.champion is not None and not is_slower:
         yield f"  kernel    evolve best {name} -o kernel.py{flag}"
     yield f"  details   evolve show {name}{flag}"
-    if not outcome.finished or _left_text(facts):
-        setting = f" store.path={shlex.quote(str(store))}" if elsewhere else ""
+    if goes_on:
         yield f"  go on     evolve resume {name}{setting}"
+    elif is_slower:
+        yield f"  go on     evolve resume {name} {_more(facts)}{setting}"
+
+
+def _more(facts: RunFacts) -> str:
+    """A word that gives the run more of what ended it."""
+    limits, progress = facts.run.config["termination"], facts.progress
+    if limits["wall_time"] and parse_duration(limits["wall_time"]) <= 2 * progress.wall_time_s:
+        return f"termination.wall_time={format_duration(max(4 * progress.wall_time_s, 600))}"
+    return f"termination.evaluations={max(4 * progress.evaluations, 60)}"

@@ -17,6 +17,9 @@ REMEASURE = "remeasure"
 VERIFY = "verify"
 """Operator name of tickets that measure a contender again after it has won."""
 
+NO_PROPOSALS = (OPPONENT, VERIFY)
+"""Operators whose tickets propose nothing: no limit on proposals counts them."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:

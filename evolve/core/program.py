@@ -1,6 +1,7 @@
 """Programs, and the instances that an assignment of their tunables makes of them."""
 
 import ast
+import re
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -107,6 +108,23 @@ def _names(node: ast.AST) -> set[str]:
         case ast.Assign(targets=targets):
             return {target.id for target in targets if isinstance(target, ast.Name)}
     return set()
+
+
+_CLASS = re.compile(r"^class (\w{1,60})\b", re.MULTILINE)
+
+
+def without_model(source: str) -> str:
+    """What is missing in a text that never names `ModelNew`, and the remedy; empty for others."""
+    if "ModelNew" in source:
+        return ""
+    classes = _CLASS.findall(source)
+    named = "Model" if "Model" in classes else next(iter(classes[-1:]), "")
+    remedy = (
+        f"rename its class {named} to ModelNew"
+        if named
+        else "write one, a torch.nn.Module with the constructor and forward of the task's Model"
+    )
+    return f"defines no class ModelNew; {remedy}"
 
 
 @dataclass(frozen=True, slots=True)

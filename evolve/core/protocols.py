@@ -401,10 +401,10 @@ class Progress:
     """Recorded state of a run that termination rules decide on; survives resume.
 
     `proposals` are what operators and models came up with; `tunings`, tickets of operators that try
-    values of known programs, are none, nor, for limits, are programs to start from (`Search`).
-    `evaluations` counts full evaluations, `screens` the cheap ones, of both. `best` is the ratio
-    with the highest lower bound among the archive's best, pooled where it was measured several
-    times.
+    values of known programs, are none, nor are verifications, nor, for limits, programs to start
+    from (`Search`). `evaluations` counts full evaluations, `screens` the cheap ones, of both.
+    `best` is the ratio with the highest lower bound among the archive's best, pooled where it was
+    measured several times.
     `evaluations_at_best` is the number of full evaluations when one last improved on all before by
     a disjoint interval.
     `speed_of_light` is the share that the archive's best program reaches, None where unknown.

@@ -177,6 +177,10 @@ class LocalEvaluator:
                 feedback=str(failure),
             )
 
+    def phase_of(self, instance: str) -> str:
+        """What the evaluation of an instance is at; empty where no worker has said."""
+        return next(filter(None, (place.phase_of(instance) for place in self._pool.places)), "")
+
     async def audit(self, task: Task) -> list[dict[str, str]]:
         """Null candidates that pass the task's own check; an empty list is a sound task.
 

@@ -60,6 +60,10 @@ class Place:
         """Candidates under way at once; one until the worker is known."""
         return self._slots or int(self.hello.get("slots", 1))
 
+    def phase_of(self, about: str) -> str:
+        """What the call about an instance is at, as far as the worker has said."""
+        return self._worker.phases.get(about, "") if self._worker else ""
+
     async def ask(
         self, method: str, params: Mapping[str, Any], deadline_s: float, about: str
     ) -> Any:
@@ -75,7 +79,7 @@ class Place:
         """
         worker = await self.up()
         try:
-            result = await worker.ask(method, params, deadline_s)
+            result = await worker.ask(method, params, deadline_s, about)
         except CallFailed as failure:
             if worker is not self._failed:  # one failure, whatever the number of calls under it
                 self._failed = worker

@@ -59,6 +59,8 @@ class WorkerProcess(asyncio.SubprocessProtocol):
 
     def __init__(self) -> None:
         self._waiting: dict[int, asyncio.Future[Any]] = {}
+        self._about: dict[int, str] = {}  # what calls are about, by number
+        self.phases: dict[str, str] = {}
         self._numbers = itertools.count(1)
         self._line = bytearray()
         self._last_words = b""
@@ -83,8 +85,12 @@ class WorkerProcess(asyncio.SubprocessProtocol):
         """Whether it is worth asking."""
         return self._end is None and self._transport.get_returncode() is None
 
-    async def ask(self, method: str, params: Mapping[str, Any], deadline_s: float) -> Any:
+    async def ask(
+        self, method: str, params: Mapping[str, Any], deadline_s: float, about: str = ""
+    ) -> Any:
         """The result of one call. A worker that misses the deadline is killed.
+
+        While it is under way `phases[about]` is what the worker says that it is at.
 
         Raises:
             UsageError: the worker says that it cannot serve the request as it is.
@@ -97,9 +103,11 @@ class WorkerProcess(asyncio.SubprocessProtocol):
             raise _exception(self._end)
         number = next(self._numbers)
         request = {"v": protocol.VERSION, "id": number, "method": method, "params": params}
+        request |= {"phases": True} if about else {}
         future = asyncio.get_running_loop().create_future()
         try:
             self._waiting[number] = future
+            self._about[number] = about
             self._stdin.write(json.dumps(request).encode() + b"\n")
             async with asyncio.timeout(deadline_s):
                 return await future
@@ -110,6 +118,7 @@ class WorkerProcess(asyncio.SubprocessProtocol):
                 f"killed; its last words: {self._words()}"
             ) from None
         finally:
+            self.phases.pop(self._about.pop(number, ""), None)
             self._waiting.pop(number, None)  # a reply to a call that was given up is nobody's
 
     def kill(self, why: str) -> None:
@@ -180,6 +189,10 @@ class WorkerProcess(asyncio.SubprocessProtocol):
             self._fail_all(*reply.error)
             self._kill_group()
             return
+        if reply.phase:
+            if (about := self._about.get(reply.number or 0)) is not None:
+                self.phases[about] = reply.phase
+            return
         future = self._waiting.get(reply.number) if reply.number is not None else None
         if future is None or future.done():
             return
@@ -221,6 +234,7 @@ class _Reply:
     number: int | None
     result: Any = None
     error: _Fault | None = None
+    phase: str = ""
 
 
 def _printable(data: bytes) -> str:
@@ -235,6 +249,8 @@ def _parse(line: bytes) -> _Reply | None:
     except (ValueError, RecursionError):
         return None
     match data:
+        case {"id": int() as number, "phase": str() as phase}:
+            return _Reply(number, phase=phase)
         case {"id": int() | None as number, "result": result}:
             return _Reply(number, result=result)
         case {"id": int() | None as number, "error": {"kind": kind, "message": str() as message}}:

@@ -24,6 +24,7 @@ _PROMPT = re.compile(r"(input_cost_per_token|cache_creation_input_token_cost)(_a
 _COMPLETION = re.compile(r"output_cost_per_(reasoning_)?token(_above_\d+k_tokens)?")
 _BY_TIME = ("input_cost_per_second", "output_cost_per_second", "cost_per_second")
 
+_ANSWERING = ("chat", "responses", "completion")
 _TURN_TOKENS = 8  # what a chat template puts around a message
 _MILLION = 1_000_000
 
@@ -122,6 +123,15 @@ def listed(model: str) -> Listing | None:
 def provider_of(name: str) -> str:
     """The provider that lists a model under its bare name; empty where none does."""
     return str(_list().get(name, {}).get("litellm_provider", ""))
+
+
+def models_of(provider: str) -> frozenset[str]:
+    """The models of a provider that answer prompts, without its name before them."""
+    return frozenset(
+        name.removeprefix(f"{provider}/")
+        for name, entry in _list().items()
+        if entry.get("litellm_provider") == provider and entry.get("mode") in _ANSWERING
+    )
 
 
 def prompt_bound(messages: Sequence[Message]) -> int:

@@ -30,6 +30,9 @@ KEY_VARIABLES = {
 }
 """Where LiteLLM looks for keys, for the providers that most people have."""
 
+OTHER_VARIABLES = {"gemini": ("GOOGLE_API_KEY",), "openrouter": ("OR_API_KEY",)}
+"""Where else LiteLLM looks, beside variables that begin as the provider's usual one."""
+
 _VARIABLES = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|CREDENTIAL", re.IGNORECASE)
 _SETTINGS = re.compile(
     r"api[_-]?key|secret|password|credential|authorization|(^|[_-])token$", re.IGNORECASE

@@ -177,13 +177,14 @@ def verdict(comparison: Comparison) -> str:
     if best.final.value is None:
         return "No method found a strictly correct kernel."
     against = baseline_name(comparison.baseline)
+    level = [group for group in ranked if group is best or not _apart(best, group)]
+    if len(level) > 1:
+        figures = ", ".join(f"{group.label} {_bound(group.final.value)}" for group in level)
+        return f"No winner: these seeds do not tell {figures} (the speed of {against}) apart."
     said = f"{best.label} came out highest: {ratio_text(best.final.value)} the speed of {against}"
     said += " in the middle of its seeds." if len(best.curves) > 1 else "."
     if len(ranked) < 2:
         return said
-    level = [group.label for group in ranked[1:] if not _apart(best, group)]
-    if level:
-        return f"{said} These seeds do not tell it from {', '.join(level)}."
     if best.final.coverage < ENOUGH:
         return f"{said} All of its seeds ended above all seeds of the others."
     return f"{said} Its interval lies above those of all others."

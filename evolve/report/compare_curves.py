@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from evolve.core.evaluation import Fidelity, Status
-from evolve.core.lineage import OPPONENT, VERIFY, Step
+from evolve.core.lineage import NO_PROPOSALS, OPPONENT, VERIFY, Step
 from evolve.core.measurement import Interval, Ratio, pooled
 from evolve.core.program import instance_digest
 from evolve.report.lineage import speedup
@@ -165,7 +165,7 @@ def _after(spent: Spent, step: Step, tokens: Mapping[int, int]) -> Spent:
     judged = step.fidelity is Fidelity.SEARCH and step.status not in (None, Status.INFRA)
     return Spent(
         evaluations=spent.evaluations + judged,
-        proposals=spent.proposals + (not step.tuning),
+        proposals=spent.proposals + (not step.tuning and step.operator not in NO_PROPOSALS),
         tokens=spent.tokens + tokens.get(step.sequence, 0),
         device_time_s=spent.device_time_s + step.device_time_s,
         wall_time_s=step.elapsed_s,

@@ -10,6 +10,7 @@ from evolve.core.lineage import OPPONENT, Step
 from evolve.core.protocols import Elite, Progress
 from evolve.report.lineage import PathStep, best_path
 from evolve.report.opponent import Opponent, opponent
+from evolve.report.winner import origin
 from evolve.store import RunRow, Store
 from evolve.store.champion import Champion, champion
 
@@ -18,9 +19,10 @@ from evolve.store.champion import Champion, champion
 class RunFacts:
     """One run as it stands in the store.
 
-    `steps` are in sequence order. `path` ends at the champion; `sources` has the texts of the
-    programs on it, by digest. `example` stands in where there is no champion: the first evaluation
-    that ended in the most frequent way, failures before the rest, our own (INFRA) last.
+    `steps` are in sequence order. `made` is the step that first gave the champion's program, and
+    `path` ends at it; `sources` has the texts of the programs on the path, by digest. `example`
+    stands in where there is no champion: the first evaluation that ended in the most frequent way,
+    failures before the rest, our own (INFRA) last.
     """
 
     run: RunRow
@@ -29,6 +31,7 @@ class RunFacts:
     progress: Progress
     baseline: str
     champion: Champion | None
+    made: Step | None
     opponent: Opponent
     path: list[PathStep]
     sources: Mapping[str, str]
@@ -83,6 +86,7 @@ def gather(store: Store, name: str | None, *, whole: bool = True) -> RunFacts:
         progress=store.progress(run.id),
         baseline=baseline,
         champion=winner,
+        made=origin(store, run, winner) if winner else None,
         opponent=opponent(store, run, steps),
         path=path,
         sources={program: store.source(program) for program in programs},

@@ -76,7 +76,8 @@ def funnel(facts: RunFacts) -> list[Rung]:
             descend(name, [step for step in left if step.status not in ends], lost)
     custom = [step for step in left if step.custom]
     descend("by a kernel of its own", custom, {"not custom": len(left) - len(custom)})
-    faster = [step for step in left if (r := speedup(step, facts.baseline)) and r.is_gain]
+    settled = _settled(facts)
+    faster = [step for step in left if step.sequence in settled]
     screened = sum(1 for step in left if step.fidelity is Fidelity.SCREEN)
     slow = len(left) - len(faster) - screened
     descend(
@@ -85,6 +86,24 @@ def funnel(facts: RunFacts) -> list[Rung]:
         {"screened only": screened, "without a measurable gain": slow},
     )
     return rungs
+
+
+def _settled(facts: RunFacts) -> set[int]:
+    """Proposals that are faster, by number: by the last verification, where there was one."""
+    verified = {
+        (step.program, *sorted(step.assignment.items())): speedup(step, facts.baseline)
+        for step in facts.steps
+        if step.fidelity is Fidelity.VERIFY and step.status not in (None, Status.INFRA)
+    }
+    found = set()
+    for step in facts.proposals:
+        if step.fidelity is Fidelity.SCREEN:
+            continue
+        key = step.program, *sorted(step.assignment.items())
+        ratio = verified[key] if key in verified else speedup(step, facts.baseline)
+        if ratio is not None and ratio.is_gain:
+            found.add(step.sequence)
+    return found
 
 
 def _rung(name: str, steps: Sequence[Step], total: int, lost: Mapping[str, int]) -> Rung:

@@ -23,12 +23,13 @@ Admit = Callable[[Reservation], str]
 
 
 @dataclass(slots=True)
-class UnderWay:
+class Call:
     """A call that has a slot. It has a number, and is in the accounts, once it is being sent."""
 
     ticket: Ticket
     worst: Reservation
     number: int | None = None
+    sent: float = 0.0  # on the clock of `time.monotonic`
 
 
 @dataclass(slots=True)
@@ -65,7 +66,7 @@ class Calls:
         self._say = say
         self._pace = pace
         self._waiting: deque[Ticket] = deque()
-        self._running: dict[asyncio.Task[ModelReply], UnderWay] = {}
+        self._running: dict[asyncio.Task[ModelReply], Call] = {}
         self._pauses: dict[str, Pause] = {}
         self._refused = ""
         self._is_closing = False
@@ -73,6 +74,11 @@ class Calls:
     @property
     def tasks(self) -> Iterable[asyncio.Task[ModelReply]]:
         return self._running.keys()
+
+    @property
+    def since(self) -> list[float]:
+        """When each call under way was sent, on the clock of `time.monotonic`, oldest first."""
+        return sorted(call.sent for call in self._running.values() if call.number is not None)
 
     @property
     def outstanding(self) -> int:
@@ -195,13 +201,14 @@ class Calls:
     def _start(self, ticket: Ticket, worst: Reservation, model: LanguageModel) -> None:
         if pause := self._pauses.get(_name(ticket)):
             pause.probe = ticket.sequence
-        call = UnderWay(ticket, worst)
+        call = Call(ticket, worst)
         self._running[asyncio.create_task(self._complete(call, model))] = call
 
-    def _commit(self, call: UnderWay) -> None:
+    def _commit(self, call: Call) -> None:
         call.number = self._search.store.begin_call(call.ticket, call.worst)
+        call.sent = time.monotonic()
 
-    def _keep(self, call: UnderWay, reply: ModelReply) -> Ticket:
+    def _keep(self, call: Call, reply: ModelReply) -> Ticket:
         """Store and read what came of a call; what was never sent is still to be asked."""
         return call.ticket if call.number is None else self._search.replied(call.number, reply)
 
@@ -214,7 +221,7 @@ class Calls:
             usd=None if None in usd else sum(each or 0.0 for each in usd),
         )
 
-    async def _complete(self, call: UnderWay, model: LanguageModel) -> ModelReply:
+    async def _complete(self, call: Call, model: LanguageModel) -> ModelReply:
         ticket = call.ticket
         assert ticket.request is not None
         clock = asyncio.get_running_loop().time

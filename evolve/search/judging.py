@@ -1,6 +1,7 @@
 """The pool of evaluations: keeps the judge's slots, and tells what ends in the order of asking."""
 
 import asyncio
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
@@ -23,6 +24,15 @@ class Told:
     progress: Progress
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnderWay:
+    """An evaluation that is under way; `since` is on the clock of `time.monotonic`."""
+
+    ticket: Ticket
+    instance: str
+    since: float
+
+
 class Judging:
     """Evaluations that are under way.
 
@@ -42,6 +52,7 @@ class Judging:
         self._evaluator = evaluator
         self._took = took
         self._running: dict[asyncio.Task[Evaluation], Ticket] = {}
+        self._began: dict[int, UnderWay] = {}
 
     @property
     def tasks(self) -> Iterable[asyncio.Task[Evaluation]]:
@@ -50,6 +61,12 @@ class Judging:
     @property
     def tickets(self) -> list[Ticket]:
         return list(self._running.values())
+
+    @property
+    def under_way(self) -> list[UnderWay]:
+        """Evaluations that have begun and not been collected, in the order of their beginning."""
+        running = {ticket.sequence for ticket in self.tickets}
+        return [each for each in list(self._began.values()) if each.ticket.sequence in running]
 
     def has_room(self) -> bool:
         return len(self._running) < self._evaluator.slots
@@ -65,6 +82,10 @@ class Judging:
         request = self._search.request(ticket, opponents)
         if is_opening:
             request = replace(request, bars={self._search.baseline: OUT_OF_REACH})
+        self._began.pop(ticket.sequence, None)
+        self._began[ticket.sequence] = UnderWay(
+            ticket=ticket, instance=request.instance, since=time.monotonic()
+        )
         task = asyncio.create_task(self._evaluate(ticket, request))
         self._running[task] = ticket
 
@@ -81,6 +102,7 @@ class Judging:
                 failures.append(error)
             else:
                 told.append(self._tell(ticket, task.result()))
+            self._began.pop(ticket.sequence, None)
         return told, failures
 
     async def abandon(self) -> None:

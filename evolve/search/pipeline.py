@@ -5,7 +5,7 @@ import gc
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from evolve.core.protocols import Evaluator, Progress, TerminationRule
 from evolve.search.calls import Calls
 from evolve.search.engine import Search
 from evolve.search.firing import too_late
-from evolve.search.judging import Judging, Told
+from evolve.search.judging import Judging, Told, UnderWay
 from evolve.search.pace import Pace, Rounds
 from evolve.search.reserve import VERIFICATION, Reserve
 from evolve.search.verification import judge_opponents, verify_champion
@@ -133,6 +133,21 @@ class Pipeline:
         self._judging.withdraw()
         self._beat()
         self._search.store.release(self._search.run.id, "interrupted", reason)
+
+    @property
+    def under_way(self) -> Sequence[UnderWay]:
+        """Evaluations that are under way, for whoever watches."""
+        return self._judging.under_way
+
+    @property
+    def calls_since(self) -> Sequence[float]:
+        """When the calls of models that are under way were sent, oldest first."""
+        return self._calls.since
+
+    @property
+    def verification_s(self) -> float:
+        """About how long a verification takes; 0 where nothing tells yet."""
+        return self._reserve.verification_s
 
     async def run(self) -> Outcome:
         """Search until a rule gives its reason, nothing is left to propose, or a stop is asked.
@@ -388,6 +403,7 @@ class Pipeline:
             self._proposed.append(ticket)
         else:
             self._failures[modelled] += 1
+            self._say(f"fail #{ticket.sequence} {ticket.operator}: {ticket.failure[:150]}")
             number, whose = self._failures[modelled], "replies" if modelled else "proposals"
             said = f"{number} {whose} in a row gave no program, the last: {ticket.failure}"
             if number % SAID_FAILURES == 0:

@@ -120,7 +120,11 @@ class Proposer:
             lambda: self.store.arms(self.run.id),
             lambda name: self._rng(f"schedule/{name}", sequence),
         )
+        waits = self._awaits_seeds(held)
         for choice in self._tuned_last(self._by_turns(order), sequence, tunings):
+            if choice.model and waits:
+                self.declined[choice.operator] = "the programs to start from are not judged yet"
+                continue
             card = cards.get(choice.model)
             if found := self._propose(choice, sequence, tunings, held, card):
                 return found
@@ -146,6 +150,17 @@ class Proposer:
                 return reading.status, Failed(f"no program after {MAX_ROUNDS} rounds")
             return reading.status, self._resolved(reading.outcome, ticket.model)
         return reading.status, reading.outcome
+
+    def _awaits_seeds(self, held: Held) -> bool:
+        """Whether nothing is held and a program to start from is being judged.
+
+        A first version that a model writes meanwhile would be paid for, and start from nothing.
+        """
+        return not held and any(
+            isinstance(self.operators[ticket.operator].operator, SeedOperator)
+            for ticket in self.store.open_tickets(self.run.id)
+            if ticket.operator in self.operators
+        )
 
     def _by_turns(self, order: Sequence[Choice]) -> list[Choice]:
         """The same, but that seeds which go before all others begin with whoever proposed least.

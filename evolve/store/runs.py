@@ -13,7 +13,7 @@ from evolve.core.compiled import Compiled
 from evolve.core.digest import canonical_json
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import Evaluation, Fidelity, Status
-from evolve.core.lineage import OPPONENT, VERIFY
+from evolve.core.lineage import NO_PROPOSALS
 from evolve.core.measurement import Ratio
 from evolve.core.model import Reservation
 from evolve.core.protocols import Progress
@@ -227,7 +227,7 @@ def next_sequence(
     Raises:
         StoreError: somebody else continues the run.
     """
-    proposed = proposed_by is not None and not tuning
+    proposed = proposed_by is not None and not tuning and proposed_by not in NO_PROPOSALS
     key = {"counted": run_id, "holder": owner, "proposed": int(proposed), "tuning": int(tuning)}
     row = connection.execute(_ASKED, key).one_or_none()
     if row is None:
@@ -288,7 +288,7 @@ def count_evaluation(connection: Connection, run_id: int, operator: str, item: E
     which one lucky measurement does not raise. It has *improved* where its interval lies above
     that of the last improvement, so that creeping within the noise is stagnation.
     """
-    searched = operator not in (VERIFY, OPPONENT) and item.status is not Status.INFRA
+    searched = operator not in NO_PROPOSALS and item.status is not Status.INFRA
     whole = searched and item.fidelity is Fidelity.SEARCH
     screen = searched and item.fidelity is Fidelity.SCREEN
     counts = {"whole": int(whole), "screen": int(screen), "seconds": item.device_time_s}

@@ -2,6 +2,7 @@
 
 import ast
 import difflib
+import re
 from collections.abc import Collection
 from pathlib import Path
 
@@ -44,6 +45,7 @@ def find_task(
     path = _locate(spec, kernelbench)
     source = _read(path)
     tree = _parse(source, path)
+    _require_functions(spec, source)
     in_suite = spec.startswith(PREFIX)  # its files lie beside files of other problems
     return Task(
         name=spec if in_suite else _name(path),
@@ -78,6 +80,8 @@ def _unknown(spec: str) -> str:
     close = difflib.get_close_matches(spec, names, 1)
     if Path(f"{spec}.py").is_file():
         hint = f"For the file here, write task=./{spec}.py. "
+    elif Path(spec).is_dir():
+        hint = f"For a file in the folder here, write task=./{spec}/FILE.py. "
     else:
         hint = f"Did you mean {close[0]}? " if close else ""
     return (
@@ -100,6 +104,25 @@ def _parse(source: str, path: Path) -> ast.Module:
         raise UsageError(
             f"{where}: not valid Python ({message}). Correct the task file."
         ) from error
+
+
+def _require_functions(spec: str, source: str) -> None:
+    """Raise UsageError for a file that never names what a task has; executing it would say more."""
+    for kind, name, others in (
+        ("class", "Model", ""),
+        ("function", "get_inputs", "|get_input_groups"),
+        ("function", "get_init_inputs", ""),
+    ):
+        if re.search(rf"\b({name}{others})\b", source) or "import *" in source:
+            continue
+        is_candidate = name == "Model" and "ModelNew" in source
+        remedy = (
+            f"it defines ModelNew, so it is a program: judge it by `evolve eval {spec} --task TASK`"
+            if is_candidate
+            else "a task file has a class Model and functions get_inputs() and get_init_inputs() "
+            "(the KernelBench convention)"
+        )
+        raise UsageError(f"task {spec}: the file defines no {kind} {name}; {remedy}")
 
 
 def _allowed(tree: ast.Module, asked: str) -> str:

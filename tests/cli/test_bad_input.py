@@ -228,7 +228,8 @@ def folder(tmp_path: Path, recorded: Path) -> Path:
     (tmp_path / "empty.py").touch()
     (tmp_path / "broken.py").write_text("def get_inputs(:\n")
     (tmp_path / "torn.py").write_text("class ModelNew(:\n")
-    (tmp_path / "lonely.py").write_text("class Model: ...\n")
+    functions = "def get_inputs(): ...\ndef get_init_inputs(): ...\n"
+    (tmp_path / "lonely.py").write_text(f"class Model: ...\n{functions}")
     (tmp_path / "for_cpu.py").write_text("class ModelNew: ...\nload('k', cpp_sources=CODE)\n")
     (tmp_path / "for_gpu.py").write_text("class ModelNew: ...\nload('k', cuda_sources=CODE)\n")
     (tmp_path / "synthetic.py").write_text(_task_of(recorded))

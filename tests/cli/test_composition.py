@@ -113,7 +113,7 @@ def test_an_operator_is_left_out_by_null_and_a_foreign_one_is_let_in():
         ("operators.tune.weight=-1", "operators.tune.weight must be above 0"),
         ("archvie.capacity=3", "archvie"),
         ("+archive.depht=3", "depht"),
-        ("++budget=3", "budget: there is no such setting; `evolve run"),
+        ("++budget=3", "budget: there is no such setting; write termination.evaluations"),
         ("evaluations=3", "did you mean termination.evaluations?"),
         ("precision=bf16", "did you mean task_config.precision?"),
         ("termination.evaluation=3", "did you mean termination.evaluations?"),

@@ -5,26 +5,43 @@ Invariants:
 2. A better program is not called verified because the one before it was; what loses its duel is not
    shown as the best.
 3. What fails is seen: a line per failed step, and at the end what most came to.
+4. What is under way is seen at all times, with the time since; a Ctrl-C leaves the panel whole.
 """
 
 import asyncio
+import fcntl
+import os
+import pty
+import re
+import select
+import struct
+import subprocess
+import sys
+import termios
+import time
 from collections import Counter
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from evolve.cli import display, parts
 from evolve.cli.display import Tally
+from evolve.cli.forecast import forecast_text
 from evolve.cli.session import search
 from evolve.cli.text import speedup_text
 from evolve.core.evaluation import Status
 from evolve.core.lineage import VERIFY
 from evolve.core.measurement import Ratio
+from evolve.core.protocols import Failed
 from evolve.search.engine import Search
 from evolve.search.pipeline import Pipeline
 from evolve.search.termination import from_config
 from evolve.store import Store
 from evolve.store.champion import CHAMPION, champion
 from evolve.testing.synthetic import SEED_SOURCE, SyntheticEvaluator, synthetic_task
+from tests.cli.conftest import ROOT
 from tests.cli.recording import record, settings
 from tests.search.conftest import make_search
 
@@ -121,3 +138,103 @@ def test_a_failed_step_is_one_line_and_the_summary_says_how_most_failed(tmp_path
     assert all(len(line) <= 150 for line in failed)
     summary = f"  {len(failed)} of {len(failed)} ended as 'wrong value', such as: case main"
     assert any(line.startswith(summary) for line in lines)
+
+
+ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+@contextmanager
+def on_a_terminal(tmp_path: Path, columns: int, *words: str):
+    """A sitting on a terminal: the process, and a function that gives what it has printed."""
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 30, columns, 0, 0))
+    command = [sys.executable, "-m", "tests.cli.sitting", str(tmp_path / "evolve.db"), *words]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm"}
+    environment.pop("COLUMNS", None)
+    process = subprocess.Popen(
+        command,
+        cwd=tmp_path,
+        env=environment,
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        start_new_session=True,
+    )
+    text = bytearray()
+
+    def shown(until: str, patience_s: float = 30) -> str:
+        deadline = time.monotonic() + patience_s
+        while until not in (plain := ANSI.sub("", text.decode(errors="replace"))):
+            assert time.monotonic() < deadline, plain
+            if select.select([master], [], [], 0.2)[0]:
+                try:
+                    text.extend(os.read(master, 65536))
+                except OSError:  # its end
+                    assert until in ANSI.sub("", text.decode(errors="replace")), text.decode()
+        return plain
+
+    try:
+        yield process, slave, master, shown
+    finally:
+        process.kill()
+        process.wait()
+        os.close(master)
+        os.close(slave)
+
+
+@pytest.mark.parametrize("columns", [80, 140])
+def test_what_is_under_way_is_on_the_panel_and_ctrl_c_leaves_it_whole(tmp_path: Path, columns):
+    with on_a_terminal(tmp_path, columns, "1.5") as (process, slave, master, shown):
+        panel = shown("#0 seed: judging, 1 s")
+        assert not [line for line in panel.splitlines() if len(line.rstrip()) > columns]
+        assert not termios.tcgetattr(slave)[3] & termios.ECHOCTL
+        os.write(master, b"\x03")
+        end = shown("evolve resume demo")
+        assert "SIGINT: finishing what is under way" in end
+        assert "^C" not in end
+        assert process.wait(20) == 75
+        assert termios.tcgetattr(slave)[3] & termios.ECHOCTL
+
+
+def test_what_is_under_way_is_a_line_now_and_then_where_there_is_no_terminal(
+    tmp_path: Path, monkeypatch, capsys
+):
+    monkeypatch.setattr(display, "QUIET_S", 0.5)
+    config = settings("termination.evaluations=2")
+    with Store.open(tmp_path / "evolve.db", create=True) as store:
+        run = store.create_run(name="demo", task=synthetic_task(), config=config, seed=0)
+        asyncio.run(search(store, run, config, SyntheticEvaluator(latency_s=2.5)))
+    lines = capsys.readouterr().out.splitlines()
+    assert any(line.startswith("now #0 seed: judging, 1 s") for line in lines)
+    assert any("verifying the best in fresh processes: judging" in line for line in lines)
+
+
+def test_a_limit_that_is_used_up_is_called_so_and_comes_in_no_time_at_all():
+    assert forecast_text({"wall_time": 0.5}, 30.0) == "wall_time comes first, in about 30.0 s"
+    said = forecast_text({"wall_time": 1.0, "evaluations": 0.2}, 30.0)
+    assert said == "wall_time is used up: what is under way ends, then the best is verified"
+
+
+class Silent:
+    """An operator that has nothing to show for itself."""
+
+    parents = 0
+
+    def propose(self, context):
+        return Failed("the edit matched no line of its parent")
+
+
+def test_a_proposal_that_gave_no_program_is_a_line_at_once(tmp_path: Path, capsys):
+    config = settings("termination.proposals=3")
+    config["operators"] = {
+        "seed": config["operators"]["seed"],
+        "edit": {"_target_": "tests.cli.test_display.Silent"},
+    }
+    with Store.open(tmp_path / "evolve.db", create=True) as store:
+        run = store.create_run(name="demo", task=synthetic_task(), config=config, seed=0)
+        asyncio.run(search(store, run, config, SyntheticEvaluator()))
+    lines = capsys.readouterr().out.splitlines()
+    failed = [line for line in lines if line.startswith("fail #")]
+    assert failed
+    assert failed[0].endswith("edit: the edit matched no line of its parent")

@@ -90,6 +90,22 @@ def test_a_wrong_kernel_is_told_what_is_wrong(evolve, tmp_path: Path):
     assert checks == ["not run", "not run", "failed"]  # the smallest comes first
 
 
+def test_a_syntax_error_is_shown_with_its_line_whatever_else_is_missing(evolve, tmp_path: Path):
+    (tmp_path / "torn.py").write_text("import torch\n\n\ndef forward(x:\n    return x\n")
+    done = evolve("eval", "torn.py", *TINY)
+    assert done.returncode == 1, done.stderr
+    assert "compile error" in done.stdout
+    assert "candidate.py line 4: SyntaxError" in done.stdout
+    assert "> " in done.stdout.partition("SyntaxError")[2]
+
+
+def test_a_class_of_another_name_is_named_with_the_remedy(evolve, tmp_path: Path):
+    (tmp_path / "mine.py").write_text(ZEROS.replace("ModelNew", "Model"))
+    done = evolve("eval", "mine.py", *TINY)
+    assert done.returncode == 1, done.stderr
+    assert "defines no class ModelNew; rename its class Model to ModelNew" in done.stdout
+
+
 @pytest.mark.parametrize(
     ("source", "named"),
     [

@@ -3,6 +3,7 @@
 Invariants:
 - both are under way at the same time; a task that fails its audit is said to, whatever else does;
 - who ends the judge is named: the task's file only where it does so alone;
+- a budget that buys fewer than ten evaluations is said, with one that buys them;
 - whether a run opens with a verification is kept with it: on a GPU it does.
 """
 
@@ -60,6 +61,26 @@ def test_whether_a_run_opens_with_a_verification_is_kept_with_it(judge, device):
     begin("sound", f"device={device}", "initial=[start.py]", "termination.evaluations=1")
     with Store.open("runs/evolve.db", read_only=True) as store:
         assert store.run("sound").config["opening"] is (device == "cuda")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["termination.evaluations=3"], "take e.g. termination.evaluations=60"),
+        (["termination.proposals=6"], "take e.g. termination.proposals=60"),
+        (["termination.wall_time=40s"], "termination.wall_time=2m buys ten"),
+        (["termination.evaluations=10", "termination.wall_time=10m"], ""),
+    ],
+)
+def test_a_budget_of_fewer_than_ten_evaluations_is_said_before_the_start(
+    judge, words, said, capsys
+):
+    judge("nothing")
+    Path("start.py").write_text("import triton\n\n\nclass ModelNew:\n    pass\n")
+    begin("sound", "initial=[start.py]", "termination.stagnation=1", *words)
+    before = capsys.readouterr().out.partition("auditing")[0]
+    assert said in before
+    assert bool(said) == ("termination." in before)
 
 
 def test_a_task_that_ends_the_judge_is_named(judge):

@@ -10,15 +10,17 @@
 
 import asyncio
 import json
+import os
 import time
 from pathlib import Path
 
 import pytest
 
 from evolve.cli import parts, resume
+from evolve.cli.budget import budget_notes
 from evolve.cli.dry_run import forecast_lines
 from evolve.cli.launch import launch
-from evolve.cli.models import build_model, haste_notes, key_notes
+from evolve.cli.models import build_model, key_notes
 from evolve.cli.request import read_request
 from evolve.cli.resume import overridden
 from evolve.cli.run import check_word
@@ -451,11 +453,11 @@ def test_several_gpus_judge_at_once_and_use_up_device_time_sooner():
     }
 
 
-def test_a_key_that_is_missing_is_said_before_anything_is_judged(monkeypatch):
-    for variable in ("OPENAI_API_KEY", "MINE"):
-        monkeypatch.delenv(variable, raising=False)
-    [note] = key_notes(settings("llm.model=openai/gpt-4o"))
-    assert note.startswith("model openai/gpt-4o: no key found: export OPENAI_API_KEY")
+def test_a_key_that_is_missing_is_refused_before_anything_is_judged(monkeypatch):
+    for variable in [name for name in os.environ if name.startswith("OPENAI_")]:
+        monkeypatch.delenv(variable)
+    with pytest.raises(UsageError, match=r"llm\.model=openai/gpt-4o: .*export OPENAI_API_KEY"):
+        [*key_notes(settings("llm.model=openai/gpt-4o"))]
     assert not [*key_notes(settings(*words_for("http://127.0.0.1:9/v1")))]
     assert not [*key_notes(settings())]
     named = settings("llm.model=openai/gpt-4o", "llm.key_variable=MINE")
@@ -465,13 +467,57 @@ def test_a_key_that_is_missing_is_said_before_anything_is_judged(monkeypatch):
     assert not [*key_notes(named)]
 
 
+@pytest.mark.parametrize(
+    "instead",
+    [
+        {"OPENAI_BASE_URL": "http://127.0.0.1:9/v1"},  # LiteLLM reads it
+        {"OPENAI_API_KEY": KEY},
+    ],
+)
+def test_what_may_stand_for_a_key_is_left_to_the_endpoint(monkeypatch, instead):
+    for variable in [name for name in os.environ if name.startswith("OPENAI_")]:
+        monkeypatch.delenv(variable)
+    for variable, value in instead.items():
+        monkeypatch.setenv(variable, value)
+    notes = [*key_notes(settings("llm.model=openai/gpt-4o"))]
+    assert len(notes) == ("OPENAI_API_KEY" not in instead)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["llm.model=openai/gpt-999", "llm.context_tokens=100000"],
+        ["llm.model=openai/gpt-999", *PRICE],
+        ["llm.model=openai/gpt-4o-2099-01-01"],
+        ["llm.model=openai/ft:gpt-4o:mine"],
+        ["llm.model=openai/mine", "llm.api_base=http://127.0.0.1:9/v1"],
+        ["llm.model=azure/my-deployment", "llm.api_base=http://127.0.0.1:9/v1"],
+        ["llm.model=openrouter/somebody/some-model"],
+        ["llm.model=ollama/anything"],
+    ],
+)
+def test_a_model_that_may_be_one_is_not_refused(monkeypatch, words):
+    for variable in ("OPENAI_API_KEY", "AZURE_API_KEY", "OPENROUTER_API_KEY"):
+        monkeypatch.setenv(variable, KEY)
+    assert not [*key_notes(settings(*words))]
+
+
+def test_a_run_that_has_asked_its_model_is_resumed_whatever_the_list_says(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    config = settings("llm.model=openai/gpt-999")
+    with pytest.raises(UsageError, match=r"llm\.model=openai/gpt-999: LiteLLM lists no such model"):
+        [*key_notes(config)]
+    assert not [*key_notes(config, is_new=False)]
+
+
 def test_a_run_too_short_for_a_model_is_said_to_be_so():
-    [note] = haste_notes(settings("search=quick", "llm.model=openai/gpt-4o"))
-    assert note.startswith("termination.wall_time=80s: ")
+    config = settings("search=quick", "llm.model=openai/gpt-4o", "termination.wall_time=4m")
+    [note] = budget_notes(config, "cpu")
+    assert note.startswith("termination.wall_time=4m: ")
     longer = settings("search=quick", "llm.model=openai/gpt-4o", "termination.wall_time=10m")
     unlimited = settings("llm.model=openai/gpt-4o", "termination.wall_time=null")
-    without = settings("search=quick")
-    assert not [note for config in (longer, unlimited, without) for note in haste_notes(config)]
+    without = settings("search=quick", "termination.wall_time=4m")
+    assert not [note for each in (longer, unlimited, without) for note in budget_notes(each, "cpu")]
 
 
 def test_a_dry_run_with_a_model_that_is_down_says_so(folder):

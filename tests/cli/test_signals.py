@@ -300,7 +300,9 @@ def read_all(descriptor: int) -> str:
 WAITING_TASK = """
 import time
 time.sleep(60)
+class Model: ...
 def get_inputs(): ...
+def get_init_inputs(): ...
 """
 
 
@@ -318,7 +320,7 @@ def test_a_signal_before_the_search_ends_the_start_in_order(
     process = subprocess.Popen(
         [
             *(sys.executable, "-m", "evolve.cli.main", "run", "task=./waits.py"),
-            *("initial=[seed.py]", f"device.python={sys.executable}", "termination.evaluations=1"),
+            *("initial=[seed.py]", f"device.python={sys.executable}", "termination.evaluations=10"),
         ],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(temporary)},

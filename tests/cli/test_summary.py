@@ -4,20 +4,45 @@ Invariants:
 1. Programs without a verdict and requests without an answer are said, with the way to go on.
 2. Where nothing is left, nothing of it is said.
 3. A configured model that was never asked, or never answered, is said.
+4. The winner is named by its program and the step that made it.
+5. A winner below the baseline is not offered as a kernel, and `evolve best` warns of it.
 """
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from evolve.cli.byhand import ByHand
+from evolve.cli.main import main
 from evolve.cli.sitting import sitting
 from evolve.cli.summary import summary
+from evolve.core.evaluation import Fidelity
+from evolve.core.measurement import Ratio
 from evolve.report.facts import gather
+from evolve.report.funnel import funnel
 from evolve.search.pipeline import Outcome
 from evolve.store import Store
+from evolve.store.champion import champion
 from evolve.testing.synthetic import SEED_SOURCE, SyntheticEvaluator, synthetic_task
 from tests.cli.recording import record
+
+
+class Times(SyntheticEvaluator):
+    """A judge whose times are all so many times what they were; verifications apart."""
+
+    def __init__(self, factor: float, of_verifications: float) -> None:
+        super().__init__()
+        self._factors = {Fidelity.VERIFY: of_verifications}
+        self._factor = factor
+
+    def judge(self, request):
+        verdict = super().judge(request)
+        factor = self._factors.get(request.fidelity, self._factor)
+        return replace(
+            verdict,
+            ratios={name: Ratio(factor, factor * 0.9, factor * 1.1) for name in verdict.ratios},
+        )
 
 
 @pytest.fixture
@@ -55,3 +80,39 @@ def test_a_model_that_was_never_asked_is_said(tmp_path):
 
 def test_where_nothing_is_left_nothing_of_it_is_said(store):
     assert not [line for line in said(store) if "not judged yet" in line or "go on" in line]
+
+
+def test_the_winner_is_named_by_its_program_and_the_step_that_made_it(store):
+    run = store.run("demo")
+    winner = champion(store, run)
+    made = store.ancestors(run.id, winner.program)[-1]
+    assert winner.sequence != made.sequence
+    named = f"program {winner.program[:12]} of step {made.sequence} ({made.operator})"
+    [line] = [line for line in said(store) if "  program " in line]
+    assert line.startswith(f"  {named}")
+    assert line.endswith(f"verified in step {winner.sequence}")
+
+
+def test_a_kernel_below_the_baseline_is_not_offered_and_best_warns(tmp_path, capsys):
+    path = tmp_path / "evolve.db"
+    with Store.open(path, create=True) as opened:
+        record(opened, synthetic_task(), Times(0.5, 0.4))
+        lines = said(opened)
+    assert not [line for line in lines if line.startswith("  kernel ")]
+    assert any("slower than PyTorch eager" in line for line in lines)
+    [more] = [line for line in lines if line.startswith("  go on ")]
+    assert "evolve resume demo termination." in more
+    assert main(["best", "demo", "--store", str(path)]) == 0
+    shown = capsys.readouterr()
+    assert "class ModelNew" in shown.out
+    [warning] = shown.err.splitlines()
+    for words in ("is slower than PyTorch eager", "0.40", "evolve resume demo"):
+        assert words in warning
+
+
+def test_a_report_counts_a_winner_as_faster_by_its_verification(tmp_path):
+    with Store.open(tmp_path / "evolve.db", create=True) as opened:
+        record(opened, synthetic_task(), Times(1.02, 1.5))
+        last = funnel(gather(opened, "demo"))[-1]
+    assert last.name == "faster than PyTorch eager"
+    assert last.count >= 1

@@ -70,6 +70,13 @@ def warn() -> None:
     sys.stderr.flush()
 
 
+def phases(number: int) -> None:
+    """Say what the call is at, and stay there until a file `go` is there."""
+    say(json.dumps({"v": 1, "id": number, "phase": "timing, 3 of 7 pairs"}))
+    while not Path("go").exists():
+        time.sleep(0.02)
+
+
 def garbage() -> None:
     say("Welcome to some library!\n[]\n{}\n" + '{"id": "x", "result": 1}\n\xff')
 
@@ -103,6 +110,8 @@ FEEDBACK = {
 def evaluate(number: int, params: dict) -> None:
     word, _, argument = params["source"].partition(" ")
     BEFORE_THE_REPLY.get(word, lambda: None)()
+    if word == "phases":
+        phases(number)
     match word:
         case "hang":
             Path("hanging").touch()

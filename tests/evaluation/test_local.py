@@ -402,3 +402,16 @@ def test_abandoning_before_the_first_call_is_nothing():
             assert (await judge.evaluate(request("fine one"))).feedback == "one"
 
     asyncio.run(run())
+
+
+def test_what_an_evaluation_is_at_is_known_until_it_ends():
+    async def watched() -> None:
+        async with evaluator() as judge:
+            call = asyncio.create_task(judge.evaluate(request("phases")))
+            assert await until(lambda: judge.phase_of("phases") == "timing, 3 of 7 pairs")
+            assert judge.phase_of("another") == ""
+            Path("go").touch()
+            assert (await call).status is Status.CORRECT
+            assert judge.phase_of("phases") == ""
+
+    asyncio.run(watched())

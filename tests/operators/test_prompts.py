@@ -24,7 +24,6 @@ from hypothesis import strategies as st
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import Status
 from evolve.core.model import ModelCard
-from evolve.core.program import Program
 from evolve.core.protocols import Declined
 from evolve.core.tokens import estimate_tokens
 from operators import (
@@ -325,14 +324,6 @@ def test_without_a_parent_a_first_version_is_asked_for():
         prompt = prompt_of(request_of(operator, history.context()))
         assert "There is no program yet" in prompt
     assert isinstance(Edit().propose(history.context()), Declined)
-
-
-def test_no_first_version_is_asked_for_while_seeds_are_judged():
-    history = History(seeds=(PLAIN,))
-    history.pend(Program(PLAIN), operator="seed")
-    assert isinstance(RewriteFull().propose(history.context()), Declined)
-    history.add(PLAIN, status=Status.INFRA)
-    assert "There is no program yet" in prompt_of(request_of(RewriteFull(), history.context()))
 
 
 def test_a_search_without_the_seeds_operator_starts_from_a_first_version():

@@ -53,16 +53,21 @@ def test_the_console_is_silent_and_our_script_runs(page: Path, tmp_path: Path) -
     assert not [button for button in buttons if "hidden" in button]
 
 
-def test_a_phone_need_not_scroll_sideways(page: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("width", [360, 390, 400, 640])
+def test_a_phone_need_not_scroll_sideways(page: Path, tmp_path: Path, width: int) -> None:
+    """Nor for what is placed out of sight in a table that is wider than the screen."""
     frame = tmp_path / "frame.html"
     frame.write_text(
-        '<iframe src="report.html" style="width:400px;height:900px;border:0"></iframe><script>'
-        'const f = document.querySelector("iframe"); f.onload = () => {'
-        'document.title = "width " + f.contentDocument.documentElement.scrollWidth };</script>',
+        f'<iframe src="report.html" style="width:{width}px;height:900px;border:0"></iframe>'
+        '<script>const f = document.querySelector("iframe"); f.onload = () => {'
+        "const page = f.contentDocument;"
+        'const loose = [...page.querySelectorAll(".scroll .hidden")].filter('
+        "each => each.offsetParent === page.body).length;"
+        "document.title = `width ${page.documentElement.scrollWidth}, ${loose} loose` };</script>",
         encoding="utf-8",
     )
     shown = browse(tmp_path, frame, "--dump-dom", "--allow-file-access-from-files")
-    assert "<title>width 400</title>" in shown.stdout
+    assert f"<title>width {width}, 0 loose</title>" in shown.stdout
 
 
 @pytest.mark.parametrize("scheme", [0, 1], ids=["dark", "light"])

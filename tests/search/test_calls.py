@@ -8,6 +8,7 @@ Budgets are in test_call_budgets.py, endpoints that are down in test_outages.py.
 """
 
 import asyncio
+import math
 from collections import Counter
 from dataclasses import replace
 
@@ -15,12 +16,15 @@ import pytest
 
 from evolve.core.errors import ModelUnavailable
 from evolve.core.model import CallStatus, ModelReply, ReplyStatus
-from evolve.core.protocols import MAX_ROUNDS
+from evolve.core.program import Program
+from evolve.core.protocols import MAX_ROUNDS, Declined, Proposal
 from evolve.search.pipeline import Pipeline
+from evolve.search.schedule import Scheduled
 from evolve.search.termination import from_config
 from evolve.store import Store, TicketState
 from evolve.store.champion import champion
 from evolve.testing.synthetic import PEAK_SPEEDUP, SEED_SOURCE, SyntheticEvaluator
+from operators.tune import Tune
 from tests.search.calling import readings, run_with, tickets, writing
 from tests.search.conftest import make_search, operators, variants
 from tests.search.models import (
@@ -45,6 +49,37 @@ def test_a_reply_becomes_a_program_that_is_judged(store, run):
     assert (progress.calls, progress.tokens) == (3, 3 * PAID.total)
     assert progress.usd == pytest.approx(3 * COST)
     assert (progress.tokens_reserved, progress.usd_reserved) == (0, 0.0)
+
+
+class Starts:
+    """A program to start from that is none of the task's seeds, such as a compiler's."""
+
+    parents = 0
+    is_seed = True
+
+    def propose(self, context):
+        if context.facts.proposals(context.operator):
+            return Declined("proposed already")
+        return Proposal(program=Program(f"{SEED_SOURCE}\n\nCOMPILED = 1\n"))
+
+
+@pytest.mark.parametrize("tuned", [False, True])
+def test_the_first_prompt_waits_for_the_first_verdict(store, run, tuned):
+    """And no longer: that the program is tuned meanwhile holds up nobody."""
+    judged_before = []
+
+    def script(request, number):
+        judged_before.append(store.progress(run.id).evaluations)
+        return echo(request, number)
+
+    parts = {"starts": Scheduled(operator=Starts(), weight=math.inf), **writer()}
+    if tuned:
+        parts["tune"] = Scheduled(operator=Tune(), weight=100.0)
+    model = ScriptedModel(script, latency_s=0.01)
+    search = writing(store, run, model, operators=parts)
+    assert run_with(search, SyntheticEvaluator(latency_s=0.05), evaluations=6).finished
+    assert judged_before
+    assert judged_before[0] == 1
 
 
 def test_a_call_is_committed_with_its_reservation_before_it_is_sent(store, run):

@@ -15,6 +15,7 @@ import pytest
 
 from evolve.core.errors import EvaluatorUnavailable, StoreError, UsageError
 from evolve.core.evaluation import NO_ROOM, OCCUPIED, Evaluation, Fidelity, Label, Stage, Status
+from evolve.core.lineage import VERIFY
 from evolve.core.protocols import Failed
 from evolve.search.pipeline import Pipeline
 from evolve.search.schedule import Scheduled
@@ -252,6 +253,12 @@ def test_proposals_of_an_earlier_sitting_are_evaluated_even_at_the_limit(store, 
     run_to_end(make_search(store, run, operators=variants()), SyntheticEvaluator(), proposals=3)
     assert store.open_tickets(run.id) == []
     assert all(store.step(run.id, ticket.sequence).status for ticket in waiting)
+
+
+def test_a_verification_is_no_proposal(store, run):
+    run_to_end(make_search(store, run, operators=variants()), SyntheticEvaluator(), proposals=3)
+    assert store.made_by(run.id, VERIFY)
+    assert store.progress(run.id).proposals == 3
 
 
 def test_a_limit_on_proposals_is_not_overshot_by_failures(store, run):

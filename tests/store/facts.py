@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 
 from evolve.core.evaluation import CaseResult, Evaluation, Fidelity, Label, Stage, Status
+from evolve.core.lineage import NO_PROPOSALS
 from evolve.core.measurement import Interval, Ratio
 from evolve.core.program import Assignment, Program
 from evolve.core.protocols import AddStatus, Elite, Offer, Progress, Proposal
@@ -150,7 +151,10 @@ def recount(store: Store, run: int, baseline: str = "eager") -> Progress:
         if found.low > to_beat:
             to_beat, at_best = found.high, count
     return Progress(
-        proposals=sum(bool(step.program or step.failure) for step in steps),
+        proposals=sum(
+            bool(step.program or step.failure) and step.operator not in NO_PROPOSALS
+            for step in steps
+        ),
         evaluations=len(whole),
         screens=len(judged) - len(whole),
         device_time_s=math.fsum(step.device_time_s for step in judged),

@@ -14,7 +14,7 @@ import pytest
 
 pytest.importorskip("tvm_ffi")
 
-MAKES = "from evolve.worker import headers; headers.precompile(); print(headers.folder())"
+MAKES = "from evolve.worker.build import headers; headers.precompile(); print(headers.folder())"
 BUILDS = """
 import sys
 from tvm_ffi.cpp import extension

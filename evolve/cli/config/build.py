@@ -4,6 +4,7 @@ import importlib
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import hydra
@@ -58,8 +59,16 @@ def locate(node: Mapping[str, Any], where: str) -> Any:
         return getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError, ValueError) as error:
         raise UsageError(
-            f"{where}._target_: {node['_target_']} is not to be had: {error}"
+            f"{where}._target_: {node['_target_']} is not to be had: {error}; {_remedy(module)}"
         ) from error
+
+
+def _remedy(module: str) -> str:
+    """How the class of a module is found: a module of the current folder is not, by itself."""
+    top = module.partition(".")[0]
+    if Path(f"{top}.py").is_file() or Path(top).is_dir():
+        return f"{top} lies in this folder; put it on Python's path, PYTHONPATH=. evolve ..."
+    return "check the spelling, package.module.Class, and whether the package is installed"
 
 
 def build(node: Mapping[str, Any], where: str) -> Any:

@@ -8,7 +8,6 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from difflib import get_close_matches
 from typing import Any
 from unittest.mock import patch
 
@@ -29,6 +28,7 @@ from evolve.cli.config.build import check_types
 from evolve.cli.config.locate import config_dir
 from evolve.cli.config.presets import preset_of, search_of, without_retyped
 from evolve.cli.config.schema import RunConfig
+from evolve.cli.config.suggest import option_meant, setting_meant
 from evolve.cli.differences import flatten
 from evolve.core.errors import EvolveError, UsageError
 
@@ -37,6 +37,14 @@ COMPONENTS = (
     *("archive", "selection", "operators", "schedule", "methods", "knowledge", "trackers"),
 )
 OPEN = ("llm.models", "llm.roles", "llm.options")  # the user names what is in them
+_UNCONVERTED = re.compile(
+    r"Value '(?P<value>.*)' (of type .* could not be converted to|is not a valid) (?P<kind>\w+)"
+)
+_KINDS = {
+    "Integer": "a whole number, e.g. 400",
+    "Float": "a number, e.g. 1.5",
+    "bool": "true or false",
+}
 NOISE = ("full_key:", "object_type=", "reference_type=", "See https://")  # of Hydra's messages
 
 
@@ -74,7 +82,7 @@ def compose_other(name: str, node: type, overrides: Sequence[str]) -> dict[str, 
     ConfigStore.instance().store(name=f"{name}_schema", node=node)
     GlobalHydra.instance().clear()
     with (
-        _our_words(overrides, verb=name),
+        _our_words(overrides, verb=name, node=node),
         hydra.initialize_config_dir(str(config_dir()), version_base=VERSION_BASE),
     ):
         config = hydra.compose(name, overrides=[_closed(word) for word in overrides])
@@ -189,23 +197,24 @@ def _options(group: str) -> str:
 
 
 @contextmanager
-def _our_words(words: Sequence[str] = (), verb: str = "run") -> Iterator[None]:
+def _our_words(
+    words: Sequence[str] = (), verb: str = "run", node: type = RunConfig
+) -> Iterator[None]:
     """Hydra's exceptions about these words as one `UsageError` with the innermost explanation."""
     try:
         yield
     except (HydraException, OmegaConfBaseException) as error:
-        raise UsageError(_explain(error, words, verb)) from error
+        raise UsageError(_explain(error, words, verb, node)) from error
 
 
-def _explain(error: Exception, words: Sequence[str], verb: str) -> str:
+def _explain(error: Exception, words: Sequence[str], verb: str, node: type) -> str:
     """What, where and the remedy, out of an exception that may wrap the one that knows."""
     if isinstance(error, OverrideParseException):
         key, _, value = error.override.partition("=")
         quoted = shlex.quote(f'{key}="{value}"')
         return f"{error.override}: it cannot be read; with both kinds of quotes it can: {quoted}"
     if isinstance(error, MissingConfigException) and error.missing_cfg_file:
-        group, _, option = error.missing_cfg_file.rpartition("/")
-        return f"{group}={option}: there is no such option; {group} can be: {_options(group)}"
+        return _no_option(error.missing_cfg_file, words)
     several = next((word for word in words if word.startswith("search=[")), "")
     if several and str(error).startswith("In 'search/"):
         return f"{several}: these do not go together; take one of them, or another order"
@@ -213,30 +222,56 @@ def _explain(error: Exception, words: Sequence[str], verb: str) -> str:
     if isinstance(known, MissingMandatoryValue):
         return f"{known.full_key} is not set; give {known.full_key}=..."
     if isinstance(known, ConfigKeyError | ConfigAttributeError):
-        near = _nearest(str(known.full_key)) if verb == "run" else ""
-        meant = f"did you mean {near}? " if near else ""
-        return (
-            f"{known.full_key}: there is no such setting; {meant}"
-            f"`evolve {verb} --help` lists them, `evolve --help` says what is a --flag"
-        )
+        return _no_setting(str(known.full_key), words, verb, node)
     if "is not a ListConfig" in str(known) and isinstance(known, OmegaConfBaseException):
         given = {word.partition("=")[0]: word.partition("=")[2] for word in words}
         value = given.get(str(known.full_key), "...")
         return f"{known.full_key} is a list; write {known.full_key}=[{value}]"
     if isinstance(known, ConfigTypeError) and "with ListConfig" in str(known):
         return f"{known.full_key} holds settings by name; write {known.full_key}.NAME=..."
+    if (kind := _UNCONVERTED.search(str(known))) and isinstance(known, OmegaConfBaseException):
+        asked = _KINDS.get(kind["kind"], kind["kind"])
+        return f"{known.full_key}={kind['value']}: it is {asked}"
     where = f"{known.full_key}: " if isinstance(known, OmegaConfBaseException) else ""
     lines = [line.strip() for line in str(known).splitlines()]
     return where + "; ".join(line for line in lines if line and not line.startswith(NOISE))
 
 
-def _nearest(key: str) -> str:
-    """The setting that may be meant by a name that is none, or nothing."""
-    plain = OmegaConf.to_container(OmegaConf.structured(RunConfig), enum_to_str=True)
-    names = [name for name, _ in flatten(plain)]
-    ends = [name for name in names if name.endswith(f".{key}")]
-    near = ends or get_close_matches(key, names, n=1, cutoff=0.8)
-    return near[0] if near else ""
+def _no_option(file: str, words: Sequence[str]) -> str:
+    """That a group has no such option, with the nearest and all others; `file` is GROUP/OPTION."""
+    typed = (word.partition("=") for word in words)
+    named = ((group, option) for group, _, option in typed if f"{group}/{option}" == file)
+    before, _, after = file.rpartition("/")
+    group, option = next(named, (before, after))
+    options = _options(group)
+    near = option_meant(group, option, options.split(", "))
+    meant = f"did you mean {near}? " if near else ""
+    return f"{group}={option}: there is no such option; {meant}{group} can be: {options}"
+
+
+def _no_setting(key: str, words: Sequence[str], verb: str, node: type) -> str:
+    """That there is no such setting, with the one that was probably meant.
+
+    Hydra says which part of the typed key it failed at; the rest of it helps to guess.
+    """
+    typed = (word.partition("=")[0].lstrip("+~") for word in words)
+    whole = next((name for name in typed if name == key or name.startswith(f"{key}.")), key)
+    near = setting_meant(whole, *_known(node))
+    meant = f"{near}; " if " " in near else f"did you mean {near}? " if near else ""
+    return (
+        f"{whole}: there is no such setting; {meant}"
+        f"`evolve {verb} --help` lists them, `evolve --help` says what is a --flag"
+    )
+
+
+def _known(node: type) -> tuple[list[str], list[str]]:
+    """All settings by dotted name, and the configuration groups."""
+    if node is not RunConfig:
+        plain = OmegaConf.to_container(OmegaConf.structured(node), enum_to_str=True)
+        return [name for name, _ in flatten(plain)], []
+    plain = OmegaConf.to_container(compose(["task=any", "search=single"]), enum_to_str=True)
+    groups = [folder.name for folder in config_dir().iterdir() if folder.is_dir()]
+    return [name for name, _ in flatten(plain)], [name for name in groups if name != "hydra"]
 
 
 def to_plain(config: DictConfig) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """The referee: holds inputs, references, comparator and clock, and makes evaluations of it all."""
 
+import ast
 import contextlib
 import json
 import os
@@ -26,8 +27,10 @@ from evolve.core.evaluation import (
     Stage,
     Status,
 )
+from evolve.core.program import without_model
 from evolve.core.protocols import BASELINES
 from evolve.core.task import Task
+from evolve.worker.base import phases
 from evolve.worker.base.faults import CandidateFault, tells_of_a_full_device
 from evolve.worker.base.feedback import compile_error, plain
 from evolve.worker.base.infra import InfraFault, OccupiedFault
@@ -286,6 +289,7 @@ class Referee:
         def judged(warm: WarmTask) -> _Judged:
             return self._judged(warm, asked)
 
+        phases.enter("preparing inputs")
         found = self._admission.within(task, fidelity, self._room_to_check, judged)
         verdict = self._evaluation(asked, self._with_tools(found))
         if verdict.status is not Status.INFRA or self.launcher.closed:
@@ -372,11 +376,11 @@ class Referee:
         _require_text(asked.source)
         candidate = progress.candidate = Candidate(asked.source)
         progress.labels += static_labels(asked.source)
-        if "ModelNew" not in asked.source:
-            raise CandidateFault(Status.CONTRACT, "the source defines no class ModelNew")
+        _require_model(asked.source)
         if refusal := self.device.refuses(candidate.language):
             raise CandidateFault(Status.CONTRACT, refusal)
         progress.stage = Stage.CONTRACT
+        phases.enter("compiling")
         with contextlib.ExitStack() as ends:
             with progress.timed("compile"):
                 runner = ends.enter_context(self.workshop.building(candidate, task))
@@ -384,6 +388,7 @@ class Referee:
             with progress.timed("smoke"):
                 smoke(self.workshop, runner, candidate, task)
         progress.stage = Stage.SMOKE
+        phases.enter("checking")
         self._check(candidate, task, fidelity, progress)
         if fidelity is Fidelity.CHECK:
             return Status.CORRECT, "correct; at this fidelity no time is taken"
@@ -397,6 +402,7 @@ class Referee:
                 progress.scratch_bytes = scratch_bytes(self.workshop, candidate, task)
         rivals = {name: self._rival(task, name, text) for name, text in asked.opponents.items()}
         candidate.custom = progress.custom
+        phases.enter("timing")
         with progress.timed("timing"):
             self._timekeeper.time(task, candidate, rivals, fidelity, progress.timing, asked.bars)
         if disowned(progress.timing.labels):
@@ -517,6 +523,24 @@ def _require_text(source: str) -> None:
         source.encode()
     except UnicodeEncodeError as error:
         raise CandidateFault(Status.CONTRACT, f"the source is no text in UTF-8: {error}") from error
+
+
+def _require_model(source: str) -> None:
+    """Raise CandidateFault for a text without ModelNew; where it is no Python at all, for that.
+
+    A text that has the name is parsed by what builds it.
+    """
+    if not (missing := without_model(source)):
+        return
+    try:
+        ast.parse(source, "candidate.py")
+    except SyntaxError as error:
+        where = f"line {error.lineno}: {(error.text or '').strip()}"
+        said = f"{where}\n{type(error).__name__}: {error}"
+        raise CandidateFault(Status.COMPILE_ERROR, said) from error
+    except (ValueError, RecursionError, MemoryError):
+        pass
+    raise CandidateFault(Status.CONTRACT, f"the source {missing}")
 
 
 def _explain(fault: CandidateFault, source: str) -> str:

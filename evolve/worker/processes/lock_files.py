@@ -14,6 +14,7 @@ import threading
 import time
 from pathlib import Path
 
+from evolve.worker.base import phases
 from evolve.worker.base.infra import InfraFault
 from evolve.worker.sandbox import procfs
 
@@ -97,9 +98,17 @@ def wait_for(fd: int, how: int) -> None:
     told.daemon = True
     told.start()
     try:
-        fcntl.flock(fd, how)  # to ask now and then would let others overtake
+        with phases.waiting(lambda: _for_whom(file)):
+            fcntl.flock(fd, how)  # to ask now and then would let others overtake
     finally:
         told.cancel()
+
+
+def _for_whom(file: os.stat_result) -> str:
+    """What a wait for the lock is for; empty where this process itself holds it."""
+    if os.getpid() in _holders(file):
+        return ""
+    return "waiting for another judge on this machine"
 
 
 def _tell(path: Path, file: os.stat_result, seconds: float) -> None:

@@ -4,6 +4,10 @@
     {"v": 1, "id": 7, "result": {...}}
     {"v": 1, "id": 7, "error": {"kind": "usage" | "unavailable", "message": "..."}}
 
+What a request with `"phases": true` is at is said before its reply, and decides nothing:
+
+    {"v": 1, "id": 7, "phase": "timing, 3 of 7 pairs"}
+
 Replies come in any order. A line that is no request is answered with an error of kind `usage` and
 the id that it had, if it had one.
 """
@@ -25,6 +29,7 @@ class Request:
     id: int
     method: str
     params: Mapping[str, Any] = field(default_factory=dict)
+    phases: bool = False
 
 
 class ProtocolError(UsageError):
@@ -60,12 +65,17 @@ def parse_request(line: str) -> Request:
     method, params = data.get("method"), data.get("params", {})
     if not isinstance(method, str) or not isinstance(params, dict):
         raise ProtocolError("a request needs a method (text) and params (an object)", number)
-    return Request(number, method, params)
+    return Request(number, method, params, phases=data.get("phases") is True)
 
 
 def result(id: int, value: Any) -> str:  # noqa: A002
     """The line that answers a request."""
     return json.dumps({"v": VERSION, "id": id, "result": value}) + "\n"
+
+
+def phase(id: int, text: str) -> str:  # noqa: A002
+    """The line that says what a request is at."""
+    return json.dumps({"v": VERSION, "id": id, "phase": text}) + "\n"
 
 
 def failure(id: int | None, kind: str, message: str) -> str:  # noqa: A002

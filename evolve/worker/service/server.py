@@ -13,6 +13,7 @@ from typing import Any, NoReturn, TextIO
 from evolve.core.errors import EvaluatorUnavailable, UsageError
 from evolve.core.evaluation import Fidelity
 from evolve.core.task import Task
+from evolve.worker.base import phases
 from evolve.worker.base.infra import InfraFault
 from evolve.worker.base.versions import versions
 from evolve.worker.judge.doctor import examine
@@ -55,7 +56,10 @@ class Server:
             inspect.signature(method).bind(**request.params)
         except TypeError as error:
             raise UsageError(f"{request.method}: {error}") from error
-        return method(**request.params)
+        if not request.phases:
+            return method(**request.params)
+        with phases.telling(lambda text: self._write(protocol.phase(request.id, text))):
+            return method(**request.params)
 
     def _reply(self, request: Request, done: "Future[Any]") -> None:
         error = done.exception()

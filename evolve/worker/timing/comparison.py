@@ -11,6 +11,7 @@ import torch
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import CUT_SHORT, OPPONENT_FAILED, Fidelity, Label, Status
 from evolve.core.measurement import CLEARLY_SLOWER, FAR_WIDTHS, OUT_OF_REACH, Ratio, missed_bar
+from evolve.worker.base import phases
 from evolve.worker.base.faults import (
     CANDIDATE,
     EAGER,
@@ -203,6 +204,7 @@ class Timekeeper:
                 ends.enter_context(self._room.turn(room))
             for index, count in enumerate(looks(plan)):
                 while len(pairs) < count:
+                    phases.enter(f"timing, {len(pairs)} of {count} pairs")
                     wanted = min(count - len(pairs), at_once)
                     too_short = timing.too_short
                     for sitting, recorded in self._sit(
