@@ -52,8 +52,10 @@ int cuStreamWriteValue32_v2(void* stream, uint64_t to, uint32_t value, unsigned 
 """
 
 REFEREE = """
-import ctypes, json, socket, sys, threading, time
+import ctypes, json, socket, subprocess, sys, threading, time
 import numpy as np
+
+COUNTS = "print(1, flush=True)\\nwhile True: pass"
 from evolve.worker.ipc import native
 from evolve.worker.ipc.signals import Calls, Signals
 
@@ -117,7 +119,7 @@ def finish_late(signals, _):
     finish(signals, _)
 
 
-def block(runner, spin_s=0.0):
+def block(runner, spin_s=0.0, pid=0):
     # Four calls of a quarter of the inputs each; those of the third are held back.
     quarter, pool = SIZE // 4, np.zeros(SIZE, np.uint8)
     inputs, decoys = np.zeros(SIZE + PAGE, np.uint8), np.full(SIZE, 9, np.uint8)
@@ -133,7 +135,7 @@ def block(runner, spin_s=0.0):
         made=signals.made, page=signals.address, sequence=7, calls=4, spin_ns=int(spin_s * 1e9),
         limit_ns=int(20e9), pause_ns=int(50e6), fd=ours.fileno(), pieces=ctypes.pointer(piece),
         count=1, pauses=ctypes.pointer(pause), pause_count=1, pool=CLAIMED, view=pool.ctypes.data,
-        pool_bytes=pool.size,
+        pool_bytes=pool.size, pid=pid,
     )
 
     def run():
@@ -181,7 +183,34 @@ def all_by_the_last(calls, sets):
         calls.tell([place])
 
 
+def with_child():
+    # A process that counts for as long as it is let.
+    child = subprocess.Popen([sys.executable, "-c", COUNTS], stdout=subprocess.PIPE)
+    child.stdout.readline()
+    counted = []
+
+    def watching(calls, sets):
+        for values, output, place in sets:
+            calls.await_next()
+            counted.append(cpu_s(child.pid))
+            output[:] = values
+            calls.tell([place])
+
+    found = block(watching, pid=child.pid)
+    going = cpu_s(child.pid)
+    time.sleep(0.2)
+    found["goes_on"] = cpu_s(child.pid) > going
+    child.kill()
+    child.wait()
+    return {**found, "worked_s": counted[2] - counted[1]}
+
+
+def cpu_s(pid):
+    return time.clock_gettime((~pid << 3) | 2)
+
+
 print(json.dumps({
+    "stopped": with_child(),
     "one by one": block(one_by_one),
     "one by one, spinning": block(one_by_one, spin_s=20.0),
     "all by the first": block(all_by_the_first),
@@ -257,6 +286,13 @@ def test_calls_that_are_made_one_by_one_find_their_inputs(windows, kind):
     assert found["was_there"]
     assert found["is_there"]
     assert found["seconds"] >= 0.05
+
+
+def test_a_runner_stands_still_while_the_referee_pauses(windows):
+    found = windows["stopped"]
+    assert found["outcome"] == native.TIMED
+    assert found["worked_s"] < 0.03  # of a pause of 0.05 s
+    assert found["goes_on"]
 
 
 def test_who_makes_calls_before_their_time_has_not_their_inputs(windows):

@@ -54,6 +54,10 @@ class BusyFault(CandidateFault):
         super().__init__(Status.TIMING_UNBOUNDED, feedback)
 
 
+class LateFault(CandidateFault):
+    """Work was not done when it had to be: once or twice, a host or a driver may be the reason."""
+
+
 class MovedFault(CandidateFault):
     """It has moved while it was stopped: once or twice this may be what a virtual host makes of it.
 

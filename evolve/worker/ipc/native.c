@@ -10,9 +10,11 @@
  * needed. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <errno.h>
 #include <linux/futex.h>
 #include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -221,7 +223,7 @@ struct window {
   _Atomic int64_t *go, *done, *given, *made; /* words of the shared page */
   volatile int64_t* page; /* which the runner may change at any moment */
   int64_t sequence, calls, spin_ns, limit_ns, pause_ns;
-  int fd; /* where the runner says that it has failed */
+  int fd, pid; /* where the runner says that it has failed, and its process */
   struct piece* pieces;
   int64_t count;
   struct pause* pauses;
@@ -266,8 +268,14 @@ static int awaited(struct window* w, _Atomic int64_t* word, int64_t value) {
 /* Let what was launched be done, see what it has given, and bring the inputs of the next calls. */
 static int pause_for(struct window* w, struct pause* pause) {
   struct timespec nap = {w->pause_ns / 1000000000, w->pause_ns % 1000000000};
-  nanosleep(&nap, NULL);
-  int code = read_pieces(w, pause->after);
+  int code = cuda.synchronize(stream); /* the pause is for the runner's work, not for copies */
+  if (code) return DRIVER + code;
+  /* Who sees that the next call does not come could do meanwhile what it has left over. */
+  if (w->pid > 0) kill(w->pid, SIGSTOP);
+  while (nanosleep(&nap, &nap) && errno == EINTR) {
+  }
+  code = read_pieces(w, pause->after);
+  if (w->pid > 0) kill(w->pid, SIGCONT);
   if (code != TIMED) return code;
   code = copied(w->inputs + pause->from, w->staged + pause->from, pause->to - pause->from);
   code = code ? code : cuda.synchronize(stream);

@@ -56,6 +56,7 @@ class WindowArguments(ctypes.Structure):
         ("limit_ns", ctypes.c_int64),
         ("pause_ns", ctypes.c_int64),
         ("fd", ctypes.c_int),
+        ("pid", ctypes.c_int),
         ("pieces", ctypes.POINTER(Piece)),
         ("count", ctypes.c_int64),
         ("pauses", ctypes.POINTER(Pause)),

@@ -207,11 +207,19 @@ class WarmCase:
         return self._device.block_pool + next(self._turns) % _OTHER_BLOCKS
 
     def late_block(self, calls: int, rng: random.Random) -> int:
-        """A block that is judged, whose calls may get their inputs late: one of those if any."""
-        other, pool = self.other_block(), range(self._device.block_pool)
-        if other is not None:
-            return other
+        """A block in which a secret call gets its inputs late: one that is judged."""
+        pool = range(self._device.block_pool)
         return rng.choice([number for number in pool if self.usually_judged(number, calls)])
+
+    def late_calls(self, number: int, calls: int) -> tuple[int, ...]:
+        """The calls of a block that get their inputs late: one that is looked at, no first one."""
+        sampled = self.usually_sampled(number, calls)
+        return next(((call,) for call in sampled if call), ())
+
+    @property
+    def decoys(self) -> int:
+        """Number of the block whose inputs lie where others are to come, and nowhere else."""
+        return self.glance_blocks.stop
 
     def _others(self, number: int, calls: int) -> dict[int, str]:
         """The calls of a block that are of another family, with its name."""
@@ -249,7 +257,7 @@ class WarmCase:
         pays for it again: of what takes too long for that, or is too large, two are judged all the
         same.
         """
-        if number in self.glance_blocks:
+        if number in self.glance_blocks or number == self.decoys:
             return ()
         if number >= self._device.block_pool:
             return self.usually_sampled(number, calls)

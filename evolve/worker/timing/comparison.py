@@ -16,6 +16,7 @@ from evolve.worker.base.faults import (
     CANDIDATE,
     EAGER,
     CandidateFault,
+    LateFault,
     MovedFault,
     SideFault,
     candidate_fault_of,
@@ -221,9 +222,7 @@ class Timekeeper:
                         cases = with_blocks(cases, pairs[-1].pair, device, fidelity)
                 wrong = drop_wrong(pairs)
                 others = [side for side in sides if side != CANDIDATE]
-                # A GPU has no other work on it; a CPU's cores may.
-                seen = 0.0 if device.compiles_aside else spread_seen(pairs, cases, others)
-                spread = max(device.spread, seen)
+                spread = max(device.spread, spread_seen(pairs, cases, others))
                 by = partial(ratio_interval, look_index=index, fidelity=plan, spread=spread)
                 ratios = {side: by(weighted(pairs, cases, side, rule)) for side in others}
                 may_lose, is_last = sides[CANDIDATE] is not None, count == looks(plan)[-1]
@@ -421,7 +420,7 @@ class Timekeeper:
         if isinstance(fault, TooShortFault) and timing.too_short < _MOST_TOO_SHORT:
             timing.too_short += 1
             return
-        if isinstance(fault, MovedFault) and timing.moved < _MOST_MOVED:
+        if isinstance(fault, LateFault | MovedFault) and timing.moved < _MOST_MOVED:
             timing.moved += 1
             return
         if isinstance(error, CandidateFault) and sides[CANDIDATE] is not None:

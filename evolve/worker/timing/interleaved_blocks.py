@@ -254,7 +254,7 @@ def _moment(blocks: Sequence[Block], rng: random.Random) -> float:
 
 def _pause_s(blocks: Sequence[Block]) -> float:
     """Seconds in which all that was launched in a block like these has been done."""
-    return _PAUSE_S + max(block.run for block in blocks)
+    return _PAUSE_S + 2 * max(block.run for block in blocks)
 
 
 def _turns(
@@ -287,7 +287,7 @@ def _unscored(case: TimedCase, is_late: bool, rng: random.Random) -> list[_Entry
         for number in rng.sample(case.warm.glance_blocks, case.glances)
     ]
     if is_late:
-        return [*found, _Entry(case.warm.late_block(case.calls, rng), is_late=True)]
+        found.append(_Entry(case.warm.late_block(case.calls, rng), is_late=True))
     other = case.warm.other_block()
     return found if other is None else [*found, _Entry(other)]
 

@@ -78,7 +78,7 @@ def _planned(
         warm=case,
         calls=calls,
         layouts=layouts,
-        blocks=device.few_blocks if is_long or fidelity is Fidelity.REWARD else device.blocks,
+        blocks=device.few_blocks if is_long else device.blocks,
         recorded=is_wanted and may_record(case, device, reference_s, wanted),
         wanted=wanted,
         unshortened_s=reference_s * wanted,

@@ -36,7 +36,7 @@ from evolve.worker.sandbox.supervisor import descendants
 
 _POOL_SHARE = 160  # a runner's tensors get one in so many bytes of the device
 _BLOCK_SHARE = 100
-_REWARD_SHARE = 200
+_REWARD_SHARE = 100
 _ARENAS_SHARE = 16  # kept for runners to come
 _PIECES_BYTES = 4 << 20  # of outputs, read while the clock runs
 _SPIN_S = 0.2  # for a block to be done, before the referee sleeps

@@ -41,6 +41,7 @@ from evolve.worker.base.faults import (
     TRUSTED,
     BusyFault,
     CandidateFault,
+    LateFault,
     MovedFault,
     blaming,
     timeout,
@@ -73,6 +74,7 @@ _BEGIN_S = 10.0  # for a runner to get ready for a window
 _STOPPED_SLACK_S = 0.001  # of processor time, of a process that stands
 _PIECE_BYTES = 64 << 10
 CALLS, GRAPH, NOTHING = "calls", "graph", "nothing"
+_CHANGED = "an output changed after its call was said to be done"
 _AFTER = (
     "the GPU is busy although nothing was asked of any process: kernels run on after forward has "
     "returned, or are launched in the background"
@@ -158,8 +160,11 @@ class CudaWindow:
             lent.recorded = None
             process.record(case.warm.index, staged.size, staged.trees, SLOWEST_S)
             lent.recorded = recording
-        decoys = case.warm.block(-1, case.calls) if pause_s else staged
-        late = _late(case, number) if decoys.size == staged.size and decoys is not staged else ()
+        late = case.warm.late_calls(number, case.calls) if pause_s else ()
+        decoys = case.warm.block(case.warm.decoys, case.calls) if late else staged
+        late = late if decoys.size == staged.size else ()
+        judged = case.judged(number)
+        judged += tuple(call for call in (*late, *_before(late)) if call not in judged)
         # A window of no calls reads as many: there, where those of the last block lay.
         pieces = list(self._pieces(case.sampled(number), late, layout))
         asked = self._arguments(process, lent, staged.memory, inputs, pieces)
@@ -178,7 +183,7 @@ class CudaWindow:
             return Block(run_s, done.seconds, number, {})
         with stopped(process):  # what it would do now, the clock would not see
             self._require_done(asked, pieces)
-            samples = self._samples(process, case, layout, case.judged(number), done, pieces)
+            samples = self._samples(process, case, layout, judged, done, pieces)
             if not _same(inputs, staged.memory):
                 raise CandidateFault(Status.MUTATED_INPUT, "forward wrote to its inputs when timed")
         process.resume()
@@ -213,6 +218,7 @@ class CudaWindow:
         signals = lent.signals
         asked.go, asked.done, asked.page = signals.go, signals.done, signals.address
         asked.given, asked.made = signals.given, signals.made
+        asked.pid = process.pid
         asked.fd, asked.spin_ns = process.channel_fd, int(self._device.spin_s * 1e9)
         asked.pieces, asked.count = places, len(pieces)
         asked.pool, asked.pool_bytes = lent.base, lent.pool.size
@@ -231,18 +237,14 @@ class CudaWindow:
         if outcome != native.TIMED or not all(same):
             raise _changed()
         if any(piece.was_late for piece in pieces):
-            raise CandidateFault(
-                Status.WRONG_VALUE,
-                "an output was not there yet when the next call was made: each call has to launch "
-                "its own work",
-            )
+            raise LateFault(Status.WRONG_VALUE, _CHANGED)
 
     def _pieces(
         self, sampled: Sequence[int], late: Sequence[int], layout: Layout
     ) -> Iterator[_Piece]:
         """A secret piece of every output of some calls, and of those that a pause follows."""
         room = self._device.page_locked_bytes
-        before = [call - 1 for call in late]
+        before = _before(late)
         calls = (*sampled, *(call for call in before if call not in sampled))
         most = min(_PIECE_BYTES, room.size // max(1, 2 * len(calls) * len(layout)))
         at = 0
@@ -318,9 +320,9 @@ class CudaWindow:
         """All that there is to see has been seen block by block."""
 
 
-def _late(case: TimedCase, number: int) -> list[int]:
-    """The calls that get their inputs after a pause: those that are judged, but for the first."""
-    return sorted({call for call in case.judged(number) if call})
+def _before(late: Sequence[int]) -> list[int]:
+    """The calls that a pause follows."""
+    return [call - 1 for call in late]
 
 
 def _hold_back(
@@ -330,16 +332,15 @@ def _hold_back(
     ends = staged.bounds()
     starts = [ends[call - 1] for call in late]
     pauses = (native.Pause * len(late))()
-    for pause, call, start, end in zip(pauses, late, starts, [*starts[1:], ends[-1]], strict=True):
+    stops = [*starts[1:], staged.size]  # to the end of storages, of which inputs may be parts
+    for pause, call, start, end in zip(pauses, late, starts, stops, strict=True):
         pause.after, pause.start, pause.end = call, start, end
     asked.pauses, asked.pause_count, asked.pause_ns = pauses, len(late), int(pause_s * 1e9)
     asked.decoys, asked.first = decoys.memory.data_ptr(), starts[0]
 
 
 def _changed() -> CandidateFault:
-    return CandidateFault(
-        Status.WRONG_VALUE, "an output changed after the calls were said to be done"
-    )
+    return CandidateFault(Status.WRONG_VALUE, _CHANGED)
 
 
 def _require_timed(outcome: int, process: RunnerProcess, limit_s: float) -> None:
