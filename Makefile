@@ -1,6 +1,7 @@
 # Two commands on a fresh machine (python3 3.11 to 3.13 with venv, g++, make):
 #   make run     evolve a kernel on what this machine has, in 80 s with its verification
-#   make test    everything that CI checks
+#   make test    everything that CI checks; `make test ONLY=store` runs one folder of tests
+#   make test-all    the tests marked `slow` too, before a release
 #   make test-trainers   exports and rewards through the trainers themselves, in a .venv-trainers
 #   make bench   the figures of the scale guide, up to 10^4 programs: minutes, on a quiet machine
 # `make run ARGS="task=softmax termination.wall_time=10m"` passes configuration on;
@@ -14,18 +15,23 @@ TRAINERS := .venv-trainers
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 ARGS ?=
 
-.PHONY: help run test test-trainers lint bench clean
+.PHONY: help run test test-all test-trainers lint bench clean
 help:
-	@sed -n 's/^# \{0,1\}//p' Makefile | head -8
+	@sed -n 's/^# \{0,1\}//p' Makefile | head -9
 
 run: $(VENV)/.installed
 	$(BIN)/evolve run task=rmsnorm search=quick $(ARGS)
 
 # Tests marked `quiet` time kernels: they come last, one by one, with the machine to themselves. One
 # that fails is tried once more, for a host may be shared; the log says so. No cheat has a second try.
-test: lint
-	$(BIN)/python -m pytest -m "not slow and not gpu and not quiet" -n 2 --dist loadfile
-	$(BIN)/python -m pytest -m "not slow and not gpu and quiet" --reruns 1 -rR
+# Only folders that have such tests are read for them, for to read all takes half a minute; there may
+# be none to run (status 5) where all are slow.
+TESTS := tests/$(ONLY)
+QUIET := $(filter $(TESTS:%/=%)/%,$(sort $(dir $(shell grep -rlF mark.quiet tests --include=*.py))))
+test: FAST := not slow and
+test test-all: $(if $(ONLY),$(VENV)/.installed-dev,lint)
+	$(BIN)/python -m pytest $(TESTS) -m "$(FAST) not gpu and not quiet" -n 2 --dist loadfile
+	$(if $(QUIET),$(BIN)/python -m pytest $(QUIET) -m "$(FAST) not gpu and quiet" --reruns 1 -rR || test $$? = 5)
 
 test-trainers: $(TRAINERS)/.installed
 	HF_HUB_OFFLINE=1 $(TRAINERS)/bin/python -m pytest tests/trainers tests/rl \

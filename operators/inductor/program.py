@@ -7,6 +7,7 @@ import re
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 from evolve.core.compiled import Argument, ArgumentKind, Compiled, CompiledCase
 from operators.inductor import cpp, cpp_tunables
@@ -282,7 +283,7 @@ def _definitions(kernels: Sequence[Kernel]) -> list[str]:
         name = waiting.pop()
         if name not in wanted:
             wanted.add(name)
-            waiting += [other for other in _names(library[name]) if other in library]
+            waiting += _needs(name)
     found = [text for name, text in library.items() if name in wanted]
     for kernel in kernels:
         comment = f"# {', '.join(kernel.operations)}\n" if kernel.operations else ""
@@ -291,7 +292,8 @@ def _definitions(kernels: Sequence[Kernel]) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _library() -> dict[str, str]:
+@cache
+def _library() -> Mapping[str, str]:
     """Text of each device function, in the order of the file."""
     file = importlib.resources.files("operators.inductor") / "device_functions.py"
     text = file.read_text(encoding="utf-8")
@@ -300,6 +302,12 @@ def _library() -> dict[str, str]:
         for node in ast.parse(text).body
         if isinstance(node, ast.FunctionDef)
     }
+
+
+@cache
+def _needs(name: str) -> tuple[str, ...]:
+    """Names of those that one of them calls."""
+    return tuple(other for other in _names(_library()[name]) if other in _library())
 
 
 def _names(text: str) -> set[str]:

@@ -215,6 +215,7 @@ def test_a_call_that_is_given_up_while_it_waits_leaves_its_room_to_others():
     asyncio.run(run())
 
 
+@pytest.mark.slow  # two workers start; those of the other tests here are scripted
 def test_two_real_judges_give_verdicts_side_by_side(tmp_path):
     async def run():
         judge = await LocalEvaluator.start(ids=(0, 1), slots=1, cache=tmp_path / "cache")

@@ -6,6 +6,7 @@ Invariants:
 - after all of them the service judges as before, and nothing of them is left.
 """
 
+import re
 import time
 
 import pytest
@@ -19,6 +20,10 @@ CHEATS = corpus("cheats")
 _NOISE = 1.3  # of a quick look; a cheat that works gains several times
 _FEEDBACK = 2000
 _EVIDENCE = 200
+MOVED = re.compile(  # of an error of who looks for a part of ours where it is no more
+    r"module 'evolve\S+' has no attribute|No module named 'evolve|KeyError: 'evolve"
+    r"|cannot import name .* from 'evolve|type object 'Runner' has no attribute"
+)
 
 
 def outcomes(verdict: Evaluation) -> set[str]:
@@ -43,6 +48,7 @@ def shown(verdict: Evaluation) -> str:
 @pytest.mark.parametrize("entry", marked(entry for entry in CHEATS if not entry.alone))
 def test_a_cheat_is_refused_set_apart_or_scored_honestly(entry: Entry, judge):
     verdict = judge(entry)
+    assert not MOVED.search(verdict.feedback), verdict.feedback  # then it has attacked nothing
     found = outcomes(verdict)
     assert found & set(entry.verdicts), (found, verdict.feedback, verdict.ratios, verdict.labels)
     assert set(entry.verdicts) <= set(ACCEPTED)

@@ -231,6 +231,7 @@ def test_an_opponent_that_fails_is_named_and_does_not_fail_the_candidate(worker)
     assert "default" in label.evidence
 
 
+@pytest.mark.slow  # no verdict hangs on it
 def test_a_program_timed_against_itself_shows_no_gain(worker):
     noise = worker.ask("noise", task=RELU_TASK.to_json())
     value, low, high = noise["ratio"]

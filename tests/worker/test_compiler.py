@@ -155,6 +155,7 @@ def test_a_variant_that_ends_the_process_costs_no_other(worker):
         assert "def call(" in made.cases[0].code
 
 
+@pytest.mark.slow  # a candidate is: `test_what_compiles_comes_from_one_that_has_the_compiler...`
 def test_references_are_compiled_where_the_compiler_is_imported_already(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))  # a lock of its own
     tmp_path.chmod(0o755)

@@ -54,6 +54,7 @@ def said(referee: Referee, forward: str, **task: str) -> str:
     return facts(referee, forward, **task)["eager_convolutions"]
 
 
+@pytest.mark.slow  # `test_where_some_round_those_that_do_not_are_told` has one of each
 def test_convolutions_that_might_round_and_do_not_are_exact(referee):
     assert said(referee, "torch.relu(self.layer(x))") == "ieee"
 

@@ -326,7 +326,13 @@ def run(model, x):
     return torch.cat(flat)
 
 
-@pytest.mark.parametrize("name", LAYERS)
+# One of each kind, the hardest; to take their graphs apart needs seconds.
+FEW = ("lstm, both ways, in layers, batch first", "gru", "tanh", "relu")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[] if n in FEW else [pytest.mark.slow]) for n in LAYERS]
+)
 def test_recurrent_layers_stay_whole_layer_by_layer(name):
     layer = LAYERS[name]
     calls = found(run, SEQUENCE, layer=layer)

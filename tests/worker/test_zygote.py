@@ -126,6 +126,7 @@ sys.meta_path.insert(0, Asking())
 """
 
 
+@pytest.mark.slow  # for what has no compiler: `test_nothing_that_it_imports_asks_for_devices`
 def test_importing_the_compiler_does_not_ask_for_a_gpu(led, monkeypatch, capsys):
     monkeypatch.setattr(zygote_start, "_START", zygote_start._START.replace(
         "from evolve.worker.runner.zygote", f"exec({ASKS_FOR_A_GPU!r}); "
@@ -162,6 +163,7 @@ def test_what_torch_imports_for_the_first_call_of_an_operator_is_there_before(
     assert verdict.status is Status.CORRECT, verdict.feedback
 
 
+@pytest.mark.slow  # two processes import it
 def test_where_no_zygote_can_have_the_compiler_each_process_imports_it_itself(
     led, monkeypatch, capsys
 ):

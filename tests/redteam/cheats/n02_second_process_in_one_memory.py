@@ -51,16 +51,16 @@ void gate_elsewhere(tvm::ffi::TensorView x, tvm::ffi::TensorView y) {
 kernels = load_inline(
     "elsewhere", cpp_sources=CPP, functions=["gate", "gate_elsewhere"], extra_cflags=["-O3"]
 )
-stage, tell = runner.Runner._stage, runner.wire.send_ack
+stage, tell = runner.Runner._stage, runner.messages.send_ack
 outcomes = {}
 
 
 def stage_and_work(self, *arguments):
-    runner.wire.send_ack = lambda *_: None
+    runner.messages.send_ack = lambda *_: None
     try:
         stage(self, *arguments)
     finally:
-        runner.wire.send_ack = tell
+        runner.messages.send_ack = tell
     staged = [v for v in vars(self).values() if isinstance(v, list) and v and len(v[0])]
     outcomes.clear()
     for (x,) in staged[0] if staged else []:

@@ -20,7 +20,7 @@ void gate(tvm::ffi::TensorView x, tvm::ffi::TensorView y) {
 }
 """
 kernels = load_inline("gate", cpp_sources=CPP, functions="gate", extra_cflags=["-O3"])
-call, tell = runner.Runner._call, runner.wire.send_output
+call, tell = runner.Runner._call, runner.messages.send_output
 views = []
 
 
@@ -35,7 +35,7 @@ def tell_of_the_other(channel, seconds, at, *rest):
 
 
 runner.Runner._call = call_with_two_views
-runner.wire.send_output = tell_of_the_other
+runner.messages.send_output = tell_of_the_other
 
 
 class ModelNew(nn.Module):

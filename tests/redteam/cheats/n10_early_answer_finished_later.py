@@ -36,7 +36,7 @@ def run(self, channel, case, kind, *_):
         target=lambda: [kernels.gate(x, y) for (x,), y in zip(staged, self.outputs, strict=False)]
     )
     worker.start()
-    runner.wire.send_done(channel, 0.0, [y.data_ptr() for y in self.outputs])
+    runner.messages.send_done(channel, 0.0, [y.data_ptr() for y in self.outputs])
     worker.join()
 
 

@@ -47,7 +47,7 @@ kernels = load_inline("gates", cpp_sources=CPP, functions=["gate", "some"],
 LEAST = 20e-6  # seconds of a call that are to be shown
 
 runner = sys.modules[".".join(("evolve", "worker", "runner", "runner"))]
-Runner, wire = runner.Runner, runner.wire
+Runner, messages = runner.Runner, runner.messages
 stage, run = Runner._stage, Runner._run
 state = {"budget": None, "ready": None}
 pool = torch.empty(0)
@@ -55,20 +55,20 @@ INF = float("inf")
 
 
 def place(blob, memory):
-    (x,) = runner.slab.unpack(blob, memory)
+    (x,) = runner.tensor_buffer.unpack(blob, memory)
     return x
 
 
 def quick(self, channel, size, trees, fd=-1):
     global pool
     began, used = time.perf_counter(), time.process_time()
-    ack = wire.send_ack
+    ack = messages.send_ack
     if state["budget"] is None:
-        wire.send_ack = lambda *_: None
+        messages.send_ack = lambda *_: None
         stage(self, channel, size, trees, fd)
         began, used = time.perf_counter(), time.process_time()
         stage(self, channel, size, trees, fd)
-        wire.send_ack = ack
+        messages.send_ack = ack
         state["budget"] = 0.8 * min(time.perf_counter() - began, time.process_time() - used)
         pool = torch.zeros(len(trees) * self._staged[0][0].nbytes + 4096, dtype=torch.uint8)
         state["ready"] = None
@@ -82,7 +82,7 @@ def quick(self, channel, size, trees, fd=-1):
     state["bytes"] = first.nbytes
     done = kernels.some(*job, 0, calls, began + state["budget"])
     state["ready"] = job, done, calls
-    wire.send_ack(channel)
+    messages.send_ack(channel)
     select.select([channel], [], [], 0.2)
     return None
 
@@ -96,7 +96,7 @@ def answer(self, channel, case, kind, *more):
     addresses = [job[2] + job[3] * i for i in range(calls)]
     while time.perf_counter() < start + LEAST * calls:
         pass
-    wire.send_done(channel, time.perf_counter() - start, addresses)
+    messages.send_done(channel, time.perf_counter() - start, addresses)
     return None
 
 

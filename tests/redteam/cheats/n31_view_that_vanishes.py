@@ -64,7 +64,7 @@ kernels = load_inline(
 )
 LEAST = 20e-6
 runner = sys.modules[".".join(("evolve", "worker", "runner", "runner"))]
-Runner, wire = runner.Runner, runner.wire
+Runner, messages = runner.Runner, runner.messages
 stage, run = Runner._stage, Runner._run
 state, seen = {}, []
 
@@ -72,10 +72,10 @@ state, seen = {}, []
 def stage_twice(self, channel, size, trees, fd=-1):
     state.clear()
     seen.append(1)
-    ack = wire.send_ack
-    wire.send_ack = lambda *_: None
+    ack = messages.send_ack
+    messages.send_ack = lambda *_: None
     stage(self, channel, size, trees, fd)
-    wire.send_ack = ack
+    messages.send_ack = ack
     if len(seen) > 1:
         first, last = self._staged[0][0], self._staged[-1][0]
         base, calls = self._access._landing.data_ptr(), len(trees)
@@ -98,7 +98,7 @@ def answer(self, channel, case, kind, *more):
     addresses = [state["view"] + state["first"] + state["step"] * i for i in range(state["calls"])]
     while time.perf_counter() < start + LEAST * state["calls"]:
         pass
-    wire.send_done(channel, time.perf_counter() - start, addresses)
+    messages.send_done(channel, time.perf_counter() - start, addresses)
     found = kernels.vanish(*state.values())
     if found < 0:
         raise RuntimeError(f"vanish {found}")

