@@ -7,6 +7,7 @@ import torch
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import Fidelity
 from evolve.core.task import Task
+from evolve.worker.base.feedback import plain
 from evolve.worker.base.infra import InfraFault
 from evolve.worker.base.shortage import is_short_of_memory
 from evolve.worker.devices.base import Device
@@ -15,6 +16,8 @@ from evolve.worker.session.cache import Made
 from evolve.worker.session.memory_budget import Room
 from evolve.worker.session.memory_model import room_for
 from evolve.worker.session.prepared_task import WarmTask, WarmTasks
+
+_WHY = 160  # characters of what was said about it
 
 
 class Admission:
@@ -95,7 +98,8 @@ class Admission:
             raise UsageError(
                 f"task {task.name}, size {task.size}, does not fit into the memory of "
                 f"{self._device.device_class}: take a smaller size (SIZES in the file, "
-                "task_config.size=cpu or tiny), or free what others hold there"
+                "task_config.size=cpu or tiny), or free what others hold there "
+                f"({plain(str(error), _WHY)})"
             ) from error
 
     def _measure(self, warm: WarmTask) -> None:
