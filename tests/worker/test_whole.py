@@ -44,6 +44,15 @@ def found(function, *inputs, **layers):
     return calls
 
 
+def found_in_all(functions, *inputs):
+    """Of several functions, or pairs of one and its layers, at once: an export takes a second."""
+    pairs = [given if isinstance(given, tuple) else (given, {}) for given in functions]
+    parts = {
+        f"part_{n}": Reference(function, **layers) for n, (function, layers) in enumerate(pairs)
+    }
+    return found(lambda m, *given: [getattr(m, name)(*given) for name in parts], *inputs, **parts)
+
+
 torch.manual_seed(0)  # of tensors drawn anew each time some are off by chance
 X = torch.randn(40, 6, 5, 4)
 FLAT = torch.randn(40, 30)
@@ -72,12 +81,10 @@ NORMS = {
 }
 
 
-@pytest.mark.parametrize("name", NORMS)
-def test_a_norm_is_recognised_with_its_rows(name):
-    function, layers, view = NORMS[name]
-    ((operator, settings),) = found(function, X, **layers)
-    assert operator == "norm"
-    assert settings[1] == view
+def test_norms_are_recognised_with_their_rows():
+    calls = found_in_all([(function, layers) for function, layers, _ in NORMS.values()], X)
+    rows = [(operator, settings[1]) for operator, settings in calls]
+    assert rows == [("norm", view) for *_, view in NORMS.values()]
 
 
 def test_a_weight_by_element_goes_into_the_norm_and_any_other_does_not():
@@ -115,13 +122,16 @@ SCANS = {
 }
 
 
-@pytest.mark.parametrize("name", SCANS)
-def test_a_scan_is_recognised_with_its_direction(name):
-    function, way = SCANS[name]
-    inputs = (FLAT if "first" not in name else FLAT.T.contiguous(),)
-    ((operator, settings),) = found(lambda _, x: function(x), *inputs)
-    assert operator == "scan"
-    assert tuple(settings[1:]) == way
+def test_scans_are_recognised_with_their_directions():
+    scans = [
+        lambda _, x, turned, function=function, name=name: function(
+            turned if "first" in name else x
+        )
+        for name, (function, _) in SCANS.items()
+    ]
+    calls = found_in_all(scans, FLAT, FLAT.T.contiguous())
+    ways = [(operator, tuple(settings[1:])) for operator, settings in calls]
+    assert ways == [("scan", way) for _, way in SCANS.values()]
 
 
 def test_a_mask_goes_into_the_scan():
@@ -146,19 +156,20 @@ LOSSES = {
 }
 
 
-@pytest.mark.parametrize("name", LOSSES)
-def test_a_loss_is_a_total_with_what_is_summed(name):
-    ((operator, settings),) = found(lambda _, *given: LOSSES[name](*given), A, B, C)
-    assert operator == "total"
-    assert settings[2] == [300, 256]
+def test_losses_are_totals_with_what_is_summed():
+    losses = [lambda _, *given, loss=loss: loss(*given) for loss in LOSSES.values()]
+    calls = found_in_all(losses, A, B, C)
+    assert [(name, settings[2]) for name, settings in calls] == len(LOSSES) * [
+        ("total", [300, 256])
+    ]
 
 
-@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
-def test_a_cross_entropy_is_one_of_rows_and_what_is_ignored_counts_not(reduction):
-    def entropy(_, x):
-        return F.cross_entropy(x, LABELS, reduction=reduction)
-
-    assert [name for name, _ in found(entropy, A)] == ["cross_entropy"]
+def test_a_cross_entropy_is_one_of_rows_and_what_is_ignored_counts_not():
+    entropies = [
+        lambda _, x, reduction=reduction: F.cross_entropy(x, LABELS, reduction=reduction)
+        for reduction in ("none", "mean", "sum")
+    ]
+    assert [name for name, _ in found_in_all(entropies, A)] == 3 * ["cross_entropy"]
 
 
 def changed(x, y):
@@ -185,9 +196,8 @@ OTHERS = {
 
 
 def test_what_only_looks_like_one_stays_as_it_is():
-    """All at once, for an export takes a second."""
-    others = tuple(OTHERS.values())
-    assert found(lambda _, x, y: [f(x, y) for f in others], FLAT, FLAT.roll(1, 0)) == []
+    others = [lambda _, x, y, f=f: f(x, y) for f in OTHERS.values()]
+    assert found_in_all(others, FLAT, FLAT.roll(1, 0)) == []
 
 
 def test_a_scan_between_what_only_looks_like_its_other_half_is_a_plain_one():
@@ -242,9 +252,8 @@ COSINES = {
 }
 
 
-@pytest.mark.parametrize("name", COSINES)
-def test_a_cosine_of_tensors_that_differ_is_what_it_was(name):
-    found(lambda _, a, b: COSINES[name](a, b), A, B)
+def test_cosines_of_tensors_that_differ_are_what_they_were():
+    found_in_all([lambda _, a, b, f=f: f(a, b) for f in COSINES.values()], A, B)
 
 
 def test_a_loss_of_few_long_rows_stays_as_it_is():
@@ -273,9 +282,9 @@ NOTHING = {
 }
 
 
-@pytest.mark.parametrize("name", NOTHING)
-def test_a_norm_over_nothing_stays_as_it_is(name):
-    assert found(lambda _, x: NOTHING[name](x.reshape(40, 30, 0)), FLAT[:, :0]) == []
+def test_norms_over_nothing_stay_as_they_are():
+    norms = [lambda _, x, norm=norm: norm(x.reshape(40, 30, 0)) for norm in NOTHING.values()]
+    assert found_in_all(norms, FLAT[:, :0]) == []
 
 
 def test_norms_and_sums_of_what_has_no_dimension_stay_as_they_are():
@@ -359,6 +368,7 @@ def test_a_recurrent_layer_that_no_template_does_is_unrolled(layer):
     assert found(run, SEQUENCE.to(dtype), layer=layer) == []
 
 
+@pytest.mark.slow  # short ones are kept whole above; `test_compiler` has those that are refused
 def test_a_long_recurrence_is_compiled_where_it_is_left_whole():
     model = Reference(run, layer=nn.GRU(6, 8)).eval()
     long = torch.randn(500, 2, 6)
