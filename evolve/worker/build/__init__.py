@@ -1,0 +1,1 @@
+"""Compilers, what they make, and where it is kept."""
