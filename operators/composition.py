@@ -25,17 +25,24 @@ from evolve.core.protocols import Attempt, Context, Declined
 from evolve.core.tokens import estimate_tokens
 from operators.base import Base
 from operators.budget import PromptTooLong, Section, fit
+from operators.ceiling import ceilings, judged_best, rates_of
 from operators.checks import check_choice, check_number, check_whole
+from operators.devices import device_facts
 from operators.diagnosis import device_of, diagnose
-from operators.knowledge import Diagnosis, Knowledge
-from operators.material import Exhibit, attempt_text, device_facts, exhibit
+from operators.knowledge import Diagnosis, Knowledge, operation_of
+from operators.material import Exhibit, attempt_text, baseline_name, exhibit
+from operators.precision import Rule
 from operators.prompting import render_prompt
 from operators.quoting import Quoted, quote
 from operators.relatives import best_others, failures_of, siblings, unlike
 from operators.replies import without_thought
+from operators.shapes import dimensions, varying
 
 ANSWER_TOKENS = 16_000
 """Left to the answer where neither the request nor the model's card bounds it."""
+
+INSTANCES = 4096
+"""Combinations of open constants that a new program is asked to keep to."""
 
 SUMMARY = "summarise"
 """Purpose of calls for a summary, and name of the operator whose summaries all prompts quote."""
@@ -150,12 +157,12 @@ class Prompted:
         found = diagnosis or diagnose(context, language, shown, tried)
         sections = [
             *self._frame(context, language),
-            *self._knowledge(found),
             *self._past(context, base, shown, memory, tried, lessons),
             self._parents(heading, shown),
             *extra,
             Section(name="job", head=job),
             Section(name="answer", head=answer or self.text("answer_program", language=language)),
+            *self._knowledge(found),
         ]
         kept = base.memo() | (memo or {})
         return self.request(context, sections, purpose=purpose, model=model, memo=kept)
@@ -210,14 +217,40 @@ class Prompted:
 
     def _frame(self, context: Context, language: str) -> list[Section]:
         """What is the same for every prompt of a run."""
-        task = self.text("task", task=context.task, source=quote(context.task.source, "task"))
-        device = self.text("device", facts=device_facts(context.device))
-        contract = self.text("contract", language=language, task=context.task, tunes=context.tunes)
+        best = judged_best(context)
+        facts = device_facts(context.device, rates_of(best))
+        lines = ceilings(best, context.baseline, baseline_name(context.baseline))
         return [
-            Section(name="task", head=task),
-            Section(name="device", head=device),
-            Section(name="contract", head=contract),
+            Section(name="task", head=self.task_text(context)),
+            Section(name="contract", head=self._rules(context, language)),
+            Section(name="device", head=self.text("device", facts=facts)),
+            *([Section(name="ceiling", head=self.text("ceiling", lines=lines))] if lines else []),
         ]
+
+    def task_text(self, context: Context) -> Quoted:
+        """The reference, and the shapes that it is judged in."""
+        task = context.task
+        return self.text(
+            "task",
+            task=task,
+            source=quote(task.source, "task"),
+            dimensions=dimensions(task),
+            varying=varying(task),
+        )
+
+    def _rules(self, context: Context, language: str) -> Quoted:
+        """What a program has to be, with the task's own numbers."""
+        task, device = context.task, context.device
+        convolves = operation_of(task.category, task.source) == "convolution"
+        return self.text(
+            "contract",
+            language=language,
+            task=task,
+            tunes=context.tunes,
+            instances=INSTANCES,
+            rule=Rule.of(task),
+            coarse=convolves and device.get("eager_convolutions") == "tf32",
+        )
 
     def _knowledge(self, diagnosis: Diagnosis) -> list[Section]:
         if self.knowledge is None:

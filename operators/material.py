@@ -1,10 +1,9 @@
 """What a run knows, in the words of a prompt."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from evolve.core.compiled import EXACT_CONVOLUTIONS
 from evolve.core.evaluation import CaseResult, Evaluation, Status
 from evolve.core.measurement import Interval, Ratio
 from evolve.core.program import Assignment, detect_language
@@ -181,15 +180,3 @@ def _change(child: Ratio, parent: Ratio) -> str:
     if gain.high < 1:
         return f"Slower than the program it came from, {gain.value:.2f}x."
     return "As fast as the program it came from, within the error."
-
-
-_UNTOLD = frozenset(
-    {"sandbox", "evaluator_version", "precision", "accumulation", EXACT_CONVOLUTIONS}
-)
-
-
-def device_facts(device: Mapping[str, str]) -> list[tuple[str, str]]:
-    """What is known of the device and its software, what says nothing left out."""
-    return [
-        (name, value) for name, value in sorted(device.items()) if value and name not in _UNTOLD
-    ]

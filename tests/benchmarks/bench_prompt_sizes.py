@@ -1,7 +1,7 @@
 """How long prompts are, by section, in three states of a run; nothing is asked of a model.
 
-    python -m tests.benchmarks.bench_prompt_sizes
-    python -m tests.benchmarks.bench_prompt_sizes --show crossover --state softmax
+python -m tests.benchmarks.bench_prompt_sizes
+python -m tests.benchmarks.bench_prompt_sizes --show crossover --state softmax
 """
 
 import argparse

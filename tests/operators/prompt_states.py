@@ -5,10 +5,10 @@ real verdicts on such devices.
 """
 
 from dataclasses import replace
-from pathlib import Path
 
 from evolve.core.evaluation import CaseResult, Evaluation, Fidelity, Label, Stage, Status
 from evolve.core.measurement import Interval, Ratio
+from evolve.core.program import Program
 from evolve.core.task import ONLY_CASE, Task
 from evolve.tasks.registry import find_task
 from operators.template_seed import TemplateSeed
@@ -188,8 +188,8 @@ def rmsnorm_cpu() -> History:
     """The seeds that ship, judged on two cores; an edit that was no faster, one that was wrong."""
     history = history_of(find_task("rmsnorm", size="cpu"))
     words = (
-        "  memory-bound: 71% of this device's memory rate (17.8 GB/s); at that ceiling a call would "
-        "take 1.33 ms instead of 1.88 ms\nkernel 'rmsnorm': 100% of the time"
+        "  memory-bound: 71% of this device's memory rate (17.8 GB/s); at that ceiling a call "
+        "would take 1.33 ms instead of 1.88 ms\nkernel 'rmsnorm': 100% of the time"
     )
     for number, source in enumerate(history.task.seeds):
         found = verdict(
@@ -264,8 +264,6 @@ def softmax_h100() -> History:
 
 
 def _plant(history: History, source: str, found: Evaluation, note: str) -> None:
-    from evolve.core.program import Program
-
     elite = history.judge(Program(source), operator="template_seed", note=note, verdict=found)
     if elite is not None:
         history._elites[elite.program] = elite
@@ -273,8 +271,6 @@ def _plant(history: History, source: str, found: Evaluation, note: str) -> None:
 
 def _tried(history: History, parent: str) -> None:
     """A slower child, one that is wrong, one of which nothing came."""
-    from evolve.core.program import Program
-
     digest = Program(parent).digest
     history.add(
         parent + "\n# wrong\n", [digest], operator="edit", status=Status.WRONG_VALUE,

@@ -176,7 +176,7 @@ def crowded() -> History:
     return history
 
 
-@pytest.mark.parametrize("limit", [2500, 4000, 8000])
+@pytest.mark.parametrize("limit", [3200, 4000, 8000])
 def test_a_request_keeps_within_what_the_operator_allows(limit):
     operator = RewriteFull(prompt_tokens=limit, top=8, diverse=4, failures=8)
     prompt = prompt_of(asked(operator, crowded()))

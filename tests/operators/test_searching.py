@@ -177,7 +177,7 @@ def test_summaries_are_carried_over_and_followed_by_a_program_that_knows_them(st
 
 def test_summaries_are_carried_over_and_quoted_by_other_operators(store):
     operators = {"summarise": Summarise(every=6), "edit": Edit()}
-    _, model = search_with(store, operators)
+    _, model = search_with(store, operators, proposals=40)
     summaries = [r for r in model.requests if r.purpose == "summarise"]
     assert len(summaries) > 1
     reaches = [summary.memo["upto"] for summary in summaries]
