@@ -81,25 +81,30 @@ def _ceiling(pattern: re.Pattern[str], text: str, unit: float) -> float | None:
     return unit * rate * 100 / share if share >= _LEAST_SHARE else None
 
 
-def ceilings(evaluation: Evaluation | None, baseline: str, name: str) -> list[str]:
+def ceilings(
+    evaluation: Evaluation | None, baseline: str, name: str, *, tells_best: bool = True
+) -> list[str]:
     """A line for each timed case: the baseline's time, the ceiling, and the program's share of it.
 
     Args:
         evaluation: of the best program.
         baseline: the key of the baseline.
         name: how prompts call it.
+        tells_best: whether the program's own time is told.
     """
     if evaluation is None:
         return []
     work = {found[1]: found[0] for found in _CASE.finditer(evaluation.feedback)}
     return [
-        ", ".join(_parts(case, baseline, name, work.get(case.name, "")))
+        ", ".join(_parts(case, baseline, name, work.get(case.name, ""), tells_best))
         for case in evaluation.cases
         if case.timed and "candidate" in case.times_ms and baseline in case.times_ms
     ]
 
 
-def _parts(case: CaseResult, baseline: str, name: str, judged: str) -> Iterator[str]:
+def _parts(
+    case: CaseResult, baseline: str, name: str, judged: str, tells_best: bool
+) -> Iterator[str]:
     own = case.times_ms["candidate"].value
     yield f"{case_text(case.name)}: {name} {case.times_ms[baseline].value:.3g} ms"
     moved, done = _amount(_MEMORY, judged, own, 1e9), _amount(_ARITHMETIC, judged, own, 1e12)
@@ -109,9 +114,10 @@ def _parts(case: CaseResult, baseline: str, name: str, judged: str) -> Iterator[
         yield " and ".join(filter(None, needs))
     if case.speed_of_light:
         yield f"at this device's rates {case.speed_of_light * own:.3g} ms ({case.bound})"
-        yield f"the best program {own:.3g} ms, {100 * case.speed_of_light:.0f} % of that rate"
-    else:
-        yield f"the best program {own:.3g} ms"
+    if tells_best:
+        share = case.speed_of_light
+        of_rate = f", {100 * share:.0f} % of that rate" if share else ""
+        yield f"the best program {own:.3g} ms{of_rate}"
 
 
 def _amount(pattern: re.Pattern[str], text: str, time_ms: float, unit: float) -> float | None:

@@ -8,6 +8,7 @@ from operators.ceiling import Rates
 
 _UNTOLD = frozenset(
     {"sandbox", "evaluator_version", "precision", "accumulation", EXACT_CONVOLUTIONS, "os",
+     "eager_convolutions",
      "python", "timing", "half_width", "clock_waits"}
 )  # fmt: skip
 _OF_HOST = frozenset(
@@ -17,7 +18,6 @@ _NAMES = {
     "capability": "compute capability",
     "shared_memory_bytes": "shared memory that a block may have, bytes",
     "warp_size": "threads of a warp",
-    "eager_convolutions": "float32 convolutions of PyTorch are in",
 }
 # CUDA C++ Programming Guide, "Technical Specifications per Compute Capability": KB of shared memory
 # and threads of a multiprocessor. All of these have 65536 registers.

@@ -5,6 +5,10 @@ Invariants:
 2. What may be rewritten, called and imported, and which sizes vary, stands in every prompt.
 3. The device block holds what a kernel's design depends on, also what was measured.
 4. Once a program was judged, the baseline's time and the ceiling are there.
+5. What was tried in vain is told with its numbers, and no line is cut inside of one.
+6. Notes are quoted, few, last, about this kind of operation, and were measured on such a device.
+7. Answers to the same state are given different directions, and designs that are under way.
+8. Of other programs only what differs is shown; a crossover takes 25 KB at most.
 """
 
 import re
@@ -12,17 +16,25 @@ from dataclasses import replace
 
 import pytest
 
+from evolve.core.evaluation import Status
+from evolve.core.program import Program
 from evolve.core.task import Case
 from operators import Crossover, Edit, RewriteFull, Template
+from operators.excerpts import differing
+from operators.knowledge import Diagnosis, Knowledge, load, parse
+from operators.knowledge.retrieval import is_proven
 from operators.precision import allowed_error
+from operators.quoting import shortened
 from tests.operators.history import prompt_of, request_of
 from tests.operators.prompt_states import (
     CPU,
     H100,
+    SOFTMAX_KERNEL,
     history_of,
     matmul_relu_h100,
     rmsnorm_cpu,
     softmax_h100,
+    verdict,
 )
 
 MATMUL, SOFTMAX, RMSNORM = matmul_relu_h100(), softmax_h100(), rmsnorm_cpu()
@@ -159,3 +171,166 @@ def test_the_baseline_and_the_ceiling_are_there_once_a_program_was_judged():
     assert "41 % of that rate" in said
     first = request_of(RewriteFull(), history_of(MATMUL.task).context(device=H100))
     assert "Baseline and ceiling" not in prompt_of(first)
+
+
+# Evidence
+
+
+def test_a_launch_has_its_time_and_no_case_is_told_twice():
+    said = section(prompt("matmul"), "The program to change")
+    assert "kernel 'pack': 46% of the time, 0.639 ms" in said
+    assert said.count("2.71 ms") == 1
+    assert "Largest error: 23 % of what is allowed." in said
+    assert "precision_path" not in said
+
+
+def test_several_kernels_that_nothing_explains_are_bound_by_what_they_hand_over():
+    said = prompt("matmul", RewriteFull(knowledge=Knowledge()))
+    assert "intermediates are not counted" in said
+    assert "Picked for: limit memory" in said
+    assert "neither memory- nor compute-bound" not in said
+
+
+def test_what_was_tried_in_vain_is_told_with_its_numbers():
+    history = softmax_h100()
+    leader, other = history.elites()[:2]
+    found = verdict(0.9, 0.293, 0.2, "memory", "", kernels=1.0)
+    slower = Program(SOFTMAX_KERNEL + "# slower\n")
+    history.judge(slower, operator="edit", parents=[other.program], note="halves", verdict=found)
+    asked = request_of(RewriteFull(), history.context([leader], device=H100))
+    told = section(prompt_of(asked), "Attempts that failed or were no faster; do not repeat them")
+    assert "correct, 0.33x as fast as PyTorch eager" in told
+    assert "halves" in told
+
+
+def test_no_line_is_cut_inside_of_a_number():
+    text = "\n".join(f"row {n}: 196608.{n} for 196609.{n}" for n in range(100))
+    lines = shortened(text, 300).split("\n")
+    assert {*lines} <= {*text.split("\n"), "[... 92 lines left out ...]"}
+    assert len("\n".join(lines)) <= 300
+    words = shortened("196608 " * 100, 100).removesuffix(" [...]").split()
+    assert {*words} == {"196608"}
+
+
+# Notes
+
+
+def test_notes_are_few_quoted_and_last():
+    said = prompt("matmul", RewriteFull(knowledge=Knowledge()))
+    _, _, notes = said.partition("\n# Notes that may help\n")
+    assert "# Your answer" not in notes
+    assert 0 < len(re.findall(r"^<quoted \w+ note>$", notes, re.MULTILINE)) <= 2
+    assert len(notes) <= 6500
+    assert "Measured: relative error at 4096^3 on an H200" in notes
+    assert "\nassert " not in notes
+    for word in ("AMD", "Blackwell", "float8", "(Untested"):
+        assert word not in notes
+
+
+def test_a_note_about_another_operation_or_an_error_that_did_not_happen_is_left_out():
+    for excerpt in Knowledge(limit=40, budget_tokens=90_000).retrieve(
+        Diagnosis(category="softmax", bottleneck="memory", device="nvidia/hopper",
+                  language="triton")
+    ):  # fmt: skip
+        tags = excerpt.document.tags
+        assert "softmax" in tags.get("category", ("softmax",))
+        assert "error" not in tags
+
+
+def test_code_for_gpus_that_was_measured_nowhere_is_told_on_demand_only():
+    wanted = Diagnosis(category="matmul", device="nvidia/hopper", language="triton")
+    told = {each.document.id for each in Knowledge(limit=9).retrieve(wanted)}
+    more = Knowledge(limit=9, budget_tokens=90_000, unmeasured=True).retrieve(wanted)
+    assert "hopper-gemm" in {each.document.id for each in more} - told
+    by_name = {document.id: document for document in load()}
+    assert is_proven(by_name["linearity"], "nvidia/hopper")
+    assert not is_proven(by_name["gemm-tiling"], "nvidia/hopper")
+    assert is_proven(by_name["cpu-gemm"], "cpu")
+
+
+def test_figures_are_those_of_the_device():
+    text = """\
+---
+id: mine
+title: Mine
+part: guidance
+measured: {nvidia/hopper: "H100: 61 TFLOP/s"}
+sources:
+  - {title: a page, url: "https://example.org/page"}
+---
+
+Words.
+"""
+    document = parse(text.replace("part: guidance", "part: guidance\ntested: false"), "mine.md")
+    assert document.figures("nvidia/hopper") == "H100: 61 TFLOP/s"
+    assert document.figures("nvidia/ampere") == document.figures("nvidia") == ""
+
+
+# Directions
+
+
+def directions_of(state: str, count: int, operator=None) -> list[str]:
+    found = []
+    for sequence in range(count):
+        said = prompt(state, operator, sequence=sequence)
+        found += re.findall(r"^Direction for this answer[^:]*: ([^\n]*)", said, re.MULTILINE)
+    return found
+
+
+def test_answers_to_one_state_are_given_different_directions():
+    assert len({*directions_of("softmax", 3)}) == 3
+    assert directions_of("softmax", 3, RewriteFull(directions=False)) == []
+    several = prompt("softmax", RewriteFull(samples=4))
+    assert "Several answers are drawn to this prompt" in several
+
+
+def test_a_program_that_fails_is_put_right_and_not_sent_elsewhere():
+    history = softmax_h100()
+    wrong = next(a for a in history.attempts if a.status is Status.WRONG_VALUE)
+    elite = replace(history.elites()[0], program=wrong.program)
+    asked = request_of(RewriteFull(), history.context([elite], device=H100))
+    assert "Direction for this answer" not in prompt_of(asked)
+
+
+def test_the_job_of_an_edit_may_be_structural():
+    assert "as few lines as it takes" not in prompt("matmul", Edit())
+    assert "may be structural" in prompt("matmul", Edit())
+
+
+# Length
+
+
+def test_of_other_programs_only_what_differs_is_shown():
+    one = "import torch\n\n\ndef same():\n    return 1\n\n\nX = 1\n" + "# pad\n" * 40
+    other = one.replace("X = 1", "X = 2")
+    assert differing(other, one, "program a") == ("# as in program a: import torch, same\nX = 2")
+    assert differing("def broken(", one, "program a") == "def broken("
+    assert differing("Y = 3\n", one, "program a") == "Y = 3\n"
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_a_crossover_takes_25_kb_at_most(state):
+    assert len(prompt(state, Crossover(knowledge=Knowledge()))) <= 25_000
+
+
+def test_mates_are_those_that_win_where_the_parent_does_not():
+    history = history_of(SOFTMAX.task)
+    times = {"a": (1.0, 4.0), "b": (1.1, 4.1), "c": (3.0, 2.0)}
+    for name, each in times.items():
+        rows = [
+            verdict(t, 8.0, 0.5, "memory", "", case=case).cases[0]
+            for case, t in zip(("wide", "tall"), each, strict=True)
+        ]
+        found = verdict(sum(each) / 2, 8.0, 0.5, "memory", "")
+        program = Program(SOFTMAX_KERNEL + f"# {name}\n")
+        elite = history.judge(program, verdict=replace(found, cases=tuple(rows)))
+        history._elites[program.digest] = elite
+    by_name = {
+        name: next(e for e in history.elites() if history.source(e.program).endswith(f"# {name}\n"))
+        for name in times
+    }
+    parents = [by_name["a"], by_name["b"]]
+    asked = request_of(Crossover(mates="different"), history.context(parents, device=H100))
+    assert f"program {by_name['c'].program[:8]} is the fastest in case tall" in prompt_of(asked)
+    plain = request_of(Crossover(), history.context(parents, device=H100))
+    assert f"program {by_name['c'].program[:8]}" not in section(prompt_of(plain), "The parents")

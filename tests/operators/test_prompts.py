@@ -368,6 +368,12 @@ def test_a_prompt_promises_tuning_only_where_the_run_tunes(operator, tuned, untu
 
 def test_knowledge_is_retrieved_for_what_fails():
     history = small_run()
+    history.add(
+        constants_set(PLAIN, BLOCK=1024),
+        [history.elites()[0].program],
+        operator="edit",
+        status=Status.COMPILE_ERROR,
+    )
     failing = RewriteFull(knowledge=Knowledge(limit=2), failures=4)
     prompt = prompt_of(asked(failing, history))
     assert "# Notes that may help" in prompt
