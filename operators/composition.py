@@ -1,9 +1,11 @@
 """Prompt composition: what every operator with a prompt shares.
 
 A prompt is a system message and one user message of sections in a fixed order, what changes least
-first (endpoints cache equal beginnings). Sections are filled by priority within the token budget:
+first (endpoints cache equal beginnings), notes last. Sections are filled by priority within the
+token budget:
 
-    0  task, device, contract, the parents with their verdicts, the job, the form of the answer
+    0  task, contract, device, baseline and ceiling, the parents with their verdicts, the job, the
+       direction, the form of the answer
     1  what was tried from here and failed, or was no faster
     2  what a summary says about the run so far
     3  knowledge that fits the diagnosis
