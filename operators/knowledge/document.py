@@ -98,8 +98,10 @@ class Document:
 
     @property
     def is_for_gpus(self) -> bool:
-        """Whether it is about GPUs, or shows code for them."""
+        """Whether it is about GPUs, shows code for them, or says what is fast on them."""
         if any(tag.partition("/")[0] != "cpu" for tag in self.tags.get("device", ())):
+            return True
+        if "triton" in self.checked and "bottleneck" in self.tags:
             return True
         return any("triton" in text or "__global__" in text for _, text in self.blocks())
 

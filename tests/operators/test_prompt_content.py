@@ -245,6 +245,8 @@ def test_code_for_gpus_that_was_measured_nowhere_is_told_on_demand_only():
     by_name = {document.id: document for document in load()}
     assert is_proven(by_name["linearity"], "nvidia/hopper")
     assert not is_proven(by_name["gemm-tiling"], "nvidia/hopper")
+    assert not is_proven(by_name["tuning-spaces"], "nvidia/hopper")
+    assert is_proven(by_name["debug-compile"], "nvidia/hopper")
     assert is_proven(by_name["cpu-gemm"], "cpu")
 
 
