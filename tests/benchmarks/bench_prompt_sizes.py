@@ -8,11 +8,12 @@ import argparse
 import re
 
 from evolve.core.model import ModelRequest
+from evolve.core.protocols import ModelOperator
 from operators import Crossover, Edit, RewriteFull, Template
 from operators.knowledge import Knowledge
 from tests.operators.prompt_states import STATES
 
-OPERATORS = {
+OPERATORS: dict[str, ModelOperator] = {
     "first version": RewriteFull(from_scratch=True, knowledge=Knowledge()),
     "edit": Edit(knowledge=Knowledge()),
     "rewrite_full": RewriteFull(knowledge=Knowledge()),
@@ -36,7 +37,7 @@ def main() -> None:
             parents = history.elites()[: operator.parents]
             asked = operator.propose(history.context(parents, device=device))
             if not isinstance(asked, ModelRequest):
-                print(f"{state:18} {name:14} declined: {asked.reason}")
+                print(f"{state:18} {name:14} {asked}")
             elif not options.show:
                 print(f"{state:18} {name:14} {sum(sizes(asked).values()):6}  {said(asked)}")
             elif name == options.show:
