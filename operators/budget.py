@@ -34,10 +34,15 @@ class PromptTooLong(ValueError):
     """What a prompt cannot do without is more than its budget."""
 
 
-def fit(sections: Iterable[Section], budget: int) -> list[Section]:
+def fit(sections: Iterable[Section], budget: int, *, usual: int | None = None) -> list[Section]:
     """The sections in their order, cut to a budget of tokens; empty ones are left out.
 
     Whole items only: half a program would be worse than none.
+
+    Args:
+        sections: in the order of the prompt.
+        budget: what all of them take at most.
+        usual: what they take together with those that are not required; None for the budget.
 
     Raises:
         PromptTooLong: the required sections alone take more.
@@ -46,10 +51,11 @@ def fit(sections: Iterable[Section], budget: int) -> list[Section]:
     used = sum(estimate_tokens(section.text) for section in given if section.priority == 0)
     if used > budget:
         raise PromptTooLong(f"the prompt needs {used} tokens and may take {budget}")
+    usual = budget if usual is None else min(usual, budget)
     kept = {id(section): section for section in given if section.priority == 0}
     for section in sorted(given, key=lambda section: section.priority):
         if section.priority:
-            items = _within(section, budget - used)
+            items = _within(section, usual - used)
             if items:
                 cut = replace(section, items=items, left_out=len(section.items) - len(items))
                 kept[id(section)] = cut

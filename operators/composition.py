@@ -1,9 +1,11 @@
 """Prompt composition: what every operator with a prompt shares.
 
 A prompt is a system message and one user message of sections in a fixed order, what changes least
-first (endpoints cache equal beginnings). Sections are filled by priority within the token budget:
+first (endpoints cache equal beginnings), notes last. Sections are filled by priority within the
+token budget:
 
-    0  task, device, contract, the parents with their verdicts, the job, the form of the answer
+    0  task, contract, device, baseline and ceiling, the parents with their verdicts, the job, the
+       direction, the form of the answer
     1  what was tried from here and failed, or was no faster
     2  what a summary says about the run so far
     3  knowledge that fits the diagnosis
@@ -15,27 +17,37 @@ Only the first are required; where they do not fit, the operator declines.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
+from evolve.core.evaluation import Status
 from evolve.core.model import CallStatus, Exchange, Message, ModelRequest, Sampling
 from evolve.core.program import Language
 from evolve.core.protocols import Attempt, Context, Declined
 from evolve.core.tokens import estimate_tokens
 from operators.base import Base
 from operators.budget import PromptTooLong, Section, fit
+from operators.ceiling import ceilings, judged_best, rates_of
 from operators.checks import check_choice, check_number, check_whole
+from operators.devices import device_facts
 from operators.diagnosis import device_of, diagnose
-from operators.knowledge import Diagnosis, Knowledge
-from operators.material import Exhibit, attempt_text, device_facts, exhibit
+from operators.directions import PRODUCTS, direction, directions_for, taken
+from operators.excerpts import differing
+from operators.knowledge import Diagnosis, Knowledge, operation_of
+from operators.material import Exhibit, attempt_text, baseline_name, exhibit
+from operators.precision import Rule
 from operators.prompting import render_prompt
 from operators.quoting import Quoted, quote
 from operators.relatives import best_others, failures_of, siblings, unlike
 from operators.replies import without_thought
+from operators.shapes import dimensions, varying
 
 ANSWER_TOKENS = 16_000
 """Left to the answer where neither the request nor the model's card bounds it."""
+
+INSTANCES = 4096
+"""Combinations of open constants that a new program is asked to keep to."""
 
 SUMMARY = "summarise"
 """Purpose of calls for a summary, and name of the operator whose summaries all prompts quote."""
@@ -61,12 +73,15 @@ class Prompted:
             and without a parent what the device runs best.
         prompt_tokens: the most that a prompt takes, with its system message, by an estimate from
             above.
+        usual_tokens: up to where a prompt is filled with what it can do without: notes, other
+            programs, the past.
         top: how many of the best other programs it shows: of the parent's island, if there are any.
         top_everywhere: whether these are of all islands.
         diverse: how many that are unlike the parent.
         failures: how many attempts that are not to be repeated.
         history: how many steps of the parent's past, or of its siblings.
         knowledge: documents that a diagnosis retrieves from; None for none.
+        directions: whether a prompt that leaves open what to change names a direction, by turns.
         samples: answers to one prompt; each becomes a ticket.
         mends: how often a model may correct an answer that holds no usable program.
         temperature, top_p: of the sampling; None leaves them to the model's configuration.
@@ -78,12 +93,14 @@ class Prompted:
 
     language: str = "auto"
     prompt_tokens: int = 24_000
+    usual_tokens: int = 8_500
     top: int = 2
     top_everywhere: bool = False
     diverse: int = 1
     failures: int = 4
     history: int = 5
     knowledge: Knowledge | None = None
+    directions: bool = True
     samples: int = 1
     mends: int = 1
     temperature: float | None = None
@@ -123,6 +140,7 @@ class Prompted:
         memory: Memory = Memory.INHERIT,
         diagnosis: Diagnosis | None = None,
         lessons: str | None = None,
+        directed: bool = True,
         extra: Sequence[Section] = (),
         purpose: str = "propose",
         model: str | None = None,
@@ -139,6 +157,7 @@ class Prompted:
             memory: what is told of the past.
             diagnosis: what to retrieve knowledge for; None for what the facts say.
             lessons: a summary of the search; None for the newest one of the run.
+            directed: whether the job leaves open what to change, so that a direction helps.
             extra: sections of the operator's own, in front of the job.
             purpose: for the accounts.
             model: who is to answer; None for the model of the ticket.
@@ -149,13 +168,14 @@ class Prompted:
         tried = () if memory is Memory.CLEAN else failures_of(context, base, self.failures)
         found = diagnosis or diagnose(context, language, shown, tried)
         sections = [
-            *self._frame(context, language),
-            *self._knowledge(found),
+            *self._frame(context, language, memory),
             *self._past(context, base, shown, memory, tried, lessons),
             self._parents(heading, shown),
             *extra,
             Section(name="job", head=job),
+            *(self._direction(context, base, found) if directed and is_open(shown) else []),
             Section(name="answer", head=answer or self.text("answer_program", language=language)),
+            *self._knowledge(found),
         ]
         kept = base.memo() | (memo or {})
         return self.request(context, sections, purpose=purpose, model=model, memo=kept)
@@ -172,7 +192,8 @@ class Prompted:
         """A request of sections, cut to the budget."""
         system = self.text("system")
         try:
-            kept = fit(sections, self.room(context) - estimate_tokens(system))
+            used = estimate_tokens(system)
+            kept = fit(sections, self.room(context) - used, usual=self.usual_tokens - used)
         except PromptTooLong as error:
             return Declined(f"{error}; set operators.*.prompt_tokens higher")
         user = "\n\n".join(section.text for section in kept)
@@ -208,21 +229,64 @@ class Prompted:
         answer = min(card.output_tokens or ANSWER_TOKENS, card.context_tokens // 2)
         return min(most, card.context_tokens - answer)
 
-    def _frame(self, context: Context, language: str) -> list[Section]:
+    def _frame(self, context: Context, language: str, memory: Memory) -> list[Section]:
         """What is the same for every prompt of a run."""
-        task = self.text("task", task=context.task, source=quote(context.task.source, "task"))
-        device = self.text("device", facts=device_facts(context.device))
-        contract = self.text("contract", language=language, task=context.task, tunes=context.tunes)
+        best = judged_best(context)
+        facts = device_facts(context.device, rates_of(best))
+        said = baseline_name(context.baseline)
+        tells = memory is not Memory.CLEAN
+        lines = ceilings(best, context.baseline, said, tells_best=tells)
         return [
-            Section(name="task", head=task),
-            Section(name="device", head=device),
-            Section(name="contract", head=contract),
+            Section(name="task", head=self.task_text(context)),
+            Section(name="contract", head=self._rules(context, language)),
+            Section(name="device", head=self.text("device", facts=facts)),
+            *([Section(name="ceiling", head=self.text("ceiling", lines=lines))] if lines else []),
         ]
+
+    def task_text(self, context: Context) -> Quoted:
+        """The reference, and the shapes that it is judged in."""
+        task = context.task
+        return self.text(
+            "task",
+            task=task,
+            source=quote(task.source, "task"),
+            dimensions=dimensions(task),
+            varying=varying(task),
+        )
+
+    def _rules(self, context: Context, language: str) -> Quoted:
+        """What a program has to be, with the task's own numbers."""
+        task, device = context.task, context.device
+        operation = operation_of(task.category, task.source)
+        return self.text(
+            "contract",
+            language=language,
+            task=task,
+            tunes=context.tunes,
+            instances=INSTANCES,
+            rule=Rule.of(task),
+            multiplies=operation in ("", *PRODUCTS),
+            coarse=operation == "convolution" and device.get("eager_convolutions") == "tf32",
+        )
+
+    def _direction(self, context: Context, base: Base, found: Diagnosis) -> list[Section]:
+        """What this answer is to try, and what others try."""
+        if not self.directions:
+            return []
+        text = self.text(
+            "direction",
+            several=self.samples > 1,
+            direction=direction(context, found),
+            directions=directions_for(found),
+            taken=taken(context, base),
+        )
+        return [Section(name="direction", head=text)]
 
     def _knowledge(self, diagnosis: Diagnosis) -> list[Section]:
         if self.knowledge is None:
             return []
-        items = tuple(excerpt.text.strip() for excerpt in self.knowledge.retrieve(diagnosis))
+        found = self.knowledge.retrieve(diagnosis)
+        items = tuple(quote(excerpt.text.strip(), "note") for excerpt in found)
         head = self.text("knowledge", diagnosis=diagnosis)
         return [Section(name="knowledge", head=head, items=items, priority=3)]
 
@@ -245,8 +309,8 @@ class Prompted:
         return [
             *self.listed("lessons", 2, [quote(known, "summary")] if known else []),
             *self._memory(context, base, memory),
-            *self.listed("top", 5, [self._program(exhibit(context, *p)) for p in others]),
-            *self.listed("diverse", 6, [self._program(exhibit(context, *p)) for p in far]),
+            *self.listed("top", 5, self._beside(shown, [exhibit(context, *p) for p in others])),
+            *self.listed("diverse", 6, self._beside(shown, [exhibit(context, *p) for p in far])),
             *self.listed("failures", 1, [attempt_text(a, context.baseline, mine) for a in tried]),
         ]
 
@@ -256,7 +320,8 @@ class Prompted:
         found: list[Section] = []
         if memory in (Memory.INHERIT, Memory.BOTH):
             past = context.facts.ancestors(base.digest, self.history)
-            texts = [attempt_text(attempt, context.baseline) for attempt in past]
+            told = [replace(a, feedback="") if a.program == base.digest else a for a in past]
+            texts = [attempt_text(attempt, context.baseline) for attempt in told]
             found += self.listed("trajectory", 4, texts[::-1])
         if memory in (Memory.SIBLINGS, Memory.BOTH):
             near = siblings(context, base, self.history)
@@ -272,7 +337,16 @@ class Prompted:
 
     def _parents(self, heading: str, shown: Sequence[Exhibit]) -> Section:
         head = f"# {heading if shown else 'There is no program yet'}"
-        return Section(name="parents", head=head, items=tuple(map(self._program, shown)))
+        items = [*map(self._program, shown[:1]), *self._beside(shown[:1], shown[1:])]
+        return Section(name="parents", head=head, items=tuple(items))
+
+    def _beside(self, shown: Sequence[Exhibit], others: Sequence[Exhibit]) -> list[Quoted]:
+        """Programs beside the one that is shown in full: of each what differs from that."""
+        if not shown:
+            return [self._program(other) for other in others]
+        first = shown[0]
+        cut = [replace(o, source=differing(o.source, first.source, first.name)) for o in others]
+        return [self._program(other) for other in cut]
 
     def _program(self, shown: Exhibit) -> Quoted:
         return self.text("program", program=shown)
@@ -281,6 +355,7 @@ class Prompted:
 _LANGUAGES = ("triton", "cuda", "cpp")
 _LEAST = {
     "prompt_tokens": 1000,
+    "usual_tokens": 0,
     "top": 0,
     "diverse": 0,
     "failures": 0,
@@ -288,6 +363,12 @@ _LEAST = {
     "samples": 1,
     "mends": 0,
 }
+
+
+def is_open(shown: Sequence[Exhibit]) -> bool:
+    """Whether a program may be changed anywhere: one that fails has to be put right first."""
+    evaluation = shown[0].evaluation if shown else None
+    return evaluation is None or evaluation.status is Status.CORRECT
 
 
 def last_summary(context: Context, operator: str = SUMMARY) -> tuple[str, int]:

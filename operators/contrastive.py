@@ -59,7 +59,8 @@ class Contrastive(Answering):
         answer = self.text("answer_contrastive")
         base = Base.of(chosen)
         job = self.text("contrastive")
-        return self.ask(context, job, base=base, answer=answer, heading="Programs to compare")
+        heading = "Programs to compare"
+        return self.ask(context, job, base=base, answer=answer, heading=heading, directed=False)
 
     def interpret(self, context: Context, exchanges: Sequence[Exchange]) -> Reading:
         """See `evolve.core.protocols.ModelOperator`."""

@@ -5,13 +5,14 @@ from dataclasses import dataclass
 
 from evolve.core.measurement import Interval
 from evolve.core.model import ModelRequest
-from evolve.core.protocols import Context, Declined
+from evolve.core.protocols import Context, Declined, Elite
 from evolve.core.task import case_text
 from operators.answers import Answering
 from operators.base import Base
-from operators.checks import check_whole
+from operators.checks import check_choice, check_whole
 from operators.composition import Prompted
 from operators.material import Exhibit, exhibit, time_text
+from operators.mates import complementary
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,26 +21,36 @@ class Crossover(Answering):
 
     Args:
         count: how many parents, from 2.
+        mates: whose ideas the main parent's are joined with: `selected` for those of the selection
+            policy, `different` for programs that win where it does not (see `operators.mates`).
     """
 
     count: int = 2
+    mates: str = "selected"
 
     def __post_init__(self) -> None:
         Prompted.__post_init__(self)
         check_whole("operators.*.count", self.count, least=2)
+        check_choice("operators.*.mates", self.mates, ("selected", "different"))
 
     @property
     def parents(self) -> int:
         return self.count
 
     def propose(self, context: Context) -> ModelRequest | Declined:
-        chosen = {parent.program: parent for parent in context.parents}
+        chosen = {parent.program: parent for parent in self._chosen(context)}
         if len(chosen) < 2:
             return Declined("needs two parents")
         base = Base.of([*chosen.values()])
         shown = [exhibit(context, *program) for program in base.programs]
         job = self.text("crossover", strengths=list(strengths(shown)))
-        return self.ask(context, job, base=base, heading="The parents")
+        return self.ask(context, job, base=base, heading="The parents", directed=False)
+
+    def _chosen(self, context: Context) -> Sequence[Elite]:
+        if self.mates == "selected" or not context.parents:
+            return context.parents
+        found = complementary(context, context.parents[0], self.count - 1)
+        return (context.parents[0], *found) if found else context.parents
 
 
 def strengths(shown: Sequence[Exhibit]) -> Iterator[str]:

@@ -16,6 +16,8 @@ LAUNCH_BOUND_MS = 0.02
 _HEAD = re.compile(r"^[ \t]*(memory-bound|compute-bound|neither)\b", re.MULTILINE)
 """How lines begin that `feedback.bound` writes; the slowest case's is the first."""
 
+_HABIT = 2  # failures alike; one is an accident
+
 _LIMIT = re.compile(r"^\W*LIMIT\W+(\w+)", re.MULTILINE | re.IGNORECASE)
 
 
@@ -31,8 +33,8 @@ def diagnose(
         context: for the task's category and the device.
         language: what the child is to be written in.
         shown: the programs to work on, the one to change first.
-        attempts: what was tried from it: the failure that most of them share is what the next one
-            is to be kept from.
+        attempts: what was tried from it: the failure that most of them share, and at least two, is
+            what the next one is to be kept from.
     """
     evaluation = shown[0].evaluation if shown else None
     return Diagnosis(
@@ -59,6 +61,9 @@ def device_of(context: Context) -> str:
 def bottleneck(context: Context, evaluation: Evaluation | None) -> str:
     """What the judge's own words say, else what the time does; empty where neither does.
 
+    Where neither memory nor arithmetic explains the time of several kernels, it is memory: what
+    they hand to one another is not in the judge's count.
+
     That too few processors are busy is none of the facts: only a model may say `parallelism`.
     """
     if evaluation is None or evaluation.status is not Status.CORRECT:
@@ -69,6 +74,8 @@ def bottleneck(context: Context, evaluation: Evaluation | None) -> str:
             return Bottleneck.MEMORY.value
         case "compute-bound":
             return Bottleneck.COMPUTE.value
+    if head and evaluation.descriptors.get("kernels", 1.0) != 1.0:
+        return Bottleneck.MEMORY.value  # the judge counts no intermediates between kernels
     times = [case.times_ms["candidate"].value for case in evaluation.cases if case.times_ms]
     on_gpu = device_of(context) not in ("", "cpu")
     if on_gpu and times and max(times) < LAUNCH_BOUND_MS:
@@ -81,4 +88,4 @@ def _error(evaluation: Evaluation | None, attempts: Iterable[Attempt]) -> str:
     if evaluation is not None and evaluation.status not in ours:
         return evaluation.status.value
     failures = Counter(attempt.status for attempt in attempts if attempt.status not in ours)
-    return next((str(status) for status, _ in failures.most_common(1)), "")
+    return next((str(status) for status, n in failures.most_common(1) if n >= _HABIT), "")

@@ -60,4 +60,5 @@ class MacroMicro(Planning):
             region=step.excerpt(base.source(context.facts)),
         )
         answer = self.text("answer_edits", scope=EditScope.FREE.value)
-        return self.ask(context, job, base=base, answer=answer, memo={"step": number})
+        memo = {"step": number}
+        return self.ask(context, job, base=base, answer=answer, directed=False, memo=memo)

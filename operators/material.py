@@ -1,10 +1,10 @@
 """What a run knows, in the words of a prompt."""
 
 import math
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from evolve.core.compiled import EXACT_CONVOLUTIONS
 from evolve.core.evaluation import CaseResult, Evaluation, Status
 from evolve.core.measurement import Interval, Ratio
 from evolve.core.program import Assignment, detect_language
@@ -15,6 +15,11 @@ from operators.quoting import Quoted, quote, shortened
 
 MAX_FEEDBACK_CHARS = 3000
 MAX_REMARK_CHARS = 500  # of another attempt's feedback
+
+_UNTOLD = frozenset({"descriptor_version", "precision_path", "error", "speed_of_light"})
+_REPEATED = re.compile(r"^case [^\n]*(?:\n|$)", re.MULTILINE)  # says what our own lines say
+_NEITHER = re.compile(r"\bneither memory- nor compute-bound \([^)\n]*\)")
+_SHARE = re.compile(r"^(kernel '[^\n]{0,80}': )(\d+)% of the time", re.MULTILINE)
 
 _BASELINES = {"eager": "PyTorch eager", "compile": "torch.compile"}
 
@@ -112,13 +117,16 @@ def _verdict(evaluation: Evaluation | None, baseline: str) -> Iterator[str]:
         yield f"Verdict: correct{f', {ratio_text(ratio, baseline)}' if ratio else ', not timed'}."
     for case in evaluation.cases:
         yield _case(case, baseline)
+    error = evaluation.descriptors.get("error")
+    if isinstance(error, float):
+        yield f"Largest error: {100 * error:.0f} % of what is allowed."
     if facts := dict(_descriptors(evaluation)):
         yield f"Descriptors: {', '.join(f'{name} {value}' for name, value in facts.items())}."
 
 
 def _descriptors(evaluation: Evaluation) -> Iterator[tuple[str, str]]:
     for name, value in sorted(evaluation.descriptors.items()):
-        if name != "descriptor_version":
+        if name not in _UNTOLD:
             yield name, f"{value:g}" if isinstance(value, float) else value
 
 
@@ -141,8 +149,31 @@ def _remarks(evaluation: Evaluation | None) -> Quoted:
         return Quoted("")
     lines = [f"{label.name}: {label.evidence}" for label in evaluation.labels]
     if evaluation.feedback:
-        lines.append(shortened(evaluation.feedback, MAX_FEEDBACK_CHARS))
+        lines.append(shortened(_judged(evaluation), MAX_FEEDBACK_CHARS))
     return quote("\n".join(lines), "judge's remarks") if lines else Quoted("")
+
+
+def _judged(evaluation: Evaluation) -> str:
+    """The judge's words without what the verdict says already, and times in place of shares alone.
+
+    Its bound counts inputs and outputs once: what neither explains may well be traffic of the
+    program's own.
+    """
+    text = _told_once(evaluation.status, evaluation.feedback)
+    times = [case.times_ms["candidate"].value for case in evaluation.cases if case.times_ms]
+    if len(times) != 1:
+        return text
+    return _SHARE.sub(lambda found: f"{found[0]}, {int(found[2]) * times[0] / 100:.3g} ms", text)
+
+
+def _told_once(status: Status | None, feedback: str) -> str:
+    """Feedback on a correct program without the lines that repeat its times."""
+    if status is not Status.CORRECT:
+        return feedback
+    return _NEITHER.sub(
+        "neither by inputs and outputs alone (intermediates are not counted)",
+        _REPEATED.sub("", feedback),
+    ).strip("\n")
 
 
 def attempt_text(attempt: Attempt, baseline: str, parent: Ratio | None = None) -> Quoted:
@@ -156,7 +187,8 @@ def attempt_text(attempt: Attempt, baseline: str, parent: Ratio | None = None) -
     said = f"- step {attempt.sequence}, {attempt.operator}: {_outcome(attempt, baseline)}"
     if parent is not None and attempt.ratio is not None:
         said += f" {_change(attempt.ratio, parent)}"
-    remark = attempt.failure or shortened(attempt.feedback, MAX_REMARK_CHARS)
+    feedback = _told_once(attempt.status, attempt.feedback)
+    remark = attempt.failure or shortened(feedback, MAX_REMARK_CHARS)
     words = "\n".join(part for part in (shortened(attempt.note, MAX_REMARK_CHARS), remark) if part)
     return Quoted(f"{said}\n{quote(words, 'note and remarks')}" if words else said)
 
@@ -181,15 +213,3 @@ def _change(child: Ratio, parent: Ratio) -> str:
     if gain.high < 1:
         return f"Slower than the program it came from, {gain.value:.2f}x."
     return "As fast as the program it came from, within the error."
-
-
-_UNTOLD = frozenset(
-    {"sandbox", "evaluator_version", "precision", "accumulation", EXACT_CONVOLUTIONS}
-)
-
-
-def device_facts(device: Mapping[str, str]) -> list[tuple[str, str]]:
-    """What is known of the device and its software, what says nothing left out."""
-    return [
-        (name, value) for name, value in sorted(device.items()) if value and name not in _UNTOLD
-    ]

@@ -92,6 +92,7 @@ class Planning(Answering):
             base=base,
             answer=self.text("answer_plan", count=len(places)),
             extra=[options],
+            directed=False,
             purpose=PLAN,
             model=self.planner or None,
             memo={OFFERED: canonical_json(places)},

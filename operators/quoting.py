@@ -57,13 +57,37 @@ def one_line(text: str, limit: int = 200) -> str:
 
 
 def shortened(text: str, limit: int) -> str:
-    r"""At most `limit` characters: the beginning and the end of a longer text.
+    r"""At most `limit` characters: the first and the last lines of a longer text.
 
-    >>> shortened("abcdefghij" * 10, 50)
-    'abcdefghija\n[... 78 characters ...]\njabcdefghij'
+    A line is never cut inside, where it would change a number; one that is too long by itself is
+    cut between words.
+
+    >>> shortened("first line\nsecond line\nthird line\nlast line", 45)
+    'first line\n[... 2 lines left out ...]\nlast line'
     """
     if len(text) <= limit:
         return text
-    kept = max(limit - 28, 0)
-    head, tail = kept - kept // 2, kept // 2
-    return f"{text[:head]}\n[... {len(text) - kept} characters ...]\n{text[len(text) - tail :]}"
+    room = limit - len(_LEFT_OUT.format(10**6)) - 2
+    lines = [_of_words(line, max(room // 2, 0)) for line in text.split("\n")]
+    head, tail = 0, 0
+    while head + tail < len(lines):
+        line = lines[head] if head <= tail else lines[-1 - tail]
+        if len(line) + 1 > room:
+            break
+        room -= len(line) + 1
+        head, tail = (head + 1, tail) if head <= tail else (head, tail + 1)
+    left = len(lines) - head - tail
+    said = [_LEFT_OUT.format(left)] if left else []
+    return "\n".join([*lines[:head], *said, *lines[len(lines) - tail :]])
+
+
+_LEFT_OUT = "[... {} lines left out ...]"
+_MORE = " [...]"
+
+
+def _of_words(line: str, limit: int) -> str:
+    """The first words of a line that is longer than that."""
+    if len(line) <= limit:
+        return line
+    cut = line[: max(limit - len(_MORE), 0) + 1]
+    return (cut.rpartition(" ")[0] if " " in cut else "") + _MORE

@@ -74,6 +74,18 @@ def _unsuccessful(context: Context, base: Base, count: int) -> Iterator[Attempt]
     for attempt in context.facts.recent(2 * count, failed=True):
         if attempt.program is None or attempt.program not in attempt.parents[:1]:
             yield attempt  # no other instance of a program that works: those tell a tuner something
+    for attempt in context.facts.recent(2 * count, failed=False):
+        if _was_in_vain(context, attempt):
+            yield attempt
+
+
+def _was_in_vain(context: Context, attempt: Attempt) -> bool:
+    """Whether a correct child is known to be no faster than the program that it was made from."""
+    if not attempt.parents or attempt.parents[0] == attempt.program or attempt.ratio is None:
+        return False
+    before = context.facts.evaluation(attempt.parents[0])
+    ratio = None if before is None else before.ratios.get(context.baseline)
+    return ratio is not None and (attempt.ratio / ratio).high < 1
 
 
 def has_failed(attempt: Attempt) -> bool:

@@ -70,6 +70,7 @@ class Repair(Answering):
             context,
             self.text("repair"),
             base=Base.of([patient]),
+            directed=False,
             heading="The program to repair",
             memory=Memory.CLEAN,
             extra=self.listed("failures", 1, said),

@@ -70,9 +70,8 @@ class Summarise(Answering):
     def _summary(
         self, context: Context, base: Base, carried: str, seen: Sequence[Attempt]
     ) -> ModelRequest | Declined:
-        task = self.text("task", task=context.task, source=quote(context.task.source, "task"))
         sections = [
-            Section(name="task", head=task),
+            Section(name="task", head=self.task_text(context)),
             *self.listed("lessons", 1, [quote(carried, "summary")] if carried else []),
             *self.listed("trials", 2, [attempt_text(a, context.baseline) for a in seen]),
             Section(name="job", head=self.text("summarise", carried=bool(carried))),

@@ -9,7 +9,7 @@ from evolve.core.tunables import parse
 from operators.answers import Answering, read_whole
 from operators.base import Base
 from operators.checks import check_whole
-from operators.composition import Prompted
+from operators.composition import INSTANCES, Prompted
 from operators.replies import Found
 
 
@@ -26,7 +26,7 @@ class Template(Answering):
     """
 
     tunables: int = 2
-    instances: int = 4096
+    instances: int = INSTANCES
 
     def __post_init__(self) -> None:
         Prompted.__post_init__(self)

@@ -52,6 +52,7 @@ class Universal(Answering):
             answer=self.text("answer_diagnosis", limits=[*Bottleneck]),
             memory=Memory(drawn),
             diagnosis=Diagnosis(),  # no documents: they are picked by the answer
+            directed=False,
             purpose=DIAGNOSE,
             memo={"memory": drawn},
         )

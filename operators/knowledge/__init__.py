@@ -7,12 +7,21 @@ Documents are Markdown with a front matter; `load` reads those that ship and a u
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from operators.checks import check_whole
 from operators.knowledge.category import operation_of
 from operators.knowledge.document import Bottleneck, Document, Evidence, Part, parse
-from operators.knowledge.library import load
-from operators.knowledge.retrieval import Diagnosis, Excerpt, device_path, rank, retrieve, search
+from operators.knowledge.library import SHIPPED, load
+from operators.knowledge.retrieval import (
+    Diagnosis,
+    Excerpt,
+    device_path,
+    is_proven,
+    rank,
+    retrieve,
+    search,
+)
 from operators.knowledge.skill import skeleton
 
 __all__ = [
@@ -42,14 +51,17 @@ class Knowledge:
         folders: a user's documents beside those that ship.
         limit: the most documents in one prompt; 0 for none.
         budget_tokens: what they may take together.
+        unmeasured: whether also those that ship whose code was not run on such a device (see
+            `operators.knowledge.retrieval.is_proven`).
 
     Raises:
         UsageError: a setting is out of range, or a document cannot be read.
     """
 
     folders: Sequence[str] = ()
-    limit: int = 3
-    budget_tokens: int = 6000
+    limit: int = 2
+    budget_tokens: int = 1500
+    unmeasured: bool = False
     documents: tuple[Document, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -59,6 +71,16 @@ class Knowledge:
 
     def retrieve(self, diagnosis: Diagnosis) -> tuple[Excerpt, ...]:
         """The best documents for a diagnosis, within the limits."""
-        return retrieve(
-            self.documents, diagnosis, limit=self.limit, budget_tokens=self.budget_tokens
-        )
+        found = [each for each in self.documents if self._is_told(each, diagnosis)]
+        return retrieve(found, diagnosis, limit=self.limit, budget_tokens=self.budget_tokens)
+
+    def _is_told(self, document: Document, diagnosis: Diagnosis) -> bool:
+        """A user's own documents always are; those that ship not where they are about others."""
+        if not Path(document.path).is_relative_to(SHIPPED):
+            return True
+        kinds = document.tags.get("category", ())
+        if kinds and diagnosis.category and diagnosis.category not in kinds:
+            return False
+        if document.tags.get("error") and not diagnosis.error:
+            return False
+        return self.unmeasured or is_proven(document, diagnosis.device)

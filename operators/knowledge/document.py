@@ -74,6 +74,8 @@ class Document:
         id: its name, unique in a library.
         tags: values by kind, as in `VALUES`; a kind that is not there says "any".
         checked: versions it was checked against, by package.
+        measured: figures of runs on a device, by its path as in tags: which one, with which
+            versions, and what came out.
         body: the Markdown below the front matter.
         path: the file, for messages.
     """
@@ -84,6 +86,7 @@ class Document:
     tags: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     checked: Mapping[str, str] = field(default_factory=dict)
     tested: Evidence = Evidence.SOURCES
+    measured: Mapping[str, str] = field(default_factory=dict)
     sources: tuple[Source, ...] = ()
     body: str = ""
     path: str = ""
@@ -92,6 +95,20 @@ class Document:
     def sections(self) -> tuple[str, ...]:
         """The body cut before each `## ` heading; joined they are the body again."""
         return tuple(_sections(self.body))
+
+    @property
+    def is_for_gpus(self) -> bool:
+        """Whether it is about GPUs, shows code for them, or says what is fast on them."""
+        if any(tag.partition("/")[0] != "cpu" for tag in self.tags.get("device", ())):
+            return True
+        if "triton" in self.checked and "bottleneck" in self.tags:
+            return True
+        return any("triton" in text or "__global__" in text for _, text in self.blocks())
+
+    def figures(self, device: str) -> str:
+        """What was measured on a device of this path or one that holds it; empty without any."""
+        near = (each for each in self.measured if f"{device}/".startswith(f"{each}/"))
+        return self.measured.get(max(near, key=len, default=""), "")
 
     def blocks(self) -> Iterator[tuple[str, str]]:
         """Fenced blocks: what stands after the fence (`python run`), and the text."""
@@ -149,6 +166,7 @@ def parse(text: str, path: str) -> Document:
         tags=reader.tags(),
         checked=reader.versions(),
         tested=Evidence(reader.tested()),
+        measured=reader.measured(),
         sources=reader.sources(),
         body=reader.body(text[front.end() :].strip() + "\n"),
         path=path,
@@ -164,7 +182,7 @@ def _line_of(error: Exception) -> str:
 class _Reader:
     """The fields of one front matter, each checked as it is asked for."""
 
-    known = ("id", "title", "part", "tags", "checked", "tested", "sources")
+    known = ("id", "title", "part", "tags", "checked", "tested", "measured", "sources")
 
     def __init__(self, path: str, fields: Any) -> None:
         self._path = path
@@ -232,6 +250,18 @@ class _Reader:
             if not isinstance(version, str):
                 self.refuse(f"checked.{package}", version, "put the version in quotes")
         return {str(package): version for package, version in given.items()}
+
+    def measured(self) -> dict[str, str]:
+        given = self._fields.get("measured", {})
+        remedy = 'write devices with figures: nvidia/hopper: "H100, Triton 3.6: 61 TFLOP/s"'
+        if not isinstance(given, dict):
+            self.refuse("measured", given, remedy)
+        for device, figures in given.items():
+            if not isinstance(device, str) or not _PATH.match(device):
+                self.refuse(f"measured.{device}", figures, remedy)
+            if not isinstance(figures, str) or not figures.strip():
+                self.refuse(f"measured.{device}", figures, remedy)
+        return {device: " ".join(figures.split()) for device, figures in given.items()}
 
     def sources(self) -> tuple[Source, ...]:
         given = self._fields.get("sources")

@@ -23,6 +23,13 @@ from operators.knowledge.document import Document, Evidence, Part
 
 WEIGHTS = {"error": 10.0, "category": 6.0, "bottleneck": 5.0, "device": 4.0, "language": 1.0}
 _EXCLUSIVE = ("device", "language")  # of no use elsewhere
+_BLOCK = re.MULTILINE | re.DOTALL
+_IN_HEADINGS = (
+    ("amd", r"\b(?:AMD|CDNA|MI\d{3}\w*)\b"),
+    ("nvidia/blackwell", r"\bBlackwell\b"),
+    ("nvidia/hopper", r"\bHopper\b"),
+    ("cpu", r"\bCPUs?\b"),
+)
 _CHARACTERS_PER_TOKEN = 4  # of English and code, roughly
 
 _FAMILIES = (
@@ -141,7 +148,7 @@ def retrieve(
     for value, document in rank(documents, diagnosis):
         if len(chosen) == limit:
             break
-        if excerpt := _excerpt(document, value, left):
+        if excerpt := _excerpt(document, value, left, diagnosis.device):
             chosen.append(excerpt)
             left -= tokens_of(excerpt.text)
     return tuple(chosen)
@@ -152,26 +159,58 @@ def tokens_of(text: str) -> int:
     return -(-len(text) // _CHARACTERS_PER_TOKEN)
 
 
-def _excerpt(document: Document, value: float, budget: int) -> Excerpt | None:
+def _excerpt(document: Document, value: float, budget: int, device: str) -> Excerpt | None:
     """As many leading sections as fit; None unless the first real one does."""
     sections = document.sections
     for count in range(len(sections), 0, -1):
-        text = _heading(document) + _plain("".join(sections[:count])).rstrip() + "\n"
+        told = "".join(part for part in sections[:count] if _concerns(part, device))
+        text = _heading(document, device) + _plain(told).rstrip() + "\n"
         if tokens_of(text) <= budget and count >= min(2, len(sections)):
             complete = count == len(sections)
             return Excerpt(document=document, score=value, text=text, complete=complete)
     return None
 
 
-def _heading(document: Document) -> str:
+def is_proven(document: Document, device: str) -> bool:
+    """Whether what it shows was run where it is to be used.
+
+    On a CPU that is what our tests run. Elsewhere it takes figures of such a device, unless there
+    is no code for GPUs in it.
+    """
+    if document.figures(device):
+        return True
+    if document.tested is Evidence.UNTESTED_HARDWARE:
+        return False
+    return device == "cpu" or not document.is_for_gpus
+
+
+def _heading(document: Document, device: str) -> str:
     untested = document.tested is Evidence.UNTESTED_HARDWARE
     mark = "(Untested: nothing of this was run on that hardware.)\n\n" if untested else ""
-    return f"# {document.title}\n\n{mark}"
+    figures = document.figures(device)
+    said = f"(Measured: {figures})\n\n" if figures else mark
+    return f"# {document.title}\n\n{said}"
+
+
+def _concerns(section: str, device: str) -> bool:
+    """Whether a section's heading names no other family of devices than this."""
+    heading = section.partition("\n")[0] if section.startswith("## ") else ""
+    named = [family for family, pattern in _IN_HEADINGS if re.search(pattern, heading)]
+    return not named or not device or any(device.startswith(family) for family in named)
 
 
 def _plain(text: str) -> str:
-    """Without the words that tell our tests to run a block."""
-    return re.sub(r"^(```\w+) run\b.*$", r"\1", text, flags=re.MULTILINE)
+    """Without what our tests need: words that tell them to run a block, checks, simulations."""
+    return re.sub(r"^```python run\b[^\n]*\n(.*?)^```\n", _example, text, flags=_BLOCK).replace(
+        "```cpp run", "```cpp"
+    )
+
+
+def _example(found: re.Match[str]) -> str:
+    if not re.search(r"\b(?:torch|triton|tvm_ffi)\b", found[1]):
+        return ""
+    code = re.sub(r"^assert [^\n]*\n(?:[ \t)][^\n]*\n)*", "", found[1], flags=re.MULTILINE)
+    return f"```python\n{code.rstrip()}\n```\n"
 
 
 def search(documents: Sequence[Document], words: Sequence[str]) -> list[tuple[float, Document]]:

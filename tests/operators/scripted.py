@@ -108,7 +108,8 @@ class ScriptedModel:
         for other in parents[1:]:
             theirs = constants(other)
             for name in OPTIMUM:
-                values[name] = min(values[name], int(theirs[name]), key=lambda v, n=name: off(n, v))
+                other_value = int(theirs.get(name, values[name]))  # only what differs is shown
+                values[name] = min(values[name], other_value, key=lambda v, n=name: off(n, v))
         away = rng.random() < self.worse
         wrong = [name for name in OPTIMUM if values[name] != OPTIMUM[name]]
         name = rng.choice(list(OPTIMUM) if away or not wrong else wrong)

@@ -404,7 +404,11 @@ def step(sequence: int, program: str, ratio: Ratio | None, **fields) -> Step:
 
 
 def test_a_skeleton_holds_gains_losses_and_failures_with_their_numbers():
-    sources = {"a": "BLOCK = 1\n@triton.jit\n", "b": "BLOCK = 2\n@triton.jit\n", "c": "slow\n"}
+    sources = {
+        "a": "BLOCK = 1\n@triton.jit\ndef f(): ...\n",
+        "b": "BLOCK = 2\n@triton.jit\ndef f(): ...\n",
+        "c": "slow\n",
+    }
     steps = [
         step(0, "a", Ratio(1.0, 0.99, 1.01), operator="seed"),
         step(1, "b", Ratio(2.0, 1.98, 2.02), parents=("a",), note="two at once"),

@@ -176,7 +176,7 @@ def crowded() -> History:
     return history
 
 
-@pytest.mark.parametrize("limit", [2500, 4000, 8000])
+@pytest.mark.parametrize("limit", [3200, 4000, 8000])
 def test_a_request_keeps_within_what_the_operator_allows(limit):
     operator = RewriteFull(prompt_tokens=limit, top=8, diverse=4, failures=8)
     prompt = prompt_of(asked(operator, crowded()))
@@ -368,6 +368,12 @@ def test_a_prompt_promises_tuning_only_where_the_run_tunes(operator, tuned, untu
 
 def test_knowledge_is_retrieved_for_what_fails():
     history = small_run()
+    history.add(
+        constants_set(PLAIN, BLOCK=1024),
+        [history.elites()[0].program],
+        operator="edit",
+        status=Status.COMPILE_ERROR,
+    )
     failing = RewriteFull(knowledge=Knowledge(limit=2), failures=4)
     prompt = prompt_of(asked(failing, history))
     assert "# Notes that may help" in prompt

@@ -169,7 +169,8 @@ def test_summaries_are_carried_over_and_followed_by_a_program_that_knows_them(st
     _, model = search_with(store, operators, proposals=40)
     summaries = [r for r in model.requests if r.purpose == "summarise"]
     assert 1 < len(summaries) < len(model.requests) / 2
-    assert "larger blocks were faster" in summaries[-1].messages[1].content
+    carried = [r for r in summaries if "larger blocks were faster" in r.messages[1].content]
+    assert carried  # some replies are no summaries, and what they say is quoted in its place
     later = model.requests[model.requests.index(summaries[0]) + 1 :]
     programs = [r for r in later if r.purpose == "propose"]
     assert any("larger blocks were faster" in r.messages[1].content for r in programs)
@@ -183,6 +184,7 @@ def test_summaries_are_carried_over_and_quoted_by_other_operators(store):
     reaches = [summary.memo["upto"] for summary in summaries]
     assert all(later - earlier >= 6 for earlier, later in pairwise(reaches))  # never two at once
     assert "larger blocks were faster" not in summaries[0].messages[1].content
-    assert "larger blocks were faster" in summaries[-1].messages[1].content
+    carried = [r for r in summaries if "larger blocks were faster" in r.messages[1].content]
+    assert carried  # some replies are no summaries, and what they say is quoted in its place
     edits = [r for r in model.requests if "<<<<<<< SEARCH" in r.messages[1].content]
     assert "larger blocks were faster" in edits[-1].messages[1].content

@@ -1,0 +1,56 @@
+"""A program as it differs from another one that a prompt shows in full."""
+
+import ast
+from collections.abc import Iterator
+
+_WORTH_IT = 0.75  # of the text: what saves less is shown whole
+
+
+def differing(source: str, known: str, name: str) -> str:
+    r"""The top-level statements that `known` does not have; the others are named in a comment.
+
+    Args:
+        source: the program.
+        known: the one that is shown in full.
+        name: how the prompt calls that one.
+
+    >>> differing("def f():\n    return 1\n\n\nX = 2", "def f():\n    return 1", "program a")
+    '# as in program a: f\nX = 2'
+    """
+    try:
+        theirs = {ast.dump(node) for node in ast.parse(known).body}
+        nodes = ast.parse(source).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return source
+    lines = source.splitlines()
+    parts: list[str] = []
+    same: list[str] = []
+    for node in nodes:
+        if ast.dump(node) in theirs:
+            same += _names(node)
+            continue
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and not parts:
+            continue  # the module's own words about itself
+        if same:
+            parts.append(f"# as in {name}: {', '.join(same)}")
+            same = []
+        parts.append("\n".join(lines[_first(node) - 1 : node.end_lineno]))
+    if same:
+        parts.append(f"# as in {name}: {', '.join(same)}")
+    text = "\n".join(parts)
+    return text if len(text) < _WORTH_IT * len(source) else source
+
+
+def _first(node: ast.stmt) -> int:
+    decorators = getattr(node, "decorator_list", [])
+    return min([node.lineno, *(each.lineno for each in decorators)])
+
+
+def _names(node: ast.stmt) -> Iterator[str]:
+    match node:
+        case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+            yield name
+        case ast.Assign(targets=[ast.Name(id=name)]):
+            yield name
+        case ast.Import() | ast.ImportFrom():
+            yield ast.unparse(node)

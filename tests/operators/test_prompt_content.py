@@ -1,0 +1,338 @@
+"""What prompts tell a model about the task, the rules, the device and the evidence.
+
+Invariants:
+1. The rule on precision is said once, is the judge's, and has the task's own numbers.
+2. What may be rewritten, called and imported, and which sizes vary, stands in every prompt.
+3. The device block holds what a kernel's design depends on, also what was measured.
+4. Once a program was judged, the baseline's time and the ceiling are there.
+5. What was tried in vain is told with its numbers, and no line is cut inside of one.
+6. Notes are quoted, few, last, about this kind of operation, and were measured on such a device.
+7. Answers to the same state are given different directions, and designs that are under way.
+8. Of other programs only what differs is shown; a crossover takes 25 KB at most.
+"""
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from evolve.core.evaluation import Status
+from evolve.core.program import Program
+from evolve.core.task import Case
+from operators import Crossover, Edit, RewriteFull, Template
+from operators.excerpts import differing
+from operators.knowledge import Diagnosis, Knowledge, load, parse
+from operators.knowledge.retrieval import is_proven
+from operators.precision import allowed_error
+from operators.quoting import shortened
+from tests.operators.history import prompt_of, request_of
+from tests.operators.prompt_states import (
+    CPU,
+    H100,
+    SOFTMAX_KERNEL,
+    history_of,
+    matmul_relu_h100,
+    rmsnorm_cpu,
+    softmax_h100,
+    verdict,
+)
+
+MATMUL, SOFTMAX, RMSNORM = matmul_relu_h100(), softmax_h100(), rmsnorm_cpu()
+STATES = {"matmul": (MATMUL, H100), "softmax": (SOFTMAX, H100), "rmsnorm": (RMSNORM, CPU)}
+
+
+def prompt(state: str, operator=None, **context) -> str:
+    """The whole of a request: both messages."""
+    history, device = STATES[state]
+    operator = operator or RewriteFull()
+    parents = history.elites()[: operator.parents]
+    request = request_of(operator, history.context(parents, device=device, **context))
+    return f"{request.messages[0].content}\n\n{prompt_of(request)}"
+
+
+def section(text: str, heading: str) -> str:
+    """What stands below a heading, up to the next one."""
+    _, _, rest = text.partition(f"\n# {heading}\n")
+    assert rest, heading
+    return rest.partition("\n# ")[0]
+
+
+# Precision
+
+
+@pytest.mark.parametrize("accumulation", ["ieee", "tf32", "half"])
+@pytest.mark.parametrize("precision", ["fp32", "fp16", "bf16"])
+@pytest.mark.parametrize("terms", [1, 1024, 1 << 20])
+def test_the_allowed_error_is_the_judges(accumulation, precision, terms):
+    import torch
+
+    from evolve.worker.correctness.tolerance import Arithmetic, error_floor
+
+    dtype = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}[precision]
+    arithmetic = Arithmetic(accumulation=accumulation, terms=terms, even=True)
+    judged = error_floor(dtype, arithmetic, 1.0)
+    assert allowed_error(terms, accumulation, precision) == pytest.approx(judged)
+
+
+def test_the_factors_of_the_rule_are_the_judges():
+    from evolve.worker.correctness import tolerance
+    from operators import precision
+
+    assert (precision.OWN_ERROR, precision.LARGEST) == (tolerance.KAPPA, tolerance.PEAK)
+    assert precision.MOST_TERMS == tolerance.MOST_TERMS
+
+
+def test_the_precision_rule_has_the_tasks_own_numbers():
+    said = prompt("matmul")
+    assert "in_features = 8192 terms: 1.2e-05" in said
+    assert "4 times the reference's error" in said
+
+
+def test_split_products_are_allowed_where_a_single_short_product_is_not():
+    said = prompt("matmul")
+    assert said.count("Tensor cores:") == 1
+    for words in ("bf16x6", "tf32x3", "bf16x3", "fp16x3"):
+        assert words in section(said, "What the program has to be")
+    assert "no half precision inside" not in said
+    assert "small multiple" not in said
+    assert "Tensor cores" not in prompt("rmsnorm")
+
+
+def test_coarse_products_are_allowed_where_those_of_the_reference_are():
+    history = history_of(
+        replace(MATMUL.task, source="class Model: f = nn.Conv2d(1, 1, 1)", category="")
+    )
+    request = request_of(RewriteFull(), history.context(device=H100))
+    assert "convolutions on this device are in TF32" in prompt_of(request)
+    assert "convolutions on this device are in TF32" not in prompt("matmul")
+
+
+# Algebra, shapes, calls
+
+
+def test_exact_rewriting_is_welcome():
+    assert "exact in real arithmetic is welcome" in prompt("matmul")
+
+
+def test_a_task_of_one_case_has_fixed_sizes():
+    said = section(prompt("matmul"), "Task: 2_99_matmul_relu")
+    assert "batch_size=1024, in_features=8192, out_features=8192" in said
+    assert "in several shapes" not in prompt("matmul")
+
+
+def test_dimensions_that_vary_are_named_with_their_values():
+    cases = (
+        Case(name="timed", constants={"batch_size": 64}),
+        Case(name="odd", constants={"batch_size": 37}, timed=False),
+    )
+    history = history_of(replace(MATMUL.task, cases=cases))
+    said = prompt_of(request_of(RewriteFull(), history.context(device=H100)))
+    assert "What varies: batch_size (37, 64). All other sizes are fixed." in said
+
+
+def test_sizes_are_those_of_the_judged_size():
+    task = replace(RMSNORM.task, cases=())
+    said = prompt_of(request_of(RewriteFull(), history_of(task).context(device=CPU)))
+    assert "TOKENS=1024, FEATURES=4096" in said
+
+
+@pytest.mark.parametrize("operator", [RewriteFull(), Edit(), Crossover(), Template()])
+def test_calls_imports_and_lost_combinations_are_said_in_every_prompt(operator):
+    rules = section(prompt("matmul", operator), "What the program has to be")
+    for word in ("new_empty", "contiguous", "set_allocator", "Imports: `torch`", "does not compile",
+                 "At most 4096 combinations"):  # fmt: skip
+        assert word in rules
+
+
+# Device and ceiling
+
+
+def test_the_device_block_holds_what_a_design_depends_on():
+    said = section(prompt("softmax"), "Device")
+    for words in ("NVIDIA H100", "capability: 9.0", "multiprocessors: 132", "65536 registers",
+                  "228 KB", "L2 cache: 50 MB", "torch: 2.11.0", "triton: 3.6.0",
+                  "measured copy rate: 2900 GB/s"):  # fmt: skip
+        assert words in said
+    for words in ("driver", "cores", "memory_bytes", "g++", "half_width", "Linux"):
+        assert words not in said
+    assert "measured rate of products (bf16x3): 240 TFLOP/s" in prompt("matmul")
+
+
+def test_what_follows_from_the_model_is_said_before_the_first_verdict():
+    context = history_of(SOFTMAX.task).context(device={"device_class": "cuda: NVIDIA H200"})
+    assert "L2 cache: 50 MB" in prompt_of(request_of(RewriteFull(), context))
+
+
+def test_the_baseline_and_the_ceiling_are_there_once_a_program_was_judged():
+    said = section(prompt("matmul"), "Baseline and ceiling")
+    assert "PyTorch eager 2.71 ms" in said
+    assert re.search(r"157 MB to read and write and 137 GFLOP", said)
+    assert "0.571 ms (bf16x3 arithmetic)" in said
+    assert "41 % of that rate" in said
+    first = request_of(RewriteFull(), history_of(MATMUL.task).context(device=H100))
+    assert "Baseline and ceiling" not in prompt_of(first)
+
+
+# Evidence
+
+
+def test_a_launch_has_its_time_and_no_case_is_told_twice():
+    said = section(prompt("matmul"), "The program to change")
+    assert "kernel 'pack': 46% of the time, 0.639 ms" in said
+    assert said.count("2.71 ms") == 1
+    assert "Largest error: 23 % of what is allowed." in said
+    assert "precision_path" not in said
+
+
+def test_several_kernels_that_nothing_explains_are_bound_by_what_they_hand_over():
+    said = prompt("matmul", RewriteFull(knowledge=Knowledge()))
+    assert "intermediates are not counted" in said
+    assert "Picked for: limit memory" in said
+    assert "neither memory- nor compute-bound" not in said
+
+
+def test_what_was_tried_in_vain_is_told_with_its_numbers():
+    history = softmax_h100()
+    leader, other = history.elites()[:2]
+    found = verdict(0.9, 0.293, 0.2, "memory", "", kernels=1.0)
+    slower = Program(SOFTMAX_KERNEL + "# slower\n")
+    history.judge(slower, operator="edit", parents=[other.program], note="halves", verdict=found)
+    asked = request_of(RewriteFull(), history.context([leader], device=H100))
+    told = section(prompt_of(asked), "Attempts that failed or were no faster; do not repeat them")
+    assert "correct, 0.33x as fast as PyTorch eager" in told
+    assert "halves" in told
+
+
+def test_no_line_is_cut_inside_of_a_number():
+    text = "\n".join(f"row {n}: 196608.{n} for 196609.{n}" for n in range(100))
+    lines = shortened(text, 300).split("\n")
+    assert {*lines} <= {*text.split("\n"), "[... 92 lines left out ...]"}
+    assert len("\n".join(lines)) <= 300
+    words = shortened("196608 " * 100, 100).removesuffix(" [...]").split()
+    assert {*words} == {"196608"}
+
+
+# Notes
+
+
+def test_notes_are_few_quoted_and_last():
+    said = prompt("matmul", RewriteFull(knowledge=Knowledge()))
+    _, _, notes = said.partition("\n# Notes that may help\n")
+    assert "# Your answer" not in notes
+    assert 0 < len(re.findall(r"^<quoted \w+ note>$", notes, re.MULTILINE)) <= 2
+    assert len(notes) <= 6500
+    assert "Measured: relative error at 4096^3 on an H200" in notes
+    assert "\nassert " not in notes
+    for word in ("AMD", "Blackwell", "float8", "(Untested"):
+        assert word not in notes
+
+
+def test_a_note_about_another_operation_or_an_error_that_did_not_happen_is_left_out():
+    for excerpt in Knowledge(limit=40, budget_tokens=90_000).retrieve(
+        Diagnosis(category="softmax", bottleneck="memory", device="nvidia/hopper",
+                  language="triton")
+    ):  # fmt: skip
+        tags = excerpt.document.tags
+        assert "softmax" in tags.get("category", ("softmax",))
+        assert "error" not in tags
+
+
+def test_code_for_gpus_that_was_measured_nowhere_is_told_on_demand_only():
+    wanted = Diagnosis(category="matmul", device="nvidia/hopper", language="triton")
+    told = {each.document.id for each in Knowledge(limit=9).retrieve(wanted)}
+    more = Knowledge(limit=9, budget_tokens=90_000, unmeasured=True).retrieve(wanted)
+    assert "hopper-gemm" in {each.document.id for each in more} - told
+    by_name = {document.id: document for document in load()}
+    assert is_proven(by_name["linearity"], "nvidia/hopper")
+    assert not is_proven(by_name["gemm-tiling"], "nvidia/hopper")
+    assert not is_proven(by_name["tuning-spaces"], "nvidia/hopper")
+    assert is_proven(by_name["debug-compile"], "nvidia/hopper")
+    assert is_proven(by_name["cpu-gemm"], "cpu")
+
+
+def test_figures_are_those_of_the_device():
+    text = """\
+---
+id: mine
+title: Mine
+part: guidance
+measured: {nvidia/hopper: "H100: 61 TFLOP/s"}
+sources:
+  - {title: a page, url: "https://example.org/page"}
+---
+
+Words.
+"""
+    document = parse(text.replace("part: guidance", "part: guidance\ntested: false"), "mine.md")
+    assert document.figures("nvidia/hopper") == "H100: 61 TFLOP/s"
+    assert document.figures("nvidia/ampere") == document.figures("nvidia") == ""
+
+
+# Directions
+
+
+def directions_of(state: str, count: int, operator=None) -> list[str]:
+    found = []
+    for sequence in range(count):
+        said = prompt(state, operator, sequence=sequence)
+        found += re.findall(r"^Direction for this answer[^:]*: ([^\n]*)", said, re.MULTILINE)
+    return found
+
+
+def test_answers_to_one_state_are_given_different_directions():
+    assert len({*directions_of("softmax", 3)}) == 3
+    assert directions_of("softmax", 3, RewriteFull(directions=False)) == []
+    several = prompt("softmax", RewriteFull(samples=4))
+    assert "Several answers are drawn to this prompt" in several
+
+
+def test_a_program_that_fails_is_put_right_and_not_sent_elsewhere():
+    history = softmax_h100()
+    wrong = next(a for a in history.attempts if a.status is Status.WRONG_VALUE)
+    elite = replace(history.elites()[0], program=wrong.program)
+    asked = request_of(RewriteFull(), history.context([elite], device=H100))
+    assert "Direction for this answer" not in prompt_of(asked)
+
+
+def test_the_job_of_an_edit_may_be_structural():
+    assert "as few lines as it takes" not in prompt("matmul", Edit())
+    assert "may be structural" in prompt("matmul", Edit())
+
+
+# Length
+
+
+def test_of_other_programs_only_what_differs_is_shown():
+    one = "import torch\n\n\ndef same():\n    return 1\n\n\nX = 1\n" + "# pad\n" * 40
+    other = one.replace("X = 1", "X = 2")
+    assert differing(other, one, "program a") == ("# as in program a: import torch, same\nX = 2")
+    assert differing("def broken(", one, "program a") == "def broken("
+    assert differing("Y = 3\n", one, "program a") == "Y = 3\n"
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_a_crossover_takes_25_kb_at_most(state):
+    assert len(prompt(state, Crossover(knowledge=Knowledge()))) <= 25_000
+
+
+def test_mates_are_those_that_win_where_the_parent_does_not():
+    history = history_of(SOFTMAX.task)
+    times = {"a": (1.0, 4.0), "b": (1.1, 4.1), "c": (3.0, 2.0)}
+    for name, each in times.items():
+        rows = [
+            verdict(t, 8.0, 0.5, "memory", "", case=case).cases[0]
+            for case, t in zip(("wide", "tall"), each, strict=True)
+        ]
+        found = verdict(sum(each) / 2, 8.0, 0.5, "memory", "")
+        program = Program(SOFTMAX_KERNEL + f"# {name}\n")
+        elite = history.judge(program, verdict=replace(found, cases=tuple(rows)))
+        history._elites[program.digest] = elite
+    by_name = {
+        name: next(e for e in history.elites() if history.source(e.program).endswith(f"# {name}\n"))
+        for name in times
+    }
+    parents = [by_name["a"], by_name["b"]]
+    asked = request_of(Crossover(mates="different"), history.context(parents, device=H100))
+    assert f"program {by_name['c'].program[:8]} is the fastest in case tall" in prompt_of(asked)
+    plain = request_of(Crossover(), history.context(parents, device=H100))
+    assert f"program {by_name['c'].program[:8]}" not in section(prompt_of(plain), "The parents")
