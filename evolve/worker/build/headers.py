@@ -14,8 +14,8 @@ import tempfile
 from pathlib import Path
 
 from evolve.core.digest import framed_digest
-from evolve.worker.sandbox import syscalls
 from evolve.worker.base.versions import compiler_version, package_version
+from evolve.worker.sandbox import syscalls
 
 FLAGS = ("-std=c++17", "-fPIC", "-O2", "-O3", "-march=native", "-fopenmp")
 """Those of tvm_ffi, and those that prompts and seeds have."""

@@ -24,9 +24,9 @@ from evolve.core.compiled import WHOLE, Argument, ArgumentKind, Compiled, Compil
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import Status
 from evolve.worker.base.faults import CandidateFault
-from evolve.worker.reference.task_file import TaskCase
 from evolve.worker.build.decompositions import decomposed, keep_recurrences
 from evolve.worker.build.wide_attention import take_apart
+from evolve.worker.reference.task_file import TaskCase
 
 ANSWER = "case{}.json"  # in the folder that the runner may write to
 SETTINGS: Mapping[str, Mapping[str, Any]] = {

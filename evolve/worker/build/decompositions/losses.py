@@ -4,7 +4,15 @@ from typing import Any
 
 import torch
 
-from evolve.worker.build.decompositions.nodes import Adding, arguments, is_call, is_dense, put, rows, value
+from evolve.worker.build.decompositions.nodes import (
+    Adding,
+    arguments,
+    is_call,
+    is_dense,
+    put,
+    rows,
+    value,
+)
 
 _MEAN, _SUM = 1, 2  # how torch numbers reductions
 _ATEN = torch.ops.aten

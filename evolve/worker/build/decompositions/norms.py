@@ -15,7 +15,15 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from evolve.worker.build.decompositions.nodes import arguments, is_call, is_dense, only_user, put, rows, value
+from evolve.worker.build.decompositions.nodes import (
+    arguments,
+    is_call,
+    is_dense,
+    only_user,
+    put,
+    rows,
+    value,
+)
 
 
 @dataclass(frozen=True)
