@@ -68,7 +68,7 @@ class PliantDevice(CpuDevice):
     # Not those of a CPU, which go by what hosts there are.
     spread = 0.03
     block_s = 0.008
-    calls = (3, 256)
+    calls = (3, 16)  # to bring inputs of many takes long, and times are mostly shown
     blocks = few_blocks = 8
     block_pool = 24
     sittings = 1
@@ -141,9 +141,19 @@ def pliant(judge):
     return device, partial(referee.evaluate, RELU_TASK)
 
 
+@pytest.fixture
+def unset(judge, monkeypatch):
+    """The device with a real clock, for which blocks have many calls, and how it judges."""
+    device, referee = judge
+    device.reset()
+    monkeypatch.setattr(device, "calls", (3, 256))
+    task = replace(RELU_TASK, source=RELU_TASK.source + "\n# of many calls\n")
+    return device, partial(referee.evaluate, task)
+
+
 @pytest.mark.slow
-def test_nobody_is_convicted_where_a_window_costs_more_than_the_references_calls(pliant):
-    device, judged = pliant
+def test_nobody_is_convicted_where_a_window_costs_more_than_the_references_calls(unset):
+    device, judged = unset
     device.cost_s = 30.0
     verdict = judged(HONEST_CPP, Fidelity.SCREEN, {})
     assert verdict.status is Status.INFRA
@@ -153,8 +163,8 @@ def test_nobody_is_convicted_where_a_window_costs_more_than_the_references_calls
 @pytest.mark.parametrize("cost_s", [  # the second is more than what blocks of one call take
     pytest.param(0.0, marks=pytest.mark.slow), 0.001,
 ])  # fmt: skip
-def test_who_is_slow_in_the_checks_only_has_blocks_as_long_as_others(pliant, cost_s):
-    device, judged = pliant
+def test_who_is_slow_in_the_checks_only_has_blocks_as_long_as_others(unset, cost_s):
+    device, judged = unset
     device.cost_s = cost_s
     usual = judged(HONEST_CPP, Fidelity.SCREEN, {}).samples["default"]["calls_per_block"]
     verdict = judged(forward(slow_until_timed(0.1, 0.0)), Fidelity.SCREEN, {})
