@@ -166,7 +166,8 @@ class CudaWindow:
         judged = case.judged(number)
         judged += tuple(call for call in (*late, *_before(late)) if call not in judged)
         # A window of no calls reads as many: there, where those of the last block lay.
-        pieces = list(self._pieces(case.sampled(number), late, layout))
+        looked_at = tuple(dict.fromkeys((*case.sampled(number), *judged)))
+        pieces = list(self._pieces(looked_at, late, layout))
         asked = self._arguments(process, lent, staged.memory, inputs, pieces)
         asked.calls = case.calls if kind == CALLS else 0
         asked.limit_ns = int(case.limit_s * 1e9)
@@ -240,12 +241,11 @@ class CudaWindow:
             raise LateFault(Status.WRONG_VALUE, _CHANGED)
 
     def _pieces(
-        self, sampled: Sequence[int], late: Sequence[int], layout: Layout
+        self, calls: Sequence[int], late: Sequence[int], layout: Layout
     ) -> Iterator[_Piece]:
-        """A secret piece of every output of some calls, and of those that a pause follows."""
+        """A secret piece of every output of some calls, twice where a pause follows one."""
         room = self._device.page_locked_bytes
         before = _before(late)
-        calls = (*sampled, *(call for call in before if call not in sampled))
         most = min(_PIECE_BYTES, room.size // max(1, 2 * len(calls) * len(layout)))
         at = 0
         for call in calls:
