@@ -24,13 +24,16 @@ from tests.serve.serving import candidate, serving, submission
 REWARDS = ["kevin@1", "kernel_smith@1"]
 
 
+EMPTY_TASK = "class Model: ...\ndef get_inputs(): ...\ndef get_init_inputs(): ...\n"
+
+
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     """One for all tests that leave it as it is."""
     folder = tmp_path_factory.mktemp("serve")
     weak = folder / "weak.py"
-    weak.write_text("WEAK = True\nclass Model: ...\n")
-    (folder / "broken.py").write_text("BROKEN = True\nclass Model: ...\n")
+    weak.write_text(f"WEAK = True\n{EMPTY_TASK}")
+    (folder / "broken.py").write_text(f"BROKEN = True\n{EMPTY_TASK}")
     tasks = (str(weak), str(folder / "broken.py"))
     with serving(folder, tasks=tasks, attempts=2, retry_s=0.05, queue_s=60) as running:
         yield running
