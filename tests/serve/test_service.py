@@ -264,7 +264,7 @@ def test_a_reference_that_the_server_does_not_hold_is_refused(server):
 
 
 def test_a_reference_that_the_server_holds_is_known_whatever_its_layout(server):
-    text = "# mine\nWEAK   = True\n\n\nclass Model: ...\n"
+    text = f"# mine\nWEAK   = True\n\n\n{EMPTY_TASK}"
     answer = server.ask.post(
         "/v1/jobs?wait_s=30", json={"reference": text, "source": candidate("by text")}
     ).json()
