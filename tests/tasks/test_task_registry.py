@@ -23,7 +23,8 @@ from evolve.core.task import Case
 from evolve.tasks import find_task, list_tasks
 from evolve.tasks.cases import parse_cases
 
-SOURCE = '"""Doubles."""\nCATEGORY = "toy"\nraise SystemExit("a task file was executed")\n'
+PARTS = "class Model: ...\ndef get_inputs(): ...\ndef get_init_inputs(): ...\n"
+SOURCE = f'"""Doubles."""\nCATEGORY = "toy"\n{PARTS}raise SystemExit("a task file was executed")\n'
 
 
 @pytest.fixture
