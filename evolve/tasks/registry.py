@@ -14,6 +14,10 @@ from evolve.tasks.kernelbench import PREFIX, find_problem
 from evolve.tasks.shipped import category_of, library_folder, shipped_names
 
 
+class NoTaskError(UsageError):
+    """A file that names no part of a task, or not all."""
+
+
 def find_task(
     spec: str,
     *,
@@ -122,7 +126,7 @@ def _require_functions(spec: str, source: str) -> None:
             else "a task file has a class Model and functions get_inputs() and get_init_inputs() "
             "(the KernelBench convention)"
         )
-        raise UsageError(f"task {spec}: the file defines no {kind} {name}; {remedy}")
+        raise NoTaskError(f"task {spec}: the file defines no {kind} {name}; {remedy}")
 
 
 def _allowed(tree: ast.Module, asked: str) -> str:

@@ -15,7 +15,7 @@ from typing import Protocol
 from evolve.core.errors import UsageError
 from evolve.core.normalise import normalised_digest
 from evolve.core.task import Task
-from evolve.tasks import find_task
+from evolve.tasks import NoTaskError, find_task
 from evolve.trajectories.exclusions import Reason, Rules
 from evolve.trajectories.graphs import Tracer
 
@@ -77,6 +77,9 @@ def read_folder(
         path = file.relative_to(folder).as_posix()
         try:
             task = read(file.as_posix())
+        except NoTaskError:
+            findings.append(Finding(path, "", Outcome.NO_TASK))
+            continue
         except UsageError as error:
             findings.append(Finding(path, "", Outcome.BROKEN, str(error)))
             continue

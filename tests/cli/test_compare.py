@@ -172,7 +172,7 @@ REFUSED = {
     ("--search", "greedy", "task=./synthetic.py"): "needs a budget",
     ("--search", "greedy", *SETTINGS, "--seeds", "0"): "at least one",
     ("--search", "greedy", "--search", "greedy", *SETTINGS): "given twice",
-    ("--search", "nothing", *SETTINGS): "search can be: best_of_n",
+    ("--search", "nothing", *SETTINGS): "search can be: adaevolve",
     ("--search", "selection=greedy", *SETTINGS): "begins with no preset",
     ("--search", "greedy 'x", *SETTINGS): "close what you quote",
     ("--search", "greedy seed=4", *SETTINGS): "the same for all methods",

@@ -88,9 +88,11 @@ def test_every_program_in_a_prompt_is_found_by_its_name(told: list[Step]) -> Non
     known, asked = sources(told), 0
     for step in told:
         text = "\n".join(message.content for message in step.prompt)
-        shown = {known[found[2]][:8] for found in SHOWN.finditer(text)}
+        texts = [found[2] for found in SHOWN.finditer(text)]  # of others what differs only
+        shown = {known[one][:8] for one in texts if "# as in program" not in one}
         asked += len(shown)
-        assert set(named_programs(text)) == shown, step.id
+        assert shown <= set(named_programs(text)), step.id
+        assert len(texts) == len(named_programs(text)), step.id
     assert asked > 50
 
 
