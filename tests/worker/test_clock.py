@@ -138,10 +138,10 @@ outcomes = {}
 stage = runner.Runner._stage
 def ahead(self, channel, size, trees, fd):
     memory = self._access.stage(fd, size)
-    self._staged = [runner.slab.unpack(tree, memory) for tree in trees]
+    self._staged = [runner.tensor_buffer.unpack(tree, memory) for tree in trees]
     for (x,) in self._staged:
         outcomes[x.data_ptr()] = right(x)
-    runner.wire.send_ack(channel)
+    runner.messages.send_ack(channel)
 runner.Runner._stage = ahead
 """
     body = "y = outcomes.get(x.data_ptr())\nreturn right(x) if y is None else y"
@@ -164,7 +164,8 @@ def test_calls_that_are_done_together_are_labelled(alone_s, eager_alone_s, is_me
 def test_a_clock_patched_inside_the_process_changes_nothing(worker):
     before = "time.perf_counter = lambda: 0.0"
     verdict = worker.evaluate(forward("time.sleep(0.0003); return right(x)", before))
-    assert verdict.ratios["eager"].high < 0.2
+    assert verdict.ratios["eager"].value < 0.25
+    assert verdict.ratios["eager"].high < 0.5
     assert "timing_mismatch" in [label.name for label in verdict.labels]
 
 
