@@ -366,7 +366,8 @@ class Pipeline:
             return None
         ahead = self._calls.expected + len(self._proposed)
         askable = self._calls.askable() if self._may_ask() else []
-        if askable and ahead < max(self._pace.ahead, self._search.batch or 0):
+        # A round is asked for as a whole, however many tunings wait for the judge.
+        if askable and (self._search.batch or ahead < self._pace.ahead):
             return askable
         return [] if self._may_judge() and not self._proposed else None
 

@@ -52,7 +52,6 @@ def test_an_answer_knows_what_came_of_all_rounds_before_it(preset: str, store: S
     assert store.progress(store.run("demo").id).tunings > 0
 
 
-@pytest.mark.xfail(reason="the first five of eight are sent before the others are asked for")
 def test_a_batch_is_asked_for_at_once(store: Store):
     watching = Watching(store)
     model = ScriptedModel(script=watching, slots=8, latency_s=0.002)
