@@ -163,9 +163,8 @@ def test_calls_that_are_done_together_are_labelled(alone_s, eager_alone_s, is_me
 
 def test_a_clock_patched_inside_the_process_changes_nothing(worker):
     before = "time.perf_counter = lambda: 0.0"
-    verdict = worker.evaluate(forward("time.sleep(0.0003); return right(x)", before))
-    assert verdict.ratios["eager"].value < 0.25
-    assert verdict.ratios["eager"].high < 0.5
+    verdict = worker.evaluate(forward("time.sleep(0.001); return right(x)", before))
+    assert verdict.ratios["eager"].high < 0.2
     assert "timing_mismatch" in [label.name for label in verdict.labels]
 
 
