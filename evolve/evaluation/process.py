@@ -164,7 +164,7 @@ class WorkerProcess(asyncio.SubprocessProtocol):
 
     def process_exited(self) -> None:
         self._kill_group()  # what it left behind
-        # Where it was given up, nobody asks for its last words.
+        # After it was given up, its last words are not read.
         grace_s = GRACE_S if self._end is None else 0.0
         asyncio.get_running_loop().call_later(grace_s, self._finish)
 

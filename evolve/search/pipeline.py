@@ -136,7 +136,7 @@ class Pipeline:
 
     @property
     def under_way(self) -> Sequence[UnderWay]:
-        """Evaluations that are under way, for whoever watches."""
+        """Evaluations that are under way, for displays."""
         return self._judging.under_way
 
     @property

@@ -1,6 +1,6 @@
 """Connections of clients: how many there may be, and how long one may keep the server waiting.
 
-uvicorn has no deadline for headers or bodies, and its limit of connections refuses whoever comes
+uvicorn has no deadline for headers or bodies, and its limit of connections refuses those that come
 last. Here the one that has kept the server waiting for longest makes room.
 """
 

@@ -51,11 +51,11 @@ class Dead:
             return "a gain, or not known to be none"
         newest = self._children.setdefault(step.parent.program, {})
         if newest.pop(step.note, None) is not None:
-            self.untold["the same direction is told of"] += 1
+            self.untold["the same direction is told"] += 1
         newest[step.note] = step.sequence
         if len(newest) > MOST:
             del newest[next(iter(newest))]
-            self.untold["newer ones are told of"] += 1
+            self.untold["newer ones are told"] += 1
         return ""
 
     def families(self) -> Iterator[list[int]]:

@@ -65,7 +65,7 @@ class Starts:
 
 @pytest.mark.parametrize("tuned", [False, True])
 def test_the_first_prompt_waits_for_the_first_verdict(store, run, tuned):
-    """And no longer: that the program is tuned meanwhile holds up nobody."""
+    """And no longer: tuning the program meanwhile holds nothing up."""
     judged_before = []
 
     def script(request, number):

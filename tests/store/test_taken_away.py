@@ -64,7 +64,7 @@ def evaluations(database: Path) -> int:
 
 
 def another(folder: Path) -> Path:
-    """A database of ours with a run `demo` that has done nothing."""
+    """A database of this project with a run `demo` that has done nothing."""
     path = folder / "another.db"
     with Store.open(path, create=True) as store:
         store.create_run(name="demo", task=synthetic_task(), config=CONFIG, seed=1)

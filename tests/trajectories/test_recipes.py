@@ -310,7 +310,7 @@ def test_a_direction_that_was_tried_again_is_told_of_once(search: Searched) -> N
     assert row.completion == (
         "- try fusion: it is slower.\n- try tiling: it is slower.\n- try nothing: it is slower."
     )
-    assert removed(tally)["the same direction is told of"] == 1
+    assert removed(tally)["the same direction is told"] == 1
 
 
 def test_directions_that_are_not_told_of_are_counted(search: Searched) -> None:
@@ -327,7 +327,7 @@ def test_directions_that_are_not_told_of_are_counted(search: Searched) -> None:
         "no model made it": 1,
         "a first step": 1,
         "a gain, or not known to be none": 1,
-        "newer ones are told of": 2,
+        "newer ones are told": 2,
         "fewer than 3 from its parent": 1,
     }
     assert sum(removed(tally).values()) + 8 == tally.steps

@@ -1,4 +1,4 @@
-"""What a call to the worker is at, told to whoever waits for it. It decides nothing."""
+"""The phase of a call to the worker, reported to its caller. It decides nothing."""
 
 import threading
 from collections.abc import Callable, Iterator

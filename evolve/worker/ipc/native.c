@@ -111,7 +111,7 @@ void evolve_signal(_Atomic int64_t* word, int64_t value) {
   syscall(SYS_futex, word, FUTEX_WAKE, 1, NULL, NULL, 0);
 }
 
-/* The same to who spins: waking nobody takes the kernel 0.3 us, of each call. */
+/* The same for a spinning receiver: a needless wake-up costs 0.3 us of each call. */
 static void tell(_Atomic int64_t* word, int64_t value, int64_t spin_ns) {
   if (spin_ns)
     atomic_store_explicit(word, value, memory_order_release);

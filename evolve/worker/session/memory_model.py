@@ -251,7 +251,7 @@ def sittings_at_once(task: WarmTask, device: Device, sides: int, fidelity: Fidel
     """How many of an evaluation's sittings are made ready together.
 
     One, unless there will be many: then as many as the device wants, or fewer where their processes
-    would take so much of its room that nobody could check beside them.
+    would take so much of its memory that no check could run beside them.
     """
     if fidelity is not Fidelity.VERIFY:
         return 1
