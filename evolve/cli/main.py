@@ -13,8 +13,8 @@ from contextlib import nullcontext
 from pathlib import Path
 
 import evolve
-from evolve.cli.stopping import Stopped, stoppable
-from evolve.cli.unattended import outliving_the_terminal, silence
+from evolve.cli.detached_output import outliving_the_terminal, silence
+from evolve.cli.signals import Stopped, stoppable
 from evolve.core.errors import EvolveError, StoreError, UsageError
 from evolve.report.text import one_line
 
@@ -168,8 +168,13 @@ def _dispatch(words: list[str], *, for_good: bool) -> int:
         outliving_the_terminal() if long else nullcontext(),
         stoppable(for_good=for_good) if long else nullcontext(),
     ):
-        code: int = importlib.import_module(f"evolve.cli.{verb}").main(rest)
+        code: int = importlib.import_module(_module(verb)).main(rest)
     return code
+
+
+def _module(verb: str) -> str:
+    group = next(group for group, verbs in GROUPS.items() if verb in verbs)
+    return f"evolve.cli.commands.{group}.{verb}"
 
 
 def _listed(group: str) -> str:

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from evolve.cli.compare import main, methods_of
-from evolve.cli.comparing import Entry, plan, plan_notes, search_all
+from evolve.app.compare.runner import Entry, plan, plan_notes, search_all
+from evolve.cli.commands.look.compare import main, methods_of
 from evolve.cli.main import RESUMABLE
 from evolve.core.errors import EvaluatorUnavailable, UsageError
 from evolve.core.evaluation import Evaluation

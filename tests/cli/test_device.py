@@ -17,11 +17,11 @@ from typing import Any
 
 import pytest
 
-from evolve.cli import device
-from evolve.cli.device import as_judged, kind_here, kind_of
-from evolve.cli.finding import MISSING, NOTE, OK
-from evolve.cli.gpus import findings, why_no_gpu, why_not_these
-from evolve.cli.inputs import load_task
+from evolve.app import device
+from evolve.app.device import as_judged, kind_here, kind_of
+from evolve.app.finding import MISSING, NOTE, OK
+from evolve.app.gpu_diagnosis import findings, why_no_gpu, why_not_these
+from evolve.app.inputs import load_task
 from evolve.core.errors import UsageError
 from evolve.core.program import Language, detect_language
 from evolve.store import Store

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from evolve.cli.session import search
+from evolve.app.session import search
 from evolve.store import Store
 from evolve.testing.synthetic import SyntheticEvaluator, synthetic_task
 from tests.cli.conftest import ROOT

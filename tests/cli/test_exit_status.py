@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from evolve.cli.display import MAX_RECOUNTED
-from evolve.cli.session import search
+from evolve.app.session import search
+from evolve.cli.console.live import MAX_RECOUNTED
 from evolve.core.errors import EvaluatorUnavailable
 from evolve.store import Store
 from evolve.testing.synthetic import SyntheticEvaluator, synthetic_task

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from evolve.cli import launch as launching
-from evolve.cli.launch import launch
+from evolve.app import launch as launching
+from evolve.app.launch import launch
 from evolve.core.errors import EvaluatorUnavailable, UsageError
 from evolve.evaluation import LocalEvaluator
 from evolve.store import Store

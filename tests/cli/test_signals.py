@@ -26,7 +26,7 @@ from pathlib import Path
 
 import pytest
 
-from evolve.cli import stopping
+from evolve.cli import signals
 from evolve.store import Store
 from evolve.testing.model_server import ModelServer
 from tests.cli.conftest import ROOT
@@ -182,7 +182,7 @@ def test_a_signal_in_the_last_moment_of_a_block_calls_nobody_after_it():
     heard: list[signal.Signals] = []
 
     async def search() -> None:
-        with stopping.handling(heard.append):
+        with signals.handling(heard.append):
             os.kill(os.getpid(), signal.SIGUSR1)
             await asyncio.sleep(0.05)
             os.kill(os.getpid(), signal.SIGUSR1)

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from evolve.cli.parts import build_termination
-from evolve.cli.session import search
-from evolve.cli.verdict import verdict_text
+from evolve.app.components import build_termination
+from evolve.app.session import search
+from evolve.cli.console.verdict import verdict_text
 from evolve.core.errors import UsageError
 from evolve.core.protocols import Progress
 from evolve.store import Store
