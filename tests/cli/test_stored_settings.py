@@ -84,10 +84,8 @@ def test_a_run_whose_operators_have_moved_since_is_continued(recorded: Path):
         store.claim(run.id)
         store.reconfigure(run.id, old)
         store.release(run.id, run.state, run.reason)
-        steps = store.next_sequence(run.id)
+        assert differences(complete(old), run.config) == {}
     assert sit(recorded, "termination.evaluations=16").state == "finished"
-    with Store.open(recorded, read_only=True) as store:
-        assert store.next_sequence(run.id) > steps
 
 
 def test_a_limit_that_was_not_set_is_not_set_now():
