@@ -8,7 +8,6 @@ from typing import Any
 from evolve.app.config.build import build, locate, naming
 from evolve.app.device import kind_of
 from evolve.app.models import has_model
-from evolve.cli.console.progress import doing
 from evolve.core.compiled import Compiled
 from evolve.core.digest import canonical_json
 from evolve.core.errors import UsageError
@@ -68,17 +67,12 @@ def _operators(config: Mapping[str, Any], kind: type) -> Iterator[tuple[str, Map
                 yield where, node
 
 
-def print_now(line: str) -> None:
-    """A line for whoever waits."""
-    print(line, flush=True)
-
-
 async def with_compiled(
     task: Task,
     config: Mapping[str, Any],
     evaluator: Evaluator,
-    say: Callable[[str], None] = print_now,
-    during: Callable[[str], AbstractContextManager[None]] = doing,
+    say: Callable[[str], None],
+    during: Callable[[str], AbstractContextManager[None]],
 ) -> Task:
     """The task with what the compiler makes of it.
 

@@ -1,8 +1,8 @@
 """Where candidates are judged: what `device` says, and what this machine has."""
 
 import functools
+import logging
 import shutil
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from evolve.store import RunRow, Store
 
 CPU, CUDA = "cpu", "cuda"
+_LOGGER = logging.getLogger(__name__)
 DEVICES = ("auto", CPU, CUDA)
 LANGUAGES = {  # what has a time there; Triton's interpreter has none
     CPU: (Language.CPP, Language.TORCH),
@@ -88,7 +89,7 @@ def kind_here(kind: str, python: str | None = None) -> str:
 
     why = "" if promises_gpu(python) else why_no_gpu(examine_host(python))
     if why:
-        print(f"evolve: device=auto takes the CPU: {why}", file=sys.stderr)
+        _LOGGER.warning("device=auto takes the CPU: %s", why)
     return CPU if why else CUDA
 
 

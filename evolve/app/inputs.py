@@ -10,7 +10,7 @@ from typing import Any
 from evolve.app.compiler_seeds import require_start, variants
 from evolve.app.components import build_archive
 from evolve.app.device import LANGUAGES, kind_of, require_language
-from evolve.cli.args import open_store, read_candidate
+from evolve.app.user_files import open_store, read_candidate
 from evolve.core.errors import UsageError
 from evolve.core.program import without_model
 from evolve.core.protocols import BASELINES, Evaluator, rank

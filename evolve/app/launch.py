@@ -3,10 +3,11 @@
 import asyncio
 import math
 import re
-import shlex
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 from evolve.app import components
@@ -14,18 +15,18 @@ from evolve.app.budget import budget_notes
 from evolve.app.compiler_seeds import require_start, variants, with_compiled
 from evolve.app.device import CUDA, kind_of, start_evaluator
 from evolve.app.estimate.dry_run import audit_lines
+from evolve.app.frontend import Frontend
 from evolve.app.inputs import take_over
 from evolve.app.models import key_notes
 from evolve.app.session import search
 from evolve.app.validation import read_request
-from evolve.cli.console.progress import doing
 from evolve.core.errors import UsageError
 from evolve.core.protocols import Evaluator, Progress
 from evolve.core.task import Task
 from evolve.evaluation import LocalEvaluator, WorkerDied
 from evolve.report.audit import Findings, findings_of
 from evolve.report.text import count_text
-from evolve.search.execution.pipeline import LATE_S
+from evolve.search.execution.pipeline import LATE_S, Outcome
 from evolve.search.termination import format_duration
 from evolve.store import RunRow, Store, Ticket
 from evolve.store.warm_start import create_from
@@ -33,15 +34,18 @@ from evolve.store.warm_start import create_from
 MAX_STEM = 40  # characters of a task's name in that of its run
 
 
-async def launch(config: Mapping[str, Any], began: float | None = None) -> int:
+async def launch(
+    config: Mapping[str, Any], frontend: Frontend, began: float | None = None
+) -> Outcome:
     """Search as `config` says.
 
     Args:
         config: of the run.
+        frontend: is told of what happens.
         began: when the command began, on the clock of `time.monotonic` (None: now).
 
     Returns:
-        The exit status: 0 finished, 75 stopped and resumable.
+        How it ended: finished, or stopped and resumable.
 
     Raises:
         UsageError: the words cannot be, the task is bad, or the wall time was over before a new run
@@ -54,29 +58,29 @@ async def launch(config: Mapping[str, Any], began: float | None = None) -> int:
     notes = [*key_notes(config, is_new=not existing)]
     notes += [] if existing else budget_notes(config, kind_of(config))
     for note in notes:
-        print(note)
+        frontend.say(note)
     judges: list[Evaluator] = []
     try:
         if existing:
-            with doing("starting the judge", plain=False):
+            with frontend.doing("starting the judge", plain=False):
                 judges.append(await start_evaluator(config))
             config["opening"] = existing.config.get("opening", False)
             config["audit"] = findings_of(existing.config)
             components.build_termination(config)  # where nothing ends a weak task's run, say so now
         else:
             async with _in_time(config, began, judges):
-                with doing("starting the judge", plain=False):
+                with frontend.doing("starting the judge", plain=False):
                     judge = await start_evaluator(config, compiles=bool(variants(task, config)))
                 judges.append(judge)
                 config["opening"] = _opens(config)
-                config["audit"], task = await _prepared(config, judges[0], task)
+                config["audit"], task = await _prepared(config, judges[0], task, frontend)
             task, steps = take_over(config, task, judges[0])
         with Store.open(config["store"]["path"], create=True) as store:
             for notice in store.notices:
-                print(notice)
+                frontend.say(notice)
             run = existing or _create(store, config, task, steps)
-            print(f"run {run.name} in {store.path}{_taken_over(steps)}")
-            return await search(store, run, config, judges[0], began=began)
+            frontend.say(f"run {run.name} in {store.path}{_taken_over(steps)}")
+            return await search(store, run, config, judges[0], frontend, began=began)
     finally:
         for judge in judges:
             await judge.close()
@@ -122,7 +126,7 @@ def _opens(config: Mapping[str, Any]) -> bool:
 
 
 async def _prepared(
-    config: Mapping[str, Any], evaluator: Evaluator, task: Task
+    config: Mapping[str, Any], evaluator: Evaluator, task: Task, frontend: Frontend
 ) -> tuple[Findings, Task]:
     """What the audit of a task finds, and the task with what the compiler makes of it.
 
@@ -132,16 +136,17 @@ async def _prepared(
     Raises:
         UsageError: the task is bad, or weak and nothing would end the run.
     """
-    compiling = asyncio.create_task(with_compiled(task, config, evaluator))
+    ask = partial(with_compiled, task, config, evaluator, frontend.say, frontend.doing)
+    compiling = asyncio.create_task(ask())
     try:
         try:
-            found = await audit(config, evaluator, task)
+            found = await audit(config, evaluator, task, frontend)
         except UsageError as error:
             if not isinstance(error.__cause__, WorkerDied):
                 raise
             await _end(compiling)
-            found = await audit(config, evaluator, task)
-            compiling = asyncio.create_task(with_compiled(task, config, evaluator))
+            found = await audit(config, evaluator, task, frontend)
+            compiling = asyncio.create_task(ask())
         components.build_termination({**config, "audit": found})  # before seconds of compiling
         return found, await compiling
     finally:
@@ -153,35 +158,39 @@ async def _end(task: "asyncio.Task[Any]") -> None:
     await asyncio.gather(task, return_exceptions=True)
 
 
-def create(config: Mapping[str, Any]) -> int:
+def create(config: Mapping[str, Any]) -> tuple[RunRow, Path]:
     """Store the run that `config` describes and judge nothing: `evolve batch` goes on from there.
 
     Its task is not audited yet, nor its reference compiled; the first batch does that too.
+
+    Returns:
+        The run, and the database that it is in.
     """
     request = read_request(config)
     if not variants(request.task, config):
         require_start(request.task, config)
     with Store.open(config["store"]["path"], create=True) as store:
         run = request.existing or _create(store, request.recorded, request.task)
-        print(f"run {run.name} in {store.path}, nothing judged yet")
-        print(f"next        evolve batch {shlex.quote(run.name)} -o in.jsonl")
-    return 0
+        return run, store.path
 
 
-async def audit(config: Mapping[str, Any], evaluator: Evaluator, task: Task) -> Findings:
+async def audit(
+    config: Mapping[str, Any], evaluator: Evaluator, task: Task, frontend: Frontend
+) -> Findings:
     """What computes nothing and passes the task's check all the same; said, and kept with the run.
 
     Replay has no device to find that out on: what was found when the recorded run began holds.
     """
     findings: Findings
     if isinstance(evaluator, LocalEvaluator):
-        with doing(f"auditing the task {task.name}"):
+        with frontend.doing(f"auditing the task {task.name}"):
             findings = await evaluator.audit(task)
     else:
         with Store.open(config["store"]["path"], read_only=True) as store:
             findings = findings_of(store.run(config["device"]["run"]).config)
     if findings:
-        print(*audit_lines(task, findings), sep="\n")
+        for line in audit_lines(task, findings):
+            frontend.say(line)
     return findings
 
 

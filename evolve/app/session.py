@@ -1,8 +1,5 @@
-"""One sitting of a run: build its parts, search until the end or a stop, say what came of it."""
+"""A search of a stored run, until the end or a stop."""
 
-import os
-import signal
-import sys
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -10,19 +7,12 @@ from typing import Any
 
 from evolve.app import components
 from evolve.app.config.diff import KEPT
+from evolve.app.frontend import Frontend
 from evolve.app.models import WHY_IDLE, idle_limits
 from evolve.app.under_way import under_way
-from evolve.cli.commands.look.report import default_path
-from evolve.cli.console.live import MAX_RECOUNTED, LiveDisplay, PlainDisplay, Tally, open_display
-from evolve.cli.console.summary import summary
-from evolve.cli.main import INTERRUPTED, OK, RESUMABLE
-from evolve.cli.signals import handling
-from evolve.core.errors import EvaluatorUnavailable, UsageError
+from evolve.core.errors import EvaluatorUnavailable
 from evolve.core.protocols import Evaluator
 from evolve.evaluation import LocalEvaluator
-from evolve.report.run.facts import RunFacts, gather
-from evolve.report.run.html import render
-from evolve.report.text import one_line, write_text
 from evolve.search.execution.pipeline import LATE_S, Outcome, Pipeline
 from evolve.store import RunRow, Store
 from evolve.trackers import Feed
@@ -33,40 +23,40 @@ async def search(
     run: RunRow,
     config: Mapping[str, Any],
     evaluator: Evaluator,
+    frontend: Frontend,
     *,
     began: float | None = None,
     late_s: float = LATE_S,
-) -> int:
-    """Search until the run's end, or a stop; then write the report and print the summary.
+) -> Outcome:
+    """Search until the run's end, or a stop.
 
     Args:
         store: the open database.
         run: the run to continue from where it stands.
-        config: its configuration with what this sitting overrides.
+        config: its configuration with what is overridden for now.
         evaluator: the judge.
+        frontend: is told of what happens.
         began: when the command began, on the clock of `time.monotonic` (None: now).
         late_s: how long behind a limit on wall time what is under way may end.
 
     Returns:
-        0 where the run is finished, 75 where it can be resumed, also where the judge failed.
+        How it ended: a run that is not finished can be resumed, also if the judge failed.
     """
     rule = components.build_termination(config)
     engine = components.build_search(store, run, config, device_class=evaluator.device_class)
-    tally = Tally(config["termination"], rule, config["baseline"])
-    tally.recall(store, run)
     for name in idle_limits(config):
-        print(f"{name} has no effect: {WHY_IDLE}")
+        frontend.say(f"{name} has no effect: {WHY_IDLE}")
     for name in components.weak_limits(config):
-        print(f"{name} has no effect: {components.WHY_WEAK}")
-    display = open_display(tally, title=f"{run.name}: {run.task.name}")
-    feed = Feed(components.build_trackers(config), run, display.say)
+        frontend.say(f"{name} has no effect: {components.WHY_WEAK}")
+    display = frontend.display(store, run, config, rule)
+    feed = Feed(components.build_trackers(config), run, frontend.say)
     stop_file = config["termination"]["stop_file"]
     pipeline = Pipeline(
         engine,
         evaluator,
         rule,
         listeners=[display, feed],
-        say=display.say,
+        say=frontend.say,
         serial=config["deterministic"],
         open_verified=config.get("opening", False),
         stop_file=Path(stop_file) if stop_file else None,
@@ -74,19 +64,22 @@ async def search(
         late_s=late_s,
         free_judge=evaluator.abandon if isinstance(evaluator, LocalEvaluator) else _nothing,
     )
-    tally.doing = partial(under_way, pipeline, evaluator)
+    display.follow(partial(under_way, pipeline, evaluator))
     try:
         with display, feed:
             keep(store, run, config)
-            outcome = await _run_until_stopped(pipeline, display)
+            with frontend.interruptible(
+                pipeline.request_stop, lambda: pipeline.leave("left at once")
+            ):
+                outcome = await pipeline.run()
     except EvaluatorUnavailable as error:  # the pipeline has left the run fit to be resumed
-        print(f"evolve: {one_line(str(error))}", file=sys.stderr)
+        frontend.warn(str(error))
         outcome = Outcome(reason=str(error), finished=False)
     finally:
         if engine.model is not None:
             await engine.model.close()
-    _print_end(store, run, outcome)
-    return OK if outcome.finished else RESUMABLE
+    frontend.ended(store, run, outcome)
+    return outcome
 
 
 def _nothing() -> None:
@@ -94,48 +87,8 @@ def _nothing() -> None:
 
 
 def keep(store: Store, run: RunRow, config: Mapping[str, Any]) -> None:
-    """What this sitting changes of the run holds from now on, for all that looks at it later."""
+    """What is changed of the run now holds from now on, for all that looks at it later."""
     kept = dict(run.config) | {group: config[group] for group in KEPT}
     if kept != run.config:
         store.claim(run.id)
         store.reconfigure(run.id, kept)
-
-
-async def _run_until_stopped(pipeline: Pipeline, display: PlainDisplay | LiveDisplay) -> Outcome:
-    """The first signal drains, the second leaves at once; nothing is lost either way.
-
-    Once a sitting is over, its report and the end of its judge are not to be interrupted.
-    """
-    stopping = False
-
-    def on_signal(number: signal.Signals) -> None:
-        nonlocal stopping
-        if stopping and number is signal.SIGINT:
-            try:
-                pipeline.leave("left at once")
-                display.__exit__(None, None, None)
-            finally:  # also where the disk is full, or the run was taken over
-                os._exit(INTERRUPTED)
-        stopping = True
-        display.say(f"{number.name}: finishing what is under way; Ctrl-C again leaves at once")
-        pipeline.request_stop(f"stopped by {number.name}")
-
-    with handling(on_signal):
-        return await pipeline.run()
-
-
-def _print_end(store: Store, run: RunRow, outcome: Outcome) -> None:
-    """The summary; with the report, but for a run so long that the sitting's end would wait."""
-    whole = store.next_sequence(run.id) <= MAX_RECOUNTED
-    facts = gather(store, run.name, whole=whole)
-    report = _report(store, facts) if whole else ""
-    for line in summary(facts, outcome, store.path, report):
-        print(line)
-
-
-def _report(store: Store, facts: RunFacts) -> str:
-    """Where the report has been written; in place of a path, why it could not be."""
-    try:
-        return str(write_text(default_path(str(store.path), facts.run.name), render(facts)))
-    except UsageError as error:
-        return f"none: {error}"

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from evolve.core.measurement import Interval
 from evolve.core.protocols import Progress
-from evolve.report.text import count_text, ratio_text, span_text, time_text
+from evolve.report.text import count_text, duration_text, ratio_text, span_text, time_text
 
 
 def speedup_text(ratio: Interval) -> str:
@@ -31,3 +31,8 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
         for row in (header, *rows)
     )
     return "\n".join(lines)
+
+
+def elapsed_text(seconds: float) -> str:
+    """Whole seconds, for a figure that changes while it is read: `12 s`, `1 min 5 s`."""
+    return f"{seconds:.0f} s" if seconds < 59.5 else duration_text(seconds)

@@ -2,7 +2,7 @@
 
 import time
 
-from evolve.cli.console.progress import elapsed_text
+from evolve.app.text import elapsed_text
 from evolve.core.lineage import VERIFY
 from evolve.core.protocols import Evaluator
 from evolve.evaluation import LocalEvaluator

@@ -2,17 +2,11 @@
 
 import argparse
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
+from evolve.app.user_files import DEFAULT_STORE
 from evolve.core.errors import UsageError
 
-if TYPE_CHECKING:
-    from evolve.store import Store
-
-DEFAULT_STORE = "runs/evolve.db"
 _SETTING = re.compile(r"unrecognized arguments: (?P<name>\w+)=(?P<value>\S+)")
 _MOST_DIGITS = 18  # of a step's number, which has 64 bits in the database
 
@@ -61,18 +55,6 @@ def _name(text: str) -> str:
     return text
 
 
-@contextmanager
-def open_store(path: str, *, read_only: bool = True) -> Iterator["Store"]:
-    """The database at `path`, which must exist."""
-    from evolve.store import Store
-
-    store = Store.open(path, read_only=read_only)
-    try:
-        yield store
-    finally:
-        store.close()
-
-
 def split_step(run: str | None) -> tuple[str | None, int | None]:
     """`NAME:SEQ` as a name and a sequence number; the newest run where the name is empty.
 
@@ -85,20 +67,3 @@ def split_step(run: str | None) -> tuple[str | None, int | None]:
     if not (number.isascii() and number.isdigit() and len(number) < _MOST_DIGITS):
         raise UsageError(f"RUN:SEQ needs the number of a step after the colon, got '{run}'")
     return name or None, int(number)
-
-
-def read_candidate(path: str, what: str) -> str:
-    """The text of a Python file that a user names.
-
-    Raises:
-        UsageError: missing, a folder, empty, or not text.
-    """
-    file = Path(path)
-    try:
-        source = file.read_text(encoding="utf-8-sig")  # some editors begin with a mark
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise UsageError(f"{what} {path} cannot be read: {reason}") from error
-    if not source.strip():
-        raise UsageError(f"{what} {path} is empty; it needs a class ModelNew")
-    return source

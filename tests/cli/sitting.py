@@ -12,7 +12,6 @@ import sys
 import threading
 from collections.abc import Mapping, Sequence
 
-from evolve.app.session import search
 from evolve.cli.detached_output import outliving_the_terminal
 from evolve.cli.main import LOADING, USAGE
 from evolve.cli.signals import stoppable
@@ -22,6 +21,7 @@ from evolve.core.protocols import EvaluationRequest
 from evolve.search.execution.pipeline import LATE_S
 from evolve.store import Store
 from evolve.testing.synthetic import SyntheticEvaluator, synthetic_task
+from tests.cli.at_terminal import search
 from tests.cli.recording import settings
 
 

@@ -27,10 +27,11 @@ from evolve.app.bench.plan import BenchConfig, Plan, make_plan
 from evolve.app.bench.runner import RESERVE_S, Bench
 from evolve.app.config.compose import compose_other
 from evolve.cli.commands.run.bench import report
+from evolve.cli.console.frontend import Terminal
 from evolve.core.errors import EvaluatorUnavailable, UsageError
 from evolve.core.evaluation import Evaluation, Fidelity, Status
 from evolve.core.lineage import VERIFY
-from evolve.core.protocols import EvaluationRequest
+from evolve.core.protocols import EvaluationRequest, Evaluator
 from evolve.evaluation import LocalEvaluator
 from evolve.report.suite.figures import figures
 from evolve.report.suite.results import read_suite
@@ -61,10 +62,17 @@ def planned(*words: str) -> Plan:
     return make_plan([*WORDS, f"store.path={DB}", "initial=[mine.py]", *words])
 
 
+def at_terminal(plan: Plan, store: Store, judge: Evaluator, *, say=print, **settings) -> Bench:
+    """As `evolve bench` makes it."""
+    return Bench(plan, store, judge, say=say, interruptible=Terminal().interruptible, **settings)
+
+
 def bench(plan: Plan, judge: SyntheticEvaluator | None = None, **settings) -> str:
     """Run it; why it ended early."""
     with Store.open(DB, create=True) as store:
-        return asyncio.run(Bench(plan, store, judge or SyntheticEvaluator(), **settings).run())
+        return asyncio.run(
+            at_terminal(plan, store, judge or SyntheticEvaluator(), **settings).run()
+        )
 
 
 class Gone(SyntheticEvaluator):
@@ -369,7 +377,7 @@ def test_a_reference_that_takes_the_judge_along_costs_no_other_task_its_turn(die
         judge = LocalEvaluator({"CPU 0": command}, dict(os.environ), slots=1)
         try:
             with Store.open(DB, create=True) as store:
-                return await Bench(plan, store, judge, say=said.append).run()
+                return await at_terminal(plan, store, judge, say=said.append).run()
         finally:
             await judge.close()
 
@@ -388,7 +396,7 @@ def test_a_judge_that_fails_under_every_task_ends_the_bench():
         judge = LocalEvaluator({"CPU 0": command}, dict(os.environ), slots=1)
         try:
             with Store.open(DB, create=True) as store:
-                await Bench(plan, store, judge).run()
+                await at_terminal(plan, store, judge).run()
         finally:
             await judge.close()
 

@@ -28,7 +28,6 @@ import pytest
 
 from evolve.app import components
 from evolve.app.estimate.forecast import forecast_text
-from evolve.app.session import search
 from evolve.app.text import speedup_text
 from evolve.cli.console import live
 from evolve.cli.console.live import Tally
@@ -42,6 +41,7 @@ from evolve.search.termination import from_config
 from evolve.store import Store
 from evolve.store.champion import CHAMPION, champion
 from evolve.testing.synthetic import SEED_SOURCE, SyntheticEvaluator, synthetic_task
+from tests.cli.at_terminal import search
 from tests.cli.conftest import ROOT
 from tests.cli.recording import record, settings
 from tests.search.conftest import make_search

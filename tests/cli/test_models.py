@@ -20,9 +20,7 @@ from evolve.app import components
 from evolve.app.budget import budget_notes
 from evolve.app.estimate.dry_run import forecast_lines
 from evolve.app.estimate.llm_probe import call_lines, forecast, sample_calls
-from evolve.app.launch import launch
 from evolve.app.models import build_model, key_notes
-from evolve.app.session import search
 from evolve.app.validation import read_request
 from evolve.cli.commands.run import resume
 from evolve.cli.commands.run.resume import overridden
@@ -32,6 +30,7 @@ from evolve.search.execution.pipeline import Pipeline
 from evolve.store import RunRow, Store
 from evolve.testing.model_server import Answer, ModelServer, Refusal, Request
 from evolve.testing.synthetic import SEED_SOURCE, SyntheticEvaluator, synthetic_task
+from tests.cli.at_terminal import launch, search
 from tests.cli.recording import settings
 
 KEY = "sk-very-secret-0123456789abcdef"

@@ -20,10 +20,10 @@ import pytest
 from evolve.app import components
 from evolve.app.config.build import locate
 from evolve.app.config.diff import flatten
-from evolve.app.launch import launch
 from evolve.core.errors import UsageError
 from evolve.core.protocols import Progress
 from evolve.testing.synthetic import synthetic_task
+from tests.cli.at_terminal import launch
 from tests.cli.recording import settings
 
 COMPONENTS = ("archive", "selection", "operators", "schedule", "knowledge")

@@ -18,7 +18,6 @@ from evolve.app import components
 from evolve.app.config.diff import differences, flatten
 from evolve.app.config.upgrade import complete, completed
 from evolve.app.device import as_judged
-from evolve.app.session import search
 from evolve.cli.commands.run.resume import overridden
 from evolve.core.errors import UsageError
 from evolve.core.protocols import Progress
@@ -26,6 +25,7 @@ from evolve.report.run.cost_report import budget_lines
 from evolve.report.run.facts import gather
 from evolve.store import RunRow, Store
 from evolve.testing.synthetic import SyntheticEvaluator
+from tests.cli.at_terminal import search
 from tests.cli.recording import settings
 
 LATER = ("device.ids", "llm.trace", "termination.speed_of_light", "store.reuse", "deterministic")

@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 
 from evolve.app import components
-from evolve.app.session import search
 from evolve.core.errors import UsageError
 from evolve.store import RunRow, Store
 from evolve.testing.synthetic import SyntheticEvaluator, synthetic_seeds, synthetic_task
 from evolve.trackers import Feed, TrackerFailed
 from evolve.trackers.tracker import require
+from tests.cli.at_terminal import search
 from tests.cli.recording import settings
 
 KEY = "sk-very-secret-0123456789abcdef"

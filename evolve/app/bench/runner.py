@@ -18,7 +18,6 @@ from evolve.app.compiler_seeds import with_compiled
 from evolve.app.inputs import load_task
 from evolve.app.session import keep
 from evolve.app.validation import read_request
-from evolve.cli.signals import handling
 from evolve.core.errors import EvaluatorUnavailable, EvolveError, UsageError
 from evolve.core.protocols import Evaluator
 from evolve.core.task import Task
@@ -52,6 +51,7 @@ class Bench:
         ends_at: when to have given up, on the clock of `time.monotonic`; None: when all is done.
         first_s: what a task is taken to need before one has ended.
         say: takes lines of progress.
+        interruptible: a block within which a request to stop calls its argument with the reason.
     """
 
     def __init__(
@@ -62,10 +62,12 @@ class Bench:
         *,
         ends_at: float | None = None,
         first_s: float = FIRST_S,
-        say: Callable[[str], None] = print,
+        say: Callable[[str], None],
+        interruptible: Callable[[Callable[[str], None]], AbstractContextManager[None]],
     ) -> None:
         self._plan, self._store, self._evaluator = plan, store, evaluator
         self._ends_at, self._first_s, self._say = ends_at, first_s, say
+        self._interruptible = interruptible
         self._waiting = deque(plan.entries)
         self._begun_runs = {run.name for run in store.runs()}
         self._pipelines: set[Pipeline] = set()
@@ -99,7 +101,7 @@ class Bench:
             left_s = self._ends_at - time.monotonic() - RESERVE_S
             alarm = loop.call_later(max(left_s, 0.0), stop, "the time is up")
         try:
-            with handling(lambda number: stop(f"stopped by {number.name}")):
+            with self._interruptible(stop):
                 slots = range(self._evaluator.slots)
                 workers += [loop.create_task(self._work(stop)) for _ in slots]
                 ends = await asyncio.gather(*workers, return_exceptions=True)

@@ -3,21 +3,20 @@
 import math
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 from evolve.app.budget import run_s
+from evolve.app.compare.methods import OF_A_RUN
 from evolve.app.config.compose import compose, to_plain
 from evolve.app.config.diff import flatten
 from evolve.app.device import kind_of, start_evaluator
+from evolve.app.frontend import Frontend
 from evolve.app.launch import audit
 from evolve.app.session import search
 from evolve.app.validation import Request, read_request
-from evolve.cli.commands.look.compare import OF_A_RUN
-from evolve.cli.console.progress import doing
-from evolve.cli.main import OK
-from evolve.cli.signals import stoppable
 from evolve.core.digest import canonical_json
 from evolve.core.errors import UsageError
 from evolve.core.protocols import Evaluator
@@ -183,52 +182,66 @@ def plan_notes(entries: Sequence[Entry]) -> Iterator[str]:
     yield f"{count_text(len(left), 'run')} of {len(entries)} to go{takes}"
 
 
-async def search_all(entries: Sequence[Entry], evaluator: Evaluator | None = None) -> int:
+async def search_all(
+    entries: Sequence[Entry],
+    frontend: Frontend,
+    evaluator: Evaluator | None = None,
+    during: Callable[[], AbstractContextManager[None]] = nullcontext,
+) -> bool:
     """Search one run after the other with the same judge; those that are done are left alone.
 
     Args:
         entries: what `plan` made.
+        frontend: is told of what happens.
         evaluator: the judge, which does not audit the task; None starts the configured one, and
             has it audited.
+        during: a block around each run.
 
     Returns:
-        The exit status: 0, or that of the run that was stopped, after which no other begins.
+        Whether all runs are finished; after one that was stopped no other begins.
     """
     config = entries[0].config
-    with doing("starting the judge", plain=False):
+    with frontend.doing("starting the judge", plain=False):
         judge = evaluator or await start_evaluator(config)
     try:
         found: Any = None if evaluator is None else []
         with Store.open(config["store"]["path"], create=True) as store:
             for number, entry in enumerate(entries, start=1):
                 if found is None:
-                    found = await _findings(entry, judge)
-                print(f"\n{number} of {len(entries)}: {entry.label}, seed {entry.config['seed']}")
-                with stoppable():
-                    code = await _search(store, entry, {"audit": found}, judge)
-                if code != OK:
-                    return code
+                    found = await _findings(entry, judge, frontend)
+                seed = entry.config["seed"]
+                frontend.say(f"\n{number} of {len(entries)}: {entry.label}, seed {seed}")
+                with during():
+                    finished = await _search(store, entry, {"audit": found}, judge, frontend)
+                if not finished:
+                    return False
     finally:
         if evaluator is None:
             await judge.close()
-    return OK
+    return True
 
 
-async def _findings(entry: Entry, judge: Evaluator) -> Any:
+async def _findings(entry: Entry, judge: Evaluator, frontend: Frontend) -> Any:
     existing = entry.request.existing
     if existing is not None:
         return findings_of(existing.config)
-    return await audit(entry.config, judge, entry.request.task)
+    return await audit(entry.config, judge, entry.request.task, frontend)
 
 
-async def _search(store: Store, entry: Entry, audited: Mapping[str, Any], judge: Evaluator) -> int:
+async def _search(
+    store: Store,
+    entry: Entry,
+    audited: Mapping[str, Any],
+    judge: Evaluator,
+    frontend: Frontend,
+) -> bool:
     recorded = {**entry.request.recorded, **audited}
     run = entry.request.existing or store.create_run(
         name=entry.name, task=entry.request.task, config=recorded, seed=recorded["seed"]
     )
     if entry.is_done:
-        print(f"run {run.name} is finished: {run.reason}")
-        return OK
-    print(f"run {run.name} in {store.path}")
+        frontend.say(f"run {run.name} is finished: {run.reason}")
+        return True
+    frontend.say(f"run {run.name} in {store.path}")
     # What is compared has to be verified, however late: the limit is one on the search here.
-    return await search(store, run, recorded, judge, late_s=math.inf)
+    return (await search(store, run, recorded, judge, frontend, late_s=math.inf)).finished

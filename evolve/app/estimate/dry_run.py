@@ -13,10 +13,10 @@ from evolve.app.estimate.llm_probe import (
     forecast,
     sample_calls,
 )
+from evolve.app.frontend import Frontend
 from evolve.app.models import WHY_IDLE, idle_limits, key_notes
 from evolve.app.text import interval_text
 from evolve.app.validation import read_request
-from evolve.cli.console.progress import doing
 from evolve.core.errors import UsageError
 from evolve.core.measurement import Interval
 from evolve.core.task import Task
@@ -29,7 +29,7 @@ Calls = tuple[Sequence[Sample], int]
 """Sample proposals, and how many calls may be under way at once."""
 
 
-async def dry_run(config: Mapping[str, Any]) -> int:
+async def dry_run(config: Mapping[str, Any], frontend: Frontend) -> None:
     """Audit the task, time the reference against itself, and say what the budget will buy.
 
     Where models are configured, each is really asked for one proposal.
@@ -40,32 +40,35 @@ async def dry_run(config: Mapping[str, Any]) -> int:
     request = read_request(config)
     task = request.task
     for note in key_notes(request.recorded):
-        print(note)
-    with doing("starting the judge", plain=False):
+        frontend.say(note)
+    with frontend.doing("starting the judge", plain=False):
         evaluator = await start_evaluator(config)
     try:
         if not isinstance(evaluator, LocalEvaluator):
             raise UsageError("--dry-run measures, and device=replay does not; take device=auto")
-        print(f"task        {task.name}, size {task.size}, {count_text(len(task.seeds), 'seed')}")
-        print(f"judge       {evaluator.device_class}, {count_text(evaluator.slots, 'slot')}")
-        with doing(f"auditing the task {task.name}"):
+        frontend.say(
+            f"task        {task.name}, size {task.size}, {count_text(len(task.seeds), 'seed')}"
+        )
+        frontend.say(f"judge       {evaluator.device_class}, {count_text(evaluator.slots, 'slot')}")
+        with frontend.doing(f"auditing the task {task.name}"):
             findings = await evaluator.audit(task)
         for line in audit_lines(task, findings):
-            print(line)
-        with doing("timing the reference against itself"):
+            frontend.say(line)
+        with frontend.doing("timing the reference against itself"):
             noise = await evaluator.noise(task)
         calls = await sample_calls(request.recorded, task, evaluator)
     finally:
         await evaluator.close()
     devices = len(config["device"]["ids"] or (0,))
     for line in forecast_lines(config["termination"], noise, calls, devices):
-        print(line)
+        frontend.say(line)
     if calls is not None:
         path = Path(config["store"]["path"]).with_name(FILE)
-        print(f"calls       kept in {path}; `evolve cost --store {path}` says what they cost")
+        frontend.say(
+            f"calls       kept in {path}; `evolve cost --store {path}` says what they cost"
+        )
     for name in idle_limits(config):
-        print(f"limit       {name} has no effect: {WHY_IDLE}")
-    return 0
+        frontend.say(f"limit       {name} has no effect: {WHY_IDLE}")
 
 
 def audit_lines(task: Task, findings: Findings) -> Iterator[str]:

@@ -137,6 +137,9 @@ class PlainDisplay:
             self._printed = time.monotonic()
             print(self._tally.failure_text(told), flush=True)
 
+    def follow(self, under_way: Callable[[], Sequence[str]]) -> None:
+        self._tally.doing = under_way
+
     def say(self, line: str) -> None:
         self._printed = time.monotonic()
         print(one_line(line, MAX_SAID), flush=True)
@@ -186,6 +189,9 @@ class LiveDisplay:
             self.say(f"best {self._tally.last}")
         elif told.evaluation.status is not Status.CORRECT:
             self.say(self._tally.failure_text(told))
+
+    def follow(self, under_way: Callable[[], Sequence[str]]) -> None:
+        self._tally.doing = under_way
 
     def say(self, line: str) -> None:
         self._live.console.print(one_line(line, MAX_SAID), markup=False, highlight=False)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from evolve.report.text import duration_text
+from evolve.app.text import elapsed_text
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -40,11 +40,6 @@ def doing(what: str | Callable[[], str], *, plain: bool = True) -> Iterator[None
         _begun.remove(entry)
         if not _begun:
             _live.pop().stop()
-
-
-def elapsed_text(seconds: float) -> str:
-    """Whole seconds, for a figure that changes while it is read: `12 s`, `1 min 5 s`."""
-    return f"{seconds:.0f} s" if seconds < 59.5 else duration_text(seconds)
 
 
 def _line() -> "Live":

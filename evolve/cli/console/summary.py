@@ -7,7 +7,7 @@ from pathlib import Path
 from evolve.app.config.upgrade import complete
 from evolve.app.models import has_model
 from evolve.app.text import calls_text, speedup_text
-from evolve.cli.args import DEFAULT_STORE
+from evolve.app.user_files import DEFAULT_STORE
 from evolve.report.audit import findings_of, weak_task_text
 from evolve.report.run.facts import RunFacts
 from evolve.report.run.winner import winner_text

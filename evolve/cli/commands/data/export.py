@@ -8,7 +8,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from evolve.cli.args import add_store, open_store, parser
+from evolve.app.user_files import open_store
+from evolve.cli.args import add_store, parser
 from evolve.core.errors import UsageError
 
 if TYPE_CHECKING:

@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from evolve.cli.args import add_run, add_store, open_store, parser
+from evolve.app.user_files import open_store
+from evolve.cli.args import add_run, add_store, parser
 
 
 def main(words: Sequence[str]) -> int:

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from evolve.app import repro
 from evolve.app.device import DEVICES, kind_here, kind_of_class, require_language, start_local
+from evolve.app.user_files import open_store, read_candidate
 from evolve.cli import signals
-from evolve.cli.args import add_store, open_store, parser, read_candidate, split_step
+from evolve.cli.args import add_store, parser, split_step
 from evolve.cli.console.progress import doing
 from evolve.cli.console.timing_table import graph_lines, kernelbench_lines
 from evolve.cli.console.verdict import verdict_text

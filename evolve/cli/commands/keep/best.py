@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 import evolve
 from evolve.app.text import speedup_text
-from evolve.cli.args import add_run, add_store, open_store, parser
+from evolve.app.user_files import open_store
+from evolve.cli.args import add_run, add_store, parser
 from evolve.core.errors import UsageError
 from evolve.report.audit import NOT_COUNTED, findings_of, weak_task_text, weakness
 from evolve.report.text import baseline_name, one_line, printable, write_text

@@ -5,7 +5,8 @@ import sys
 from collections.abc import Sequence
 
 from evolve.app.text import table
-from evolve.cli.args import add_run, add_store, open_store, parser
+from evolve.app.user_files import open_store
+from evolve.cli.args import add_run, add_store, parser
 from evolve.core.errors import UsageError
 from evolve.report.text import count_text
 

@@ -3,19 +3,20 @@
 import argparse
 import asyncio
 from collections.abc import Mapping, Sequence
-from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from evolve.app.compare.methods import methods_of
 from evolve.app.text import table
-from evolve.cli.args import add_store, open_store, parser
-from evolve.core.digest import canonical_json
+from evolve.app.user_files import open_store
+from evolve.cli.args import add_store, parser
+from evolve.cli.exit_status import RESUMABLE
+from evolve.cli.signals import stoppable
 from evolve.core.errors import UsageError
 
 if TYPE_CHECKING:
     from evolve.app.compare.runner import Entry
     from evolve.report.comparison.compare import Comparison
-    from evolve.store import RunRow
 
 DESCRIPTION = """\
 Compare searches of one task.
@@ -31,11 +32,6 @@ The runs are ordinary ones of the database: the same command again goes on where
 with a larger budget continues them. Only the budget ends them: stagnation=... has to be asked for.
 Verdicts are not shared between them unless store.reuse=true is given.
 """
-
-OF_A_RUN = (  # settings that do not make another method of a search
-    *("name", "seed", "on_exists", "audit", "termination", "device", "sandbox", "store"),
-    *("cuda", "trackers"),
-)
 
 
 def main(words: Sequence[str]) -> int:
@@ -92,38 +88,16 @@ def _compare_stored(names: Sequence[str], options: argparse.Namespace) -> int:
     return _write(methods, options.store, options.output, options.name or "compare")
 
 
-def methods_of(runs: Sequence["RunRow"]) -> dict[str, list[str]]:
-    """Names of runs by method: those whose settings differ in the seed only are of one.
-
-    A method of several runs is called by what their names begin with.
-    """
-    alike: dict[str, list[str]] = {}
-    for run in runs:
-        telling = {name: value for name, value in run.config.items() if name not in OF_A_RUN}
-        alike.setdefault(canonical_json(telling), []).append(run.name)
-    methods: dict[str, list[str]] = {}
-    for names in alike.values():
-        label = _common(names).rstrip("-_.").removesuffix("-s") if len(names) > 1 else names[0]
-        methods[label if label and label not in methods else names[0]] = names
-    return methods
-
-
-def _common(names: Sequence[str]) -> str:
-    """What all names begin with."""
-    pairs = zip(min(names), max(names), strict=False)
-    return "".join(one for one, _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
-
-
 def _run_and_compare(settings: Sequence[str], options: argparse.Namespace) -> int:
     from evolve.app.compare.runner import plan, plan_notes, search_all
-    from evolve.cli.main import OK
+    from evolve.cli.console.frontend import Terminal
 
     entries = plan(
         settings, options.search, seeds=options.seeds, name=options.name, store=options.store
     )
     for note in (*_key_notes(entries), *plan_notes(entries)):
         print(note)
-    code = asyncio.run(search_all(entries))
+    finished = asyncio.run(search_all(entries, Terminal(), during=stoppable))
     path = entries[0].config["store"]["path"]
     with open_store(path) as store:
         begun = {run.name for run in store.runs()}
@@ -132,7 +106,7 @@ def _run_and_compare(settings: Sequence[str], options: argparse.Namespace) -> in
         if entry.name in begun:
             methods.setdefault(entry.label, []).append(entry.name)
     written = _write(methods, path, options.output, entries[0].comparison)
-    return written if code == OK else code
+    return written if finished else RESUMABLE
 
 
 def _key_notes(entries: Sequence["Entry"]) -> list[str]:

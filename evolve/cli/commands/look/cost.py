@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from evolve.app.text import table
-from evolve.cli.args import add_store, open_store, parser
+from evolve.app.user_files import open_store
+from evolve.cli.args import add_store, parser
 from evolve.core.errors import UsageError
 from evolve.store import Cost
 

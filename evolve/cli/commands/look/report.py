@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from evolve.cli.args import add_run, add_store, open_store, parser
+from evolve.app.user_files import open_store
+from evolve.cli.args import add_run, add_store, parser
 
 
 def main(words: Sequence[str]) -> int:
     """Write the report and print its path."""
-    from evolve.report.run.html import write_report
+    from evolve.report.run.html import default_path, write_report
 
     arguments = parser("report", "Write a run's report as one HTML file that needs no network.")
     add_run(arguments)
@@ -22,8 +23,3 @@ def main(words: Sequence[str]) -> int:
         target = Path(options.output) if options.output else default_path(options.store, run.name)
         print(write_report(store, run.name, target))
     return 0
-
-
-def default_path(store: str, run: str) -> Path:
-    """Where a run's report lies when nobody says otherwise."""
-    return Path(store).parent / f"{run}.html"

@@ -8,7 +8,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from evolve.app.text import speedup_text, table
-from evolve.cli.args import add_run, add_store, open_store, parser, split_step
+from evolve.app.user_files import open_store
+from evolve.cli.args import add_run, add_store, parser, split_step
 from evolve.cli.console.verdict import verdict_text
 from evolve.report.audit import findings_of, weak_task_text
 from evolve.report.run.opponent import opponent

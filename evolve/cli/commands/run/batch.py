@@ -6,8 +6,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from evolve.app.user_files import open_store
 from evolve.cli import signals
-from evolve.cli.args import add_run, add_store, open_store, parser
+from evolve.cli.args import add_run, add_store, parser
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import Fidelity
 from evolve.core.lineage import OPPONENT, VERIFY

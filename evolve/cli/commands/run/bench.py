@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evolve.app.text import table
+from evolve.app.user_files import open_store
 from evolve.cli import signals
-from evolve.cli.args import open_store
 from evolve.cli.commands.run.run import check_python, check_words
+from evolve.cli.exit_status import OK, RESUMABLE
 
 if TYPE_CHECKING:
     from evolve.app.bench.plan import Plan
@@ -57,7 +58,7 @@ async def _bench(plan: "Plan", ends_at: float | None) -> int:
     from evolve.app.bench.runner import Bench
     from evolve.app.compiler_seeds import wanted
     from evolve.app.device import start_evaluator
-    from evolve.cli.main import OK, RESUMABLE
+    from evolve.cli.console.frontend import Terminal
     from evolve.store import Store
 
     config: Mapping[str, Any] = plan.config
@@ -67,16 +68,21 @@ async def _bench(plan: "Plan", ends_at: float | None) -> int:
             for notice in store.notices:
                 print(notice)
             print(f"{plan.name}: {len(plan.entries)} tasks, runs in {store.path}", flush=True)
-            ended_by = await Bench(plan, store, evaluator, ends_at=ends_at, say=_say).run()
+            terminal = Terminal()
+            bench = Bench(
+                plan,
+                store,
+                evaluator,
+                ends_at=ends_at,
+                say=terminal.say,
+                interruptible=terminal.interruptible,
+            )
+            ended_by = await bench.run()
     finally:
         await evaluator.close()
     if ended_by:
         print(f"\nstopped: {ended_by}; the same command goes on")
     return RESUMABLE if ended_by else OK
-
-
-def _say(line: str) -> None:
-    print(line, flush=True)
 
 
 def report(plan: "Plan") -> None:

@@ -4,9 +4,10 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from evolve.app.user_files import DEFAULT_STORE
 from evolve.cli import signals
-from evolve.cli.args import DEFAULT_STORE
 from evolve.cli.commands.run.run import check_python, check_word
+from evolve.cli.exit_status import OK, RESUMABLE
 from evolve.core.errors import UsageError
 
 HELP = """\
@@ -55,7 +56,7 @@ async def _resume(name: str | None, overrides: Sequence[str], began: float) -> i
     from evolve.app.device import as_judged, start_evaluator
     from evolve.app.models import key_notes
     from evolve.app.session import search
-    from evolve.cli.console.progress import doing
+    from evolve.cli.console.frontend import Terminal
     from evolve.store import Store
 
     with Store.open(_path(overrides)) as store:
@@ -68,11 +69,13 @@ async def _resume(name: str | None, overrides: Sequence[str], began: float) -> i
             print(note)
         store.claim(run.id)  # whoever else continues the run is named before a judge is started
         store.release(run.id, run.state, run.reason)
-        with doing("starting the judge", plain=False):
+        terminal = Terminal()
+        with terminal.doing("starting the judge", plain=False):
             evaluator = await start_evaluator(config)
         try:
             print(f"resuming {run.name} in {store.path}")
-            return await search(store, run, config, evaluator, began=began)
+            outcome = await search(store, run, config, evaluator, terminal, began=began)
+            return OK if outcome.finished else RESUMABLE
         finally:
             await evaluator.close()
 

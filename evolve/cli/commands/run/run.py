@@ -1,11 +1,13 @@
 """`evolve run`: from key=value words to a finished search."""
 
+import shlex
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from evolve.cli import signals
+from evolve.cli.exit_status import OK, RESUMABLE
 from evolve.core.errors import UsageError
 
 DRY_RUN = "--dry-run"
@@ -95,18 +97,25 @@ def start(config: Mapping[str, Any], began: float | None = None) -> int:
     Its wall time counts from `began` on the clock of `time.monotonic` (None: now).
     """
     from evolve.app.launch import launch
+    from evolve.cli.console.frontend import Terminal
 
-    return signals.run(launch(config, began))
+    outcome = signals.run(launch(config, Terminal(), began))
+    return OK if outcome.finished else RESUMABLE
 
 
 def create(config: Mapping[str, Any]) -> int:
     """Store the run that `config` describes, for a judge elsewhere."""
     from evolve.app import launch
 
-    return launch.create(config)
+    run, path = launch.create(config)
+    print(f"run {run.name} in {path}, nothing judged yet")
+    print(f"next        evolve batch {shlex.quote(run.name)} -o in.jsonl")
+    return OK
 
 
 def _dry_run(config: Mapping[str, Any]) -> int:
     from evolve.app.estimate.dry_run import dry_run
+    from evolve.cli.console.frontend import Terminal
 
-    return signals.run(dry_run(config))
+    signals.run(dry_run(config, Terminal()))
+    return OK

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evolve.app.text import speedup_text
-from evolve.cli.args import add_store, open_store, parser
+from evolve.app.user_files import open_store
+from evolve.cli.args import add_store, parser
 from evolve.core.errors import UsageError
 from evolve.report.audit import weak_task_text
 from evolve.report.text import count_text, one_line
