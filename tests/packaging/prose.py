@@ -48,7 +48,9 @@ class Count:
 
 def sources(root: Path = ROOT) -> list[Path]:
     """Files whose prose is counted."""
-    modules = [p for name in ("evolve", "operators", "archives") for p in (root / name).rglob("*.py")]
+    modules = [
+        p for name in ("evolve", "operators", "archives") for p in (root / name).rglob("*.py")
+    ]
     guides = [*(root / "examples" / "guides").glob("*.md"), root / "README.md"]
     return sorted([*modules, *guides])
 
@@ -101,7 +103,9 @@ def main() -> None:
         for path, count in sorted(counts.items(), key=lambda item: -item[1].hits.total()):
             print(f"{count.hits.total():4d} of {count.words:5d}  {path.relative_to(ROOT)}")
     total = measure(paths)
-    print(f"{total.words} words; per 10,000: " + ", ".join(f"{n} {total.rate(n):.1f}" for n in WORDS))
+    print(
+        f"{total.words} words; per 10,000: " + ", ".join(f"{n} {total.rate(n):.1f}" for n in WORDS)
+    )
 
 
 if __name__ == "__main__":
