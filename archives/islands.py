@@ -38,7 +38,7 @@ class Islands:
     no migrant on, `database.py`; here one may once its other copies are gone). It is at the first
     newcomer that is kept after so many numbers, so that it also happens in short runs, and at
     a refused one whose number is a multiple. The islands that the newcomer settled on receive
-    nobody then. For every `patience` steps that the best program has stood there is an island
+    none then. For every `patience` steps that the best program has stood there is an island
     more than at the start, until there are `most`; it is founded with a copy of some elite, at the
     next newcomer, kept or not (ShinkaEvolve founds islands on stagnation too).
 

@@ -29,8 +29,8 @@ class Pareto(Bounded):
 
     A program is beaten by one that is as good in every objective and better in one. A full archive
     gives up who is beaten by most others (Fonseca and Fleming 1993), the slowest of them; where
-    nobody is beaten, who has the nearest neighbours (crowding distance, Deb and others 2002). The
-    fastest program is lost to a faster one only.
+    none is dominated, the one with the nearest neighbours (crowding distance, Deb and others 2002).
+    The fastest program is lost to a faster one only.
 
     Args:
         objectives: by descriptor `max`, `min`, or its words, best first; None leaves it out.

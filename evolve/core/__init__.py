@@ -1,1 +1,1 @@
-"""Nouns and protocols. Standard library only; imports nothing else of ours."""
+"""Nouns and protocols. Standard library only; imports no other package of this project."""

@@ -68,7 +68,7 @@ OPPONENT_FAILED = "opponent_failed"
 """Label of a verdict without the times of an opponent, whose name its evidence begins with."""
 
 NO_ROOM = "no_room"
-"""Label of a verdict that memory was short for, in the end with nothing else of ours beside it."""
+"""Label of a verdict that memory was short for, even with no other evaluation under way."""
 
 OCCUPIED = "occupied"
 """Label of a verdict that failed because others keep the device busy, with none of us there."""

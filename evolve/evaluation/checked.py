@@ -1,4 +1,4 @@
-"""Evaluations from files that anybody may have touched."""
+"""Evaluations from files that may have been changed by hand."""
 
 from collections.abc import Callable, Mapping
 from typing import Any

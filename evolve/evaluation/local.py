@@ -232,7 +232,7 @@ class LocalEvaluator:
     def abandon(self) -> None:
         """End the workers at once, for evaluations that were given up; the next call starts them.
 
-        One that nobody waits for any more would otherwise go on, and keep the device busy.
+        A request that is no longer awaited would otherwise go on, and keep the device busy.
         """
         for place in self._pool.places:
             place.kill("it was given up for want of time")
@@ -276,7 +276,7 @@ def worker_environment(package_path: str) -> dict[str, str]:
 
 
 def package_path() -> str:
-    """Where an interpreter like ours finds our package, and the packages that PYTHONPATH names.
+    """The path for an interpreter like this one: this package, and those that PYTHONPATH names.
 
     A folder of modules, such as the one we are in may be, is none of packages.
     """
@@ -290,7 +290,7 @@ def package_path_for(
 ) -> "tuple[str, tempfile.TemporaryDirectory[str] | None]":
     """Where an interpreter finds our package, and the folder to remove afterwards.
 
-    For another one than ours that is a folder with nothing but our package in it, so that none of
+    For another interpreter that is a folder with this package alone in it, so that none of
     our libraries shadow its own.
     """
     if python is None:

@@ -69,8 +69,8 @@ class Place:
     ) -> Any:
         """The result of one call about an instance.
 
-        A worker that fails is ended, also where it has only said so: nobody knows in what state it
-        and its device are.
+        A worker that fails is ended, even if it only reported a failure: nothing is known of the
+        state it and its device are.
 
         Raises:
             UsageError: the worker says that it cannot serve the request as it is.

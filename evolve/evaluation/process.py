@@ -76,7 +76,7 @@ class WorkerProcess(asyncio.SubprocessProtocol):
             cls,
             *command,
             env=environment,
-            start_new_session=True,  # Ctrl-C is ours to handle, and one signal ends all of it
+            start_new_session=True,  # Ctrl-C is handled here, and one signal ends all of it
         )
         return worker
 
@@ -209,7 +209,7 @@ class WorkerProcess(asyncio.SubprocessProtocol):
                 future.set_exception(kind(why))
 
     def _kill_group(self) -> None:
-        if not self._killed:  # once: after its end the number may belong to somebody else
+        if not self._killed:  # once: after its end the number may belong to another process
             self._killed = True
             with suppress(ProcessLookupError):
                 os.killpg(self._transport.get_pid(), SIGKILL)

@@ -25,7 +25,7 @@ LONGEST_RETRY_AFTER_S = 3600.0  # what an endpoint may ask for; a search asks ag
 class FaultKind(StrEnum):
     """What went wrong. Only `LOST` may have been billed, and `FILTERED` by some providers."""
 
-    UNREACHABLE = "unreachable"  # never sent: no such host, nobody listens, TLS
+    UNREACHABLE = "unreachable"  # never sent: no such host, refused, TLS
     RATE_LIMIT = "rate limit"
     OVERLOADED = "overloaded"  # 5xx: the endpoint will not answer now
     NOT_A_MODEL = "not a model"  # something answers, in HTML
@@ -47,7 +47,7 @@ RETRIED = frozenset(
 FOR_PEOPLE = frozenset(
     {FaultKind.AUTHENTICATION, FaultKind.QUOTA, FaultKind.NO_SUCH_MODEL, FaultKind.SET_UP}
 )
-"""What somebody has to mend."""
+"""A fault that a person has to mend."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _real_response(error: BaseException) -> Any | None:
-    """The HTTP response that an error status came in; LiteLLM's own exceptions make theirs up."""
+    """The HTTP response that an error status came in; LiteLLM's own exceptions invent one."""
     if type(error).__module__.partition(".")[0] not in ("openai", "httpx"):
         return None
     response = getattr(error, "response", None)

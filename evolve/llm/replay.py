@@ -19,7 +19,7 @@ Lookup = Callable[[str, int], ModelReply | None]
 
 
 class ReplayModel:
-    """`evolve.core.model.LanguageModel` that answers from a record, and asks nobody.
+    """`evolve.core.model.LanguageModel` that answers from a record, without an endpoint.
 
     Args:
         recorded: the models as they were configured; they resolve and reserve as they did then.

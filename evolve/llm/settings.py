@@ -27,7 +27,7 @@ _SETTINGS = (
 _RETRIES = ("max_retries", "num_retries", "fallbacks", "context_window_fallback_dict")
 _OWN = {  # parameters of LiteLLM that would undo what is recorded, reserved or promised
     **{name: f"it is a setting of its own, llm.{name}" for name in _SETTINGS},
-    **dict.fromkeys(_RETRIES, "nobody but evolve sends a call again"),
+    **dict.fromkeys(_RETRIES, "only evolve itself repeats a call"),
     **dict.fromkeys(("messages", "seed", "stop"), "operators decide on it"),
     "base_url": "it is a setting of its own, llm.api_base",
     "api_key": "llm.key_variable names the environment variable that holds it",
@@ -210,7 +210,7 @@ class ModelSettings:
 
     @property
     def context(self) -> int | None:
-        """How many tokens fit in prompt and answer together; None where nobody says."""
+        """How many tokens fit in prompt and answer together; None if that is not known."""
         return self.context_tokens or (self.listing.context_tokens if self.listing else None)
 
     @property
@@ -225,7 +225,7 @@ class ModelSettings:
 
     @property
     def ceiling(self) -> Price | None:
-        """The most that tokens cost; None where nobody knows a price.
+        """The highest price of tokens; None if no price is known.
 
         LiteLLM's list is not asked where the options name another service tier than the usual one.
         """

@@ -1,6 +1,6 @@
 """Clients of `evolve serve` for training loops: plain, for TRL, for verl.
 
-They run where the trainer runs, and need httpx and nothing else of ours but `evolve.core`.
+They run where the trainer runs, and need httpx and, of this project, only `evolve.core`.
 """
 
 from evolve.rl.client import Client

@@ -1,4 +1,4 @@
-"""Rows that training leaves out because nobody knows what they are worth, and when to stop."""
+"""Rows without a known reward, which training leaves out, and when to stop."""
 
 from collections.abc import Hashable
 
@@ -78,7 +78,7 @@ class MaskedRows:
         said = f"{name}: {count} of {rows} rows of this step have no"
         if name == "infra_masked":
             raise TooManyMasked(
-                f"{said} verdict through no fault of theirs, more than {most:.0%}{why}; see "
+                f"{said} verdict by an infrastructure fault, more than {most:.0%}{why}; see "
                 "`evolve serve` and its GET /health, then go on from the last checkpoint"
             )
         raise TooManyMasked(

@@ -45,7 +45,7 @@ class Outcome:
 
     @property
     def is_masked(self) -> bool:
-        """Whether training has to leave the row out, because nobody knows what it is worth."""
+        """Whether training has to leave the row out, because its reward is not known."""
         return bool(self.fault)
 
 

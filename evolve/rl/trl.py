@@ -1,6 +1,6 @@
 """TRL: an asynchronous reward function, and an environment for several turns.
 
-A row of which nobody knows what it is worth gets None, which TRL leaves out of its group's mean and
+A row without a known reward gets None, which TRL leaves out of its group's mean and
 of the loss from 1.6 on; older ones count it as 0, and are refused. How many those are is logged as
 `infra_masked` (no verdict) and `unscored` (a verdict, but no score). A step is what one process of
 the trainer has of it.
@@ -181,7 +181,7 @@ def _rewards(
     *,
     best: bool = True,
 ) -> list[float | None]:
-    """What every episode is worth, once those of which nobody knows it are counted."""
+    """The reward of every episode, once those without a known one are counted."""
     rewards = [worth_of(outcomes, name, best=best) for outcomes in episodes]
     faults = [fault for outcomes in episodes if (fault := fault_in(outcomes)) is not None]
     shares = masked.count(
@@ -220,7 +220,7 @@ def _only_reward(client: Client) -> str:
 
 
 def _require_trl() -> None:
-    """Raise UsageError where TRL is too old; where there is none, nobody trains."""
+    """Raise UsageError if TRL is too old; without TRL there is no training."""
     try:
         found = metadata.version("trl")
     except metadata.PackageNotFoundError:

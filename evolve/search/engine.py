@@ -59,7 +59,7 @@ class Search:
         schedule: decides which operator is asked, and of which model.
         methods: a portfolio's arms by name, each with a policy and operators of its own; None for
             `selection` and all operators.
-        model: who answers what operators ask; None where nobody does.
+        model: answers requests of operators; None without a model.
         baseline: the side of the timing that fitness is measured against.
         opponents: sources timed along with every evaluation, by name (`file:mine.py`).
         reuse: whether a verdict that the database holds already is an answer (`known`).
@@ -213,7 +213,7 @@ class Search:
         return self.read(self.store.answer(ticket, reply))
 
     def read(self, ticket: Ticket) -> Ticket:
-        """What the operator makes of a stored reply that nobody has read yet."""
+        """The operator's reading of a stored reply that has not been read yet."""
         if ticket.state is not TicketState.REPLIED:
             return ticket
         status, outcome = self._proposer.read(ticket, self._held)
@@ -224,7 +224,7 @@ class Search:
         return ticket
 
     def offer(self, source: str, *, operator: str = "offered", note: str = "") -> Ticket:
-        """A ticket for a program that nobody asked for."""
+        """A ticket for a program that was not asked for."""
         proposal = Proposal(program=Program(source), note=note)
         return self._put(operator, self._checked(proposal))
 
@@ -340,7 +340,7 @@ class Search:
         """What an earlier process left behind, in order.
 
         Verdicts that arrived are told now, and replies read; a call without an outcome becomes
-        unknown. The rest is returned: proposals, and requests that nobody has answered.
+        unknown. The rest is returned: proposals, and requests without an answer.
         """
         for call in self.store.pending_calls(self.run.id):
             self.store.end_call(call, unknown("the process ended before an answer arrived"))

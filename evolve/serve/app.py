@@ -173,7 +173,7 @@ _OPEN_STATES = (State.QUEUED, State.RUNNING)
 
 
 class NoSuchJob(Exception):
-    """Nobody has submitted a job of this id, or it has been forgotten."""
+    """No job of this id was submitted, or it has been forgotten."""
 
     def __init__(self, job_id: str) -> None:
         super().__init__(f"there is no job {job_id!r} with what was asked for")

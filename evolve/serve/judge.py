@@ -69,7 +69,7 @@ class Judge:
     async def give_up(self, evaluator: Evaluator, why: str) -> None:
         """End an evaluator that cannot answer any more; the next `ready` starts another."""
         async with self._starting:
-            if evaluator is not self._evaluator:  # somebody else has seen to it
+            if evaluator is not self._evaluator:  # another task has seen to it
                 return
             self._evaluator, self.trouble = None, why
             self._say(f"the judge is started again: {why}")

@@ -2,8 +2,9 @@
 
 Paths and fields are those of `kernelgym/server/api` there, which `drkernel`'s reward client asks:
 `POST /evaluate`, `GET /status/ID`, `GET /results/ID`, `GET /health`. Its fields about trials,
-back ends, timeouts and devices are taken and have no effect: how a candidate is judged is ours.
-After 429 and 503 that client waits and posts again, its one way to get over a fault of ours.
+back ends, timeouts and devices are taken and have no effect: this judge decides how a candidate is
+judged. After 429 and 503 that client waits and posts again, its one way to get over an
+infrastructure fault.
 """
 
 import time
@@ -44,7 +45,7 @@ _CODES = {
 
 
 class GymRequest(BaseModel):
-    """What its clients send; further fields of theirs are passed over."""
+    """The request of its clients; further fields are ignored."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -242,7 +243,7 @@ class GymApi:
 
 
 def _submission(request: GymRequest) -> Submission:
-    """Its classes are called after the entry point, and ours after `Model`."""
+    """Its classes are called after the entry point, those here after `Model`."""
     reference, kernel, name = request.reference_code, request.kernel_code, request.entry_point
     if name != "Model":
         reference = f"{reference}\n\nModel = {name}\n"
@@ -288,7 +289,7 @@ def _result(job: Job, *, is_weak: bool) -> GymResult:
 
 
 def _is_untimed(job: Job) -> bool:
-    """Whether a job's candidate is correct by kernels of its own, and nobody knows how fast."""
+    """Whether a job's candidate is correct by kernels of its own, without a known speed."""
     if job.verdict is None:
         return False
     verdict = Evaluation.from_json(job.verdict)

@@ -25,7 +25,7 @@ class Message(BaseModel):
 
 
 class Pins(Message):
-    """Whose verdicts are wanted; anybody else's are refused with 409."""
+    """The judge that is wanted; with another one the request is refused with 409."""
 
     evaluator: str | None = Field(default=None, max_length=200, description="Version of the judge")
     device_class: str | None = Field(default=None, max_length=200)

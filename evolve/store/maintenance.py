@@ -125,7 +125,7 @@ def prune(database: Database, run_id: int, owner: str, keep: int | None) -> Prun
         database: Where the run is.
         run_id: The run; no other process may be continuing it.
         owner: Token of the caller.
-        keep: How many of the fittest elites keep theirs; None for all in the archive.
+        keep: How many of the fittest elites keep their samples; None for all in the archive.
     """
     before = database.path.stat().st_size + _log_size(database.path)
     with database.write() as connection:

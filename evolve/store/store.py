@@ -203,7 +203,7 @@ class Store:
             return tickets.end_call(connection, call, self._owner, reply)
 
     def answer(self, ticket: Ticket, reply: ModelReply) -> Ticket:
-        """Store a reply that somebody else obtained: a call of no cost beyond what it states."""
+        """Store a reply obtained elsewhere: a call without a cost beyond the one it states."""
         with self._database.write() as connection:
             worst = Reservation(tokens=0, usd=0.0)
             call = tickets.begin_call(connection, ticket, self._owner, worst)

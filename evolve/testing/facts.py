@@ -195,7 +195,7 @@ class MemoryFacts:
         self._exchanges.append((operator, exchange))
 
     def asked(self, operator: str, request: ModelRequest) -> None:
-        """Record a request of an operator that nobody has answered yet."""
+        """Record a request of an operator that has no answer yet."""
         self._requests.append((operator, request))
 
     def _record(self, attempt: Attempt, source: str) -> Attempt:

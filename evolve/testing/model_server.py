@@ -154,7 +154,7 @@ class _Http(ThreadingHTTPServer):
 
 
 class _Gone(ConnectionError):
-    """The client has closed, or the server is closing: there is nobody to deliver to."""
+    """The client has closed, or the server is closing: no answer can be delivered."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -272,7 +272,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(b"%x\r\n%s\r\n%s" % (len(data), data, b"0\r\n\r\n" if is_last else b""))
 
     def _wait(self, seconds: float) -> None:
-        """Sleep, but no longer than there is somebody to answer."""
+        """Sleep, but no longer than a client waits."""
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
             if self.server.scripted.closing.wait(min(left, _TICK_S)):

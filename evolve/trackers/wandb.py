@@ -78,7 +78,7 @@ class WandB:
             raise TrackerFailed(str(error)) from error
 
 
-# A network that is not there holds nobody up for long. No console output, source code, git state,
+# A missing network delays a run only briefly. No console output, source code, git state,
 # command line, packages, host name or load of the machine.
 _QUIET = {
     "init_timeout": 30.0,

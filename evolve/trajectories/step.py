@@ -81,7 +81,7 @@ class Step:
         prompt_key: equal for steps whose models were asked the very same; empty without a model.
         shown_best: the highest ratio, as known then, of the programs whose text the prompt showed.
         exchanges: all rounds with the model, oldest first; empty where texts were left out.
-        reading: what the operator made of the last reply; None where nobody read one.
+        reading: what the operator made of the last reply; None if none was read.
         program: digest of the child.
         language: what its kernels are written in.
         source: of the child as written; empty where texts were left out.

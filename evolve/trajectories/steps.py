@@ -127,7 +127,7 @@ class History:
             models |= record.asked.models
         elif not sources and record.program is not None:
             # It may be another run's. What a warm start took over has lost its name with its
-            # tunables, and may be of another file: nobody knows whose it is.
+            # tunables, and may be of another file: its origin is not known.
             models |= models_behind(self._store, record.program) or self._unknown
         if models not in self._places:
             self._places[models] = len(self._sets)

@@ -1,6 +1,6 @@
 """Tunables: constants that a source declares as open, read from its text and written into it.
 
-Two declarations, both plain Python that needs nothing of ours:
+Two declarations, both plain Python that imports nothing of this project:
 
 - a module-level literal `TUNABLE = {"BLOCK": (32, 64, 128)}`. Each name is a module constant
   (`BLOCK = 64`, also `BLOCK: tl.constexpr = 64` or `BLOCK = tl.constexpr(64)`), or a constant that

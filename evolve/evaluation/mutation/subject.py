@@ -1,4 +1,4 @@
-"""One mutant in a process of its own, forked so that it neither imports torch nor harms anybody.
+"""One mutant in a process of its own, forked so that it need not import torch and harms no other.
 
 Mutants are trusted code with a mistake in it: the process is no sandbox, it only bounds time and
 memory and takes a crash with it.
@@ -28,7 +28,7 @@ from evolve.worker.correctness.cases import LoadedCase
 from evolve.worker.ipc.pytree import flatten, map_tensors
 from evolve.worker.sandbox import syscalls
 
-CPU_S = 20  # of one call; time of its own, so that a busy host makes nobody look hung
+CPU_S = 20  # of one call; time of its own, so that on a busy host no program looks hung
 WALL_S = 60.0  # of one call, for what waits without working
 MEMORY = 12 << 30  # bytes of address space
 

@@ -2,7 +2,7 @@
 
 Markup stands in templates only, with automatic escaping; Python hands over plain values. What a
 candidate wrote passes `printable` first. A content security policy in the page forbids every
-request, and every script but ours.
+request, and every script but its own.
 """
 
 import base64

@@ -46,7 +46,7 @@ class Calls:
 
     Args:
         search: whose tickets are answered and read.
-        model: who answers; None where nobody does.
+        model: answers requests; None without a model.
         slots: how many calls may be under way at once.
         say: shows a line to whoever watches.
         pace: hears how long calls take, and whether a program came of them.
@@ -110,9 +110,9 @@ class Calls:
         return [card.name for card in self._model.models if card.name not in self._pauses]
 
     def add(self, ticket: Ticket) -> None:
-        """Queue a ticket whose request nobody has answered.
+        """Queue a ticket whose request has no answer.
 
-        A request for a model that is not configured here is somebody else's to answer
+        A request for a model that is not configured here is left to another process
         (`evolve tell`), or that of a later sitting.
         """
         if self._model is not None and _name(ticket) in {card.name for card in self._model.models}:

@@ -92,7 +92,7 @@ def lacking(store: Store, run: int, elite: Elite, baselines: Sequence[str]) -> l
 def _spoken_of(evaluation: Evaluation, baselines: Sequence[str]) -> set[str]:
     """Baselines that were timed, or failed themselves; all where the program gave no time.
 
-    None where a fault of ours left it without a verdict.
+    None if a fault of the judge left it without a verdict.
     """
     if evaluation.status is Status.INFRA:
         return set()
@@ -125,7 +125,7 @@ async def play_finals(
         stop: ends it early; a final that is under way then is repeated.
 
     Returns:
-        Whether a final has no verdict, by a fault of ours: it is for another call.
+        Whether a final has no verdict, by a fault of the judge: it is for another call.
     """
     failed = False
     async with _taken_up(search, evaluator, stop) as final:

@@ -144,7 +144,7 @@ class Judging:
             try:
                 evaluation = await self._evaluator.evaluate(request)
             except asyncio.CancelledError:
-                store.withdraw_evaluation(ticket)  # a stop of ours says nothing of the candidate
+                store.withdraw_evaluation(ticket)  # a stop says nothing of the candidate
                 raise
             self._took(clock() - start, evaluation)
             device_time_s += evaluation.device_time_s

@@ -351,7 +351,7 @@ class Pipeline:
         """Fill the judge's slots; why nothing more is started, where a rule says so.
 
         What an earlier sitting left behind is judged whatever the limits say by now: it may be what
-        somebody wrote by hand since.
+        a person wrote by hand since.
         """
         while self._proposed and self._may_judge():
             ticket = self._proposed[0]

@@ -18,7 +18,7 @@ from evolve.store.champion import (
     verified_instances,
 )
 
-MAX_CONTENDERS = 3  # verified one after the other until nobody else may be faster
+MAX_CONTENDERS = 3  # verified one after the other until no other may be faster
 
 RunAlone = Callable[[Ticket, Mapping[str, str]], Awaitable[None]]
 """Evaluates a ticket against some opponents while nothing else runs; returns early on a stop."""
@@ -76,7 +76,7 @@ async def verify_champion(
 def next_contender(
     search: Search, reigning: Champion | None
 ) -> tuple[Elite | None, Sequence[Elite]]:
-    """Who is to be verified now, if anybody, and the contenders behind.
+    """The program to be verified now, if any, and the contenders behind.
 
     The leader, if it has not been; with a champion, also one whose interval lies above all of what
     its verification came to: that may be much less than what the search took it for.

@@ -73,8 +73,8 @@ class Curiosity:
     The score of a program starts at 1, rises by 1 for a child that is held and falls by `penalty`
     for a finished ticket that left none; it is the weight of the draw. "Quality and diversity
     optimization: a unifying modular framework", IEEE Transactions on Evolutionary Computation
-    22(2), has the rule; start and `floor` are ours. Of more than 1000 elites a random 1000 take
-    part.
+    22(2), has the rule; start and `floor` are this project's. Of more than 1000 elites a random
+    1000 take part.
 
     Args:
         penalty: what a ticket without a child that is held costs.

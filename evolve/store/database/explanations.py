@@ -8,7 +8,7 @@ from evolve.core.errors import StoreError, UsageError
 def explain(path: Path, cause: BaseException | None, error: Exception) -> Exception:
     """What to raise in place of an error that `cause` is the driver's part of.
 
-    That is the error itself where SQLite was used wrongly, which is a mistake of ours.
+    That is the error itself if SQLite was used wrongly, which is a fault of this program.
     """
     code = getattr(cause, "sqlite_errorname", "")
     if code == "SQLITE_NOTADB":

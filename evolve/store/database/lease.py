@@ -86,7 +86,7 @@ def beat(connection: Connection, run_id: int, owner: str) -> None:
     """Show that the holder lives.
 
     Raises:
-        StoreError: the lease is not (or no longer) ours.
+        StoreError: this process does not (or no longer) hold the lease.
     """
     given = {"held": run_id, "holder": owner, "now": time.time()}
     if not connection.execute(_BEAT, given).rowcount:
@@ -99,7 +99,7 @@ def give_up(connection: Connection, run_id: int, owner: str) -> None:
 
 
 def is_ours(run_id: "ColumnElement[int]") -> ColumnElement[bool]:
-    """For a statement that changes something of a run: nobody but `holder` continues it.
+    """For a statement that changes something of a run: none but `holder` continues it.
 
     Where it changed nothing, `fence` or `fence_run` says why.
     """

@@ -28,7 +28,7 @@ VERSION = 5
 """Stamped into every file (`PRAGMA user_version`); other numbers are refused when opening."""
 
 APPLICATION_ID = 0x45564B31
-"""Marks a file as ours (`PRAGMA application_id`): "EVK1"."""
+"""Marks a file as a database of this project (`PRAGMA application_id`): "EVK1"."""
 
 
 class Digest(TypeDecorator[str]):

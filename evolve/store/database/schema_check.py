@@ -1,4 +1,4 @@
-"""Is this a database of ours, at this version, and if not, what should the user do."""
+"""Is this a database of this project, at this version, and if not, the remedy."""
 
 import sqlite3
 from pathlib import Path
@@ -43,7 +43,7 @@ def check_place(path: Path, *, create: bool) -> None:
 
 
 def is_new(connection: Connection) -> bool:
-    """Whether nobody has made the tables yet."""
+    """Whether no process has made the tables yet."""
     version: int = connection.exec_driver_sql("PRAGMA user_version").scalar_one()
     return not version
 

@@ -225,7 +225,7 @@ def next_sequence(
         tuning: whether the ticket is a tuning, which is no proposal of the run.
 
     Raises:
-        StoreError: somebody else continues the run.
+        StoreError: another process continues the run.
     """
     proposed = proposed_by is not None and not tuning and proposed_by not in NO_PROPOSALS
     key = {"counted": run_id, "holder": owner, "proposed": int(proposed), "tuning": int(tuning)}

@@ -393,7 +393,7 @@ def _moved(
     before: TicketState,
     **values: str,
 ) -> Row[Any] | None:
-    """What a change returns; None where the ticket is in another state, or not ours."""
+    """The result of a change; None if the ticket is in another state, or of another process."""
     key = {"ticket": item.id, "holder": owner, "before": before.value}
     return connection.execute(change, key | values).one_or_none()
 

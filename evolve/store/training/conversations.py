@@ -48,7 +48,7 @@ class Asked:
     Attributes:
         key: of the first request (`ModelRequest.key`).
         models: all that were asked.
-        reading: what the operator made of the last reply; None where nobody read one.
+        reading: what the operator made of the last reply; None if none was read.
         exchanges: the answered rounds; empty where texts were left out.
     """
 

@@ -36,7 +36,7 @@ class Manifest:
         exporter: version of the package that wrote it.
         format: name of the trainer's format.
         recipe: name and version.
-        made_of: `searches`, or `tasks` that nobody has searched for yet.
+        made_of: `searches`, or `tasks` that has not been searched yet.
         sources: what the rows were made of.
         models: rows by the models that answered in them; a row of several counts for each.
         devices: rows by the devices that judged them, likewise.

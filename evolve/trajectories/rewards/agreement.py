@@ -54,7 +54,7 @@ def agreement(scores: Scores, others: Scores, most: int) -> Agreement:
 
 
 def _ranks(values: Sequence[float | None]) -> NDArray[np.float64]:
-    """Ranks from 0, equal values sharing the mean of theirs."""
+    """Ranks from 0, equal values sharing the mean of their ranks."""
     array = np.asarray(values, dtype=np.float64)
     _, inverse, counts = np.unique(array, return_inverse=True, return_counts=True)
     ends = np.cumsum(counts)

@@ -70,7 +70,7 @@ def grade(step: Step) -> Grade | None:
     """How far the step came; None where that is not known.
 
     Not known: no verdict, our own fault, a duplicate, a call without an outcome, or a correct
-    program of which nobody could say whether custom kernels made its outcome.
+    program for which it is not known whether custom kernels made its outcome.
     """
     judged = step.evaluation
     if judged is None:

@@ -31,7 +31,8 @@ def dr_kernel(step: Step) -> float | None:
     """Correctness, speedup up to 3, and the share of device time in the candidate's own kernels.
 
     R = C + C min(T_ref / T, 3) + C PR, so 0 to 5. The published training code has the factor 0.5
-    on each of the three terms, and counts the profiler's host time in PR; ours is device time only.
+    on each of the three terms, and counts the profiler's host time in PR; here it is device time
+    only.
     """
     found = grade(step)
     if found is not Grade.CORRECT or step.evaluation is None:
@@ -84,7 +85,7 @@ def mtmc(step: Step) -> float | None:
     """A ladder: builds or not (0.1, -1), runs right or not (0.5, -0.5), is faster (1).
 
     What is earned on the way up is added: no program ends at "builds", so that its 0.1 would else
-    be nobody's. Faster than the main parent, or than the baseline where there is none. The decay
+    be lost. Faster than the main parent, or than the baseline where there is none. The decay
     with the number of the step, whose factor is not published, is left out.
     """
     found = grade(step)
