@@ -63,7 +63,7 @@ class Bounded(ABC):
 
     @abstractmethod
     def _weakest(self, newcomer: Elite) -> Elite | None:
-        """Who gives way to a newcomer to the full archive; None where the newcomer has to.
+        """Who gives way to a newcomer to the full archive; None if the newcomer has to.
 
         Never the best program: that may only be lost to a better one.
         """

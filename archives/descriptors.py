@@ -45,7 +45,7 @@ class Axis:
 
     @classmethod
     def of(cls, name: str, bins: Bins) -> "Axis":
-        """An axis from configured bins. Raises UsageError where they make none."""
+        """An axis from configured bins. Raises UsageError if they make none."""
         where = f"archive.axes.{name}"
         if isinstance(bins, str) or not isinstance(bins, Sequence):
             raise UsageError(f"{where} must be a list, got {bins!r}; list words or rising edges")

@@ -38,7 +38,7 @@ class Distance(Protocol):
     def dtype(self) -> type: ...
 
     def row(self, descriptors: Mapping[str, float | str]) -> Row | None:
-        """The numbers of a program; None where its descriptors do not tell."""
+        """The numbers of a program; None if its descriptors do not tell."""
         ...
 
     def between(self, row: Row, rows: Row) -> Row:

@@ -111,7 +111,7 @@ def _checked(name: str, goal: object) -> str | tuple[str, ...]:
 
 
 def _worth(value: object, goal: str | tuple[str, ...]) -> float:
-    """A descriptor's value as a number of which more is better; -inf where there is none."""
+    """A descriptor's value as a number of which more is better; -inf if there is none."""
     if not isinstance(goal, str):
         return -float(goal.index(value)) if value in goal else -math.inf
     if not isinstance(value, (int, float)) or not math.isfinite(value):
@@ -143,7 +143,7 @@ def _beaten(rows: NDArray[Any]) -> NDArray[np.int64]:
 def _crowding(rows: NDArray[Any]) -> NDArray[Any]:
     """How far apart the neighbours of each row are, summed over the objectives.
 
-    Infinite at the ends of an objective; nothing where two are equal, whichever comes first.
+    Infinite at the ends of an objective; nothing if two are equal, whichever comes first.
     """
     total = np.zeros(len(rows))
     for column in rows.T:

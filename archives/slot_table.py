@@ -26,7 +26,7 @@ class SlotTable:
         return self._slot_of.get(program)
 
     def elite(self, program: str) -> Elite | None:
-        """The elite of a program, None where it is not held."""
+        """The elite of a program, None if it is not held."""
         slot = self._slot_of.get(program)
         return None if slot is None else self._elites[slot]
 
@@ -40,7 +40,7 @@ class SlotTable:
 
     @property
     def latest(self) -> int:
-        """The highest number of a step that is held, -1 where nothing is."""
+        """The highest number of a step that is held, -1 if nothing is."""
         return self._steps[-1] if self._steps else -1
 
     def put(self, slot: str, elite: Elite) -> None:
@@ -91,7 +91,7 @@ class SlotTable:
         return {slot: self._elites[slot] for slot in places}
 
     def restore(self, slots: Mapping[str, Elite], capacity: int) -> None:
-        """Hold these slots only. Raises UsageError where they are more than `capacity`."""
+        """Hold these slots only. Raises UsageError if they are more than `capacity`."""
         if len(slots) > capacity:
             raise UsageError(
                 f"archive.capacity={capacity} is less than the {len(slots)} programs that the run "

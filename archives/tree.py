@@ -15,7 +15,7 @@ class Tree(Bounded):
 
     For searches along the lineage (MCTS, a single line), which have to find their way from a root
     through steps that were no gain. A full tree gives up its worst leaf for a newcomer that is
-    better, never the newcomer's own parent; where it is nothing but a line, its worst program. The
+    better, never the newcomer's own parent; if it is nothing but a line, its worst program. The
     best program is lost to a better one only. Lines are those of main parents.
 
     Raises:

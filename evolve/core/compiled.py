@@ -36,7 +36,7 @@ def convolution_key(x: Sequence[int], weight: Sequence[int], settings: Sequence[
 
 
 def each_of(values: Sequence[int], dims: int) -> tuple[int, ...]:
-    """A value for each dimension in space, where torch has taken one for all of them."""
+    """A value for each dimension in space, if torch has taken one for all of them."""
     return tuple(values) * dims if len(values) == 1 else tuple(values)
 
 
@@ -52,7 +52,7 @@ class ArgumentKind(StrEnum):
 class Argument:
     """One argument: its name in the code, and what it is.
 
-    `shape` and `stride` are in elements; `dtype` as in `torch.float32`, empty where it is not
+    `shape` and `stride` are in elements; `dtype` as in `torch.float32`, empty if it is not
     known.
     """
 
@@ -107,7 +107,7 @@ class Compiled:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "Compiled":
-        """The inverse of `to_json`. Raises KeyError, TypeError or ValueError where it is none."""
+        """The inverse of `to_json`. Raises KeyError, TypeError or ValueError if it is none."""
         return cls(
             variant=str(data["variant"]),
             torch=str(data["torch"]),
@@ -119,7 +119,7 @@ class Compiled:
 def read_compiled(answers: Mapping[str, Any]) -> dict[str, Compiled | str]:
     """A worker's answer, by variant: what the compiler made, or why nothing.
 
-    Raises KeyError, TypeError, ValueError or AttributeError where it is no such answer.
+    Raises KeyError, TypeError, ValueError or AttributeError if it is no such answer.
     """
     return {
         str(variant): Compiled.from_json(made) if (made := answer.get("compiled"))

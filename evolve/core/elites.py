@@ -74,7 +74,7 @@ class Visits:
 class Population(Sequence[Elite]):
     """What an archive holds, as selection policies see it: a sequence of elites, best first.
 
-    Every program once, also where it holds several slots. The mappings and sequences that it gives
+    Every program once, also if it holds several slots. The mappings and sequences that it gives
     are not to be changed, nor to be kept.
     """
 
@@ -94,7 +94,7 @@ class Population(Sequence[Elite]):
 
     @abstractmethod
     def elite(self, program: str) -> Elite | None:
-        """The elite of a program; None where it is not held."""
+        """The elite of a program; None if it is not held."""
 
     @abstractmethod
     def slot(self, program: str) -> str:

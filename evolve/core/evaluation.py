@@ -92,7 +92,7 @@ class CaseResult:
     """One case (shape and dtype) of a task.
 
     `times_ms` has the median time per call of each side (`candidate`, `eager`, ...), `ratios` the
-    speedup of the candidate against each other side; both empty where the case was not timed.
+    speedup of the candidate against each other side; both empty if the case was not timed.
     `speed_of_light` is the share reached of what the device can do: the time that the reference's
     bytes and operations would take at measured rates over the candidate's time; `bound` says which
     of them takes longer (`memory`, `fp32 arithmetic`). An estimate: above 1 is possible.

@@ -114,7 +114,7 @@ OUT_OF_REACH = 1e9
 
 
 def missed_bar(ratios: Mapping[str, Ratio], bars: Mapping[str, float]) -> str | None:
-    """A side against which the speedup is known to be less than its bar; None where there is none.
+    """A side against which the speedup is known to be less than its bar; None if there is none.
 
     A bar for a side that was not measured is not missed.
     """

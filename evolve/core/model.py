@@ -66,7 +66,7 @@ class ModelRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """Tokens by kind as the endpoint counted them; None where it does not say.
+    """Tokens by kind as the endpoint counted them; None if it does not say.
 
     `completion` includes `reasoning`, `prompt` includes `cached`.
     """
@@ -83,7 +83,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reservation:
-    """The most that a call can use; `usd` is None where the model has no price."""
+    """The most that a call can use; `usd` is None if the model has no price."""
 
     tokens: int
     usd: float | None
@@ -140,8 +140,8 @@ class ModelReply:
         text: the answer, without reasoning.
         reasoning: the reasoning text, where the endpoint shows it.
         finish_reason: as the endpoint worded it.
-        usage: None where the endpoint gave no count.
-        cost_usd: None where the price or the usage is unknown.
+        usage: None if the endpoint gave no count.
+        cost_usd: None if the price or the usage is unknown.
         latency_s: from the first send to the end, retries included.
         attempts: how many times the request was sent; 0 of a recorded answer that is given again.
         model: as the endpoint names what answered.
@@ -187,7 +187,7 @@ class ModelCard:
     """A model that may be chosen. `name` is how requests, tickets and accounts call it.
 
     `weight` is its share where several may be picked (0: only by name or role). `context_tokens`
-    bounds prompt and answer together, `output_tokens` the answer; None where unknown.
+    bounds prompt and answer together, `output_tokens` the answer; None if unknown.
     """
 
     name: str

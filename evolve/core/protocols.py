@@ -37,7 +37,7 @@ class Offer:
        so does the program that was offered.
     2. The elite takes `slot`.
     3. `moves` says for any other place what stands there now: a program that is held (digest), with
-       its elite, or None where the place is empty.
+       its elite, or None if the place is empty.
 
     So a copy of the offered program that stays is in `moves`, and so is one that migrates. A
     refused offer has no slot, but may have `moves`, and `evicted` where a program that was held
@@ -138,7 +138,7 @@ class SelectionPolicy(Protocol):
     def select(self, population: Population, count: int, rng: random.Random) -> tuple[Elite, ...]:
         """`count` parents, the main one first.
 
-        Fewer where there are fewer elites, or fewer on the island of a policy that needs islands.
+        Fewer if there are fewer elites, or fewer on the island of a policy that needs islands.
         """
         ...
 
@@ -160,7 +160,7 @@ class Trial:
 class Attempt:
     """One step of the run as prompts tell of it.
 
-    `program` is None where none came of it, and `failure` says why. `status` is None while there
+    `program` is None if none came of it, and `failure` says why. `status` is None while there
     is no verdict. `ratio` is against the fitness baseline. `feedback` is the judge's, at most
     `FEEDBACK_LIMIT` characters of it; the whole is in `Facts.evaluation`.
     """
@@ -255,7 +255,7 @@ class Context:
         parents: the selection policy's choice, the main parent first.
         elites: all that the archive holds, best first.
         island: of these, those of the main parent's island, which prompts take others from; without
-            parents, of the island in turn. None where the archive has no islands: see `peers`.
+            parents, of the island in turn. None if the archive has no islands: see `peers`.
         rng: the only source of randomness.
         sequence: the number of the ticket.
         tunings: of the tickets up to it that are tunings; `step` leaves them out.
@@ -264,7 +264,7 @@ class Context:
         device: what is known of the device that judges, e.g. `device_class`, and the names and
             versions of `Evaluation.environment`; empty until it is known. What compiled references
             say of it is known from the start, and holds for the task.
-        model: who will answer a request that names no model; None where none can be asked.
+        model: who will answer a request that names no model; None if none can be asked.
         operator: the name that the operator is configured under, which its tickets carry.
     """
 
@@ -407,8 +407,8 @@ class Progress:
     measured several times.
     `evaluations_at_best` is the number of full evaluations when one last improved on all before by
     a disjoint interval.
-    `speed_of_light` is the share that the archive's best program reaches, None where unknown.
-    `usd` is None where a price is unknown. `tokens` and `usd` hold what calls were charged,
+    `speed_of_light` is the share that the archive's best program reaches, None if unknown.
+    `usd` is None if a price is unknown. `tokens` and `usd` hold what calls were charged,
     unknown outcomes at their reservation; `tokens_reserved` and `usd_reserved` what those under way
     may come to at most. `wall_time_s` includes the start of the command. `wall_time_reserved_s` and
     `device_time_reserved_s` are kept back: for another evaluation, and for the verification of the
@@ -442,7 +442,7 @@ class TerminationRule(Protocol):
         ...
 
     def wall_time_left_s(self, progress: Progress) -> float:
-        """Seconds until a limit on wall time ends the run; infinite where there is none."""
+        """Seconds until a limit on wall time ends the run; infinite if there is none."""
         ...
 
 

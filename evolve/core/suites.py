@@ -16,7 +16,7 @@ class Problem:
         spec: what `task=` takes, `SUITE:LABEL` as a rule.
         label: how the suite calls it, such as `1/40` or `softmax`.
         title: what it is, in a word.
-        level: of difficulty, as in the suite; empty where it has none.
+        level: of difficulty, as in the suite; empty if it has none.
     """
 
     spec: str
@@ -31,7 +31,7 @@ class TaskText:
 
     Attributes:
         source: a module of the KernelBench convention.
-        category: what kind of task it is; empty where the suite does not say.
+        category: what kind of task it is; empty if the suite does not say.
         cases: shapes that it is judged and timed at; none for those of the file.
         seeds: sources of programs that solve it.
     """

@@ -19,14 +19,14 @@ EVALUATE, AUDIT, COMPILED = "evaluate", "audit", "compiled"
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """An evaluation that came back: for which id, and where it stands."""
+    """An evaluation that came back: its id, and its place in the file."""
 
     id: str
     answer: Answer
     evaluation: Evaluation
 
     def differs_from(self, asked: EvaluationRequest) -> str:
-        """What the verdict is about instead of the request, in words; empty where it fits.
+        """What the verdict is about instead of the request, in words; empty if it fits.
 
         Opponents that were timed along beside the request's own do no harm.
         """

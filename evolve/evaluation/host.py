@@ -12,7 +12,8 @@ PATIENCE_S = 120.0
 
 
 def examine_host(python: str | None = None) -> dict[str, Any]:
-    """The facts of `evolve.worker.base.host_facts`, as `python` (None: ours) finds them.
+    """The facts of `evolve.worker.base.host_facts`, as `python` (None: this interpreter) finds
+    them.
 
     Raises:
         EvaluatorUnavailable: it does not answer.

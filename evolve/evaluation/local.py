@@ -178,7 +178,7 @@ class LocalEvaluator:
             )
 
     def phase_of(self, instance: str) -> str:
-        """What the evaluation of an instance is at; empty where no worker has said."""
+        """What the evaluation of an instance is at; empty if no worker has said."""
         return next(filter(None, (place.phase_of(instance) for place in self._pool.places)), "")
 
     async def audit(self, task: Task) -> list[dict[str, str]]:

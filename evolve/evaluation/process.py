@@ -71,7 +71,7 @@ class WorkerProcess(asyncio.SubprocessProtocol):
 
     @classmethod
     async def spawn(cls, command: Sequence[str], environment: Mapping[str, str]) -> "WorkerProcess":
-        """Start a worker; raises OSError where there is no such program."""
+        """Start a worker; raises OSError if there is no such program."""
         _, worker = await asyncio.get_running_loop().subprocess_exec(
             cls,
             *command,

@@ -90,7 +90,7 @@ async def ready() -> None:
 
 
 async def close() -> None:
-    """Close the connections that LiteLLM keeps, where it was ever loaded."""
+    """Close the connections that LiteLLM keeps, if it was ever loaded."""
     if load.cache_info().currsize:
         await load().close_litellm_async_clients()
 
@@ -272,7 +272,7 @@ def _status(text: str, finish: str, refusal: str) -> tuple[CallStatus, str]:
 
 
 def _usage(counted: Any, *, is_answered: bool) -> Usage | None:
-    """The endpoint's counts; None where they cannot be, or one is missing: LiteLLM writes zeros."""
+    """The endpoint's counts; None if they cannot be, or one is missing: LiteLLM writes zeros."""
     if counted is None or not counted.prompt_tokens:
         return None
     prompt, said = counted.prompt_tokens, counted.completion_tokens or 0
@@ -290,7 +290,7 @@ def _usage(counted: Any, *, is_answered: bool) -> Usage | None:
 
 
 def _detail(counted: Any, group: str, name: str, *, most: int) -> int | None:
-    """A part of a count; None where it is not given, or cannot be."""
+    """A part of a count; None if it is not given, or cannot be."""
     value = getattr(getattr(counted, group, None), name, None)
     return int(value) if value is not None and 0 <= value <= most else None
 
@@ -336,6 +336,6 @@ def _trace(response: Any, choice: Any) -> TokenTrace | None:
 
 
 def _integers(values: Any) -> tuple[int, ...]:
-    """A list of token ids; empty where it is anything else."""
+    """A list of token ids; empty if it is anything else."""
     known = isinstance(values, list) and all(isinstance(value, int) for value in values)
     return tuple(values) if known else ()

@@ -151,7 +151,7 @@ class Endpoint:
         return left
 
     async def _wait(self, fault: Fault, attempts: int, start: float) -> None:
-        """Before the next attempt. Raises ModelUnavailable where there is to be none."""
+        """Before the next attempt. Raises ModelUnavailable if there is to be none."""
         if fault.kind is FaultKind.RATE_LIMIT:
             self._circuit.answer()
         else:
@@ -176,7 +176,7 @@ class Endpoint:
         return random.uniform(0.5, 1.0) * min(doubled, LONGEST_WAIT_S)
 
     def _ended(self, fault: Fault) -> ModelReply:
-        """What a fault that is not retried comes to. Raises UsageError where a person is needed."""
+        """What a fault that is not retried comes to. Raises UsageError if a person is needed."""
         if fault.kind is FaultKind.LOST:
             self._circuit.fault(fault.message)
             return ModelReply(status=CallStatus.UNKNOWN, error=fault.message)

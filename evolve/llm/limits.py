@@ -44,7 +44,7 @@ class Window:
             return entry
 
     def _delay(self, amount: float) -> float:
-        """Seconds until the oldest entry leaves, 0 where there is room now."""
+        """Seconds until the oldest entry leaves, 0 if there is room now."""
         now = time.monotonic()
         while self._taken and self._taken[0].at <= now - self._seconds:
             self._taken.popleft()

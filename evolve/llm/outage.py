@@ -31,12 +31,12 @@ class Circuit:
 
     @property
     def down_for_s(self) -> float:
-        """Seconds since the first fault of the row; 0 where there is none."""
+        """Seconds since the first fault of the row; 0 if there is none."""
         return time.monotonic() - self._since if self.faults else 0.0
 
     @property
     def wait_s(self) -> float:
-        """Seconds until a call may try; 0 where one may now."""
+        """Seconds until a call may try; 0 if one may now."""
         return max(0.0, self._next_try - time.monotonic()) if self.is_open else 0.0
 
     def admit(self) -> bool:

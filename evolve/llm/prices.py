@@ -71,7 +71,7 @@ class Price:
 class Listing:
     """A model as LiteLLM lists it.
 
-    `ceiling` has its highest prices (of long prompts, cache writes, reasoning); None where it is
+    `ceiling` has its highest prices (of long prompts, cache writes, reasoning); None if it is
     not priced by the token.
     """
 
@@ -82,7 +82,7 @@ class Listing:
 
 
 def price_from(settings: Mapping[str, Any] | None) -> Price | None:
-    """The price that a user gave; None where all of it is left open.
+    """The price that a user gave; None if all of it is left open.
 
     Raises:
         UsageError: half of a price.
@@ -121,7 +121,7 @@ def listed(model: str) -> Listing | None:
 
 
 def provider_of(name: str) -> str:
-    """The provider that lists a model under its bare name; empty where none does."""
+    """The provider that lists a model under its bare name; empty if none does."""
     return str(_list().get(name, {}).get("litellm_provider", ""))
 
 

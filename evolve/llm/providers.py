@@ -12,7 +12,7 @@ _VALUE = re.compile(r'^    [A-Z0-9_]+ = "([^"]+)"', re.MULTILINE)
 
 
 def litellm_file(*parts: str) -> Path | None:
-    """A file inside the installed LiteLLM; None where there is no such file."""
+    """A file inside the installed LiteLLM; None if there is no such file."""
     found = importlib.util.find_spec("litellm")
     if found is None or found.origin is None:
         return None
@@ -22,7 +22,7 @@ def litellm_file(*parts: str) -> Path | None:
 
 @cache
 def providers() -> frozenset[str]:
-    """What may stand before the slash of a model's name; empty where that cannot be read.
+    """What may stand before the slash of a model's name; empty if that cannot be read.
 
     Those of LiteLLM's `LlmProviders`, and those that it configures by `openai_like/providers.json`.
     """
@@ -36,5 +36,5 @@ def providers() -> frozenset[str]:
 
 
 def guess(provider: str) -> str:
-    """The provider that was probably meant; empty where none is close."""
+    """The provider that was probably meant; empty if none is close."""
     return next(iter(difflib.get_close_matches(provider, sorted(providers()), n=1)), "")

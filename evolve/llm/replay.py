@@ -49,7 +49,7 @@ class ReplayModel:
     async def complete(
         self, request: ModelRequest, sample: int = 0, commit: Commit = not_committed
     ) -> ModelReply:
-        """The recorded answer, sent no more. Raises UsageError where there is none."""
+        """The recorded answer, sent no more. Raises UsageError if there is none."""
         reply = self._lookup(request.key, sample)
         if reply is None:
             raise UsageError(

@@ -84,7 +84,7 @@ def looks_like_key(text: str) -> bool:
 
 
 def literal_secret(settings: Any) -> str | None:
-    """The dotted name of the first key that nested settings spell out; None where there is none.
+    """The dotted name of the first key that nested settings spell out; None if there is none.
 
     That is a text that looks like a key or is one of this process's environment, and any literal
     under the name of a secret option, or of a header (or part of a query) that carries one. What

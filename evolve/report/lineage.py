@@ -37,7 +37,7 @@ __all__ = [
 class PathStep:
     """One station on the way to the best program.
 
-    `ratio` is the measured speedup, None where the station itself was not timed at full fidelity.
+    `ratio` is the measured speedup, None if the station itself was not timed at full fidelity.
     `indirect_gain` is the quotient of this ratio and that of the station before: both were
     measured against the baseline, in runs of their own, and the interval covers both.
     """
@@ -85,7 +85,7 @@ def graph(steps: Iterable[Step], baseline: str = "eager") -> "networkx.DiGraph":
     """Programs (by digest) and the steps that made them; edges point from parent to child.
 
     Node attributes: `sequence` and `operator` of the step that produced the program first,
-    `status`, `evaluations`, and where it was timed `speedup`, `speedup_low`, `speedup_high` of its
+    `status`, `evaluations`, and if it was timed `speedup`, `speedup_low`, `speedup_high` of its
     best instance and `best_sequence`. Edge attributes: `sequence`, `operator`, `rank` (0 for the
     main parent). An unknown value is an absent attribute.
     """

@@ -154,7 +154,7 @@ class Client:
     ) -> Any:
         """The answer to a request, as often as it takes.
 
-        None where what it names is not there, if `may_lack` says that this can be.
+        None if what it names is not there, if `may_lack` says that this can be.
         """
         import httpx
 

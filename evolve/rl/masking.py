@@ -18,14 +18,14 @@ class TooManyMasked(EvolveError):
 class MaskedRows:
     """Counts the rows of a step that have no score, and stops training where they are too many.
 
-    A row is `infra_masked` where it has no verdict, which is never its own doing. It is `unscored`
-    where it has one that the reward cannot tell the worth of: nothing to compare with was measured,
+    A row is `infra_masked` if it has no verdict, which is never its own doing. It is `unscored`
+    if it has one that the reward cannot tell the worth of: nothing to compare with was measured,
     or being correct means little on its task.
 
     Args:
         most: share of a step's rows that may be `infra_masked`.
         most_unscored: share of a step's rows that may be `unscored`.
-        step_rows: rows that this process has in a step, where it has them in several calls; 0 for
+        step_rows: rows that this process has in a step, if it has them in several calls; 0 for
             as many as have been counted. With fewer than 1 / `most` of them a single one that is
             `infra_masked` is too many.
     """

@@ -21,10 +21,10 @@ class Outcome:
     Attributes:
         job: the job's id on the server.
         fault: why there is no verdict: `infra`, `expired`, `task`, `pin` or `unreachable`; empty
-            where there is one. Never the candidate's doing.
+            if there is one. Never the candidate's doing.
         message: the fault in words.
-        rewards: by name and version; None where an input is not known.
-        status: the verdict's; empty where there is none.
+        rewards: by name and version; None if an input is not known.
+        status: the verdict's; empty if there is none.
         correct: whether the candidate is.
         speedup: over the baseline, with its 95 % interval, as value, low and high.
         feedback: the judge's own words.
@@ -68,7 +68,7 @@ def read_answer(answer: Mapping[str, Any]) -> Outcome:
 
 
 def fault_in(outcomes: Sequence[Outcome]) -> Outcome | None:
-    """The first turn of an episode that has no verdict; None where all have one."""
+    """The first turn of an episode that has no verdict; None if all have one."""
     return next((outcome for outcome in outcomes if outcome.is_masked), None)
 
 
@@ -81,7 +81,7 @@ def worth_of(outcomes: Sequence[Outcome], reward: str, *, best: bool = True) -> 
         best: whether the best turn counts instead of the last one.
 
     Returns:
-        None where that is not known: a turn has no verdict, so that what followed was not the
+        None if that is not known: a turn has no verdict, so that what followed was not the
         model's own, or a turn that counts has no score and may have been the best.
     """
     if fault_in(outcomes) is not None:

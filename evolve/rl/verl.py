@@ -67,8 +67,8 @@ def _require_estimator(config: Any) -> None:
     found = config.algorithm.adv_estimator
     if found != ESTIMATOR:
         raise UsageError(
-            f"algorithm.adv_estimator={found}: it would count a row of which nobody knows what it "
-            f"is worth; set algorithm.adv_estimator={ESTIMATOR}"
+            f"algorithm.adv_estimator={found}: it would count a row without a known "
+            f"reward; set algorithm.adv_estimator={ESTIMATOR}"
         )
 
 

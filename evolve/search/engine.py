@@ -268,7 +268,7 @@ class Search:
         Idempotent: a ticket keeps its first verdict, and what is told again changes nothing.
 
         Returns:
-            The archive's answer, or None where there was nothing to offer.
+            The archive's answer, or None if there was nothing to offer.
         """
         ticket = self.store.evaluated(ticket, evaluation)
         if ticket.state is TicketState.TOLD or ticket.evaluation is None:
@@ -421,7 +421,7 @@ class Search:
         )
 
     def _duplicate(self, proposal: Proposal) -> str:
-        """Why the proposal is nothing new; empty where it is.
+        """Why the proposal is nothing new; empty if it is.
 
         A screened instance may be asked for again at full fidelity.
         """
@@ -448,7 +448,7 @@ class Search:
         return found
 
     def _elite(self, ticket: Ticket, evaluation: Evaluation) -> Elite | None:
-        """What the archive is told of the ticket's program; None where nothing is new.
+        """What the archive is told of the ticket's program; None if nothing is new.
 
         The program with its best instance, which may be another than the ticket's; with 0
         evaluations where none is left of a program that was offered before, held or not: another
@@ -491,7 +491,7 @@ class Search:
     def _corrected(self, ticket: Ticket, evaluation: Evaluation) -> Credit | None:
         """The credit for an instance that was evaluated again; verifications stand for themselves.
 
-        None where there is none, or nothing new.
+        None if there is none, or nothing new.
         """
         fitness = evaluation.fitness(self.baseline)
         if fitness is None and not refutes(evaluation):

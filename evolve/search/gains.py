@@ -5,7 +5,7 @@ import math
 from evolve.core.measurement import Interval
 
 BASELINE = Interval(0.0, 0.0, 0.0)
-"""The fitness of the baseline itself, what counts where there is no other program."""
+"""The fitness of the baseline itself, what counts if there is no other program."""
 
 
 def rise(fitness: Interval, reference: Interval) -> float:

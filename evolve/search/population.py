@@ -62,7 +62,7 @@ class Held(Population):
         return {name: self._islands[name] for name in sorted(self._islands) if self._islands[name]}
 
     def island(self, program: str | None, turn: int) -> Sequence[Elite] | None:
-        """The elites of a program's island, best first; None where there are no islands.
+        """The elites of a program's island, best first; None if there are no islands.
 
         Of several islands that in turn, as an archive takes it for a child. Without a program the
         one in turn; empty for a program that is not held.

@@ -95,7 +95,7 @@ class Proposer:
         models: Sequence[str] | None = None,
         operators: Collection[str] | None = None,
     ) -> Asked | None:
-        """The first outcome; None where all operators decline.
+        """The first outcome; None if all operators decline.
 
         They are asked in the order of the schedule, but that seeds take turns, and that tuning
         comes last where it has had its share.

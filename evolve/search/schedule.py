@@ -198,7 +198,7 @@ class Bandit:
             in dollars.
         usd_per_million_tokens: stands in for the price of a model that has none.
         batch: see `Schedule`.
-        limit: what ends the run; None where no limit is on money.
+        limit: what ends the run; None if no limit is on money.
 
     Raises:
         UsageError: a setting is out of range.

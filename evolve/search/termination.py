@@ -59,7 +59,7 @@ class Rule(ABC):
 
     @abstractmethod
     def used(self, progress: Progress) -> float:
-        """The share of the limit that is used up: 0 at the start, 1 where the rule fires."""
+        """The share of the limit that is used up: 0 at the start, 1 if the rule fires."""
 
     @abstractmethod
     def check(self, progress: Progress) -> str | None:
@@ -70,7 +70,7 @@ class Rule(ABC):
         return {self.name: self.used(progress)}
 
     def wall_time_left_s(self, progress: Progress) -> float:
-        """Seconds until a limit on wall time ends the run; infinite where there is none."""
+        """Seconds until a limit on wall time ends the run; infinite if there is none."""
         return math.inf
 
     def __or__(self, other: "Rule") -> "AnyOf":
@@ -349,7 +349,7 @@ def from_config(config: Mapping[str, object]) -> AnyOf:
     """The rule of `termination.*`: ends a run at the first limit, or on a STOP file.
 
     Args:
-        config: limits by name, None where there is none; `all_of` holds limits that end the run
+        config: limits by name, None if there is none; `all_of` holds limits that end the run
             only together, e.g. both 200 evaluations and a speedup of 2.
 
     Raises:

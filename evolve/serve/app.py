@@ -46,7 +46,7 @@ def create_app(
     Args:
         service: what judges.
         catalogue: the tasks that requests may name.
-        token: what requests have to show; None where everybody may ask.
+        token: what requests have to show; None if everybody may ask.
         hosts: names by which the server may be asked; empty for any.
     """
     app = FastAPI(

@@ -81,7 +81,7 @@ class Guard:
 
 
 def _shown(authorization: bytes) -> bytes:
-    """The token in an `Authorization` header; empty where there is none."""
+    """The token in an `Authorization` header; empty if there is none."""
     scheme, _, rest = authorization.strip().partition(b" ")
     if scheme.lower() == b"bearer":
         return rest.strip()

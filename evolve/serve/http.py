@@ -39,7 +39,7 @@ def listen(host: str, port: int) -> Iterator[socket.socket]:
         UsageError: the address is taken, or not this machine's.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # The protocol is named since asyncio turns delays off (TCP_NODELAY) only where it is; with them
+    # The protocol is named since asyncio turns delays off (TCP_NODELAY) only if it is; with them
     # every answer takes 40 ms longer.
     with socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -221,7 +221,7 @@ class Jobs:
         return _unpack(rows[0][0]) if rows else None
 
     def claim(self, lease: str) -> Job | None:
-        """Take the oldest job that may be started; None where there is none."""
+        """Take the oldest job that may be started; None if there is none."""
         now = time.time()
         with self._write() as db:
             row = db.execute(
@@ -285,7 +285,7 @@ class Jobs:
         message: str = "",
         cached: bool = False,
     ) -> bool:
-        """End a job with a verdict or a fault; False where the lease is not held any more.
+        """End a job with a verdict or a fault; False if the lease is not held any more.
 
         Args:
             job: the job.
@@ -363,7 +363,7 @@ class Jobs:
         return int(self._read(sql, (job.number,))[0][0])
 
     def audit(self, revision: str, judge: str) -> Any | None:
-        """What an audit of the task found, where there was one."""
+        """What an audit of the task found, if there was one."""
         rows = self._read(
             "SELECT findings FROM audits WHERE revision = ? AND judge = ?", (revision, judge)
         )

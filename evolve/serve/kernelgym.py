@@ -143,7 +143,7 @@ class GymApi:
     async def evaluate(self, request: GymRequest) -> GymResult:
         """Judge a kernel; answered when it is over, or after a minute with where it stands.
 
-        Where that is nowhere through no fault of the kernel's, the answer is 503: its client comes
+        If there is none, through no fault of the kernel's, the answer is 503: its client comes
         back with the same `task_id` then, and the kernel is judged again.
         """
         (id_,) = self._take([request])
@@ -219,7 +219,7 @@ class GymApi:
             raise HTTPException(503, f"{why}; ask again", {"Retry-After": "1"})
 
     def _unsettled(self, job: Job) -> str:
-        """Why a job that is over is to be judged again; empty where it is not.
+        """Why a job that is over is to be judged again; empty if it is not.
 
         Its client has no way to leave a row out: it takes `failed` for its penalty, and a kernel
         without a time for one without a speedup.
@@ -309,7 +309,7 @@ def _fields(verdict: Evaluation, baseline: str) -> dict[str, Any]:
         "decoy_kernel": verdict.status is Status.HACK or (correct and verdict.custom is False),
         "reference_runtime": reference,
         "kernel_runtime": own,
-        "speedup": worth(ratio) or 0.0,  # as there, where it could not be measured
+        "speedup": worth(ratio) or 0.0,  # as there, if it could not be measured
         "metadata": _metadata(verdict, ratio, own),
         "error_message": None if correct else f"{verdict.status}: {verdict.feedback}",
         "error_code": None if correct else _CODES.get(verdict.status, "CORRECTNESS_ERROR"),
@@ -317,7 +317,7 @@ def _fields(verdict: Evaluation, baseline: str) -> dict[str, Any]:
 
 
 def _runtime(verdict: Evaluation, side: str) -> float:
-    """Milliseconds over all timed cases; 0 where none was."""
+    """Milliseconds over all timed cases; 0 if none was."""
     times = (case.times_ms.get(side) for case in verdict.cases)
     return sum(time_ms.value for time_ms in times if time_ms is not None)
 

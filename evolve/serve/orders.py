@@ -129,7 +129,7 @@ def request_of(task: Task, job: Job) -> EvaluationRequest:
 
 
 def wrong_pin(pins: Mapping[str, str], evaluator: Evaluator) -> str:
-    """Which pins an evaluator does not meet; empty where it meets all."""
+    """Which pins an evaluator does not meet; empty if it meets all."""
     has = {"evaluator": evaluator.evaluator_version, "device_class": evaluator.device_class}
     return "; ".join(
         f"pins.{name} is {wanted}, and this server has {has[name]}"

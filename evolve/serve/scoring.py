@@ -21,7 +21,7 @@ def step_of(
     Args:
         task: what it is for.
         request: what was asked, as the job keeps it.
-        evaluation: the verdict; None where the reply held no program.
+        evaluation: the verdict; None if the reply held no program.
         parent: the candidate that this one was made from, where the client names it.
     """
     found = evaluation is not None

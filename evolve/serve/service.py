@@ -120,7 +120,7 @@ class Service:
 
     @property
     def sandbox(self) -> str:
-        """The tier around candidates; empty where the judge does not say."""
+        """The tier around candidates; empty if the judge does not say."""
         judge = self.judge.known
         return str(judge.hello.get("sandbox", "")) if isinstance(judge, LocalEvaluator) else ""
 
@@ -159,7 +159,7 @@ class Service:
     async def wait(self, ids: Sequence[str], wait_s: float) -> dict[str, Job]:
         """The jobs of these ids, as soon as one of them is over, or after `wait_s` seconds.
 
-        At once where there is no job of one of them.
+        At once if there is no job of one of them.
         """
         event = asyncio.Event()
         for id_ in ids:
@@ -189,7 +189,7 @@ class Service:
         return self.jobs.get([job.id])[job.id]
 
     def findings(self, revision: str) -> Findings | None:
-        """What computes nothing and passes a task's check; None where it was not audited."""
+        """What computes nothing and passes a task's check; None if it was not audited."""
         found: Findings | None = self.jobs.audit(revision, _name(self.judge.known))
         return found
 

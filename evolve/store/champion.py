@@ -69,7 +69,7 @@ def verified_instances(store: Store, run: RunRow) -> set[str]:
 
 
 def _verifications(store: Store, run: RunRow) -> list[tuple[str, Champion | None]]:
-    """Every verification that says something, in order: the instance, None where it is refuted."""
+    """Every verification that says something, in order: the instance, None if it is refuted."""
     found = []
     for sequence in store.made_by(run.id, VERIFY):
         evaluation = store.evaluation(run.id, sequence)

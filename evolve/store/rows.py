@@ -15,7 +15,7 @@ from evolve.core.task import Task
 class TicketState(StrEnum):
     """How far a ticket has come; each state is a committed row before anything follows from it.
 
-    `ASKED` leads to `PROPOSED` or, where no program could be made, straight to `TOLD`. A ticket
+    `ASKED` leads to `PROPOSED` or, if no program could be made, straight to `TOLD`. A ticket
     that a model answers is `REPLIED` in between, and `ASKED` again for one more round.
     """
 

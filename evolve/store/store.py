@@ -60,7 +60,7 @@ class Store:
 
     @classmethod
     def open(cls, path: str | Path, *, create: bool = False, read_only: bool = False) -> "Store":
-        """Open the file at `path`; with `create` make it, and its folder, where it is missing.
+        """Open the file at `path`; with `create` make it, and its folder, if it is missing.
 
         With both, nothing is made, but a file without tables is no error either.
         """
@@ -349,7 +349,7 @@ class Store:
     def standing(self, run: int, ticket: Ticket) -> Elite | None:
         """The elite that a ticket's program makes: its best instance, full evaluations pooled.
 
-        Those of told tickets and of this one, which is about to be told. None where none holds.
+        Those of told tickets and of this one, which is about to be told. None if none holds.
         """
         with self._database.read() as connection:
             return program_stats.of_program(connection, run, ticket)

@@ -37,7 +37,7 @@ def find_task(
             in `seeds/`.
         size: `tiny`, `cpu` or `gpu`; a file without `SIZES` has one size only.
         precision: what floating tensors are cast to; `task` leaves them alone.
-        accumulation: the arithmetic that candidates may use; where it is the strictest, what the
+        accumulation: the arithmetic that candidates may use; if it is the strictest, what the
             file says under `ACCUMULATION`.
         checkout: of the suite; None takes it from the suite's environment variable.
         languages: the languages that a device runs; seeds in others are left out.
@@ -136,7 +136,7 @@ def _require_functions(spec: str, source: str) -> None:
 
 
 def _allowed(tree: ast.Module, asked: str) -> str:
-    """The rule that the worker will follow: the file's own, where nothing else was asked for."""
+    """The rule that the worker will follow: the file's own, if nothing else was asked for."""
     for statement in tree.body:
         match statement:
             case ast.Assign([ast.Name("ACCUMULATION")], ast.Constant(str(stated))):

@@ -44,7 +44,7 @@ def _info(name: str, source: str) -> TaskInfo:
 
 
 def category_of(tree: ast.Module) -> str:
-    """The string that a task file assigns to `CATEGORY`, empty where it has none."""
+    """The string that a task file assigns to `CATEGORY`, empty if it has none."""
     for statement in tree.body:
         match statement:
             case ast.Assign([ast.Name("CATEGORY")], ast.Constant(str(category))):

@@ -103,7 +103,7 @@ def synthetic_seeds(count: int) -> tuple[str, ...]:
 
 
 def constants(source: str) -> dict[str, float]:
-    """The numeric module constants of a source. Raises SyntaxError where it does not parse."""
+    """The numeric module constants of a source. Raises SyntaxError if it does not parse."""
     found: dict[str, float] = {}
     for node in ast.parse(source).body:
         if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Constant):

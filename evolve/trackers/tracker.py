@@ -57,7 +57,7 @@ class Tracker(Protocol):
 
 
 def require(library: str, setting: str) -> None:
-    """Raise UsageError where a tracker's library is not installed."""
+    """Raise UsageError if a tracker's library is not installed."""
     if importlib.util.find_spec(library) is None:
         raise UsageError(
             f"trackers={setting} needs the package {library}, which is not installed here: "

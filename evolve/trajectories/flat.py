@@ -15,7 +15,7 @@ _CANDIDATE = "candidate"
 
 
 def flat(step: Step) -> dict[str, Any]:
-    """The step as a row, units in the names of its columns, None where something is not known."""
+    """The step as a row, units in the names of its columns, None if something is not known."""
     return _origin(step) | _texts(step) | _outcome(step)
 
 
@@ -51,7 +51,7 @@ def _origin(step: Step) -> dict[str, Any]:
 
 
 def _total(costs: Iterable[float | None]) -> float | None:
-    """The sum of the costs; None where there are none, or one is unknown."""
+    """The sum of the costs; None if there are none, or one is unknown."""
     known = list(costs)
     return None if not known or None in known else sum(cost or 0.0 for cost in known)
 
@@ -124,7 +124,7 @@ def _times(evaluation: Evaluation | None) -> dict[str, list[float]]:
 
 
 def _pairs(evaluation: Evaluation | None) -> dict[str, int]:
-    """How many pairs of processes those are of; empty where samples were not read or kept."""
+    """How many pairs of processes those are of; empty if samples were not read or kept."""
     samples = {} if evaluation is None else evaluation.samples
     times = {case: found["ms"] for case, found in samples.items() if "ms" in found}
     return {case: len(sides[_CANDIDATE]) for case, sides in times.items() if _CANDIDATE in sides}

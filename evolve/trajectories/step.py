@@ -42,7 +42,7 @@ class Known:
     Attributes:
         program: digest.
         assignment: of the instance that `evaluation` judged.
-        source: as written; empty where texts were left out.
+        source: as written; empty if texts were left out.
         evaluation: of its best instance by the run's baseline, else of its newest; None where
             there was no verdict yet. Without raw samples.
     """
@@ -68,7 +68,7 @@ class Step:
         task: what was searched for; its `revision` is the identity of the judgement.
         baseline: what `ratio` is measured against.
         operator: how the child was made.
-        model: who was asked to; empty where no model was.
+        model: who was asked to; empty if no model was.
         models: of this step and of all that led to it (what may be trained on follows from them);
             of other programs that a prompt shows where steps were gone through with their texts.
         generation: steps along main parents since one that had none, which has 0.
@@ -80,18 +80,18 @@ class Step:
         parent_step: number of the step that made the main parent first.
         prompt_key: equal for steps whose models were asked the very same; empty without a model.
         shown_best: the highest ratio, as known then, of the programs whose text the prompt showed.
-        exchanges: all rounds with the model, oldest first; empty where texts were left out.
+        exchanges: all rounds with the model, oldest first; empty if texts were left out.
         reading: what the operator made of the last reply; None if none was read.
         program: digest of the child.
         language: what its kernels are written in.
-        source: of the child as written; empty where texts were left out.
+        source: of the child as written; empty if texts were left out.
         assignment: of its tunables.
         fidelity: how far up the ladder it was judged.
-        evaluation: the judge's verdict on it; None where there is none (yet).
+        evaluation: the judge's verdict on it; None if there is none (yet).
         later: further evaluations of the same instance in this run, oldest first, without
             feedback.
         best_before: the run's highest ratio before this step, screens left out.
-        offer: the archive's answer; None where nothing was offered.
+        offer: the archive's answer; None if nothing was offered.
         slot: the place taken in the archive.
         on_best_path: whether the run's best program descends from this step along main parents,
             or is made by it.
@@ -146,7 +146,7 @@ class Step:
 
     @property
     def prompt(self) -> tuple[Message, ...]:
-        """What the model was asked for in the end; empty where none was.
+        """What the model was asked for in the end; empty if none was.
 
         A round in which it was to correct an answer asks for the same as the one before, in the
         same form, and holds the answer that could not be used: no such round is a prompt.
@@ -161,7 +161,7 @@ class Step:
 
     @property
     def trace(self) -> TokenTrace | None:
-        """Tokens of the reply; None where none are stored, or it did not answer `prompt` itself."""
+        """Tokens of the reply; None if none are stored, or it did not answer `prompt` itself."""
         last = self.exchanges[-1] if self.exchanges else None
         return None if last is None or last.request.purpose == REPAIR else last.reply.trace
 
@@ -171,7 +171,7 @@ class Step:
 
     @property
     def island(self) -> str:
-        """The island of the slot taken; empty where the archive has none."""
+        """The island of the slot taken; empty if the archive has none."""
         return (self.slot or "").partition("/")[0] if "/" in (self.slot or "") else ""
 
     @property
@@ -185,7 +185,7 @@ class Step:
 
     @property
     def refuted(self) -> str:
-        """What a later evaluation of the same instance found wrong; empty where none did."""
+        """What a later evaluation of the same instance found wrong; empty if none did."""
         return next((fault for again in self.later if (fault := fault_of(again))), "")
 
     @property
@@ -203,7 +203,7 @@ class Step:
     def timings(self, baseline: str) -> tuple[Evaluation, ...]:
         """The evaluations that say how fast the child is beside a baseline; none unless correct.
 
-        The newest verification where there is one. Else all evaluations of the search, as fitness
+        The newest verification if there is one. Else all evaluations of the search, as fitness
         has them: a lucky first measurement is not learned from.
         """
         first = self.evaluation
@@ -222,7 +222,7 @@ class Step:
         """Speedup over the main parent.
 
         Direct where both were timed side by side; else the quotient of both ratios to the baseline,
-        and None where either is missing, or was judged on another device or by another judge.
+        and None if either is missing, or was judged on another device or by another judge.
         """
         if self.evaluation is not None and PARENT in self.evaluation.ratios:
             return self.ratio_to(PARENT)
@@ -241,7 +241,7 @@ class Step:
 
 
 def fault_of(evaluation: Evaluation) -> str:
-    """Why an evaluation speaks against its candidate; empty where it does not, or cannot tell."""
+    """Why an evaluation speaks against its candidate; empty if it does not, or cannot tell."""
     if evaluation.status is Status.CORRECT:
         return "not made by kernels of its own" if evaluation.custom is False else ""
     return "" if evaluation.status in _SAYS_NOTHING else str(evaluation.status)

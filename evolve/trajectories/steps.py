@@ -75,7 +75,7 @@ class History:
         self._families = array("I")  # places in `_sets`
         self._sets: list[frozenset[str]] = [frozenset()]
         self._places = {self._sets[0]: 0}
-        self._best = array("d")  # value, low, high before each step; zeros where there was none
+        self._best = array("d")  # value, low, high before each step; zeros if there was none
 
     def steps(self, *, texts: bool = True, samples: bool = False) -> Iterator[Step]:
         """All of them, in order; see the function of the same name."""

@@ -71,7 +71,7 @@ def normalise(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A function definition: its normalised header, its whole text, and where that stands."""
+    """A function definition: its normalised header, its whole text, and its place."""
 
     header: str
     start: int

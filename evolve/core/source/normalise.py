@@ -45,7 +45,7 @@ def normalised_length(source: str) -> float:
 
 
 def _normalised(source: str) -> tuple[ast.Module, str] | None:
-    """A tree without values, not to be changed, and domains; None where it cannot be read."""
+    """A tree without values, not to be changed, and domains; None if it cannot be read."""
     try:
         module = read(source)
         sites = find_sites(module)
@@ -106,7 +106,7 @@ def _cpp_edits(module: Module) -> list[Edit]:
 
 
 def _parsed(module: Module, edits: list[Edit]) -> ast.Module:
-    """The tree of an edited module; its own, which is not to be changed, where there is no edit."""
+    """The tree of an edited module; its own, which is not to be changed, if there is no edit."""
     return ast.parse(apply(module.source, edits)) if edits else module.tree
 
 

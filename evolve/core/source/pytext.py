@@ -49,7 +49,7 @@ class Edit:
 
 
 def apply(source: str, edits: Iterable[Edit]) -> str:
-    """The source with all edits made. Raises ValueError where two of them overlap."""
+    """The source with all edits made. Raises ValueError if two of them overlap."""
     parts: list[str] = []
     position = 0
     for edit in sorted(edits, key=lambda edit: (edit.start, edit.end)):

@@ -61,7 +61,7 @@ def sketch(source: str) -> str:
 
 
 def read_sketch(word: object) -> bytes | None:
-    """The bytes of a sketch, one for every bin; None where the word is none."""
+    """The bytes of a sketch, one for every bin; None if the word is none."""
     try:
         found = base64.b64decode(word, validate=True) if isinstance(word, str) else b""
     except (binascii.Error, ValueError):

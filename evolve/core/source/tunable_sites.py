@@ -68,7 +68,7 @@ def _error(name: str, line: int | None, fact: str, remedy: str) -> UsageError:
 
 
 def _assignments(module: Module, name: str) -> list[ast.Assign | ast.AnnAssign]:
-    """Plain module-level assignments to a name. Raises UsageError where it is bound otherwise."""
+    """Plain module-level assignments to a name. Raises UsageError if it is bound otherwise."""
     plain: list[ast.Assign | ast.AnnAssign] = []
     for statement in module.tree.body:
         match statement:
@@ -94,7 +94,7 @@ def _bindings(node: ast.AST) -> Iterator[ast.Name]:
 
 
 def declaration(module: Module) -> Declaration | None:
-    """The module's `TUNABLE` statement, checked; None where it has none."""
+    """The module's `TUNABLE` statement, checked; None if it has none."""
     statements = _assignments(module, DECLARATION)
     if not statements:
         return None

@@ -8,7 +8,7 @@ Two declarations, both plain Python that imports nothing of this project:
   that a module-level string holds;
 - a list of `triton.Config` under `@triton.autotune`, which is one tunable `<kernel>.config`.
 
-Every function raises UsageError, naming tunable, line and remedy, where a declaration is wrong.
+Every function raises UsageError, naming tunable, line and remedy, if a declaration is wrong.
 """
 
 import itertools
@@ -30,7 +30,7 @@ __all__ = ["Space", "Tunable", "freeze", "parse", "render"]
 class Tunable:
     """One open constant. All choices have one type; their order is the order of neighbours.
 
-    `default` is the value as written, None where the source leaves the choice to Triton (an
+    `default` is the value as written, None if the source leaves the choice to Triton (an
     autotune list of several configs).
     """
 
@@ -39,7 +39,7 @@ class Tunable:
     choices: tuple[TunableValue, ...]
 
     def index(self, value: TunableValue) -> int:
-        """The position of a value among the choices. Raises UsageError where it is none."""
+        """The position of a value among the choices. Raises UsageError if it is none."""
         for index, choice in enumerate(self.choices):
             if choice == value and type(choice) is type(value):
                 return index
@@ -59,7 +59,7 @@ class Tunable:
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """The tunables of a source in order of declaration; empty where it declares none."""
+    """The tunables of a source in order of declaration; empty if it declares none."""
 
     tunables: tuple[Tunable, ...] = ()
 

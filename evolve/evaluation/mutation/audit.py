@@ -72,7 +72,7 @@ class OracleProcess:
         self.places: tuple[str, ...] = ()
 
     async def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """One request, one answer. Raises EvaluatorUnavailable where the oracle has ended."""
+        """One request, one answer. Raises EvaluatorUnavailable if the oracle has ended."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         async with self._turn:

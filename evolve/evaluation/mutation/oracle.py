@@ -2,7 +2,7 @@
 
 It shares the task's definition, its input families and its error budgets with the judge, and
 neither seeds, nor processes, nor the way there: a mutant and the reference are simply run. A mutant
-is provably wrong where its error is over four times the budget, or where it crashes or hangs, on
+is provably wrong if its error is over four times the budget, or if it crashes or hangs, on
 any of its inputs; the first proof ends the search for one. All others are equivalent, or unproven.
 
 JSON lines: the first says what to judge by, each later one names a source, each gets one answer.
@@ -40,7 +40,7 @@ _KEPT = 256 << 20  # bytes of expected outcomes
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """The inputs on which a mutant is wrong; `error` in budgets, None where there was no value."""
+    """The inputs on which a mutant is wrong; `error` in budgets, None if there was no value."""
 
     case: str
     family: str

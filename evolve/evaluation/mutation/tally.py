@@ -21,7 +21,7 @@ class KindRow:
 
     @property
     def rate(self) -> float | None:
-        """Share of the provably wrong that is killed; None where there are none."""
+        """Share of the provably wrong that is killed; None if there are none."""
         return self.killed / self.proven if self.proven else None
 
 

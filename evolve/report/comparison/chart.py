@@ -32,7 +32,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
-    """The methods over one axis; `one` is the height of no gain, None where it is outside."""
+    """The methods over one axis; `one` is the height of no gain, None if it is outside."""
 
     title: str
     lines: list[Line]

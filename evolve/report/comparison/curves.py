@@ -22,7 +22,7 @@ AXES = ("evaluations", "proposals", "tokens", "wall_time_s")
 """What curves are drawn over: attributes of `Spent`."""
 
 ENOUGH = 0.95
-"""The coverage that an interval has to have, where there are seeds enough."""
+"""The coverage that an interval has to have, if there are seeds enough."""
 
 _SAYS_NOTHING = (Status.CORRECT, Status.INFRA, Status.TIMING_UNBOUNDED)  # against a program
 
@@ -40,7 +40,7 @@ class Spent:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A change of what the search would hand over; None where all that it had was refuted."""
+    """A change of what the search would hand over; None if all that it had was refuted."""
 
     spent: Spent
     best: Ratio | None

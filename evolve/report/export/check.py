@@ -47,7 +47,7 @@ class Checks:
 
 
 def require_pytest() -> None:
-    """Raises UsageError where the checks could not be run."""
+    """Raises UsageError if the checks could not be run."""
     if importlib.util.find_spec("pytest") is None:
         raise UsageError(
             "--as torch-op runs the tests that it writes, and pytest is not installed here; "

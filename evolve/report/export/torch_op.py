@@ -95,7 +95,7 @@ __all__ = ["Model", "{name}"]
 
 
 def check_folder(folder: Path) -> None:
-    """Raises UsageError where no operator can be written: the folder is not new, or its name."""
+    """Raises UsageError if no operator can be written: the folder is not new, or its name."""
     name = folder.resolve().name
     if not name.isidentifier() or keyword.iskeyword(name):
         raise UsageError(

@@ -56,7 +56,7 @@ def _sequence(parts: Sequence[str], like: Any) -> str:
 
 
 def tensor_text(tensor: Tensor, where: str) -> str:
-    """The tensor's metadata as a `Like(...)` of the exported file; it has a stride where needed.
+    """The tensor's metadata as a `Like(...)` of the exported file; it has a stride if needed.
 
     Raises:
         UsageError: it is sparse, or elements of it share a place in memory.

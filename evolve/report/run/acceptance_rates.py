@@ -89,7 +89,7 @@ def funnel(facts: RunFacts) -> list[Rung]:
 
 
 def _settled(facts: RunFacts) -> set[int]:
-    """Proposals that are faster, by number: by the last verification, where there was one."""
+    """Proposals that are faster, by number: by the last verification, if there was one."""
     verified = {
         (step.program, *sorted(step.assignment.items())): speedup(step, facts.baseline)
         for step in facts.steps

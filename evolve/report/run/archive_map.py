@@ -54,7 +54,7 @@ class Ranked:
 
 
 def heat_map(slots: Mapping[str, Elite]) -> HeatMap | None:
-    """The map, or None where slot names are not coordinates such as `tiling=2..4|vector=wide`."""
+    """The map, or None if slot names are not coordinates such as `tiling=2..4|vector=wide`."""
     placed = [(coordinates(slot), elite) for slot, elite in sorted(slots.items())]
     names = {tuple(found) for found, _ in placed}
     if len(names) != 1 or len(placed[0][0]) < 2:
@@ -84,7 +84,7 @@ def heat_map(slots: Mapping[str, Elite]) -> HeatMap | None:
 
 
 def coordinates(slot: str) -> dict[str, str]:
-    """The axes that a slot name spells out, its island first; empty where it spells none.
+    """The axes that a slot name spells out, its island first; empty if it spells none.
 
     >>> coordinates("tiling=2..4|vector=wide#2"), coordinates("17"), coordinates("3/17")
     ({'tiling': '2..4', 'vector': 'wide'}, {}, {})

@@ -30,7 +30,7 @@ class DiffLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One tunable's value before and after; None where it was as written."""
+    """One tunable's value before and after; None if it was as written."""
 
     name: str
     before: str | None

@@ -21,7 +21,7 @@ class RunFacts:
 
     `steps` are in sequence order. `made` is the step that first gave the champion's program, and
     `path` ends at it; `sources` has the texts of the programs on the path, by digest. `example`
-    stands in where there is no champion: the first evaluation that ended in the most frequent way,
+    stands in if there is no champion: the first evaluation that ended in the most frequent way,
     failures before the rest, our own (INFRA) last.
     """
 
@@ -56,7 +56,7 @@ class RunFacts:
 
     @property
     def hardware(self) -> str:
-        """The device that judged, in words; empty where nothing has been judged."""
+        """The device that judged, in words; empty if nothing has been judged."""
         if self.evaluation is None:
             return ""
         device = self.environment.get("device") or self.evaluation.device_class

@@ -25,7 +25,7 @@ _EDGE, _SPINE, _FIRST, _PITCH, _TOP = 24.0, 170.0, 206.0, 17.0, 18.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """A program in the picture; `heat` in 0..1 grows with its speedup, None where it has none."""
+    """A program in the picture; `heat` in 0..1 grows with its speedup, None if it has none."""
 
     number: int
     parent: int | None
@@ -61,7 +61,7 @@ class LineagePicture:
 
 
 def lineage_picture(facts: RunFacts) -> LineagePicture | None:
-    """The picture, or None where no program was made."""
+    """The picture, or None if no program was made."""
     full = graph(facts.steps, facts.baseline)
     if not full:
         return None

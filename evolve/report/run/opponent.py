@@ -28,7 +28,7 @@ class Opponent:
     example: Evaluation | None = None
 
     def troubles(self) -> Iterator[str]:
-        """Full sentences for summary and report; none where all is well."""
+        """Full sentences for summary and report; none if all is well."""
         name = baseline_name(self.name)
         verdict = self.verdict
         if verdict is not None and verdict.status not in (Status.CORRECT, Status.INFRA):

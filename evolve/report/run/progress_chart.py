@@ -81,7 +81,7 @@ class _Point:
 
 
 def progress_chart(steps: Sequence[Step], baseline: str) -> ProgressChart | None:
-    """The curve, or None where nothing has been timed."""
+    """The curve, or None if nothing has been timed."""
     points, failed, total = _points(steps, baseline)
     searched = [point for point in points if not point.verifies]
     verified = [point for point in points if point.verifies]

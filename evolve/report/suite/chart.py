@@ -45,6 +45,6 @@ def _chart(axis: str, curves: Sequence[Curve]) -> Chart | None:
 
 
 def _mean_at(curves: Sequence[Curve], axis: str, place: float) -> float:
-    """Over all tasks; 1 where there is no correct program yet: one keeps what one has."""
+    """Over all tasks; 1 if there is no correct program yet: one keeps what one has."""
     logs = [math.log(curve.at(axis, place) or 1.0) for curve in curves]
     return math.exp(math.fsum(logs) / len(logs))

@@ -29,7 +29,7 @@ class Figures:
     """One column of programs against one baseline.
 
     Attributes:
-        tasks: whose search has ended and, where they have a correct program, whose time stands
+        tasks: whose search has ended and, if they have a correct program, whose time stands
             beside the baseline's.
         correct: of these, with a program that counts.
         untimed: tasks left out since the program was not timed beside the baseline.

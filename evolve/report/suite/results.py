@@ -36,7 +36,7 @@ class Found:
     """A correct program of a run, with the times that stand for it.
 
     `ratios` are the speedups against each baseline, each from one interleaved run; `times_ms` the
-    times of the sides, where the task has one timed case; `final` whether it was measured again
+    times of the sides, if the task has one timed case; `final` whether it was measured again
     after it had won, and `verified` whether in full.
     """
 
@@ -136,7 +136,7 @@ def _best(
 
 
 def _found(store: Store, run: RunRow, group: Sequence[Step], kind: str) -> Found | None:
-    """One instance by all its evaluations; None where it is not of the kind, or has fallen."""
+    """One instance by all its evaluations; None if it is not of the kind, or has fallen."""
     finals = [step for step in group if step.operator == VERIFY]
     told = [step for step in group if EAGER in step.ratios and _is_of(step, kind)]
     last_word = [step for step in told if step.operator == VERIFY] or told
@@ -167,7 +167,7 @@ def _is_of(step: Step, kind: str) -> bool:
 
 
 def _times(verdicts: Iterable[Evaluation]) -> dict[str, Interval]:
-    """Times of all sides, the newest of each; none where several cases are timed."""
+    """Times of all sides, the newest of each; none if several cases are timed."""
     times: dict[str, Interval] = {}
     for verdict in verdicts:
         cases = [case for case in verdict.cases if case.times_ms]

@@ -19,7 +19,7 @@ FIRST_PAUSE_S = 5.0  # before an endpoint that is down is asked again; doubles
 LONGEST_PAUSE_S = 300.0
 
 Admit = Callable[[Reservation], str]
-"""Why calls that may use so much together must not be sent now; empty where they may."""
+"""Why calls that may use so much together must not be sent now; empty if they may."""
 
 
 @dataclass(slots=True)
@@ -93,7 +93,7 @@ class Calls:
 
     @property
     def wake_s(self) -> float:
-        """Seconds until a paused model may be tried; infinite where there is none."""
+        """Seconds until a paused model may be tried; infinite if there is none."""
         now = time.monotonic()
         due = [pause.until for pause in self._pauses.values() if pause.probe is None]
         return max(min(due, default=math.inf) - now, 0.0)

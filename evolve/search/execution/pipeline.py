@@ -38,7 +38,7 @@ Listener = Callable[[Told], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """How a pipeline ended. `finished` is False where the run can and should be resumed."""
+    """How a pipeline ended. `finished` is False if the run can and should be resumed."""
 
     reason: str
     finished: bool
@@ -146,7 +146,7 @@ class Pipeline:
 
     @property
     def verification_s(self) -> float:
-        """About how long a verification takes; 0 where nothing tells yet."""
+        """About how long a verification takes; 0 if nothing tells yet."""
         return self._reserve.verification_s
 
     async def run(self) -> Outcome:

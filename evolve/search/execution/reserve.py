@@ -10,7 +10,7 @@ from evolve.core.measurement import WIDE
 from evolve.search.engine import Search
 
 VERIFICATION = 3.0
-"""A verification in evaluations, where nothing else is known of it."""
+"""A verification in evaluations, if nothing else is known of it."""
 
 RECENT = 32
 """Evaluations that are looked at."""

@@ -112,7 +112,7 @@ def _ticket(search: Search, elite: Elite) -> Ticket:
 
 
 def _runner_up(search: Search, instance: str) -> Elite | None:
-    """The next best behind a contender, where it could be the better one and has had no turn."""
+    """The next best behind a contender, if it could be the better one and has had no turn."""
     contenders, done = search.contenders(), verified_instances(search.store, search.run)
     instances = [instance_digest(elite.program, elite.assignment) for elite in contenders]
     if instance not in instances[:-1]:

@@ -7,7 +7,7 @@ from itertools import accumulate
 from evolve.core.protocols import Elite, Population
 
 WINDOW = 1000
-"""How many elites a policy reads one by one, where there are more; TTT-Discover keeps as many.
+"""How many elites a policy reads one by one, if there are more; TTT-Discover keeps as many.
 
 A choice then takes as long with 10^4 elites as with 10^3: a few milliseconds at most.
 """

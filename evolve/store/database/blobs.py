@@ -72,5 +72,5 @@ def get(connection: Connection, identity: int) -> str:
 
 
 def get_unless_none(connection: Connection, identity: int | None) -> str:
-    """The text, or `""` where there is none (never stored, or pruned)."""
+    """The text, or `""` if there is none (never stored, or pruned)."""
     return "" if identity is None else get(connection, identity)

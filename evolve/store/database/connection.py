@@ -122,7 +122,7 @@ class Database:
         return row and Page(*row)
 
     def _require_file(self) -> None:
-        """Raise StoreError where the file was taken away or overwritten since `watch`."""
+        """Raise StoreError if the file was taken away or overwritten since `watch`."""
         watched, self._watch = self._watch, None  # what is asked meanwhile does not ask again
         if watched is not None:
             try:

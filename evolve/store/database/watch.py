@@ -52,7 +52,7 @@ class Watch:
     Args:
         path: where it is.
         mark: bytes that this file holds from now on, and no other.
-        find: the first page of the table that holds the mark; None where SQLite does not find the
+        find: the first page of the table that holds the mark; None if SQLite does not find the
             mark there any more.
     """
 

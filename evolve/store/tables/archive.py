@@ -178,7 +178,7 @@ def offers(database: Database, run_id: int) -> Iterator[tuple[Elite, Offer]]:
 
 
 def of_ticket(connection: Connection, ticket: int) -> tuple[Elite, Offer] | None:
-    """What a ticket offered and the answer, or None where it offered nothing."""
+    """What a ticket offered and the answer, or None if it offered nothing."""
     row = connection.execute(_OF_TICKET, {"ticket": ticket}).one_or_none()
     return None if row is None else _event(row)
 

@@ -74,7 +74,7 @@ def count(
 ) -> None:
     """Add a ticket (its row) that is told now, with what it is credited with itself.
 
-    `told` is 0 where its verdict was known before.
+    `told` is 0 if its verdict was known before.
     """
     calls = connection.execute(_CALLS, {"ticket": closed.id}).one() if closed.model else None
     sums = _NO_CALLS if calls is None else calls._asdict()

@@ -177,7 +177,7 @@ def evaluation_of(connection: Connection, run_id: int, digest: str) -> Evaluatio
 
 def _attempts(connection: Connection, rows: Sequence[Row[Any]]) -> list[Attempt]:
     parents: dict[int, tuple[str, ...]] = {}
-    for role in ("selected", "used"):  # those used hold, where there are any
+    for role in ("selected", "used"):  # those used hold, if there are any
         found: dict[int, tuple[str, ...]] = {}
         for identity, digest in connection.execute(
             _PARENTS, {"tickets": [row.id for row in rows], "role": role}

@@ -1,6 +1,6 @@
 """Calls of models: committed with their reservation, settled with the reply, and the sums of both.
 
-What a call is charged: what the endpoint counted; nothing where it was not accepted; its
+What a call is charged: what the endpoint counted; nothing if it was not accepted; its
 reservation where the outcome, or the count, never arrived.
 """
 
@@ -94,7 +94,7 @@ def begin(connection: Connection, run_id: int, request_id: int, worst: Reservati
 
 
 def end(connection: Connection, call_id: int, reply: ModelReply) -> bool:
-    """Settle a call with its reply; False where it has ended before, which changes nothing."""
+    """Settle a call with its reply; False if it has ended before, which changes nothing."""
     row = connection.execute(_CALL, {"call": call_id}).one()
     if row.status != CallStatus.PENDING:
         return False
@@ -123,7 +123,7 @@ def end(connection: Connection, call_id: int, reply: ModelReply) -> bool:
 
 
 def charge(reply: ModelReply, worst: Reservation) -> tuple[int, float | None]:
-    """Tokens and USD that a call counts for; USD is None where the cost is unknown."""
+    """Tokens and USD that a call counts for; USD is None if the cost is unknown."""
     if reply.status in UNBILLED:
         return 0, 0.0
     tokens = worst.tokens if reply.usage is None else reply.usage.total
@@ -142,7 +142,7 @@ def ticket_of(connection: Connection, call_id: int) -> int:
 
 
 def reply_of(connection: Connection, request_id: int) -> ModelReply | None:
-    """The reply to a request; None where it has none (yet)."""
+    """The reply to a request; None if it has none (yet)."""
     row = connection.execute(_OF_REQUEST, {"request": request_id}).one_or_none()
     return None if row is None else _reply(connection, row)
 

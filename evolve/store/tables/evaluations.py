@@ -88,7 +88,7 @@ def _ratio_row(evaluation_id: int, baseline: str, ratio: Ratio) -> dict[str, Any
 
 
 def of_ticket(connection: Connection, ticket: int, *, samples: bool = True) -> Evaluation | None:
-    """The whole evaluation of a ticket, or None where it has none (yet).
+    """The whole evaluation of a ticket, or None if it has none (yet).
 
     Raw samples are most of its bytes; without them it is read in a fraction of the time.
     """
@@ -106,7 +106,7 @@ def cached(
 ) -> Evaluation | None:
     """The evaluation with this key, of any run, that says something about the program.
 
-    None where several do: each alone may be the lucky one, or the one that was refuted later. A
+    None if several do: each alone may be the lucky one, or the one that was refuted later. A
     verdict that was taken over says no more than the one that it is a copy of, nor does one that
     was cut short beside a full one.
     """

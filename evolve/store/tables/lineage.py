@@ -125,7 +125,7 @@ def step(connection: Connection, run_id: int, sequence: int) -> Step:
 
 
 def evaluation_of(connection: Connection, run_id: int, sequence: int) -> Evaluation | None:
-    """The whole evaluation of a step, or None where it has none (yet)."""
+    """The whole evaluation of a step, or None if it has none (yet)."""
     step(connection, run_id, sequence)
     query = select(ticket.c.id).where(ticket.c.run == run_id, ticket.c.sequence == sequence)
     return evaluations.of_ticket(connection, connection.execute(query).scalar_one())

@@ -186,7 +186,7 @@ def count_told(
         connection: of the transaction.
         told: the row.
         failed: whether it ended without a correct evaluation.
-        score: its fitness value; None where it has none.
+        score: its fitness value; None if it has none.
     """
     counted = {"of": told.run, "ticket": told.id, "failures": int(failed), "score": score}
     connection.execute(_TELL, counted)
@@ -211,7 +211,7 @@ def settle(
         run_id: the run.
         program_id: the program.
         parent: digest of its main parent, of which the first answer stands.
-        value: its fitness; None where it is refuted.
+        value: its fitness; None if it is refuted.
         tuned: whether the ticket had the program as its main parent.
     """
     known = {"run": run_id, "program": program_id, "own": value, "tuned": int(tuned)}

@@ -80,7 +80,7 @@ _PARENTS = (
 def of_program(connection: Connection, run_id: int, told: Ticket) -> Elite | None:
     """The elite that a ticket's program makes, with its verdict that is about to be told.
 
-    An instance that any full evaluation found wrong, or not custom, counts no more. None where no
+    An instance that any full evaluation found wrong, or not custom, counts no more. None if no
     instance is left.
     """
     proposal, verdict = told.proposal, told.evaluation
@@ -116,7 +116,7 @@ def of_program(connection: Connection, run_id: int, told: Ticket) -> Elite | Non
 def of_instance(connection: Connection, run_id: int, told: Ticket) -> Interval | None:
     """The fitness of a ticket's instance, pooled with its verdict that is about to be told.
 
-    None where a full evaluation found it wrong, or not custom.
+    None if a full evaluation found it wrong, or not custom.
     """
     proposal = told.proposal
     if proposal is None:

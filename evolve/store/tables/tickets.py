@@ -167,7 +167,7 @@ def propose(
     outcome: Proposal | Failed | ModelRequest,
     reading: ReplyStatus | None,
 ) -> Ticket:
-    """Record what the operator made, of a reply where there is one.
+    """Record what the operator made, of a reply if there is one.
 
     A failure ends the ticket; a request opens its next round.
     """

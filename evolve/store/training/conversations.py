@@ -49,7 +49,7 @@ class Asked:
         key: of the first request (`ModelRequest.key`).
         models: all that were asked.
         reading: what the operator made of the last reply; None if none was read.
-        exchanges: the answered rounds; empty where texts were left out.
+        exchanges: the answered rounds; empty if texts were left out.
     """
 
     key: str

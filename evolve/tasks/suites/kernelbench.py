@@ -15,7 +15,7 @@ VARIABLE = "KERNELBENCH_PATH"
 
 
 class KernelBench:
-    """The fourth level, whole models, is taken only where it is named."""
+    """The fourth level, whole models, is taken only if it is named."""
 
     name = NAME
     variable = VARIABLE

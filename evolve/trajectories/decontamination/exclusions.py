@@ -49,7 +49,7 @@ class Rules:
     keys: tuple[str, ...] = field(default_factory=environment_keys)
 
     def of_task(self, task: Task, tracer: Tracer | None = None) -> Reason | None:
-        """Why every step on a task is left out; None where it is not."""
+        """Why every step on a task is left out; None if it is not."""
         if self.held_out.match(task, tracer) is not None:
             return Reason.HELD_OUT
         if not allows_training(licence_of(task.source), self.licences):
@@ -59,7 +59,7 @@ class Rules:
         return None
 
     def of_step(self, step: Step) -> Reason | None:
-        """Why a step of a task that may be trained on is left out; None where it is not."""
+        """Why a step of a task that may be trained on is left out; None if it is not."""
         if is_cheat(step):
             return Reason.CHEAT
         if self.models and not all(_named(model, self.models) for model in step.models):

@@ -45,11 +45,11 @@ class Tracer(AbstractContextManager["Tracer"]):
         self._end()
 
     def signature(self, task: Task) -> str | None:
-        """A digest of shapes and types of inputs and weights; None where the file does not run."""
+        """A digest of shapes and types of inputs and weights; None if the file does not run."""
         return self._ask(task, "signature")
 
     def graph(self, task: Task) -> str | None:
-        """The digest of a task's exported graph; None where it cannot be traced."""
+        """The digest of a task's exported graph; None if it cannot be traced."""
         return self._ask(task, "graph")
 
     def same(self, one: Task, other: Task) -> bool:
@@ -99,7 +99,7 @@ def _start() -> "subprocess.Popen[str]":
 
 
 def _answer(process: "subprocess.Popen[str]", asked: Mapping[str, str]) -> dict[str, Any] | None:
-    """The answer about one task; None where the process died or takes too long."""
+    """The answer about one task; None if the process died or takes too long."""
     assert process.stdin is not None
     assert process.stdout is not None
     try:

@@ -34,7 +34,7 @@ class HeldOut:
     Attributes:
         asked: what was asked for, as the manifest quotes it.
         sources: text of every task by name.
-        signatures: names of the tasks by their signatures, where they were traced.
+        signatures: names of the tasks by their signatures, if they were traced.
         notices: what a person should know about it.
     """
 
@@ -59,7 +59,7 @@ class HeldOut:
         return Likeness(self.sources)
 
     def match(self, task: Task, tracer: Tracer | None = None) -> Match | None:
-        """What a task is held out as; None where it may be trained on.
+        """What a task is held out as; None if it may be trained on.
 
         With a tracer also by what it computes; that executes the task, in another process.
         """
@@ -79,7 +79,7 @@ class HeldOut:
         return [one for one in self.likeness.nearest(task.source) if 0 < one.distance <= NEAR]
 
     def shown_in(self, texts: Iterable[str]) -> str | None:
-        """The held-out task that one of the texts shows; None where none does."""
+        """The held-out task that one of the texts shows; None if none does."""
         if not self.sources:
             return None
         return next((name for text in texts if (name := self.likeness.shown_in(text))), None)
@@ -151,6 +151,6 @@ def _tasks_at(path: Path) -> dict[str, str]:
 
 
 def _task_text(path: Path) -> str:
-    """The text of a task module; empty where the file is none."""
+    """The text of a task module; empty if the file is none."""
     text = path.read_text(encoding="utf-8-sig", errors="replace")
     return text if "class Model" in text else ""

@@ -123,7 +123,7 @@ class Likeness:
         return sorted(found, key=lambda near: (near.distance, near.name))[:limit]
 
     def shown_in(self, text: str) -> str | None:
-        """The reference whose model a text shows nearly whole; None where it shows none."""
+        """The reference whose model a text shows nearly whole; None if it shows none."""
         shown, bare = windows(text), _without_docstrings(text)
         found = self._showing.keys() & (shown if bare == text else shown | windows(bare))
         weights: defaultdict[str, float] = defaultdict(float)

@@ -56,7 +56,7 @@ def _is_self(node: ast.AST) -> bool:
 
 
 def _outer_name(node: ast.AST, imported: Mapping[str, str]) -> str | None:
-    """What a name or a dotted path is of something imported; None where it is of nothing such."""
+    """What a name or a dotted path is of something imported; None if it is of nothing such."""
     if isinstance(node, ast.Name):
         return imported.get(node.id)
     root = node

@@ -13,7 +13,7 @@ _TEMPLATE = "card.md.j2"
 
 
 def card(manifest: Manifest) -> str:
-    """The text of the card; nothing in it depends on when or where it is written."""
+    """The text of the card; it does not depend on time and place of writing."""
     import jinja2
     import yaml
 

@@ -28,7 +28,7 @@ _PYTHON: Mapping[str, tuple[type, ...]] = {
 
 
 def check(row: Mapping[str, Any], columns: Columns) -> None:
-    """Raises TypeError where a row is not made of exactly these columns."""
+    """Raises TypeError if a row is not made of exactly these columns."""
     fault = next(_faults(row, columns, "row"), None)
     if fault:
         raise TypeError(fault)

@@ -76,7 +76,7 @@ def _as_it_is(row: Row) -> Iterable[Row]:
 class Shape:
     """Columns, and the functions that make a trainer's rows.
 
-    `parts` says which rows stand for one of a view: none where the trainer would learn from what it
+    `parts` says which rows stand for one of a view: none if the trainer would learn from what it
     is not to. `fill` gives the columns of each from the row and its place.
     """
 
@@ -94,7 +94,7 @@ class Format:
     parquet: bool = False
 
     def shape(self, kind: Kind) -> Shape:
-        """Raises UsageError where the trainer does not take rows of this kind."""
+        """Raises UsageError if the trainer does not take rows of this kind."""
         if kind not in self.shapes:
             others = ", ".join(name for name, one in FORMATS.items() if kind in one.shapes)
             raise UsageError(f"--to {self.name} takes no {kind} rows; {others} do")
@@ -102,7 +102,7 @@ class Format:
 
 
 def find_format(name: str) -> Format:
-    """The format of this name. Raises UsageError where there is none."""
+    """The format of this name. Raises UsageError if there is none."""
     if name not in FORMATS:
         raise UsageError(f"--to {name}: no such format; there are {', '.join(FORMATS)}")
     return FORMATS[name]
@@ -127,7 +127,7 @@ def _answer(text: str) -> dict[str, str]:
 def aim(row: PromptOnly) -> dict[str, str]:
     """What answers to a prompt are for, in the words of `POST /v1/jobs` of `evolve serve`.
 
-    `parent_source` is empty where the prompt goes on from no program.
+    `parent_source` is empty if the prompt goes on from no program.
     """
     task, baseline, parent = row.step.task, row.step.baseline, row.step.parent
     return {
@@ -173,7 +173,7 @@ def _example(row: Example, _: Place) -> dict[str, Any]:
 
 
 def _traced(row: Example, _: Place) -> dict[str, Any]:
-    """For scripts of one's own: what mismatch rejection sampling needs; empty where not stored."""
+    """For scripts of one's own: what mismatch rejection sampling needs; empty if not stored."""
     trace = row.trace or TokenTrace()
     return {
         "messages": _whole(row),

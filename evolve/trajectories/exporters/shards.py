@@ -100,7 +100,7 @@ class Shards(AbstractContextManager["Shards"]):
         return sum(stream.rows) if stream else 0
 
     def write(self, view: str, split: str, row: Mapping[str, Any]) -> None:
-        """Append a row. Raises TypeError where it does not have the columns of its view."""
+        """Append a row. Raises TypeError if it does not have the columns of its view."""
         check(row, self._columns[view])
         text = json.dumps(row, ensure_ascii=False, separators=(",", ":"))
         line = text.encode(errors="replace") + b"\n"  # half of a surrogate pair is no UTF-8
@@ -125,7 +125,7 @@ class Shards(AbstractContextManager["Shards"]):
         Args:
             unit: its name.
             facts: what counts are so far, say.
-            after: the step up to which the unit is written; None where it is complete.
+            after: the step up to which the unit is written; None if it is complete.
         """
         for name in list(self._files):
             self._close(name)
@@ -218,7 +218,7 @@ def read_shard(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def require_pyarrow() -> None:
-    """Raises UsageError where parquet cannot be written or read."""
+    """Raises UsageError if parquet cannot be written or read."""
     try:
         import pyarrow.parquet  # noqa: F401
     except ModuleNotFoundError as error:

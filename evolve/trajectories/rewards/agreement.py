@@ -1,4 +1,4 @@
-"""Whether two rewards would teach the same: rank correlation, and where they differ most."""
+"""Whether two rewards would teach the same: rank correlation, and largest differences."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class Agreement:
 
     Attributes:
         count: how many those are.
-        correlation: Spearman's rank correlation; None where one of them ranks nothing.
+        correlation: Spearman's rank correlation; None if one of them ranks nothing.
         differences: the steps that they rank most differently, the most different first.
     """
 

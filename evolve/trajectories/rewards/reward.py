@@ -22,7 +22,7 @@ class Reward:
     Attributes:
         name: with a version that changes with every value it gives: `dr_kernel@1`.
         source: the paper or project that defines it.
-        compute: the number; None where an input is missing, and where the fault is our own.
+        compute: the number; None if an input is missing, or the fault is the judge's.
         baseline: what it reads a speedup over besides `eager` and the step's own baseline.
         needs_samples: whether it reads raw paired times (`Evaluation.samples`).
         needs_texts: whether it reads sources, prompts, replies or feedback.
@@ -36,7 +36,7 @@ class Reward:
     needs_texts: bool = False
 
     def score(self, step: Step) -> float | None:
-        """What the step is worth; None where that is not known.
+        """What the step is worth; None if that is not known.
 
         Raises:
             UsageError: the function fails, or gives what is no finite number.
@@ -67,7 +67,7 @@ class Grade(IntEnum):
 
 
 def grade(step: Step) -> Grade | None:
-    """How far the step came; None where that is not known.
+    """How far the step came; None if that is not known.
 
     Not known: no verdict, our own fault, a duplicate, a call without an outcome, or a correct
     program for which it is not known whether custom kernels made its outcome.
@@ -87,7 +87,7 @@ def grade(step: Step) -> Grade | None:
 
 
 def worth(ratio: Ratio | None) -> float | None:
-    """The ratio as a reward counts it: exactly 1.0 where its interval holds 1.0.
+    """The ratio as a reward counts it: exactly 1.0 if its interval holds 1.0.
 
     >>> worth(Ratio(1.02, 0.99, 1.05)), worth(Ratio(1.2, 1.1, 1.3))
     (1.0, 1.2)

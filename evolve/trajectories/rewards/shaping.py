@@ -58,7 +58,7 @@ def discounted(scores: Scores, tree: Tree, gamma: float) -> list[float | None]:
 
 
 def trloo(scores: Scores, tree: Tree) -> list[float | None]:
-    """Score minus the mean of the others at the same turn; as it is where there are none.
+    """Score minus the mean of the others at the same turn; as it is if there are none.
 
     Rollouts that began with the same prompt, or from the same program, are one group at each turn
     (KernelGYM, `core_algos.py`, `compute_multi_turn_rloo_outcome_advantage`). The mean of plain
@@ -157,7 +157,7 @@ def keeps_match(
         veto: a single token with a ratio below it rejects the sequence.
 
     Returns:
-        None where either is not known.
+        None if either is not known.
 
     Raises:
         ValueError: they differ in length.

@@ -42,7 +42,7 @@ class Dead:
         self.untold: Counter[str] = Counter()
 
     def add(self, step: Step) -> str:
-        """Take a step; returns why it is none of them, as a phrase, empty where it is one."""
+        """Take a step; returns why it is none of them, as a phrase, empty if it is one."""
         if step.parent is None:
             return "a first step"
         if not step.note:
@@ -68,7 +68,7 @@ class Dead:
 
 
 def came_to_nothing(step: Step) -> str:
-    """Why a step is a dead end, in a phrase; empty where it is none."""
+    """Why a step is a dead end, in a phrase; empty if it is none."""
     found = grade(step)
     if found is not None and found in _FAULTS and step.evaluation is not None:
         return f"{_FAULTS[found]} ({step.refuted or fault_of(step.evaluation)})"

@@ -31,7 +31,7 @@ def repaired(step: Step) -> Example:
 
 
 def labelled(step: Step) -> Example | None:
-    """The reply as wanted or not; None where that cannot be told."""
+    """The reply as wanted or not; None if that cannot be told."""
     label = wanted(step)
     if label is None:
         return None
@@ -63,7 +63,7 @@ def wanted(step: Step) -> bool | None:
     """True for a correct program that is the first, a repair, or faster than its parent.
 
     False for one that failed or is slower; None in between, where the intervals do not tell, and
-    where there is no verdict that says anything.
+    if there is no verdict that says anything.
     """
     found = grade(step)
     if found is not Grade.CORRECT:

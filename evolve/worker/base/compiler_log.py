@@ -41,7 +41,7 @@ _OURS = re.compile(r"(?:^|/)(?:main\.cpp|cuda\.cu|candidate\.py|[\w.-]+\.(?:cu|c
 
 @dataclass(frozen=True, slots=True)
 class Complaint:
-    """An error as the tool words it. `line` counts from 1 in `file`; 0 where it names none.
+    """An error as the tool words it. `line` counts from 1 in `file`; 0 if it names none.
 
     `excerpt` is what the tool quotes of the source, the complained-of line last.
     """
@@ -66,7 +66,7 @@ def complaints(log: str) -> Iterator[Complaint]:
 
 def _placed(lines: Sequence[str], number: int, match: re.Match[str]) -> Complaint:
     file, line, what = match["file"], int(match["line"]), match["what"].strip()
-    if not _OURS.search(file):  # in a header: what of ours asked for it stands above
+    if not _OURS.search(file):  # in a header: the including line stands above
         for earlier in reversed(lines[max(0, number - 40) : number]):
             if (asked := _REQUIRED.match(earlier)) and _OURS.search(asked["file"]):
                 return Complaint(what, asked["file"].rpartition("/")[2], int(asked["line"]))
@@ -110,7 +110,7 @@ def first_complaint(log: str) -> tuple[Complaint | None, int]:
 
 
 def line_in_candidate(complaint: Complaint, source: str) -> int:
-    """The line of the candidate's file that a complaint is about, from 1; 0 where none is sure."""
+    """The line of the candidate's file that a complaint is about, from 1; 0 if none is sure."""
     lines = source.splitlines()
     if complaint.file == CANDIDATE:
         return complaint.line if complaint.line <= len(lines) else 0
@@ -133,7 +133,7 @@ def _end_of_excerpt(excerpt: Sequence[str], lines: Sequence[str]) -> int:
 
 
 def _line_in_string(complaint: Complaint, source: str) -> int:
-    """By the quoted text where there is one, and the count of lines where that is not enough."""
+    """By the quoted text if there is one, and the count of lines if that is not enough."""
     quoted = complaint.excerpt[-1].strip() if complaint.excerpt else ""
     places: dict[int, int] = {}  # line of the candidate: lines that the build put before
     for text in _cpp_texts(source):

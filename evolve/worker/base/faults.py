@@ -48,7 +48,7 @@ class CandidateFault(Exception):
 
 
 class BusyFault(CandidateFault):
-    """The device works although nobody's turn explains it; whose work it is, is inferred."""
+    """The device works outside of every turn; the process at work is inferred."""
 
     def __init__(self, feedback: str) -> None:
         super().__init__(Status.TIMING_UNBOUNDED, feedback)

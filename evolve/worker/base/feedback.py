@@ -2,8 +2,8 @@
 
 A few hundred tokens at most: whole profiler dumps are known to make models worse. Whatever the
 candidate has a hand in (its source, its compiler's words, names of its kernels) is quoted: no
-control characters, every line behind a mark, lengths capped, so that it cannot pass for ours.
-Seeds and expected values never come here. A number that is not known is left out.
+control characters, every line behind a mark, lengths capped, so that it cannot pass for the
+judge's. Seeds and expected values never come here. A number that is not known is left out.
 """
 
 import re
@@ -27,7 +27,7 @@ _FENCE = re.compile(r"`{3,}|~{3,}")
 
 
 def plain(text: str, limit: int = MAX_WHAT) -> str:
-    """Foreign text on one line of ours: printable, without fences, at most `limit` characters."""
+    """Foreign text on one line: printable, without fences, at most `limit` characters."""
     text = " ".join(_FENCE.sub("'''", sanitise(text)).split())
     return text if len(text) <= limit else text[: limit - 4] + " ..."
 
@@ -92,7 +92,7 @@ def bound(
     bytes_per_s: float | None,
     flops_per_s: float | None,
 ) -> str:
-    """Whether memory or arithmetic holds a kernel up, and by how much; empty where unknown.
+    """Whether memory or arithmetic holds a kernel up, and by how much; empty if unknown.
 
     Args:
         time_s: of one call.

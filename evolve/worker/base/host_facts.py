@@ -75,7 +75,7 @@ def promises_gpu() -> bool:
 
 
 def major(version: str) -> int:
-    """The 12 of `12.8`; 0 where a text does not begin with a number."""
+    """The 12 of `12.8`; 0 if a text does not begin with a number."""
     first = version.partition(".")[0].strip()
     return int(first) if first.isdigit() else 0
 
@@ -122,7 +122,7 @@ def _seen(index: int) -> dict[str, Any]:
 
 
 def _driver_gpus() -> list[dict[str, str]]:
-    """What `nvidia-smi` lists; nothing where there is none, or it fails."""
+    """What `nvidia-smi` lists; nothing if there is none, or it fails."""
     query = f"--query-gpu={','.join(_GPU_FIELDS.values())}"
     lines = _output(["nvidia-smi", query, "--format=csv,noheader,nounits"]).splitlines()
     rows = csv.reader(lines, skipinitialspace=True)

@@ -10,4 +10,4 @@ class CrowdedFault(InfraFault):
 
 
 class OccupiedFault(CrowdedFault):
-    """It stayed so with nothing of ours at work: it is others, whoever is judged and how often."""
+    """It stayed so with this judge idle: other processes are at work, for every candidate."""

@@ -87,7 +87,7 @@ def moves_data(operation: Any) -> bool:
 def work_of(
     operation: Any, arguments: tuple[Any, ...], options: Mapping[str, Any], outcome: Any
 ) -> Work | None:
-    """What a call of an operation was; None where it cannot be counted."""
+    """What a call of an operation was; None if it cannot be counted."""
     done = operations_of(operation, arguments, options, outcome)
     if done is None:
         return None
@@ -103,7 +103,7 @@ def work_of(
 def operations_of(
     operation: Any, arguments: tuple[Any, ...], options: Mapping[str, Any], outcome: Any
 ) -> int | None:
-    """Arithmetic operations of a call; None where they cannot be counted."""
+    """Arithmetic operations of a call; None if they cannot be counted."""
     name = operation.overloadpacket.__name__
     elements = elements_of(arguments, options, outcome)
     if _formula(operation.overloadpacket) is not None:

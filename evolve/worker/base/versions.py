@@ -12,7 +12,7 @@ from evolve.worker.base import nvcc_flags
 
 @functools.lru_cache
 def compiler_version() -> str:
-    """First line that the C++ compiler says about itself; empty where there is none."""
+    """First line that the C++ compiler says about itself; empty if there is none."""
     compiler = shutil.which(os.environ.get("CXX", "c++"))
     if compiler is None:
         return ""
@@ -21,7 +21,7 @@ def compiler_version() -> str:
 
 
 def package_version(name: str) -> str:
-    """Version of an installed distribution; empty where it is not installed."""
+    """Version of an installed distribution; empty if it is not installed."""
     try:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:

@@ -1,1 +1,1 @@
-"""Compilers, what they make, and where it is kept."""
+"""Compilers, their output, and its cache."""

@@ -151,7 +151,7 @@ def _keep_triton(place: Path, may_build: bool) -> None:
 def private_copy(place: Path) -> Path:
     """A copy of a cache in the process's own folder, where Triton finds its kernels again.
 
-    It notes by whole paths which files make up a kernel, and compiles it anew where one is gone.
+    It notes by whole paths which files make up a kernel, and compiles it anew if one is gone.
     """
     own = Path.cwd() / place.name
     copy = shutil.copytree(place, own, copy_function=shutil.copyfile, dirs_exist_ok=True)

@@ -25,7 +25,7 @@ _OTHERS = ("dtype.h", "error.h", "extra/c_env_api.h", "function.h")  # in this o
 
 
 def folder() -> Path:
-    """In the user's cache, where it can be made; other versions have another."""
+    """In the user's cache, if it can be made; other versions have another."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     key = framed_digest("headers", package_version("apache-tvm-ffi"), compiler_version(), *FLAGS)
     place = Path(base) / "evolve-kernels" / f"headers-{key[:16]}"
@@ -35,7 +35,7 @@ def folder() -> Path:
 
 
 def precompile() -> None:
-    """Compile them unless they are there, which takes three seconds; nothing where that fails."""
+    """Compile them unless they are there, which takes three seconds; nothing if that fails."""
     made, found = folder() / f"{_FIRST}.gch", importlib.util.find_spec("tvm_ffi")
     compiler = shutil.which(os.environ.get("CXX", "c++"))
     if made.exists() or not (found and found.origin and compiler):

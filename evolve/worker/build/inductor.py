@@ -76,13 +76,13 @@ def is_wanted_by(source: str) -> bool:
 
 
 def prepare() -> None:
-    """Import what writing code needs, in three to seven seconds; nothing where it is there."""
+    """Import what writing code needs, in three to seven seconds; nothing if it is there."""
     for name in _IMPORTED:
         importlib.import_module(name)
 
 
 def settings(variant: str) -> dict[str, Any]:
-    """Inductor's settings of a variant. Raises UsageError where there is none of that name."""
+    """Inductor's settings of a variant. Raises UsageError if there is none of that name."""
     if variant not in SETTINGS:
         raise UsageError(f"variant {variant!r}: choose of {', '.join(SETTINGS)}")
     return dict(SETTINGS[variant])
@@ -191,7 +191,7 @@ def _lowered(graph: Any, options: Mapping[str, Any]) -> str:
     from torch._inductor.graph import GraphLowering
     from torch._inductor.select_algorithm import AlgorithmSelectorCache
 
-    # A graph found in a cache would be written by nobody.
+    # For a graph found in a cache no code would be written.
     wanted = {**options, "fx_graph_cache": False, "fx_graph_remote_cache": False}
     known = {name: value for name, value in wanted.items() if _has(config, name)}
     fakes = [node.meta["val"] for node in graph.graph.nodes if node.op == "placeholder"]

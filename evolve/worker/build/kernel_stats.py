@@ -20,7 +20,7 @@ _FRAME_SIZE = (0x04, 0x11)  # EIFMT_SVAL, EIATTR_FRAME_SIZE: a symbol and a size
 
 
 def instruction_shares(ptx: str) -> dict[str, float]:
-    """Shares of a kernel's instructions by descriptor; empty where there are none.
+    """Shares of a kernel's instructions by descriptor; empty if there are none.
 
     `global_share` and `shared_share` access these memories, `matrix_share` multiplies matrices
     (PTX ISA 8.7, chapter 9).
@@ -43,7 +43,7 @@ def _kind(opcode: str) -> str:
 
 
 def stack_bytes(cubin: bytes) -> int | None:
-    """Bytes of stack that a thread of the kernel needs; None where the file does not say.
+    """Bytes of stack that a thread of the kernel needs; None if the file does not say.
 
     Triton's kernels have no arrays of their own there: what they have are spilled registers.
     Layout: ELF for 64-bit machines; attributes as `cuobjdump -elf` names them.

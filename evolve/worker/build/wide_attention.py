@@ -18,7 +18,7 @@ _ATEN = torch.ops.aten
 
 
 def take_apart(graph: Any) -> None:
-    """Replace attention of wide heads in an exported graph; only in float32, where no sum is lost.
+    """Replace attention of wide heads in an exported float32 graph; no sum is lost.
 
     What has a mask, dropout, or fewer heads of keys than of queries stays as it is.
     """

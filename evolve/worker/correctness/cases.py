@@ -40,7 +40,7 @@ class LoadedCase(TaskCase):
         return flatten(evaluate_reference(self.task, model, inputs))[0]
 
     def truth(self, model: nn.Module, inputs: list[Any], reference: list[Tensor]) -> Truth:
-        """Outputs computed in fp64, flattened; `reference` stands in where that is impossible."""
+        """Outputs computed in fp64, flattened; `reference` stands in if that is impossible."""
         return evaluate_truth(model, inputs, reference)
 
     def expected(self, model: nn.Module, inputs: list[Any], family: str = "task") -> Expected:

@@ -31,8 +31,8 @@ class Checked(Protocol):
 class Judgement:
     """`CORRECT`, or what is wrong, with feedback for whoever wrote the kernel.
 
-    `margin` is the largest error over what is allowed: at most 1 where values are right; None
-    where it was not measured. It is over what a well-conditioned outcome may be off; 1 where that
+    `margin` is the largest error over what is allowed: at most 1 if values are right; None
+    if it was not measured. It is over what a well-conditioned outcome may be off; 1 if that
     is exceeded and the outcome is right all the same, so that the more exact never has the larger.
     """
 
@@ -42,7 +42,7 @@ class Judgement:
 
 
 def worst(*margins: float | None) -> float | None:
-    """The largest of some margins; None where none was measured."""
+    """The largest of some margins; None if none was measured."""
     return max((margin for margin in margins if margin is not None), default=None)
 
 

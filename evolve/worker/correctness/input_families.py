@@ -56,7 +56,7 @@ class Support:
 
 
 def support_of(tensor: Tensor) -> Support | None:
-    """The support that a tensor's values show; None where they must not be changed at all."""
+    """The support that a tensor's values show; None if they must not be changed at all."""
     if not tensor.is_floating_point() or tensor.numel() < _LEAST_NUMEL:
         return None
     low, high = (float(bound) for bound in tensor.aminmax())

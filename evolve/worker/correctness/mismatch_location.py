@@ -11,7 +11,7 @@ _MOST_INDICES = 1 << 14  # of one dimension that are looked at one by one
 
 
 def describe_place(wrong: Tensor) -> str:
-    """Where the mask is set; empty where it is set everywhere, nowhere, or without a pattern."""
+    """Where the mask is set; empty if it is set everywhere, nowhere, or without a pattern."""
     count = int(wrong.sum())
     if count in (0, wrong.numel()):
         return ""

@@ -242,7 +242,7 @@ def _motions(
 ) -> list[Tensor]:
     """Root mean square over perturbations of how far each block of each output moves.
 
-    Nothing moves where there is no fp64 truth.
+    Nothing moves if there is no fp64 truth.
     """
     squares = [no_motion(exact) for exact in truth.outputs]
     if truth.note:

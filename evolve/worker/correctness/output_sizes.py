@@ -41,7 +41,7 @@ def prepare() -> None:
 
 
 def extent_of(case: LoadedCase, inputs: Outline) -> Extent | None:
-    """The extent of a call of the reference, without making it; None where it cannot be told.
+    """The extent of a call of the reference, without making it; None if it cannot be told.
 
     What kernels need for themselves, such as the workspace of a convolution, is not seen.
 
@@ -66,7 +66,7 @@ def extent_of(case: LoadedCase, inputs: Outline) -> Extent | None:
 
 
 class Alive(DispatchMode):
-    """Adds up what operations make, as long as somebody has it. `most` is the most so far.
+    """Adds up what operations make, as long as it is referenced. `most` is the most so far.
 
     Not what is `given`, nor views of that.
     """

@@ -18,7 +18,7 @@ BASE_ROUNDINGS = 16.0  # roundings of the compute type that any kernel may make 
 WALK_ROUNDINGS = 2.0  # times sqrt(terms): a sequential sum whose rounding errors walk randomly
 DRIFT_ROUNDINGS = 1.0  # times terms: the bound for a sequential sum whose errors have one sign
 MOST_TERMS = 1 << 16  # that are added one after the other: longer sums are made in lanes or parts
-OPERAND_ROUNDINGS = 2.5  # of operands, where the task allows a shorter type for them
+OPERAND_ROUNDINGS = 2.5  # of operands, if the task allows a shorter type for them
 PEAK = 8.0  # largest single error over the root mean square of errors
 LEAST_SCALE = 1 / 64  # of a block, relative to its row and to the median block in use
 _NEIGHBOURS = 64  # blocks on either side that tell about one that is nearly all cut off
@@ -148,7 +148,7 @@ def no_motion(truth: Tensor) -> Tensor:
 def motion_blocks(moved: Tensor, truth: Tensor, dtype: torch.dtype) -> Tensor:
     """How far every block of an outcome moved: root mean square |moved - truth|, fp64.
 
-    Of the elements that the outcome's own type can hold; empty where there are no floating ones.
+    Of the elements that the outcome's own type can hold; empty if there are no floating ones.
     """
     moved, truth = real(moved), real(truth)
     if truth.numel() == 0 or not truth.is_floating_point():
@@ -166,7 +166,7 @@ def _is_held(truth: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def output_budget(reference: Tensor, truth: Tensor, arithmetic: Arithmetic) -> OutputBudget | None:
-    """The least error that is allowed for one output; None where it has no floating elements.
+    """The least error that is allowed for one output; None if it has no floating elements.
 
     Args:
         reference: The native outcome.
@@ -213,7 +213,7 @@ def condition_of(budget: OutputBudget, shape: torch.Size, motion: Tensor, step: 
 def widened(
     budget: OutputBudget, dtype: torch.dtype, condition: Tensor, arithmetic: Arithmetic
 ) -> OutputBudget:
-    """What is allowed besides, where outcomes move more than the operands that they are made of."""
+    """What is allowed besides, if outcomes move more than the operands that they are made of."""
     rms = torch.maximum(error_floor(dtype, arithmetic, condition), budget.rms)
     return _raised(budget, rms, PEAK * rms)
 
@@ -236,7 +236,7 @@ def coarsened(budget: OutputBudget, motion: Tensor, truth: Tensor) -> OutputBudg
     Its own error in a block is no measure there: errors of cut operands have one sign, and in a
     block that is nearly all cut off at zero it may have none, where who rounds them has some. So a
     block may be off as much more than a typical one as it moves more when operands of products do;
-    or, where nearly all of it is cut off, as a neighbour does. In most blocks nobody is off by more
+    or, where nearly all of it is cut off, as a neighbour does. In most blocks no error exceeds
     than the reference, or its operands are shorter still.
     """
     typical = _typical(motion / budget.scale)

@@ -62,8 +62,8 @@ class Device(Protocol):
         process_bytes: That a process takes beside its tensors.
         expecting_bytes: For what is worked out of an expectation, one at a time.
         room: Bytes that evaluations under way may take together (`memory_model`), beside what
-            stays warm; 0 where nothing limits them.
-        total_bytes: All the memory of the device; 0 where tasks are not refused for it.
+            stays warm; 0 if nothing limits them.
+        total_bytes: All the memory of the device; 0 if tasks are not refused for it.
         variables: Set in every process that runs candidates.
         capability: Of a GPU, 90 for 9.0; else 0.
     """
@@ -122,7 +122,7 @@ class Device(Protocol):
         ...
 
     def refuses(self, language: Language) -> str:
-        """Why a program in this language cannot run here; empty where it can."""
+        """Why a program in this language cannot run here; empty if it can."""
         ...
 
     def environment(self, language: Language) -> dict[str, str]:
@@ -159,7 +159,7 @@ class Device(Protocol):
 
         Args:
             process: The runner.
-            tensors: Bytes that its tensors may take at once, where that is more than usual.
+            tensors: Bytes that its tensors may take at once, if that is more than usual.
 
         Raises:
             OSError: it cannot.
@@ -169,7 +169,7 @@ class Device(Protocol):
     def read(
         self, process: "RunnerProcess", addresses: Sequence[int], into: Sequence[torch.Tensor]
     ) -> None:
-        """Copy bytes of a runner's outputs into ours, from each address as many as it is to fill.
+        """Copy bytes of a runner's outputs into `into`, from each address as many as it is to fill.
 
         Raises:
             OSError: there is no such memory.
@@ -181,7 +181,7 @@ class Device(Protocol):
         ...
 
     def require_modest(self, process: "RunnerProcess") -> None:
-        """CandidateFault where it has taken memory of the device far beyond what it was given."""
+        """CandidateFault if it has taken memory of the device far beyond what it was given."""
         ...
 
     def window(self) -> "Window":

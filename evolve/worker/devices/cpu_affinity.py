@@ -16,7 +16,7 @@ def keep_to_share(part: int, parts: int) -> None:
     """Keep this process, and all that it starts, to one of equal parts of its cores.
 
     Threads of one physical core stay together, so that two workers that measure at the same time
-    do not wait on the same one. Where there are fewer cores than parts, all are kept.
+    do not wait on the same one. If there are fewer cores than parts, all are kept.
     """
     cores = sorted(os.sched_getaffinity(0), key=lambda core: (_first_sibling(core), core))
     ends = [len(cores) * at // parts for at in (part, part + 1)]
@@ -27,9 +27,9 @@ class ClockCores:
     """Where a judge of a GPU keeps time, and where its runners work: both wait without sleeping.
 
     Judges of one host that know nothing of each other, such as runs begun by hand for each GPU,
-    take different cores: the first, with its siblings, that nobody else has taken, to keep time on,
-    and the next for whoever is timed. There all sides work one after the other: processes of one
-    program, each on another core, took 1.3 to 1.9 ms for the same launches (an H200's host).
+    take different cores: the first, with its siblings, that no other judge has taken, to keep time
+    on, and the next for whoever is timed. There all sides work one after the other: processes of
+    one program, each on another core, took 1.3 to 1.9 ms for the same launches (an H200's host).
 
     Args:
         cores: That may be used.
@@ -51,7 +51,7 @@ class ClockCores:
 
     @property
     def of_clock(self) -> set[int]:
-        """All, where there are too few to keep one free."""
+        """All, if there are too few to keep one free."""
         return self._groups[self._mine] if self._many else self._all
 
     @property
@@ -67,7 +67,7 @@ class ClockCores:
         return self._many and self._timed is not None
 
     def of_runners(self) -> set[int]:
-        """Those that nobody had taken a moment ago."""
+        """Those that were free a moment ago."""
         if not self._many:
             return self._all
         if time.monotonic() > self._fresh_until:
@@ -75,12 +75,12 @@ class ClockCores:
         return self._runners
 
     def _free(self) -> set[int]:
-        """Those that nobody has taken."""
+        """Those that are free."""
         free = [group for first, group in self._groups.items() if not self._is_taken(first)]
         return set().union(*free) or self._all - self.of_clock
 
     def _take(self) -> int | None:
-        """A core that nobody else has."""
+        """A core that no other judge has."""
         for first in self._groups:
             held = try_to_hold(_lock_of(first))
             if held is not None:
@@ -110,7 +110,7 @@ def _lock_of(first: int) -> str:
 
 
 def _first_sibling(core: int) -> int:
-    """The lowest number of a thread on the same physical core; its own where nobody tells."""
+    """The lowest number of a thread on the same physical core; its own if that is not known."""
     path = Path(f"/sys/devices/system/cpu/cpu{core}/topology/thread_siblings_list")
     try:
         return int(path.read_text().replace("-", ",").split(",")[0])

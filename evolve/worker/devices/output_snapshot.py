@@ -57,7 +57,7 @@ def take(device: Device, process: RunnerProcess, output: Output, inputs: Shared)
 
 
 def require_apart(places: Iterable[tuple[int, int]], inputs: list[Mapping]) -> None:
-    """CandidateFault where one of some places (address, bytes) lies in memory of the inputs."""
+    """CandidateFault if one of some places (address, bytes) lies in memory of the inputs."""
     for address, size in places:
         if any(mapping.overlaps(address, size) for mapping in inputs):
             raise CandidateFault(Status.ALIASED, "an output shares memory with an input")
@@ -85,7 +85,7 @@ def buffers_for(device: Device, layout: Layout, on_host: bool = False) -> list[T
 def read_all(
     device: Device, process: RunnerProcess, addresses: Sequence[int], buffers: list[Tensor]
 ) -> None:
-    """Fill buffers from the runner's memory; CandidateFault where it has no such memory."""
+    """Fill buffers from the runner's memory; CandidateFault if it has no such memory."""
     filled = [at for at, raw in enumerate(buffers) if raw.numel()]
     try:
         device.read(process, [addresses[at] for at in filled], [buffers[at] for at in filled])

@@ -2,8 +2,8 @@
 
 Probes inside of a candidate's process can be noticed by it: it computes by itself while it is
 probed, and by a library otherwise. Here nothing is inside: in some blocks, which are not scored,
-the process is stopped once at a secret moment. Which thread was computing and where it stood is in
-the kernel's books (proc(5): `syscall`, `maps`).
+the process is stopped once at a secret moment. Which thread was computing, and at which place, is
+in the kernel's books (proc(5): `syscall`, `maps`).
 """
 
 import bisect
@@ -34,7 +34,7 @@ _MAPPED = re.compile(r"^([0-9a-f]+)-([0-9a-f]+) ..x. ([0-9a-f]+) \S+ \d+ *(.*)$"
 _TORCH = (Path(torch.__file__).parent / "lib" / "libtorch_cpu.so").resolve()  # as maps name it
 _VECTOR_FUNCTIONS = b"Sleef_"  # which the compiler's own C++ calls, of torch's library
 _LEAST_CALL_S = 1e-4  # of short calls much is what torch takes to hand out work and memory
-_OWN_SHARE = 0.3  # of the glances that show anybody: less is a library's work, more is one's own
+_OWN_SHARE = 0.3  # of the glances that show a thread: less is a library's work, more is one's own
 _ALPHA = 0.05  # the chance to be wrong about that
 OWN = "own code"
 HIDDEN = "a process that hides"
@@ -44,9 +44,9 @@ def at_work(pid: int) -> str:
     """Who computes in a stopped process.
 
     Returns:
-        `OWN` where a thread executes code that is not known to be somebody else's, else the file
+        `OWN` if a thread executes code that is not known to be a library's, else the file
         name of the library that one executes; `HIDDEN` where we may not look, though outputs can be
-        read of it; empty where nobody computes.
+        read of it; empty if no thread computes.
     """
     try:
         places = _executed(pid)
@@ -59,7 +59,7 @@ def at_work(pid: int) -> str:
 
 
 def owner(path: str, at: int) -> str:
-    """Whose code lies at byte `at` of a mapped file, as `at_work` tells; empty: nobody's."""
+    """The owner of the code at byte `at` of a mapped file, as `at_work` tells; empty: none."""
     if path == str(_TORCH) and (_is_vector_function(at) or not _vector_functions()):
         return ""
     if _LIBRARY.search(path):
@@ -127,7 +127,7 @@ def library_label(case: str, seen: Sequence[str], seconds_per_call: float) -> La
 
 
 def is_undecided(seen: Sequence[str], seconds_per_call: float) -> bool:
-    """Whether nobody was seen, or a library was, and not often enough to tell how much it does."""
+    """Whether no thread was seen, or a library was, but too rarely to tell how much it does."""
     if seconds_per_call >= _LEAST_CALL_S and seen and not any(seen):
         return True
     times, own = _libraries(seen, seconds_per_call).total(), seen.count(OWN)
@@ -136,7 +136,7 @@ def is_undecided(seen: Sequence[str], seconds_per_call: float) -> bool:
 
 
 def _is_less(own: int, library: int) -> bool:
-    """Whether so few of the glances that showed anybody speak against `_OWN_SHARE`."""
+    """Whether so few of the glances that showed a thread speak against `_OWN_SHARE`."""
     return _at_most(own, own + library) < _ALPHA
 
 

@@ -26,7 +26,7 @@ class Block:
 
     `run` is wall time, taken outside; `inside` the same as the process tells it; `samples` outputs
     by call; `late` processor time used after the run, where the device does not exclude that;
-    `seen` who was at work, where it was glanced at (`stack_sampling`);
+    `seen` who was at work, if it was glanced at (`stack_sampling`);
     `idle` what blocks of no calls
     took right after it, as many as were asked for.
     """
@@ -113,9 +113,9 @@ class Window(Protocol):
         """Time block `number`, its calls one by one or (a GPU's only) recorded as a graph.
 
         With `glance_after_s` (the CPU's only) it is stopped once after so long, for a glance. So
-        many `idles` follow, blocks of no calls. `is_trusted`: `process` runs code of ours, so no
-        outputs need be taken; only there may be any `idles`. With `pause_s` calls that are judged
-        get their inputs after a pause of so long, in which the call before has to be done.
+        many `idles` follow, blocks of no calls. `is_trusted`: `process` runs the judge's code, so
+        no outputs need be taken; only there may be any `idles`. With `pause_s` calls that are
+        judged get their inputs after a pause of so long, in which the call before has to be done.
 
         Raises:
             CandidateFault: the process fails in it.
@@ -137,12 +137,12 @@ class Window(Protocol):
         ...
 
     def settle(self) -> None:
-        """After the last block: raises where a side worked while it was not its turn."""
+        """After the last block: raises if a side worked while it was not its turn."""
         ...
 
 
 def require_no_company(process: "RunnerProcess") -> None:
-    """CandidateFault where something else of the candidate's is alive."""
+    """CandidateFault if something else of the candidate's is alive."""
     if process.has_company():
         raise CandidateFault(
             Status.TIMING_UNBOUNDED,

@@ -72,7 +72,7 @@ def _base(name: str | None) -> str:
 
 
 def _number(text: str | None) -> float:
-    """A counter's value; -1 where it has none."""
+    """A counter's value; -1 if it has none."""
     try:
         value = float((text or "").replace(",", ""))
     except ValueError:

@@ -36,7 +36,7 @@ class ModelNew(torch.nn.Module):
 
 @dataclass(frozen=True, slots=True)
 class MemoryMark:
-    """The books of one process, in bytes. OSError where it has ended."""
+    """The books of one process, in bytes. OSError if it has ended."""
 
     pid: int
 
@@ -45,7 +45,7 @@ class MemoryMark:
         return self._entry("VmRSS")
 
     def highest(self) -> int | None:
-        """The most since `reset`; None where its mark is not that of the process as it began."""
+        """The most since `reset`; None if its mark is not that of the process as it began."""
         flags = int(procfs.stat(self.pid)[6])
         return self._entry("VmHWM") if flags & _FORKED_WITHOUT_EXEC else None
 
@@ -66,9 +66,9 @@ class MemoryMark:
 def scratch_bytes(workshop: Workshop, candidate: Candidate, task: WarmTask) -> int | None:
     """The most that one call takes beyond weights, inputs and outputs, on the largest timed case.
 
-    To a MiB. What it has set aside before counts, and so does its code. None where nobody keeps
-    books that it cannot reach, or where the call is not right: this is no check, and changes no
-    verdict. Where it takes much longer than in the checks there is none either: others wait.
+    To a MiB. What it has set aside before counts, and so does its code. None if the system does not
+    keep books that it cannot reach, or where the call is not right: this is no check, and changes
+    no verdict. Where it takes much longer than in the checks there is none either: others wait.
     """
     if Mechanism.LANDLOCK not in Mechanism(workshop.launcher.mechanisms):
         return None
@@ -97,7 +97,7 @@ def scratch_bytes(workshop: Workshop, candidate: Candidate, task: WarmTask) -> i
 
 
 def _patience(before: float | None, most: float) -> float:
-    """Seconds for what took so many before; all that it may take where nobody knows."""
+    """Seconds for work that took so many before; all that it may take if that is not known."""
     return most if before is None else min(most, max(_LEAST_S, _TIMES * before))
 
 

@@ -45,7 +45,7 @@ class Finding:
 
 
 def read(text: str, kind: str) -> Finding | None:
-    """What a runner says that the tool said; None where that is no result.
+    """What a runner says that the tool said; None if that is no result.
 
     A program that fails by itself may have launched nothing: then that no error was found is none.
     """
@@ -63,7 +63,7 @@ def read(text: str, kind: str) -> Finding | None:
 def sanitise_call(
     workshop: "Workshop", candidate: "Candidate", task: "WarmTask", kind: str
 ) -> list[Label]:
-    """What one of `TOOLS` finds, or why it gave no result; nothing where it is not there.
+    """What one of `TOOLS` finds, or why it gave no result; nothing if it is not there.
 
     Hazards stay a label: on asynchronous copies and barriers racecheck is known to err.
 

@@ -65,7 +65,7 @@ def disowned(labels: Iterable[Label]) -> bool:
 
 
 def without_guesses(labels: Iterable[Label]) -> list[Label]:
-    """What is left once torch's work has been counted: the text says no more where it is."""
+    """The labels that stay once torch's work has been counted: then the text adds nothing."""
     return [label for label in labels if label.name != _TORCH_COMPUTE]
 
 

@@ -94,7 +94,7 @@ def _is_whole(found: Findings) -> bool:
 
 
 def processes(task: WarmTask, device: Device) -> int:
-    """How many are on the device at once; 0 where no tool is."""
+    """How many are on the device at once; 0 if no tool is."""
     is_there = device.has_profiler and find_tool(NAME) is not None
     return _PROCESSES * _at_once(task, device) if is_there else 0
 

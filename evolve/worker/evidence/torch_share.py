@@ -26,7 +26,7 @@ _MOST_ROWS = 64
 _OPERATION = re.compile(r"\w{1,40}::\w{1,80}")
 
 Account = Mapping[str, Work | None]
-"""By operation what it did; None where that cannot be counted."""
+"""By operation what it did; None if that cannot be counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Share:
         return self.uncounted is None and max(self.nbytes, self.operations) < _SMALL
 
     def label(self, case: str) -> Label | None:
-        """The numbers; None where torch computes nothing."""
+        """The numbers; None if torch computes nothing."""
         if self.uncounted is not None:
             evidence = f"{self.uncounted} was called in forward, whose work cannot be counted"
             return Label(MAIN_WORK, f"case {case}: {evidence}")
@@ -65,7 +65,7 @@ UNREADABLE = Share(0.0, 0.0, (), "an operation of torch")
 
 
 def read(text: str) -> Account | None:
-    """What a runner says of torch's work (`probes.Account`); None where it is no account."""
+    """What a runner says of torch's work (`probes.Account`); None if it is no account."""
     try:
         rows = json.loads(text)
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""Memory to be shared with a runner, of a size that nobody can change (Linux memfd)."""
+"""Memory to be shared with a runner, of a fixed size (Linux memfd)."""
 
 import contextlib
 import fcntl
@@ -21,7 +21,7 @@ Piece = tuple[NDArray[np.uint8], NDArray[np.uint8]]
 
 
 def make_sealed(size: int, write: Callable[[torch.Tensor], object]) -> int:
-    """A descriptor of new memory; `write` gets its bytes once, and nobody after it."""
+    """A descriptor of new memory; `write` gets its bytes once, and no process after it."""
     fd = _make(size)
     with mmap.mmap(fd, size) as writable:
         view = torch.frombuffer(writable, dtype=torch.uint8)
@@ -42,7 +42,7 @@ class Landing:
     """Where inputs of timed blocks land in one process, block after block.
 
     The process maps it privately, and sees what is written here as long as it has written nothing
-    there itself. Whatever it does to this memory harms nobody else: no other process gets it, and
+    there itself. Its writes to this memory harm no other process: none gets it, and
     what outputs are judged by lies elsewhere.
     """
 

@@ -1,10 +1,10 @@
 """Messages between the referee and a runner, over one Unix stream socket.
 
 The two directions are not alike. The referee is trusted by the runner, so its commands are pickles
-with file descriptors attached. The runner is trusted by nobody: what it sends are fixed binary
+with file descriptors attached. The runner is not trusted: it sends fixed binary
 structs with hard size limits, and whatever does not parse is the candidate's fault
-(`ChannelFault`), never an error of ours. Nothing here is authority: a message carries addresses
-and shapes to look at, text for feedback, and a diagnostic time.
+(`ChannelFault`), never an error of the judge. Nothing here is authority: a message carries
+addresses and shapes to look at, text for feedback, and a diagnostic time.
 """
 
 import array
@@ -195,7 +195,7 @@ def parse_done(body: bytes) -> Done:
 
 
 def parse_output(body: bytes) -> Output:
-    """Read descriptors; every number is checked for sense before anybody uses it."""
+    """Read descriptors; every number is checked for sense before it is used."""
     seconds, inputs_at, count, tree_size = _unpack(_OUTPUT, body, 0)
     at = _OUTPUT.size + tree_size
     if count > MAX_TENSORS or len(body) < at:

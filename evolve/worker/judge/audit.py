@@ -141,7 +141,7 @@ def _nulls(scene: _Scene) -> dict[str, Null]:
 
 
 def _copy_of_input(scene: _Scene) -> list[Tensor] | None:
-    """Every output is the first input of its shape and dtype; None where there is none."""
+    """Every output is the first input of its shape and dtype; None if there is none."""
     copies: list[Tensor] = []
     for own in scene.expected.reference:
         fitting = (
@@ -219,7 +219,7 @@ def _with_tf32_operands(scene: _Scene) -> list[Tensor] | None:
 
 
 def _shortened(scene: _Scene, model: nn.Module, inputs: list[Any]) -> list[Tensor] | None:
-    """None where the shorter type makes no difference: then there is nothing to find out."""
+    """None if the shorter type makes no difference: then there is nothing to find out."""
     outputs = _run(scene, model, inputs)
     own = scene.expected.reference
     return outputs if outputs and not all(map(torch.equal, outputs, own)) else None

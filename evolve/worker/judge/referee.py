@@ -75,7 +75,7 @@ _VIOLENT = (
     Status.TIMEOUT,
     Status.OOM,
 )
-# A screen crowns nobody, and a check only asks whether the outcome is right.
+# A screen decides on no winner, and a check only asks whether the outcome is right.
 _PROFILED = (Fidelity.REWARD, Fidelity.SEARCH, Fidelity.VERIFY)
 _INFRA_TEXT = 1000  # characters: what the system says may have a candidate's names in it
 _WEIGHED = (Fidelity.SEARCH, Fidelity.VERIFY)  # what archives and finals look at
@@ -130,7 +130,7 @@ class Referee:
         # Torch makes this folder once it works on tensors without values (`extent`), and else in
         # the user's temporary files.
         os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache / "inductor"))
-        # A spare starts before anybody knows whose build it will need. It may enter the folder of
+        # A spare starts before it is known which build it will need. It may enter the folder of
         # all builds, but not list it, and their names are digests of sources.
         shown = (str(cache),) if device.spares else ()
         self._lock = HostLock(device.name)
@@ -309,7 +309,7 @@ class Referee:
             status, feedback = fault.status, _explain(fault, asked.source)
             if self._may_be_others(fault, progress):
                 status, feedback = Status.INFRA, f"others had the device's memory: {feedback}"
-                if self._room.is_all_ours:  # so they are none of ours, and may stay
+                if self._room.is_all_ours:  # so they are not this judge's, and may stay
                     progress.labels.append(Label(NO_ROOM, plain(feedback, _INFRA_TEXT)))
             self._require_health_after(fault)
         except (InfraFault, OSError, torch.OutOfMemoryError, UsageError) as error:
@@ -350,7 +350,7 @@ class Referee:
     def _may_be_others(self, fault: CandidateFault, progress: Progress) -> bool:
         """Whether others may hold the memory that it says is missing on the device.
 
-        A candidate can say so as well: somebody has to be known to have been there. And who has
+        A candidate can say so as well: another process has to have been seen there. And who has
         been timed is not believed, or he could draw times until they are good.
         """
         if progress.timing.device_time_s or not tells_of_a_full_device(
@@ -529,7 +529,7 @@ def _require_text(source: str) -> None:
 
 
 def _require_model(source: str) -> None:
-    """Raise CandidateFault for a text without ModelNew; where it is no Python at all, for that.
+    """Raise CandidateFault for a text without ModelNew; if it is no Python at all, for that.
 
     A text that has the name is parsed by what builds it.
     """

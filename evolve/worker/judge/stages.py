@@ -39,7 +39,7 @@ DECOY = "decoy_kernel"
 
 
 def smoke(workshop: Workshop, runner: RunnerProcess, candidate: Candidate, task: WarmTask) -> None:
-    """The smallest case once, where it was compiled: the cheapest way to fail.
+    """The smallest case once, if it was compiled: the cheapest way to fail.
 
     On inputs that decide nothing later: what it builds there it may take along.
     """
@@ -148,7 +148,7 @@ class Counted:
 
     @property
     def is_own(self) -> bool | None:
-        """Whether it speaks for the candidate's own work; None where that is not known."""
+        """Whether it speaks for the candidate's own work; None if that is not known."""
         return self.right and self.share.is_small
 
     def labels(self) -> list[Label]:
@@ -183,7 +183,7 @@ def count_torch(
     In the smallest case and one of those that are timed. What is not timed gains nothing, and may
     be so small that the last step of a kernel is much of it: there only the stubbed run counts.
 
-    On inputs that nobody has seen, or what was kept from an earlier call could pass for work done.
+    On fresh inputs, or results kept from an earlier call could pass for work done.
     After a run that decides no other says anything.
 
     Args:
@@ -231,7 +231,7 @@ def probe_custom(
 
     The work is custom only if torch does little of it, and the outcome is wrong without the
     candidate's kernels: the same cases are run so, the last that is asked of the checks' process.
-    None where a run did not end in time. `known` are labels found so far.
+    None if a run did not end in time. `known` are labels found so far.
     """
     labels = dict.fromkeys(library_labels(candidate.build, workshop.device.has_profiler))
     customs: list[bool | None] = [not labels and not disowned(known)]
@@ -285,7 +285,7 @@ def _right(
     trap: bool = False,
     excuse: bool = True,
 ) -> bool | None:
-    """Whether a call is right on hidden inputs `number`; None where it does not end in time."""
+    """Whether a call is right on hidden inputs `number`; None if it does not end in time."""
     try:
         hidden = workshop.hidden(partial(case.check, "task", number))
         by = partial(judge, explain=False, excuse=excuse)
@@ -302,7 +302,7 @@ def _failed(fault: CandidateFault) -> bool | None:
 def prove_kernels(
     workshop: Workshop, runner: RunnerProcess, candidate: Candidate, task: WarmTask
 ) -> Proof | None:
-    """Which kernels ran on the first timed case, where it was checked; None if nobody knows."""
+    """Which kernels ran on the first timed case, if it was checked; None if that is not known."""
     case = task.timed[0]
     try:
         with (

@@ -1,7 +1,7 @@
 """The lock of a device between timing and everything else that would disturb it.
 
 Shared by every process on the host. Whoever wants one passes a gate first, so that a stream of one
-kind of work cannot keep the other waiting for ever. Where a file of theirs cannot be used
+kind of work cannot keep the other waiting for ever. If a lock file cannot be used
 InfraFault says so; who holds one for very long is told of on standard error (`lock_files`).
 """
 
@@ -49,7 +49,7 @@ class HostLock:
 
     @contextlib.contextmanager
     def shared(self) -> Iterator[None]:
-        """Held together with other checks and compilations; nothing where this thread holds it."""
+        """Held together with other checks and compilations; nothing if this thread holds it."""
         if self._held_by_thread() is not None:
             yield
             return
@@ -144,7 +144,7 @@ class HostLock:
 
 
 def try_to_hold(name: str) -> int | None:
-    """A descriptor that holds the lock of this name on the host; None where another has it.
+    """A descriptor that holds the lock of this name on the host; None if another has it.
 
     Raises:
         InfraFault: its file cannot be used.

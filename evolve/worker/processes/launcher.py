@@ -40,7 +40,7 @@ Key = tuple[tuple[str, str], ...]
 class Launcher:
     """Forks confined runners; every one of them is dead when `close` returns.
 
-    Raises UsageError where a path of `read` does not exist.
+    Raises UsageError if a path of `read` does not exist.
 
     Args:
         device: Where candidates run.

@@ -1,6 +1,6 @@
 """The files that the host-wide locks are made of.
 
-They lie where every user of the host may write: what has their names may be anything, and anybody
+They lie where every user of the host may write: a file of their name may be anything, and anyone
 may hold them. Neither hangs a judge without a word.
 """
 
@@ -105,7 +105,7 @@ def wait_for(fd: int, how: int) -> None:
 
 
 def _for_whom(file: os.stat_result) -> str:
-    """What a wait for the lock is for; empty where this process itself holds it."""
+    """What a wait for the lock is for; empty if this process itself holds it."""
     if os.getpid() in _holders(file):
         return ""
     return "waiting for another judge on this machine"

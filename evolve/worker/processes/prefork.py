@@ -20,7 +20,7 @@ class Spares:
     """Keeps up to `count` processes ready.
 
     Args:
-        make: Gives a fresh process, ready for use; raises InfraFault where it cannot.
+        make: Gives a fresh process, ready for use; raises InfraFault if it cannot.
         count: How many to keep.
     """
 

@@ -76,7 +76,7 @@ class RunnerProcess:
         self._fate: Fate | None = None
         self._at_end: list[Callable[[], None]] = []
         self._ending: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext
-        self.has_candidate = False  # whether code that is not ours may run there
+        self.has_candidate = False  # whether foreign code may run there
         self._frozen_s = 0.0
         self._sandbox: int | None = None
         self._frozen_at: float | None = None
@@ -309,7 +309,7 @@ class RunnerProcess:
 
         Returns:
             Whether it stands by then. Longer than a moment it takes where a thread is deep in the
-            kernel, or where it evades signals.
+            kernel, or if it evades signals.
         """
         _signal(self.pid, signal.SIGSTOP)
         deadline = time.monotonic() + seconds

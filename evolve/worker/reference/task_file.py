@@ -36,7 +36,7 @@ CaseT = TypeVar("CaseT", bound="TaskCase")
 class TaskCase:
     """One case of a task, ready to run. Everything drawn from a seed is a function of the seed.
 
-    `group` is the place of the case in `get_input_groups()`, None where the file has none; `place`
+    `group` is the place of the case in `get_input_groups()`, None if the file has none; `place`
     the device on which inputs and models are made.
     No method disturbs the global random state.
     """

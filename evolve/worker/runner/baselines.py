@@ -1,8 +1,8 @@
 """The reference run in other ways than torch's defaults, to be measured against.
 
 `eager` is the reference as it is: TF32 on for cuDNN, off for matrix products. The others have the
-same source and weights, in processes of their own. They are ours, so their outputs are not judged:
-`eager_tf32` may well be less exact than a task allows its candidates to be.
+same source and weights, in processes of their own. They are trusted, so their outputs are not
+judged: `eager_tf32` may well be less exact than a task allows its candidates to be.
 """
 
 import os
@@ -29,7 +29,7 @@ _MOST_VARIANTS = 256  # cases of a task share the code of `forward`
 
 
 def require_baseline(name: str, place: torch.device) -> None:
-    """Raises UsageError where the baseline makes no sense on the device."""
+    """Raises UsageError if the baseline makes no sense on the device."""
     if place.type == "cpu" and name in _ARITHMETIC:
         raise UsageError(
             f"baseline {name}: on the CPU there is no TF32, and it is the same as eager. "

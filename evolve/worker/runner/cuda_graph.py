@@ -18,7 +18,7 @@ class Recording:
     Args:
         model: Whose forward.
         calls: The inputs of each call, where fresh values come before the graph is launched.
-        lend_pool: Gives memory for what the calls allocate, where nobody else allocates meanwhile.
+        lend_pool: Gives memory for allocations of the calls; no other thread uses it meanwhile.
 
     Raises:
         RuntimeError: a call cannot be recorded, since it waits for the device. What it launches on

@@ -14,7 +14,7 @@ class Access(Protocol):
     """In a runner: one for the life of the process."""
 
     place: torch.device
-    limit: int  # bytes for tensors; 0 where the system has its own
+    limit: int  # bytes for tensors; 0 if the system has its own
 
     def open(self, fd: int, size: int) -> torch.Tensor:
         """Memory as bytes; valid for the next two calls at least, or until `drop`."""

@@ -94,7 +94,7 @@ class CudaAccess:
     def lent_pool(self) -> Iterator[torch.cuda.MemPool]:
         """The pool, for a recording: what is recorded would else be allocated past it.
 
-        torch lets nobody else allocate from a pool that is recorded to.
+        torch lets no other thread allocate from a pool that is recorded to.
         """
         assert self._pool is not None
         self._routing.close()

@@ -66,7 +66,7 @@ class Noted(Executor):
         return later
 
     def compile(self) -> None:
-        """Compile it all; what fails will do so again where it counts."""
+        """Compile it all; failures come again in the first call, which reports them."""
         threads = max(2, len(os.sched_getaffinity(0)) // _CORES_EACH)
         try:
             with ThreadPoolExecutor(threads) as pool:

@@ -41,7 +41,7 @@ class Account:
         self._of_thread = threading.local()
 
     def add(self, name: str, work: Work | None) -> None:
-        """Note a call of an operation; None where its work cannot be counted."""
+        """Note a call of an operation; None if its work cannot be counted."""
         within: list[Work] | None = getattr(self._of_thread, "within", None)
         if work is None or within is None:
             self._calls.append((name, work))
@@ -59,7 +59,7 @@ class Account:
             self._of_thread.within = before
 
     def totals(self) -> dict[str, Work | None]:
-        """By operation; None where one of its calls cannot be counted."""
+        """By operation; None if one of its calls cannot be counted."""
         found: dict[str, Work | None] = {}
         for name, work in self._calls:
             before = found.get(name, Work())
@@ -67,7 +67,7 @@ class Account:
         return found
 
     def to_json(self) -> str:
-        """Rows of name, bytes and operations (null where they cannot be counted), largest first."""
+        """Rows of name, bytes and operations (null if they cannot be counted), largest first."""
         rows = sorted(self.totals().items(), key=lambda row: row[1] or _LARGEST, reverse=True)
         kept, rest = rows[:_MOST_ROWS], [work for _, work in rows[_MOST_ROWS:]]
         if rest:
@@ -86,7 +86,7 @@ def count_aten() -> Iterator[Account]:
 
     Their kernels are replaced, in torch's dispatcher, by functions that call them: for all threads,
     for calls from C++, and for what the candidate's own operators (`torch.library`) do inside. An
-    operation counts as what it is, or as what its kernel has other operations do, where that is
+    operation counts as what it is, or as what its kernel has other operations do, if that is
     more: the kernel may be the candidate's. Ways from tensors to numpy are noted.
     """
     account = Account()

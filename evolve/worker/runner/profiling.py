@@ -187,7 +187,7 @@ class OwnCode:
     """What the folder of a candidate's build says about its kernels.
 
     Args:
-        folder: of a finished build, None where there is none.
+        folder: of a finished build, None if there is none.
     """
 
     def __init__(self, folder: str | None) -> None:
@@ -286,7 +286,7 @@ def _base(name: str) -> str:
 
 
 def prove(kernels: Sequence[Kernel], own: OwnCode) -> Proof | None:
-    """What a profile shows; None where it shows nothing, which proves nothing."""
+    """What a profile shows; None if it shows nothing, which proves nothing."""
     total = sum(kernel.us for kernel in kernels)
     if not total:
         return None

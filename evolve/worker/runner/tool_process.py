@@ -1,8 +1,8 @@
 """One call of a candidate under a tool, in a process of its own inside of the runner's sandbox.
 
-For tools that have to start the process that they look at. No file of ours is there to be read: the
-program finds the candidate's file, in `CALL_FILE` what its constructor and forward are given, and
-in its own text the few modules of ours that it needs.
+For tools that have to start the process that they look at. No file of this package is there to be
+read: the program finds the candidate's file, in `CALL_FILE` what its constructor and forward are
+given, and in its own text the few modules of this package that it needs.
 """
 
 import importlib.util
@@ -85,7 +85,7 @@ def observe(tool: Sequence[str], source: str, call: dict[str, Any]) -> str:
 
 
 def read(text: str) -> Said:
-    """What a runner says that was said; nothing, and a failure, where it does not read as that."""
+    """What a runner says that was said; nothing, and a failure, if it does not read as that."""
     try:
         said = json.loads(text)
     except (ValueError, RecursionError):

@@ -30,7 +30,7 @@ class Zygote:
 
     Args:
         variables: of its environment beside the few that are passed on.
-        capability: of the GPU that runners will use, 90 for 9.0; 0 where there is none.
+        capability: of the GPU that runners will use, 90 for 9.0; 0 if there is none.
         ahead: one that imports already, and had only some of the variables when it began.
 
     Raises:

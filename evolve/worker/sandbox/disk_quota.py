@@ -34,8 +34,8 @@ def excessive(directory: str, most_bytes: int) -> bool:
 def empty(directory: str) -> None:
     """Remove all that a directory holds, whatever its depth; what cannot be removed stays.
 
-    Folders inside of folders are moved up before theirs is removed, so that no path gets long and
-    nothing recurses.
+    Folders inside of folders are moved up before their parent is removed, so that no path gets long
+    and nothing recurses.
     """
     root = Path(directory)
     prefix, numbers = secrets.token_hex(8), itertools.count()

@@ -26,7 +26,7 @@ class Mapping:
 def mappings_of(pid: int, fd: int) -> list[Mapping]:
     """All that process `pid` has of the memory (a memfd) that `fd` stands for here.
 
-    None where the process is gone, or the descriptor is -1: no such memory was sent.
+    None if the process is gone, or the descriptor is -1: no such memory was sent.
     """
     if fd < 0:
         return []

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 _LARGEST_BUFFER = Path("/proc/sys/net/core/wmem_max")
-_USUAL_BUFFER = 212_992  # where that is not to be read
+_USUAL_BUFFER = 212_992  # if that is not to be read
 _MOST_COUNTED = 16 << 20  # or a few sockets of an honest program would be too many on some hosts
 
 

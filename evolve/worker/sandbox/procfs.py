@@ -1,7 +1,7 @@
 """What the kernel says of a process that chooses its own names (Linux, proc(5)).
 
 Names stand in these texts as they were given: any bytes, brackets, and every end of a line but the
-one that the kernel itself uses. OSError where the process has ended.
+one that the kernel itself uses. OSError if the process has ended.
 """
 
 import contextlib
@@ -38,7 +38,7 @@ def maps(pid: int) -> str:
 
 
 def children(pid: int) -> list[int]:
-    """Processes that it has started and that are alive; none where it has ended."""
+    """Processes that it has started and that are alive; none if it has ended."""
     found: list[int] = []
     with contextlib.suppress(OSError):
         for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208 (four times for each block)

@@ -43,7 +43,7 @@ def enter(
     _below(root, "/proc").mkdir(parents=True, exist_ok=True)
     syscalls.mount("proc", str(_below(root, "/proc")), "proc", MS_NOSUID | MS_NODEV)
     _below(root, work).mkdir(parents=True, exist_ok=True)
-    _below(root, work).chmod(0o777)  # nobody else ever sees this tmpfs
+    _below(root, work).chmod(0o777)  # no other process ever sees this tmpfs
     syscalls.change_root(work)
 
 

@@ -78,7 +78,7 @@ def _key(id: str, about: Mapping[str, Any]) -> str:  # noqa: A002
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a shard holds on a request: a result or an error, and where it stands."""
+    """A shard's entry on a request: a result or an error, and its place."""
 
     id: str
     subject: Mapping[str, Any]

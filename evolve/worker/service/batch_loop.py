@@ -115,7 +115,7 @@ class Batch:
         self._answers.take(record)
 
     def _begin(self) -> bool:
-        """Give the judges what they have room and time for; False where nothing is under way."""
+        """Give the judges what they have room and time for; False if nothing is under way."""
         for place in self._places:
             while (request := self._next(place)) is not None:
                 judge = self._living_judge(place)
@@ -166,7 +166,7 @@ class Batch:
         return judge
 
     def _receive(self) -> Reply | None:
-        """The next reply; None where a judge ended, a stop was asked, or the time is up."""
+        """The next reply; None if a judge ended, a stop was asked, or the time is up."""
         begun = [(at, place) for place in self._places for _, at in place.running.values()]
         oldest, place = min(begun, key=lambda pair: pair[0])
         overdue_s = oldest + OVERDUE_S - time.monotonic()
@@ -253,7 +253,7 @@ class Batch:
         self._say(f"{done}/{len(self._requests)} {request.id}: {status}, {seconds:.1f} s{left}")
 
     def _drop(self) -> None:
-        """End the judges; what they had under way has failed by nobody's fault."""
+        """End the judges; their requests under way have failed without a fault of the candidate."""
         for place in self._places:
             if place.judge is not None:
                 place.judge.end()

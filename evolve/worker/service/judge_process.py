@@ -25,12 +25,12 @@ Replies = SimpleQueue[Reply | None]
 
 
 class Judge:
-    """Starts `python -m evolve.worker serve` in a session of its own; its stderr is ours.
+    """Starts `python -m evolve.worker serve` in its own session, with this process's stderr.
 
     Args:
         words: options of `serve`.
         replies: its answers are put here, and None at its end. Several judges may share it, and
-            somebody else may put None too, to wake up whoever waits.
+            other threads may put None too, to wake up a waiting one.
 
     Attributes:
         hello: what it says of itself; empty before `greet`.

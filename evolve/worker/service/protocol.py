@@ -33,7 +33,7 @@ class Request:
 
 
 class ProtocolError(UsageError):
-    """A line that is no request of this version; `id` is its id where it has one."""
+    """A line that is no request of this version; `id` is its id if it has one."""
 
     def __init__(self, message: str, id: int | None = None) -> None:  # noqa: A002
         super().__init__(message)

@@ -62,7 +62,7 @@ class Admission:
     ) -> Made:
         """What `work` gives with the warm task, and so much room for it.
 
-        What fails for want of memory, or by a fault of ours, is done again alone.
+        An evaluation that fails for want of memory, or by a fault of the judge, is repeated alone.
 
         Raises:
             UsageError: the task cannot be used, or does not fit even so.

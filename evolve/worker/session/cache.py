@@ -51,7 +51,7 @@ class Store:
         if (known := self._known(key)) is not None:
             return known
         with task_lock:
-            if (known := self._known(key)) is not None:  # somebody has made it meanwhile
+            if (known := self._known(key)) is not None:  # another thread has made it meanwhile
                 return known
             self._make_room(about)
             value = self.made(make)
@@ -63,7 +63,7 @@ class Store:
         return value
 
     def _make_room(self, size: int) -> bool:
-        """Whether so much may be kept: not where it would cost all that others have here."""
+        """Whether so much may be kept: not if it would cost all that others have here."""
         if size > self._capacity // 2:
             return False
         with self._lock:
@@ -80,9 +80,9 @@ class Store:
             return self._held[key][0]
 
     def made(self, make: Callable[[], Made]) -> Made:
-        """What `make` gives; where memory is short for that, once more with nothing held here.
+        """What `make` gives; if memory is short for that, once more with nothing held here.
 
-        What somebody uses at that moment stays in memory.
+        Entries in use at that moment stay in memory.
         """
         with task_lock:
             try:

@@ -154,7 +154,7 @@ class Workshop:
             self.keep(candidate, runner)
 
     def unless_aside(self) -> contextlib.AbstractContextManager[None]:
-        """The lock, where work on the CPU's cores disturbs timing."""
+        """The lock, if work on the CPU's cores disturbs timing."""
         return contextlib.nullcontext() if self.device.compiles_aside else self.on_device()
 
     def _lent_unless_aside(self) -> contextlib.AbstractContextManager[None]:
@@ -181,7 +181,7 @@ class Workshop:
             self._call_once(runner, case, aside)
 
     def _aside(self) -> Callable[[], contextlib.AbstractContextManager[None]]:
-        """Where nobody else's timing has to wait for kernels that are compiled, for a while."""
+        """Inside, other timings need not wait for kernels that are compiled, for a while."""
         start, before = time.monotonic(), itertools.count()
 
         def aside() -> contextlib.AbstractContextManager[None]:
@@ -360,7 +360,7 @@ class Workshop:
             return runner.apart(case.index, inputs, tool, 2 * tool_process.SECONDS)
 
     def on_device(self) -> contextlib.AbstractContextManager[None]:
-        """The lock that all work on the device takes, while nobody has it alone."""
+        """The lock that all shared work on the device takes."""
         return self._seats.lock.shared()
 
     def hidden(self, make: Callable[[], Check]) -> Check:

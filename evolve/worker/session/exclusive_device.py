@@ -33,7 +33,7 @@ class Turn:
             yield
 
     def strangers(self) -> frozenset[int]:
-        """Processes that are not ours and appeared on the device since it began."""
+        """Foreign processes that appeared on the device since it began."""
         return self.device.others() - self.before
 
 
@@ -41,7 +41,7 @@ class Seats:
     """Processes with candidates that are alive while another is timed.
 
     They sit there ready for their own turn, or import and compile. Whoever has the device alone
-    finds all of them stopped, with what they have started, and nothing of theirs at work.
+    finds all of them stopped, with their children, and no work of these left.
 
     Attributes:
         lock: Shared, of all work on the device; exclusive, of one's turn.
@@ -60,7 +60,7 @@ class Seats:
 
     @contextlib.contextmanager
     def only(self, start: Callable[[], RunnerProcess]) -> Iterator[RunnerProcess]:
-        """A process of ours that has the device alone; it ends with the context."""
+        """A process of the judge that has the device alone; it ends with the context."""
         with start() as process, self.alone([process]):
             yield process
 
@@ -72,7 +72,7 @@ class Seats:
 
         Args:
             mine: The processes.
-            settles: Whether to find out, where it is busy and foreign processes use it too, whose
+            settles: Whether to find out, if it is busy and foreign processes use it too, whose
                 work that is.
 
         Raises:
@@ -101,9 +101,9 @@ class Seats:
     def _require_our_doing(
         self, error: Exception, turn: Turn, is_crowded: bool, settles: bool
     ) -> None:
-        """CrowdedFault where somebody else may have kept the device busy.
+        """CrowdedFault if another process may have kept the device busy.
 
-        It settles whose work it was to take one's own processes away, if no others of ours are
+        To take the candidate's processes away settles whose work it was, if no others are
         there.
         """
         if not (is_crowded or turn.before or turn.strangers()):

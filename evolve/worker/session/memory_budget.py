@@ -12,7 +12,7 @@ _LOOK_S = 0.5  # how often the patient look whether they still are
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Waiting:
-    """Somebody in the queue, since when, and whether for a turn."""
+    """An entry of the queue, since when, and whether for a turn."""
 
     amount: int
     since: float
@@ -53,12 +53,12 @@ class Room:
 
     @property
     def has_company(self) -> bool:
-        """Whether anybody else has had some of it since this thread was let in."""
+        """Whether another thread has had some of it since this one was let in."""
         return self._of_thread.has_met or self._let_in > self._of_thread.number
 
     @contextmanager
     def taken(self, amount: int) -> Iterator[None]:
-        """Have `amount` of it, all of it where that is less."""
+        """Have `amount` of it, all of it if that is less."""
         outer = self._of_thread.has
         try:
             self._take(amount)
@@ -97,7 +97,7 @@ class Room:
                 self._note_company(me)
                 self._free -= me.amount
                 self._places -= is_turn
-            finally:  # or whoever comes later would wait for somebody who has gone
+            finally:  # or later ones would wait for one that has gone
                 self._queue.remove(me)
                 self._changed.notify_all()
         self._of_thread.has = me.amount

@@ -10,8 +10,8 @@ from evolve.worker.session.prepared_task import WarmCase, WarmTask, usual_number
 
 _OUTCOMES = 2  # are alive at once
 _WORKING_SETS = 4  # of outputs: with temporaries
-_COPIED_SETS = 2  # of inputs, as parts or in another layout; more where no peak is known
-_TENSORS_MORE = 2  # the largest; pooling works out indices that nobody asked for, of twice the size
+_COPIED_SETS = 2  # of inputs, as parts or in another layout; more if no peak is known
+_TENSORS_MORE = 2  # the largest; pooling works out unused indices, of twice the size
 _PEAKS = 2  # of what the reference has alive at once: workspaces, and other ways to get there
 # In the referee: inputs, the outcome, what is judged by it, the fp64 truth (four where outputs are
 # in half precision), and temporaries.
@@ -36,7 +36,7 @@ def working_bytes(cases: Sequence[WarmCase], device: Device) -> int:
 def trusted_bytes(cases: Sequence[WarmCase], device: Device) -> int:
     """The same for the reference and for baselines: how much they have alive at once is known.
 
-    Twice that, where it is little: workspaces, and whoever compiles it may go another way. Of
+    Twice that, if it is little: workspaces, and whoever compiles it may go another way. Of
     gigabytes, three sides of which have to fit beside each other, two tensors more.
     """
     if not all(case.peak_bytes for case in cases):
@@ -82,7 +82,7 @@ def _call_bytes(case: WarmCase) -> int:
 def require_more(cases: Sequence[WarmCase], device: Device) -> bool:
     """Twice as much from now on for the reference and baselines: one ran out of what it had.
 
-    Nobody knows before what a vendor's library takes to work in, nor what falls between the blocks
+    Not known before: the workspace of a vendor's library, and the losses between the blocks
     that torch keeps. No more than a quarter of the room, or than candidates usually have, or there
     would be none for the other sides. A device without a room has no such limit.
 
@@ -137,7 +137,7 @@ def room_for(
         cases: Of the task, by what is known of them so far.
         device: Where it runs.
         processes: At once.
-        block: Bytes of a block that they are timed on (`largest_block`); 0 where they are not.
+        block: Bytes of a block that they are timed on (`largest_block`); 0 if they are not.
         outputs: What each needs for those of such a block (`block_outputs`).
         judges: Whether it may have to find out what is expected.
     """
@@ -171,7 +171,7 @@ def is_too_large(task: WarmTask, device: Device) -> bool:
 
 
 def _judging_bytes(cases: Sequence[WarmCase], device: Device, largest: int) -> int:
-    """What is worked out one at a time has memory of its own, and takes more only where it must."""
+    """What is worked out one at a time has memory of its own, and takes more only if it must."""
     expecting = _EXPECTING_SETS * largest + _PEAKS_EXPECTING * _peak(cases)
     return _JUDGING_SETS * largest + max(0, expecting - device.expecting_bytes)
 
@@ -188,7 +188,7 @@ def largest_block(task: WarmTask, device: Device, fidelity: Fidelity) -> int:
 
 
 def _block_bytes(task: WarmTask, case: WarmCase, device: Device, fidelity: Fidelity) -> int:
-    """The same of one case; for as many calls as its blocks have, where that is known."""
+    """The same of one case; for as many calls as its blocks have, if that is known."""
     affordable = device.reward_bytes if is_brief(device, fidelity) else device.block_bytes
     size = case.known_bytes
     calls = block_calls(task, case, device, fidelity) or device.calls[1]

@@ -36,7 +36,7 @@ _SAMPLES = 2  # outputs of a timed block that are looked at
 _OTHER_BLOCKS = 2  # with calls of other families among the task's own
 _OTHER_CALLS = 4
 _DRAWN_S = 0.1  # in each sitting, to work out what is expected of a call drawn for it
-# Numbers of the task's own inputs for probes: no check has them, so nobody has seen them before.
+# Numbers of the task's own inputs for probes: no check uses them, so they are fresh.
 TRAPPED, STUBBED, OBSERVED = 100, 101, 102
 _KEPT_PER_OUTPUT = 4  # times its bytes: the reference's outcome, fp64 truth, and some
 
@@ -96,7 +96,7 @@ class WarmCase:
         self.input_bytes = sum(tensor.nbytes for tensor in tensors_of(first))
         self._output_bytes = extent.outputs if extent else None
         self.peak_bytes = extent.peak if extent else 0
-        self.least_bytes = 0  # that processes of ours were found to need
+        self.least_bytes = 0  # that processes of the judge were found to need
 
     def _seed(self, *purpose: Any) -> int:
         return hash((self._secret, *purpose)) & ((1 << 62) - 1)
@@ -115,7 +115,7 @@ class WarmCase:
         return self._store.made(partial(self._check_slab, family, number))
 
     def run_under(self, mode: AbstractContextManager[object]) -> None:
-        """One forward of the reference in a mode of torch, whose outcome nobody wants."""
+        """One forward of the reference in a mode of torch, whose outcome is not used."""
         inputs = self.inputs("task", 0)
 
         def run() -> None:
@@ -131,7 +131,7 @@ class WarmCase:
 
     @property
     def output_bytes(self) -> int:
-        """What the reference returns; where only a call can tell, the first to ask has it made."""
+        """What the reference returns; if only a call can tell, the first to ask has it made."""
         self.measure()
         assert self._output_bytes is not None
         return self._output_bytes
@@ -144,7 +144,7 @@ class WarmCase:
 
     @property
     def known_bytes(self) -> int:
-        """The larger of inputs and outputs; of the inputs as long as nobody has seen outputs."""
+        """The larger of inputs and outputs; of the inputs as long as outputs are not known."""
         return max(self.input_bytes, self._output_bytes or 0)
 
     @property
@@ -200,7 +200,7 @@ class WarmCase:
         """A block in which secret calls are of other families; such blocks take turns.
 
         To be judged and not scored: what is only right for the task's own values shows, however
-        well it knows when it is timed. None where no other family applies.
+        well it knows when it is timed. None if no other family applies.
         """
         if len(self.families) < 2:
             return None
@@ -398,7 +398,7 @@ class WarmTasks:
         if (known := self._known(key)) is not None:
             return known
         with task_lock:
-            if (known := self._known(key)) is not None:  # somebody has loaded it meanwhile
+            if (known := self._known(key)) is not None:  # another thread has loaded it meanwhile
                 return known
             made = self._store.made(lambda: self._loaded(task, purpose))
             with self._lock:

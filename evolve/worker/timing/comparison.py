@@ -91,7 +91,7 @@ _MOST_LOOKS, _LOOKED_BLOCKS = 24, 2  # sittings that are there for nothing else,
 
 
 class _MoreMemory(Exception):
-    """Processes of ours get more from now on: what room they take is to be seen anew."""
+    """The judge's processes get more from now on: their room has to be measured again."""
 
 
 @dataclass(slots=True)
@@ -265,7 +265,7 @@ class Timekeeper:
     ) -> None:
         """Further sittings, not scored, where a library may be at work in the candidate's place.
 
-        None where the times are of no interest. Faults of ours end them, and what was measured
+        None if the times are of no interest. Faults of the judge end them, and what was measured
         stands.
         """
         names = [case.warm.case.name for case in cases]
@@ -295,7 +295,7 @@ class Timekeeper:
         A search or a screen is content with twice the width that a verification wants. The last
         look of a verification, with many pairs, is for sides that are close: on an unsteady host
         they are told apart by nothing else. Others have the second look at most, and the first
-        where the interval is not much wider than wanted; where wide intervals will do, all have.
+        where the interval is not much wider than wanted; if wide intervals will do, all have.
         """
         if fidelity is Fidelity.REWARD:  # enough for a reward: a decision, or a rough figure
             return not ratio.low <= 1.0 <= ratio.high or enough(ratio, _REWARD_HALF_WIDTH)
@@ -318,7 +318,7 @@ class Timekeeper:
         wanted: int,
         served: "WeakSet[RunnerProcess]",
     ) -> list[tuple[Sitting, Recorded]]:
-        """Some more sittings; none where they do not count, or an opponent has left the field."""
+        """Some more sittings; none if they do not count, or an opponent has left the field."""
         sat: list[tuple[Sitting, Recorded]] = []
         try:
             with timing.spending("opening"), self._beside_others(timing):
@@ -328,7 +328,7 @@ class Timekeeper:
                     self._tables(task, sides, cases, needs, timing, wanted, served)
                 )
                 with timing.spending("lock"):
-                    # With all of the room nobody else of ours is there: it can be found out.
+                    # With all of the room, no other evaluation is there: it can be found out.
                     seats = self._seats.alone(_all(tables), settles=self._room.is_all_ours)
                     turn = ends.enter_context(seats)
                 try:
@@ -369,7 +369,7 @@ class Timekeeper:
     def _judge(
         self, sat: Sequence[tuple[Sitting, Recorded]], task: WarmTask, timing: Timing
     ) -> None:
-        """The outputs that were taken; CandidateFault or SideFault where one is wrong."""
+        """The outputs that were taken; CandidateFault or SideFault if one is wrong."""
         beside_others = partial(self._beside_others, timing)
         margin = judge_samples([sitting for sitting, _ in sat], beside_others)
         timing.margin = worst(timing.margin, margin)
@@ -440,13 +440,13 @@ class Timekeeper:
                 f"the task's reference cannot be timed: {fault.feedback}. Let its forward return "
                 "a new tensor, .clone() for one, and leave its inputs as they are"
             ) from error
-        else:  # all of it is ours
+        else:  # all of it is this thread's
             if note_shortage(fault, task, self._workshop.device):
                 raise _MoreMemory from error
             raise InfraFault(str(error)) from error
 
     def _disturbed(self, strangers: frozenset[int], timing: Timing) -> bool:
-        """Whether a process of somebody else appeared on the device; given up after some tries."""
+        """Whether a foreign process appeared on the device; given up after some tries."""
         if not strangers:
             return False
         seen = sum(label.name == "foreign_process" for label in timing.labels)

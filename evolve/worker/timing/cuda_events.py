@@ -1,7 +1,7 @@
 """Times that a process takes of its own calls on a GPU: by CUDA events, and on its host.
 
 Whoever runs the calls holds this clock. Of a candidate they are diagnostics, which rank nothing; of
-the reference, whose process is ours, they are what other evaluators publish: `kernelbench_ms` is
+the reference, whose process is trusted, they are what other evaluators publish: `kernelbench_ms` is
 taken as KernelBench does (Ouyang et al., 2025; `time_execution_with_cuda_event` of its timing.py:
 three calls first, the cache overwritten before each trial, the mean of the trials).
 """
@@ -45,7 +45,7 @@ def told(
 
 
 def read(text: str) -> dict[str, float]:
-    """What a process says of itself; nothing where it does not read as that.
+    """What a process says of itself; nothing if it does not read as that.
 
     Milliseconds of a call: `cold_ms` and `warm_ms` (median between events, with the second-level
     cache overwritten before or not), `end_to_end_ms` (median on the host's clock, from a cold cache

@@ -113,7 +113,7 @@ def _block(
     number: int,
     result: Recorded,
 ) -> Block | None:
-    """None where the side cannot be recorded; its process may have ended over it."""
+    """None if the side cannot be recorded; its process may have ended over it."""
     block, name = None, case.warm.case.name
     with window.alone(side, processes):
         try:
@@ -186,7 +186,7 @@ class Measured:
 def stored(measured: Sequence[Measured], case: str) -> dict[str, Any]:
     """What is kept of a case's graphs: raw ms by side, a row for each sitting; why a side has none.
 
-    Empty where the case is not recorded.
+    Empty if the case is not recorded.
     """
     rows: dict[str, list[list[float]]] = {}
     reasons: dict[str, str] = {}

@@ -343,7 +343,7 @@ def judge_samples(
         on_device: The device for a while, and nothing is timed meanwhile.
 
     Returns:
-        The worst margin of the candidate's outputs; None where none was measured.
+        The worst margin of the candidate's outputs; None if none was measured.
 
     Raises:
         CandidateFault: one of the candidate's is wrong.

@@ -20,7 +20,7 @@ _UNSTEADY = 0.05  # of a block's time
 _LONGEST_BLOCK_S = 0.5  # where a side is much slower than the reference
 _PATIENCE = 4.0  # times as long as a block is expected to take
 _LENGTHENED_S = 5.0  # at most, of calls seen to be quick: who is not always would hold us up
-_STEP = 16  # that calls of blocks grow by, where no more is known than that they are too few
+_STEP = 16  # that calls of blocks grow by, if no more is known than that they are too few
 _HOPELESS_S, _HOPELESS_FACTOR = 3.0, 50.0
 _LARGE_SHARE = 4  # of what a device keeps warm: larger outputs wait on the host
 _RECORDED = (Fidelity.SEARCH, Fidelity.VERIFY)  # as graphs too, where plain calls decide
@@ -35,7 +35,7 @@ def planned(
 ) -> list[TimedCase]:
     """Calls per block, and where each side's outputs lie relative to their address.
 
-    Makes the blocks too, now and not while the device is ours alone.
+    Makes the blocks too, now and not while this thread has the device alone.
 
     Args:
         task: Its timed cases are planned.
@@ -90,7 +90,7 @@ def _planned(
 
 
 def _limit_s(expected_s: float) -> float:
-    """Seconds that a block may take: nobody else has the device meanwhile."""
+    """Seconds that a block may take: all others wait for the device meanwhile."""
     return min(SLOWEST_S, max(_LENGTHENED_S, _PATIENCE * expected_s))
 
 
@@ -162,7 +162,7 @@ def _affordable(wanted: int, slowest_s: float) -> int:
 
 
 def _require_worth(candidate: Candidate | None, case: str, reference_s: float) -> None:
-    """Timing what takes seconds where the reference takes none would hold up everybody else."""
+    """Timing what takes seconds where the reference takes none would hold up all others."""
     seconds = candidate.seconds[case] if candidate else 0.0
     if seconds > _HOPELESS_S and seconds > _HOPELESS_FACTOR * reference_s:
         raise CandidateFault(

@@ -1,4 +1,4 @@
-"""What is measured of a reference before anybody is timed beside it: by it, blocks are planned."""
+"""Measurements of a reference before a candidate is timed beside it: they plan the blocks."""
 
 from functools import partial
 
@@ -79,6 +79,6 @@ class Yardstick:
 
 
 def note_shortage(fault: CandidateFault, task: WarmTask, device: Device) -> bool:
-    """More memory for processes of ours where one has run out of the GPU's; whether it is more."""
+    """More memory for the judge's processes if one has run out of the GPU's; whether it is more."""
     is_short = fault.status is Status.OOM and "CUDA" in fault.feedback
     return is_short and require_more(task.timed, device)

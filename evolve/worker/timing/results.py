@@ -184,7 +184,7 @@ def library_at_work(
 def may_be_a_library(
     pairs: Sequence[PairTimes], case: str, seen: Mapping[str, Sequence[str]]
 ) -> bool:
-    """Where it was, and too few glances showed anybody."""
+    """If it was, and too few glances showed a thread."""
     return is_undecided(seen.get(case, ()), _seconds(pairs, case))
 
 

@@ -37,7 +37,7 @@ class Floor:
     """The time that the reference's bytes and operations take at the measured rates.
 
     `seconds` is the longer of the two; `basis` says which (`memory`, or e.g. `bf16 arithmetic`).
-    `flops_per_s` is None where nothing is counted or measured.
+    `flops_per_s` is None if nothing is counted or measured.
     """
 
     seconds: float
@@ -71,7 +71,7 @@ class Ceilings:
         return self._memory_rate(_WRITE, size) * _WRITE_MARGIN[self._place.type]
 
     def flop_rate(self, kind: str, accumulation: str = "ieee") -> float | None:
-        """Operations per second of a large matrix product; None where the device has none.
+        """Operations per second of a large matrix product; None if the device has none.
 
         Args:
             kind: of the operands, as in `Cost.flops`.

@@ -71,7 +71,7 @@ class SpeedOfLight:
         return light
 
     def _require_possible(self, row: CaseResult, written: int, calls: int) -> None:
-        """By the far end of the interval: noise must not refute anybody."""
+        """By the far end of the interval: noise must not refute a candidate."""
         most_s = row.times_ms[CANDIDATE].high / 1e3
         least_s = written / self._ceilings.write_rate(written * calls)
         if most_s < least_s:

@@ -8,7 +8,7 @@ log ratios with the interval that inverts the Wilcoxon signed-rank test. Its cov
 any symmetric distribution of the log ratios, whatever the tails (log ratios of an interleaved pair
 are symmetric under "no difference", since the sides can be swapped).
 
-A search and a reward look after one to seven pairs, where no interval of ranks exists. There it is
+A search and a reward look after one to seven pairs, too few for an interval of ranks. There it is
 the moderated t of Smyth (Linear models and empirical Bayes methods, 2004): the pairs' own variance
 is shrunk to what tests of programs against themselves have found between processes of the device,
 which counts as `PRIOR_PAIRS` degrees of freedom. After one pair that prior is all there is, and the
@@ -78,7 +78,7 @@ def ratio_interval(
         look_index: Which look this is.
         fidelity: Which plan of looks is followed.
         spread: Standard deviation of a pair's log ratio: what tests of programs against themselves
-            have found on the device (`Device.spread`), or more where single blocks tell of it.
+            have found on the device (`Device.spread`), or more if single blocks tell of it.
     """
     look = _PLANS[fidelity][look_index]
     values = np.asarray(log_ratios, dtype=np.float64)

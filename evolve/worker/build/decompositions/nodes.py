@@ -18,7 +18,7 @@ def is_call(node: object, *names: str) -> bool:
 
 
 def value(node: object) -> torch.Tensor | None:
-    """What stands for the tensor that a node computes; None where it computes none."""
+    """What stands for the tensor that a node computes; None if it computes none."""
     found = node.meta.get("val") if isinstance(node, Node) else None
     return found if isinstance(found, torch.Tensor) else None
 
@@ -44,7 +44,7 @@ def arguments(node: Any, *names: str) -> dict[str, Any]:
 
 
 def rows(shape: Sequence[int], dims: Sequence[int] | None) -> tuple[int, int, int] | None:
-    """(outer, size, inner) of the dimensions; None where they do not lie side by side."""
+    """(outer, size, inner) of the dimensions; None if they do not lie side by side."""
     count = len(shape)
     wanted = sorted({dim % count for dim in dims}) if dims and count else list(range(count))
     if not wanted or wanted != list(range(wanted[0], wanted[-1] + 1)):

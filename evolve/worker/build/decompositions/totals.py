@@ -134,7 +134,7 @@ class _Lines:
         self._depth = 0
 
     def of(self, node: Any) -> str | None:
-        """The name of a node's value; None where nothing here computes it."""
+        """The name of a node's value; None if nothing here computes it."""
         if isinstance(node, int | float):
             return repr(float(node)) if math.isfinite(node) else f'float("{node}")'
         if not isinstance(node, Node):

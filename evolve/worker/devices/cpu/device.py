@@ -160,7 +160,7 @@ class CpuDevice:
         """The kernel's own limits see to that."""
 
     def inputs_changed(self, process: RunnerProcess, shared: Shared, address: int) -> bool:
-        """Whether a private view of its inputs, of all that it has, differs from ours.
+        """Whether a private view of its inputs, of all that it has, differs from the judge's.
 
         Where they are is the kernel's word, not the candidate's.
         """
@@ -192,7 +192,7 @@ class CpuDevice:
         return True
 
     def others(self) -> frozenset[int]:
-        """Cores are shared by design; a lock keeps timing apart from all else of ours."""
+        """Cores are shared by design; a lock keeps timing apart from other work of judges."""
         return frozenset()
 
 

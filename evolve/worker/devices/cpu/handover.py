@@ -36,7 +36,7 @@ class Handover:
         device: Where it runs.
         process: That makes the calls.
         page: By which they are given to it.
-        pieces: The inputs of each call, and where they go.
+        pieces: The inputs of each call, and their addresses.
         layout: Of the outputs of one call.
         judged: Calls whose outputs are judged, with the memory that takes them.
     """
@@ -105,7 +105,7 @@ class Handover:
             ) from error
 
     def require_same(self, done: Done) -> None:
-        """CandidateFault where outputs are no longer what they were when they were said to be done.
+        """CandidateFault if outputs are no longer what they were when they were said to be done.
 
         Args:
             done: Of the calls, once the process stands.

@@ -165,7 +165,7 @@ class CpuWindow:
     def _glancing(self, process: RunnerProcess, after_s: float) -> Iterator[list[str]]:
         """Stop it after that time, if there is one; who was at work then.
 
-        Where nobody was, again after a part of it: on a busy host it may have had no core by then.
+        If none was, again after a part of it: on a busy host it may have had no core by then.
         """
         seen: list[str] = []
         if not after_s:
@@ -178,7 +178,7 @@ class CpuWindow:
             while not any(seen):
                 moment = time.perf_counter() + wait_s
                 wait_s = random.uniform(_AGAIN, 1.0) * after_s
-                # Who sleeps until then is woken when a core is free, so when nobody computes.
+                # A sleeping process is woken when a core is free, so when none computes.
                 while time.perf_counter() < moment:
                     time.sleep(0)  # lets our other thread go on
                     if over.is_set():
@@ -198,7 +198,7 @@ class CpuWindow:
             thread.join()  # or it would stop the process at another time
 
     def _at_work(self, process: RunnerProcess) -> str:
-        """As the function of that name; nothing where nobody can be looked at on this host."""
+        """As the function of that name; nothing if this host allows no such look."""
         who = at_work(process.pid)
         is_host = who == HIDDEN and at_work(self._processes[EAGER].pid) == HIDDEN
         return "" if is_host else who
@@ -255,7 +255,7 @@ class CpuWindow:
                 require_no_company(process)
 
     def settle(self) -> None:
-        """No side may have worked in another's turn, nor work now, when nobody asks it to."""
+        """No side may have worked in another's turn, nor work now, without a request."""
         for name, used in self._used.items():
             with blaming(name):
                 _require_idle(used, _STOPPED_SLACK_S, "while others were timed")

@@ -59,7 +59,7 @@ _NODES = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools")
 
 @dataclass(slots=True)
 class Lent:
-    """What one runner has of ours.
+    """The judge's memory that one runner uses.
 
     Attributes:
         pool: memory of its tensors.
@@ -87,7 +87,7 @@ class Lent:
 class CudaDevice:
     """One GPU. Runners see it alone; what they read they get as a copy, what they write we read.
 
-    A runner maps two arenas of ours for as long as it lives: inputs are copied to one, and its
+    A runner maps two arenas of the judge for as long as it lives: inputs are copied to one, and its
     torch allocates from the other, the *pool*. So an output is read without the candidate's help,
     no memory is made or mapped between timed blocks, and what an earlier runner has left there is
     overwritten before the next gets it (`arenas`).
@@ -252,7 +252,7 @@ class CudaDevice:
         yield Shared(-1, slab, memory)
 
     def inputs_of(self, process: RunnerProcess, size: int) -> torch.Tensor:
-        """The first `size` bytes of the runner's inputs; it gets more memory where that is less."""
+        """The first `size` bytes of the runner's inputs; it gets more memory if that is less."""
         lent = self._lent[process]
         if lent.inputs is None or lent.inputs.size < size + GATE_BYTES:
             if lent.inputs is not None:
@@ -264,7 +264,7 @@ class CudaDevice:
         return lent.inputs.memory[:size]
 
     def lent_to(self, process: RunnerProcess) -> Lent:
-        """What a connected runner has of ours."""
+        """The judge's memory that a connected runner uses."""
         return self._lent[process]
 
     def prepare(self, process: RunnerProcess, all_queues: bool = False) -> None:
@@ -286,7 +286,7 @@ class CudaDevice:
         process.on_close(lambda: self._take_back(process))
 
     def _take_back(self, process: RunnerProcess) -> None:
-        """All that a process had, once it has ended; to the driver where that is not certain."""
+        """All that a process had, once it has ended; to the driver if that is not certain."""
         lent = self._lent.pop(process)
         os.close(lent.signals.fd)
         for arena in (lent.pool, lent.inputs, *lent.former):
@@ -359,7 +359,7 @@ class CudaDevice:
         return True
 
     def _answer_s(self) -> float:
-        """How long a small piece of work takes; where others compute or copy it waits."""
+        """How long a small piece of work takes; if others compute or copy it waits."""
         torch.cuda.synchronize()
         start = time.perf_counter()
         self._probe.add_(0)

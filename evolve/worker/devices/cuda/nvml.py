@@ -1,11 +1,11 @@
-"""What NVIDIA's management library tells about a GPU; where there is none, it tells nothing."""
+"""What NVIDIA's management library tells about a GPU; if there is none, it tells nothing."""
 
 import ctypes
 import functools
 
 _MOST = 256
 _SUCCESS = 0
-_UNTOLD = (1 << 64) - 1  # bytes of a process, where the driver does not say
+_UNTOLD = (1 << 64) - 1  # bytes of a process, if the driver does not say
 
 
 class _Process(ctypes.Structure):
@@ -38,7 +38,7 @@ def _handle(uuid: str) -> ctypes.c_void_p | None:
 
 
 def driver_version() -> str:
-    """Of the kernel driver; empty where it is not told."""
+    """Of the kernel driver; empty if it is not told."""
     library, text = _library(), ctypes.create_string_buffer(80)
     if library is None or library.nvmlSystemGetDriverVersion(text, 80) != _SUCCESS:
         return ""
@@ -46,7 +46,7 @@ def driver_version() -> str:
 
 
 def node_of(uuid: str) -> str:
-    """The path of the GPU's device node, the first where nobody tells."""
+    """The path of the GPU's device node, the first if that is not known."""
     library, handle, minor = _library(), _handle(uuid), ctypes.c_uint(0)
     if library is not None and handle is not None:
         library.nvmlDeviceGetMinorNumber(handle, ctypes.byref(minor))

@@ -46,7 +46,7 @@ class PageLocked:
 
 
 def buffer(size: int) -> Tensor:
-    """So many bytes; at once where they are reserved. RuntimeError where there are none."""
+    """So many bytes; at once where they are reserved. RuntimeError if there are none."""
     return torch.empty(size, dtype=torch.uint8, pin_memory=True)
 
 
@@ -74,7 +74,7 @@ def _rounded(size: int) -> int:
 
 
 def _let_go() -> None:
-    """Of what nobody uses any more."""
+    """Of memory that is not used any more."""
     public = getattr(torch.accelerator, "empty_host_cache", None)  # not in all versions
     empty = public or getattr(torch._C, "_host_emptyCache", None)
     if empty:

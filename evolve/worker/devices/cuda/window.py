@@ -357,7 +357,7 @@ def _require_timed(outcome: int, process: RunnerProcess, limit_s: float) -> None
 
 
 def _stand(side: str, process: RunnerProcess) -> float:
-    """Stop a side's process; the processor time that it has used so far, 0 where it has ended."""
+    """Stop a side's process; the processor time that it has used so far, 0 if it has ended."""
     with blaming(side):
         if process.alive and not process.pause():
             raise MovedFault("does not stand still when it is stopped")
@@ -383,7 +383,7 @@ def _same(inputs: torch.Tensor, staged: torch.Tensor) -> bool:
 
 
 def _suspect(sides: Iterable[str]) -> str:
-    """Whose work it is that nobody's turn explains: whoever of them is not ours.
+    """The processes at work outside of every turn: those that are not the judge's.
 
     Of two an opponent first, which only leaves the comparison: if it was the candidate, the GPU
     will be busy again.
