@@ -1,11 +1,11 @@
-"""What a program is like: the descriptors by which archives tell programs apart."""
+"""Descriptors of programs, by which archives tell them apart."""
 
 import math
 
 from evolve.core.evaluation import Evaluation
 
 CASE = "case_"
-"""What the descriptor of a case is called, before the name of the case."""
+"""Prefix of the descriptor of a case, before the name of the case."""
 
 _EVERYWHERE = frozenset(
     (

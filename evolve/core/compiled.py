@@ -1,4 +1,4 @@
-"""What a compiler made of a reference: its output code, and what its arguments are."""
+"""The compiled form of a reference: output code, and its arguments."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -50,7 +50,7 @@ class ArgumentKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """One argument: its name in the code, and what it is.
+    """One argument: its name in the code, and its meaning.
 
     `shape` and `stride` are in elements; `dtype` as in `torch.float32`, empty if it is not
     known.
@@ -93,7 +93,7 @@ class Compiled:
         variant: of `VARIANTS`.
         torch: the version of it.
         cases: for each case of its task.
-        device: what is known of the device that it was compiled for, and of this task there, before
+        device: known facts of the device that it was compiled for, and of this task there, before
             anything is judged; by the names that `Evaluation.environment` has for it.
     """
 
@@ -117,7 +117,7 @@ class Compiled:
 
 
 def read_compiled(answers: Mapping[str, Any]) -> dict[str, Compiled | str]:
-    """A worker's answer, by variant: what the compiler made, or why nothing.
+    """A worker's answer, by variant: compiled code, or the reason for none.
 
     Raises KeyError, TypeError, ValueError or AttributeError if it is no such answer.
     """

@@ -1,4 +1,4 @@
-"""Programs as a search keeps them: elites, what came of them as parents, and all that are held."""
+"""Programs as a search keeps them: elites, their results as parents, and all that are held."""
 
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
@@ -39,7 +39,7 @@ class Elite:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Visits:
-    """What came of a program as a parent: recorded counts, the same after a resume.
+    """Results of a program as a parent: recorded counts, the same after a resume.
 
     A ticket counts for its main parent, the first program that was selected for it; the ticket that
     made a program is therefore not in the program's own counts. The subtree of a program are the
@@ -72,7 +72,7 @@ class Visits:
 
 
 class Population(Sequence[Elite]):
-    """What an archive holds, as selection policies see it: a sequence of elites, best first.
+    """The content of an archive, as selection policies see it: a sequence of elites, best first.
 
     Every program once, also if it holds several slots. The mappings and sequences that it gives
     are not to be changed, nor to be kept.
@@ -102,7 +102,7 @@ class Population(Sequence[Elite]):
 
     @abstractmethod
     def visits(self, program: str) -> Visits:
-        """What came of a held program as a parent."""
+        """Results of a held program as a parent."""
 
     @property
     def visited(self) -> Mapping[str, Visits]:

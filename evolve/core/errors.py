@@ -11,7 +11,7 @@ class EvolveError(Exception):
 
 
 class UsageError(EvolveError, ValueError):
-    """What the user asked for cannot be done; the message says what, where and the remedy.
+    """An invalid request of the user; the message names field, value and remedy.
 
     The command line prints the message without a traceback and exits with status 2.
     """
@@ -36,8 +36,8 @@ class StoreError(EvolveError, RuntimeError):
     """The database cannot be read or written (disk full, read-only, corrupted)."""
 
 
-# How a function of the user's fails on the data that it is given: what operations on numbers,
-# records and tensors raise, and assertions. Anything else is a fault of its surroundings.
+# How a function of the user's fails on the data that it is given: errors that operations on
+# numbers, records and tensors raise, and assertions. Anything else is a fault of its surroundings.
 FAILURES_OF_A_FUNCTION = (
     ArithmeticError,
     AssertionError,

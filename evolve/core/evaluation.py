@@ -1,4 +1,4 @@
-"""What the judge says about one instance of a program: a closed status and exactly its payload."""
+"""The judge's verdict on one instance of a program: a closed status and exactly its payload."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -119,7 +119,7 @@ class Evaluation:
     every block of a side, of which one side may have more than another. `durations_s` are seconds
     by stage; `timing_turn` and others are parts of `timing`: waiting for one's turn, `opening`
     processes, waiting for the `lock`, `judging` outputs, `closing`.
-    `device_time_s` is what the evaluation cost in exclusive device seconds.
+    `device_time_s` is the cost of the evaluation in exclusive device seconds.
     """
 
     status: Status

@@ -12,7 +12,7 @@ OPPONENT = "baseline"
 """Operator name of tickets that judge the user's own baseline: no part of the search."""
 
 REMEASURE = "remeasure"
-"""Operator name of tickets that measure in full what had a first look only, once it leads."""
+"""Operator name of tickets that measure in full a program with a first look only, once it leads."""
 
 VERIFY = "verify"
 """Operator name of tickets that measure a contender again after it has won."""

@@ -12,7 +12,7 @@ HALF_WIDTHS = (0.001, 0.5)
 """Of an interval, relative: the least and the most that may be asked for."""
 
 CLEARLY_SLOWER = 0.9
-"""What is known to be less than so many times as fast is not timed on."""
+"""A program known to be less than so many times as fast is not timed on."""
 
 WIDE = 0.05
 """Half-width of an interval from which on short blocks and few pairs of processes will do."""
@@ -81,7 +81,7 @@ class Ratio(Interval):
 
 
 def middle(times: Sequence[float]) -> float:
-    """Mean without the quarter at each end: nearly as steady as a mean, whatever the outliers.
+    """Mean without the quarter at each end: nearly as steady as a mean, in spite of outliers.
 
     >>> middle([2.0, 1.0, 90.0, 3.0])
     2.5
@@ -91,7 +91,7 @@ def middle(times: Sequence[float]) -> float:
 
 
 def pooled(estimates: Sequence[Interval]) -> Interval:
-    """One estimate of what was measured several times: the mean weighted by inverse variance.
+    """One estimate from several measurements: the mean weighted by inverse variance.
 
     Where the estimates lie further apart than their own intervals allow for, the interval is
     widened by the Birge ratio sqrt(chi2 / (n - 1)), as the Particle Data Group does (Review of

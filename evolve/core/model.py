@@ -1,4 +1,4 @@
-"""Language models as the search sees them: what is asked, what came back, and what it cost."""
+"""Language models as the search sees them: requests, replies and their costs."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -30,7 +30,7 @@ class Sampling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelRequest:
-    """What an operator wants to be answered.
+    """A request of an operator.
 
     Attributes:
         messages: the conversation as it will be sent.
@@ -54,7 +54,7 @@ class ModelRequest:
 
     @property
     def key(self) -> str:
-        """Identity of what is sent: equal for requests that a model cannot tell apart."""
+        """Identity of the sent text: equal for requests that a model cannot tell apart."""
         sent = {
             "messages": [[message.role, message.content] for message in self.messages],
             "model": self.model,
@@ -103,7 +103,7 @@ class CallStatus(StrEnum):
 
 
 class ReplyStatus(StrEnum):
-    """What an operator could make of a reply."""
+    """An operator's reading of a reply."""
 
     PROGRAM = "program"  # a program to evaluate
     STEP = "step"  # a plan, choice or summary that the next request builds upon
@@ -114,7 +114,7 @@ class ReplyStatus(StrEnum):
     NO_MODEL = "no_model"  # code, but no ModelNew
     BAD_TUNABLES = "bad_tunables"
     EDIT_FAILED = "edit_failed"  # a search text that does not occur, or occurs more than once
-    OUT_OF_SCOPE = "out_of_scope"  # changes what the edit scope forbids
+    OUT_OF_SCOPE = "out_of_scope"  # changes a part that the edit scope protects
     UNCHANGED = "unchanged"  # says the same as a parent
     BAD_PLAN = "bad_plan"  # a structured answer that cannot be read
     TRUNCATED = "truncated"  # ended by max_tokens before the answer was whole
@@ -133,7 +133,7 @@ class TokenTrace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelReply:
-    """What came of one call, after the client's own retries.
+    """The result of one call, after the client's own retries.
 
     Attributes:
         status: never `PENDING` or `UNAVAILABLE` (`LanguageModel.complete` raises for the latter).
@@ -198,7 +198,7 @@ class ModelCard:
 
 
 Commit = Callable[[], None]
-"""Stores that a request is about to be sent, so that it is charged whatever happens then."""
+"""Stores that a request is about to be sent, so that it is charged in any case."""
 
 
 def not_committed() -> None:
@@ -215,7 +215,7 @@ class LanguageModel(Protocol):
 
     @property
     def models(self) -> Sequence[ModelCard]:
-        """What may be asked; the first is the default."""
+        """Possible requests; the first is the default."""
         ...
 
     @property
@@ -226,7 +226,7 @@ class LanguageModel(Protocol):
     def resolve(self, request: ModelRequest) -> ModelRequest:
         """The request with its model's name and all that the configuration fixes filled in.
 
-        The result is what is stored, keyed and sent; resolving it again changes nothing.
+        The result is stored, keyed and sent; resolving it again changes nothing.
 
         Raises:
             UsageError: no such model or role.

@@ -15,7 +15,7 @@ Assignment = Mapping[str, TunableValue]
 
 
 class Language(StrEnum):
-    """What a program's kernels are written in, spelled as KernelBench spells its backends."""
+    """The language of a program's kernels, spelled as KernelBench spells its backends."""
 
     TRITON = "triton"
     CUDA = "cuda"
@@ -101,7 +101,7 @@ def _last_name(node: ast.expr) -> str:
 
 
 def _names(node: ast.AST) -> set[str]:
-    """What a keyword or an assignment names."""
+    """The name in a keyword or an assignment."""
     match node:
         case ast.keyword(arg=str(name)):
             return {name}

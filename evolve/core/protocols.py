@@ -22,7 +22,7 @@ from evolve.core.task import Task
 
 
 class AddStatus(IntEnum):
-    """What became of an offer, ordered and truthy (the idea is pyribs')."""
+    """The result of an offer, ordered and truthy (the idea is pyribs')."""
 
     NOT_ADDED = 0
     IMPROVED = 1  # took the place of a worse one
@@ -88,7 +88,7 @@ class Archive(Protocol):
         ...
 
     def remove(self, program: str) -> bool:
-        """Let a program go, from all its places; what else is held stays where it is.
+        """Remove a program from all its places; all others stay in place.
 
         Whether it was held. This is how a program leaves that was refuted.
         """
@@ -99,12 +99,12 @@ class Archive(Protocol):
         ...
 
     def restore(self, slots: Mapping[str, Elite]) -> None:
-        """Take over slots that `slots()` gave, replacing what is held."""
+        """Take over slots that `slots()` gave, replacing the present ones."""
         ...
 
 
 Describe = Callable[[str], float | str]
-"""What a source is like, as a descriptor."""
+"""A descriptor of a source."""
 
 
 def described(
@@ -145,7 +145,7 @@ class SelectionPolicy(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """A stored instance of a program: its assignment, and what is known of it so far.
+    """A stored instance of a program: its assignment, and the knowledge of it so far.
 
     `status` is None while its evaluation is pending; `ratio` is against the fitness baseline.
     """
@@ -238,12 +238,12 @@ class Facts(Protocol):
     def exchanges(self, operator: str, purpose: str, limit: int) -> Sequence[Exchange]:
         """The newest completed calls of an operator for a purpose, newest first.
 
-        What an operator carries over from one step to the next, e.g. a summary.
+        A note that an operator carries over from one step to the next, e.g. a summary.
         """
         ...
 
     def last_request(self, operator: str, purpose: str) -> ModelRequest | None:
-        """What an operator asked last for a purpose, whatever has come of it; None for nothing."""
+        """An operator's last request for a purpose, with any outcome; None for none."""
         ...
 
 
@@ -260,7 +260,7 @@ class Context:
         sequence: the number of the ticket.
         tunings: of the tickets up to it that are tunings; `step` leaves them out.
         tunes: whether the run tunes declared constants.
-        baseline: what fitness and every `Attempt.ratio` are measured against.
+        baseline: the program that fitness and every `Attempt.ratio` are measured against.
         device: what is known of the device that judges, e.g. `device_class`, and the names and
             versions of `Evaluation.environment`; empty until it is known. What compiled references
             say of it is known from the start, and holds for the task.
@@ -289,7 +289,7 @@ class Context:
 
     @property
     def step(self) -> int:
-        """The number of the step: what intervals and shares of a run are counted in."""
+        """The number of the step: the unit of intervals and shares of a run."""
         return self.sequence - self.tunings
 
 
@@ -339,7 +339,7 @@ class Operator(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What an operator made of a reply, in one word, and what follows from it.
+    """An operator's reading of a reply, in one word, and its consequence.
 
     A `ModelRequest` asks for one more round: the next step of a plan, or a repair of this reply.
     """
@@ -390,7 +390,7 @@ class ModelOperator(Operator, Protocol):
         request was made belongs into `ModelRequest.memo`.
 
         Args:
-            context: what may be looked at.
+            context: the readable state of the run.
             exchanges: all rounds of the ticket, oldest first; the last reply is the new one.
         """
         ...
@@ -488,7 +488,7 @@ class Evaluator(Protocol):
 
     @property
     def device_class(self) -> str:
-        """What kind of device judges, as in `Evaluation.device_class`."""
+        """The kind of the judging device, as in `Evaluation.device_class`."""
         ...
 
     @property

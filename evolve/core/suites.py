@@ -15,7 +15,7 @@ class Problem:
     Attributes:
         spec: what `task=` takes, `SUITE:LABEL` as a rule.
         label: how the suite calls it, such as `1/40` or `softmax`.
-        title: what it is, in a word.
+        title: a short description.
         level: of difficulty, as in the suite; empty if it has none.
     """
 
@@ -27,7 +27,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class TaskText:
-    """What a suite knows of one task: the text of its file, and what goes with it.
+    """One task of a suite: the text of its file, and its extras.
 
     Attributes:
         source: a module of the KernelBench convention.

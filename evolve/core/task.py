@@ -1,4 +1,4 @@
-"""Tasks: a PyTorch reference in the KernelBench convention, with what it takes to judge by it."""
+"""Tasks: a PyTorch reference in the KernelBench convention, with the settings for judging."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

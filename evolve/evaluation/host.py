@@ -12,8 +12,7 @@ PATIENCE_S = 120.0
 
 
 def examine_host(python: str | None = None) -> dict[str, Any]:
-    """The facts of `evolve.worker.base.host_facts`, as `python` (None: this interpreter) finds
-    them.
+    """The facts of `evolve.worker.base.host_facts`, as `python` (None: this one) finds them.
 
     Raises:
         EvaluatorUnavailable: it does not answer.

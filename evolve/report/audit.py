@@ -10,7 +10,7 @@ from typing import Any
 from evolve.core.task import case_text
 
 NOT_COUNTED = "not counted: weak task"
-"""The strict verdict on a weak task, whatever the judge found."""
+"""The strict verdict on a weak task, for any verdict of the judge."""
 
 MAX_SHOWN = 3
 
@@ -18,12 +18,12 @@ Findings = Sequence[Mapping[str, str]]
 
 
 def findings_of(config: Mapping[str, Any]) -> Findings:
-    """What the audit found when the run began; empty for a sound task."""
+    """The audit's findings when the run began; empty for a sound task."""
     return config.get("audit") or []
 
 
 def weakness(findings: Findings) -> str:
-    """What makes the task weak, in one clause; empty for a sound task."""
+    """The task's weakness, in one clause; empty for a sound task."""
     said = [f"{finding['detail']} ({case_text(finding['passed_by'])})" for finding in findings]
     more = [f"and {len(said) - MAX_SHOWN:,} more"] if len(said) > MAX_SHOWN else []
     return "; ".join([*said[:MAX_SHOWN], *more])

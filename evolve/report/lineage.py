@@ -1,4 +1,4 @@
-"""Lineage as a graph: how every program came to be, and what each operator gave the best one.
+"""Lineage as a graph: the origin of every program, and each operator's share in the best one.
 
 Programs are nodes. A program's edges come from the step that produced it first, so the graph has
 no cycle; later steps of the same program (other assignments of its tunables, verification) are
@@ -55,7 +55,7 @@ class PathStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contribution:
-    """What one operator did in a run.
+    """One operator's work in a run.
 
     `correct` counts strictly correct evaluations, `archived` those that took a place in the
     archive. `path_gain` is the product of its indirect gains on the best path (None: not on it);

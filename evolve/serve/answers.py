@@ -15,7 +15,7 @@ from operators.quoting import Quoted
 
 
 def answer(service: Service, job: Job) -> JobAnswer:
-    """What a client is told of a job."""
+    """The public state of a job."""
     findings = service.findings(job.revision)
     found = None if job.verdict is None else Evaluation.from_json(job.verdict)
     judge = found or service.judge.known

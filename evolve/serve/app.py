@@ -46,7 +46,7 @@ def create_app(
     Args:
         service: what judges.
         catalogue: the tasks that requests may name.
-        token: what requests have to show; None if everybody may ask.
+        token: required in requests; None if all may ask.
         hosts: names by which the server may be asked; empty for any.
     """
     app = FastAPI(
@@ -130,7 +130,7 @@ class Api:
         return TasksAnswer(tasks=self._catalogue.names)
 
     async def about(self) -> ServiceAnswer:
-        """Who judges here; what a client may pin."""
+        """The judge's identity, which a client may pin."""
         judge, settings = self._service.judge.known, self._service.settings
         return ServiceAnswer(
             version=evolve.__version__,
@@ -205,7 +205,7 @@ def _handler(status: int) -> Callable[[Request, Exception], Awaitable[Response]]
 
 
 async def _explain(_: Request, error: Exception) -> Response:
-    """The first faults of a request, without what it sent, which may be long."""
+    """The first faults of a request, without its content, which may be long."""
     assert isinstance(error, RequestValidationError)
     told = [
         {

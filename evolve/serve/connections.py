@@ -64,7 +64,7 @@ class Connection(H11Protocol):
         self._look()
 
     def end(self) -> None:
-        """Close it, whatever is still to be sent; it is no longer counted as owing."""
+        """Close it, even with data left to send; it is no longer counted as owing."""
         self._settle()
         self.transport.abort()
 

@@ -1,4 +1,4 @@
-"""What the server has done since it started: for `GET /metrics`, and to say when to come back."""
+"""The server's work since it started: for `GET /metrics`, and to say when to come back."""
 
 from collections import Counter
 from collections.abc import Iterator

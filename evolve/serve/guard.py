@@ -1,4 +1,4 @@
-"""What stands before every request: who may ask, from where, and how much."""
+"""Checks before every request: permission, origin and size."""
 
 import base64
 import binascii
@@ -12,15 +12,15 @@ from evolve.serve.bodies import Bodies, BodyRefused, require_length
 
 
 class Guard:
-    """An ASGI layer that lets through only what may come in.
+    """An ASGI layer that lets through only permitted requests.
 
     Args:
-        app: what is guarded.
+        app: the guarded application.
         token: what a request has to show, as a bearer token or as the password of basic
             authorisation (which an URL can carry: `http://any:TOKEN@host:port`); None for nothing.
         hosts: names that the `Host` header may have, so that a web page cannot reach a server
             without a token through a name of its own (DNS rebinding); empty for any.
-        open_paths: what may be asked without a token.
+        open_paths: paths that need no token.
     """
 
     def __init__(

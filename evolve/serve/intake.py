@@ -1,4 +1,4 @@
-"""From what a client sends to an order."""
+"""From a client's request to an order."""
 
 import uuid
 

@@ -113,7 +113,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewJob:
-    """What a submission becomes."""
+    """The fate of a submission."""
 
     id: str
     digest: str
@@ -249,7 +249,7 @@ class Jobs:
             )
 
     def release(self, lease: str) -> None:
-        """Queue again what runs under a lease whose server stops: no attempt was made of it."""
+        """Queue again the jobs under a lease whose server stops: that counts as no attempt."""
         now = time.time()
         with self._write() as db:
             db.execute(
@@ -291,7 +291,7 @@ class Jobs:
             job: the job.
             lease: under which it runs; None for one that is still queued.
             verdict: an evaluation as plain data.
-            rewards: what was asked for, by name.
+            rewards: requested ones, by name.
             fault: why there is no verdict.
             message: the fault in words.
             cached: whether the verdict is that of an earlier job.
@@ -363,7 +363,7 @@ class Jobs:
         return int(self._read(sql, (job.number,))[0][0])
 
     def audit(self, revision: str, judge: str) -> Any | None:
-        """What an audit of the task found, if there was one."""
+        """The findings of the task's audit, if there was one."""
         rows = self._read(
             "SELECT findings FROM audits WHERE revision = ? AND judge = ?", (revision, judge)
         )

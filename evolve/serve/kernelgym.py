@@ -185,7 +185,7 @@ class GymApi:
         )
 
     async def results(self, task_id: Id) -> GymResult:
-        """What came of a kernel."""
+        """The result of a kernel."""
         job = self._find(task_id)
         if not job.is_over or self._unsettled(job):
             raise HTTPException(404, f"Task {task_id} has no result yet")

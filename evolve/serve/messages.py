@@ -1,4 +1,4 @@
-"""What goes over the wire: the models that check requests, and that the OpenAPI schema shows."""
+"""Messages over HTTP: the models that check requests, and that the OpenAPI schema shows."""
 
 from typing import Annotated, Any, Literal, Self
 
@@ -105,7 +105,7 @@ class TaskAnswer(BaseModel):
 
 
 class VerdictAnswer(BaseModel):
-    """What the judge says. Ratios and times are `[value, low, high]`, a 95 % interval."""
+    """The judge's verdict. Ratios and times are `[value, low, high]`, a 95 % interval."""
 
     status: str
     stage: int = Field(description="The last rung passed, 0 to 7")

@@ -114,7 +114,7 @@ class Order:
 
 
 def request_of(task: Task, job: Job) -> EvaluationRequest:
-    """What the judge is asked; a baseline other than eager is an opponent without a text."""
+    """The request to the judge; a baseline other than eager is an opponent without a text."""
     source, baseline = job.request["source"], job.request["baseline"]
     opponents = {} if baseline == "eager" else {baseline: ""}
     if parent := job.request["parent_source"]:

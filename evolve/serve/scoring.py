@@ -19,8 +19,8 @@ def step_of(
     """A job as the step of a search.
 
     Args:
-        task: what it is for.
-        request: what was asked, as the job keeps it.
+        task: of the candidate.
+        request: as the job keeps it.
         evaluation: the verdict; None if the reply held no program.
         parent: the candidate that this one was made from, where the client names it.
     """

@@ -36,7 +36,7 @@ Findings = list[dict[str, str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What bounds the service.
+    """Limits of the service.
 
     Attributes:
         queue: jobs that may wait; more are refused for the time being.
@@ -60,11 +60,11 @@ class Service:
         jobs: where they are kept.
         start: starts an evaluator.
         rewards: those that may be asked for, by name.
-        settings: what bounds it.
+        settings: its limits.
         say: takes lines for the operator of the server.
 
     Attributes:
-        counters: what was done so far.
+        counters: of its work so far.
         judge: who does it.
         trouble: why jobs cannot be read or written at present; empty while they can.
     """
@@ -91,7 +91,7 @@ class Service:
         self._broken: dict[str, str] = {}  # tasks that could not be audited, and why
 
     async def start(self) -> None:
-        """Bring the judge up, and queue again what an earlier server left under way.
+        """Start the judge, and queue again the jobs that an earlier server left under way.
 
         Raises:
             EvaluatorUnavailable: the judge does not come up.

@@ -112,7 +112,7 @@ def _ticket(item: Ticket) -> dict[str, Any]:
 
 
 def _rounds(connection: Connection, item: Ticket, canonical: bool) -> list[dict[str, Any]]:
-    """What a ticket asked of models, and what came back."""
+    """A ticket's requests to models, and their replies."""
     exchanges = iter(item.exchanges)
     lines = []
     for row in requests.rows_of(connection, item.id):

@@ -1,4 +1,4 @@
-"""What the store hands out: runs and tickets as frozen values."""
+"""Values of the store: runs and tickets, frozen."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -90,7 +90,7 @@ class Pruned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arm:
-    """What the told tickets of one operator with one model (`""`: none) have cost and brought.
+    """Costs and gains of the told tickets of one operator with one model (`""`: none).
 
     Those that one method (`""`: the run has but one) asked for. `told` leaves out those whose
     verdict was known before, which says nothing of cost or gain. `usd` is the known cost,
@@ -127,7 +127,7 @@ class Credit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """What one operator of one run has cost with one model (`""`: none).
+    """The cost of one operator of one run with one model (`""`: none).
 
     `tokens` and `usd` are what was charged, calls under way at their reservation; `unpriced` calls
     have an unknown cost, which is not in `usd`. `unknown` calls have no outcome and are charged as

@@ -144,13 +144,13 @@ class Store:
             runs.reconfigure(connection, run, config)
 
     def record_audit(self, run: int, findings: Sequence[Mapping[str, str]]) -> None:
-        """Keep what an audit of the task found, in a run that was created without one."""
+        """Keep the findings of the task's audit, in a run that was created without one."""
         with self._database.write() as connection:
             lease.fence_run(connection, run, self._owner)
             runs.record_audit(connection, run, findings)
 
     def record_compiled(self, run: int, compiled: Sequence[Compiled]) -> None:
-        """Keep what a compiler made of the task's reference, in a run that began without."""
+        """Keep the compiled reference of the task, in a run that began without."""
         with self._database.write() as connection:
             lease.fence_run(connection, run, self._owner)
             runs.record_compiled(connection, run, compiled)
@@ -177,7 +177,7 @@ class Store:
         *,
         method: str = "",
     ) -> list[Ticket]:
-        """Open a ticket for each sample of what an operator asks of a model.
+        """Open a ticket for each sample of an operator's request to a model.
 
         `model` is the scheduler's pick and no empty text; `request.model` may be another by role.
         """
@@ -194,7 +194,7 @@ class Store:
             return tickets.begin_call(connection, ticket, self._owner, worst)
 
     def end_call(self, call: int, reply: ModelReply) -> Ticket:
-        """Store what came of a call, and charge it; a call that has ended keeps its outcome.
+        """Store the result of a call, and charge it; a call that has ended keeps its outcome.
 
         The ticket is replied then, or still asked where the call was not accepted
         (`CallStatus.UNAVAILABLE`).
@@ -220,7 +220,7 @@ class Store:
         outcome: Proposal | Failed | ModelRequest,
         reading: ReplyStatus | None = None,
     ) -> Ticket:
-        """Record what the operator made, and of a reply, what it is.
+        """Record the operator's proposal, and its reading of a reply.
 
         A failure (a duplicate is one too) closes the ticket; a request opens its next round.
         """
@@ -316,7 +316,7 @@ class Store:
             return facts.judge(connection, run)
 
     def environment(self, run: int) -> dict[str, str]:
-        """What the newest evaluation says of its device; empty before there is one."""
+        """The device by the newest evaluation; empty before there is one."""
         with self._database.read() as connection:
             return facts.environment(connection, run)
 
@@ -355,7 +355,7 @@ class Store:
             return program_stats.of_program(connection, run, ticket)
 
     def credit(self, ticket: Ticket) -> Credit | None:
-        """What the ticket that was first to measure the same instance is credited with."""
+        """The credit of the ticket that was first to measure the same instance."""
         with self._database.read() as connection:
             return arms.credit_of(connection, ticket.id)
 
@@ -380,7 +380,7 @@ class Store:
             return parent_stats.links(connection, run)
 
     def arms(self, run: int) -> list[Arm]:
-        """What each method's operators have cost and brought with each model, in told tickets."""
+        """Costs and gains of each method's operators with each model, in told tickets."""
         with self._database.read() as connection:
             return arms.of_run(connection, run)
 
@@ -412,7 +412,7 @@ class Store:
             return calls.exchanges(connection, run, operator, purpose, limit)
 
     def last_request(self, run: int, operator: str, purpose: str) -> ModelRequest | None:
-        """What an operator asked last for a purpose, whatever has come of it; None for nothing."""
+        """An operator's last request for a purpose, with any outcome; None for none."""
         with self._database.read() as connection:
             return requests.newest(connection, run, operator, purpose)
 
@@ -429,7 +429,7 @@ class Store:
         evaluator_version: str,
         fidelity: str,
     ) -> Evaluation | None:
-        """The only evaluation with this key, of any run, with what it cost then; else None."""
+        """The only evaluation with this key, of any run, with its cost then; else None."""
         with self._database.read() as connection:
             return evaluations.cached(
                 connection, instance, task_revision, device_class, evaluator_version, fidelity
@@ -472,7 +472,7 @@ class Store:
             return lineage.evaluation_of(connection, run, sequence)
 
     def costs(self, run: int | None = None) -> list[Cost]:
-        """What was spent, by run, operator and model; of one run, or of all."""
+        """Spending by run, operator and model; of one run, or of all."""
         with self._database.read() as connection:
             return costs.everything(connection, run)
 
@@ -500,5 +500,5 @@ class Store:
         return maintenance.prune(self._database, run, self._owner, keep)
 
     def upgrade(self) -> str:
-        """What had to be done to the file's schema, as a phrase; other schemas are not opened."""
+        """The change made to the file's schema, as a phrase; other schemas are not opened."""
         return maintenance.upgrade(self._database)

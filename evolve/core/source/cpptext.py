@@ -30,7 +30,7 @@ def is_code(text: str) -> bool:
 
 
 def includes(text: str) -> list[str]:
-    """What a text includes, with its brackets or quotes, in order."""
+    """The includes of a text, with brackets or quotes, in order."""
     return _INCLUDE.findall(text)
 
 

@@ -1,4 +1,4 @@
-"""What two sources have in common that differ in layout, comments or tunable values only."""
+"""A common form of sources that differ in layout, comments or tunable values only."""
 
 import ast
 from functools import lru_cache

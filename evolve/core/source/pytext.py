@@ -62,7 +62,7 @@ def apply(source: str, edits: Iterable[Edit]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A string constant of a module: what it says, and where each character of it is written.
+    """A string constant of a module: its value, and the place of each character in the source.
 
     `offsets[i]` is the offset in the module's text of the character that `value[i]` comes from;
     a last entry marks the end.
@@ -205,7 +205,7 @@ def _depth(tree: ast.AST) -> int:
 
 
 def _pieces(literal: re.Match[str]) -> Iterator[tuple[str, Sequence[int]]]:
-    """What the runs and escapes in a string literal's body say, with an offset per character."""
+    """The text of the runs and escapes in a string literal's body, with an offset per character."""
     raw = literal["prefix"] in ("r", "R")
     for match in _PIECE.finditer(literal.string, *literal.span("body")):
         written, start = match[0], match.start()
@@ -221,7 +221,7 @@ def _pieces(literal: re.Match[str]) -> Iterator[tuple[str, Sequence[int]]]:
 
 @lru_cache
 def _unescape(written: str) -> str:
-    """What an escape sequence says; one that Python does not know says itself."""
+    """The value of an escape sequence; one that Python does not know stands for itself."""
     if written[1] not in _ESCAPED:
         return written
     return str(ast.literal_eval(f'"""{written}"""'))

@@ -32,7 +32,7 @@ _CPP_WORD = re.compile(r"[A-Za-z_][\w:]*")
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """The characters that hold a tunable's value, and what to write there for each choice."""
+    """The characters that hold a tunable's value, and the text for each choice."""
 
     name: str
     default: TunableValue | None

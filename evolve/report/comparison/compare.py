@@ -130,7 +130,7 @@ class MethodLine:
 
 
 def method_lines(comparison: Comparison) -> list[MethodLine]:
-    """What each method came to, in the order of asking."""
+    """The result of each method, in the order of asking."""
     first = comparison.groups[0]
     return [
         _method_line(number, group, None if group is first else first)
@@ -198,7 +198,7 @@ def _apart(best: Group, other: Group) -> bool:
 
 
 def caveats(comparison: Comparison) -> list[str]:
-    """What the figures do not say."""
+    """Limits of the figures."""
     found = []
     fewest = min(len(group.curves) for group in comparison.groups)
     if fewest < FEW:

@@ -19,7 +19,7 @@ from evolve.store import RunRow, Store
 from evolve.store.champion import Champion, champion
 
 AXES = ("evaluations", "proposals", "tokens", "wall_time_s")
-"""What curves are drawn over: attributes of `Spent`."""
+"""The axes of curves: attributes of `Spent`."""
 
 ENOUGH = 0.95
 """The coverage that an interval has to have, if there are seeds enough."""
@@ -29,7 +29,7 @@ _SAYS_NOTHING = (Status.CORRECT, Status.INFRA, Status.TIMING_UNBOUNDED)  # again
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spent:
-    """What a search has used, its last verification left out. Times in seconds."""
+    """The resources that a search has used, without its last verification. Times in seconds."""
 
     evaluations: int = 0
     proposals: int = 0
@@ -90,7 +90,7 @@ class Group:
 
     @property
     def final(self) -> "Spread":
-        """The middle of what the runs ended with."""
+        """The median of the runs' final values."""
         return spread([curve.final for curve in self.curves])
 
 
@@ -99,7 +99,7 @@ class Spread:
     """The median over seeds with an interval between two of them; None: no correct program.
 
     `coverage` is the probability that the interval holds the median of all seeds that there could
-    be, whatever they are distributed like.
+    be, for any distribution.
     """
 
     value: float | None
@@ -174,7 +174,7 @@ def _after(spent: Spent, step: Step, tokens: Mapping[int, int]) -> Spent:
 
 @dataclass(slots=True)
 class _Best:
-    """The instance that a search would hand over, and what is known of all."""
+    """The instance that a search would hand over, and the knowledge of all."""
 
     measured: dict[str, list[Interval]] = field(default_factory=dict)
     known: dict[str, Interval] = field(default_factory=dict)

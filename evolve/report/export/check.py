@@ -27,7 +27,7 @@ class Checked:
 
 @dataclass(frozen=True, slots=True)
 class Checks:
-    """What the exported tests said; `fault` where they did not come to an end, else empty."""
+    """The output of the exported tests; `fault` where they did not come to an end, else empty."""
 
     tests: tuple[Checked, ...]
     fault: str = ""

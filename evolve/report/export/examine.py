@@ -1,4 +1,4 @@
-"""What an operator has to know of a task: arguments, state and outcomes of its cases.
+"""Facts of a task for an exported operator: arguments, state and outcomes of its cases.
 
 The reference runs on fake tensors (shapes without values), so that a task of many gigabytes is
 examined on any machine; one that looks at values runs for real.

@@ -35,7 +35,7 @@ _NEEDS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What is known of a winner besides its source.
+    """Facts of a winner besides its source.
 
     `device` is `cpu` or `cuda`, `architecture` what it was judged on as the guard compares it
     (`x86_64`, `sm_90`); `gain` a sentence with an interval; `provenance` lines for the README.
@@ -155,6 +155,6 @@ def _readme_values(kernel: str, assignment: Assignment, facts: Facts) -> dict[st
 
 
 def _size_constants(examined: Examined, task: Task) -> dict[str, int | float | str]:
-    """What the size that was judged sets in the task's module."""
+    """The constants that the judged size sets in the task's module."""
     sizes = getattr(examined.loaded.cases[0].module, "SIZES", {})
     return dict(sizes.get(task.size, {}))

@@ -13,7 +13,7 @@ REMEDY = "`--as module` exports any winner"
 
 
 def refusal(what: str) -> UsageError:
-    """Why a winner cannot be an operator, and what can be had instead."""
+    """Why a winner cannot be an operator, and the alternative."""
     return UsageError(f"--as torch-op: {what}; {REMEDY}")
 
 

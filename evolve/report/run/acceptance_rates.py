@@ -1,4 +1,4 @@
-"""How far proposals came, and what ended the others' way."""
+"""How far proposals came, and why others ended earlier."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The best path told step by step: what changed, and what it brought."""
+"""The best path step by step: changes and their gains."""
 
 import difflib
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,4 @@
-"""What was spent, and what each operator gave for it."""
+"""Costs, and the yield of each operator."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ class OperatorLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetLine:
-    """What was used of something, and its limit (empty: none)."""
+    """The use of a resource, and its limit (empty: none)."""
 
     name: str
     used: str
@@ -46,7 +46,7 @@ class BudgetLine:
 
 
 def operator_lines(facts: RunFacts) -> list[OperatorLine]:
-    """What each operator did and gave."""
+    """The work and yield of each operator."""
     champion = facts.champion.sequence if facts.champion else None
     found = operator_contribution(facts.steps, facts.baseline, champion)
     return [_operator_line(entry) for entry in found]
@@ -67,7 +67,7 @@ def _operator_line(entry: Contribution) -> OperatorLine:
 
 
 def budget_lines(facts: RunFacts) -> list[BudgetLine]:
-    """What the run has used, beside the limits that its configuration sets."""
+    """The run's use of resources, beside the limits of its configuration."""
     progress = facts.progress
     used = {
         "evaluations": f"{progress.evaluations:,}",

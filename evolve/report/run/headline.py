@@ -1,4 +1,4 @@
-"""The first lines of a report: what was won, what that means, and what to be careful about."""
+"""The first lines of a report: the result, its meaning, and cautions."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -113,7 +113,7 @@ def slower_cases(facts: RunFacts) -> list[CaseResult]:
 
 
 def caveats(facts: RunFacts) -> list[str]:
-    """What a careful reader should know before quoting the headline; full sentences."""
+    """Cautions for readers before they quote the headline; full sentences."""
     found = [*_of_run(facts), *_of_task(facts)]
     if facts.champion:
         found = [*_of_champion(facts, facts.champion), *found]

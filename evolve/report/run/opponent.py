@@ -16,7 +16,7 @@ MAX_REASON = 300
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opponent:
-    """What the store knows of a run's own baseline.
+    """Stored facts of a run's own baseline.
 
     `verdict` is on the baseline itself. `untimed` counts full evaluations of correct kernels that
     have times, but none against the baseline; `example` is the latest of them.
@@ -47,7 +47,7 @@ class Opponent:
 
 
 def opponent(store: "Store", run: "RunRow", steps: Sequence[Step]) -> Opponent:
-    """Read what became of the run's baseline in its `steps`."""
+    """Read the fate of the run's baseline in its `steps`."""
     own = [step.sequence for step in steps if step.operator == OPPONENT and step.status]
     untimed = [
         step.sequence

@@ -1,4 +1,4 @@
-"""What it takes to get the result again: commands, machine, configuration."""
+"""How to get the result again: commands, machine, configuration."""
 
 import re
 import shlex
@@ -15,7 +15,7 @@ _SECRET = re.compile(r"(^|_)(api_?key|key|token|secret|password|credentials?)$",
 
 
 def commands(facts: RunFacts) -> list[tuple[str, str]]:
-    """What to type, with what it does."""
+    """Commands, with their effects."""
     run, store = shlex.quote(facts.run.name), _store_flag(facts.run.config)
     task = shlex.quote(str(facts.run.config.get("task", facts.run.task.name)))
     found = []

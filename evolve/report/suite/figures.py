@@ -1,4 +1,4 @@
-"""Figures of a suite: what the field reports over many tasks, each by its stated definition.
+"""Figures of a suite as the field reports them over many tasks, each by its stated definition.
 
 A figure is over the tasks whose search has ended. Those without a program that counts are in it: as
 not correct, as a speedup of 0 in `fast_p` and `amsr`, as 1 (one keeps the baseline) in the

@@ -131,7 +131,7 @@ def _mean_text(found: Figures) -> str:
 
 
 def spent_line(results: Sequence[TaskResult]) -> str:
-    """What all runs have used together; searches that were under way at once count each."""
+    """The use of all runs together; concurrent searches count each."""
     evaluations = sum(result.evaluations for result in results)
     search_s = sum(result.wall_time_s for result in results)
     device_s = sum(result.device_time_s for result in results)
@@ -152,7 +152,7 @@ def amsr_lines(results: Sequence[TaskResult]) -> list[str]:
 
 
 def caveats(results: Sequence[TaskResult]) -> list[str]:
-    """What the figures do not say."""
+    """Limits of the figures."""
     found = []
     if left := [result for result in results if not result.ended]:
         found.append(f"{count_text(len(left), 'task')} of {len(results)} left out: not ended.")
@@ -179,7 +179,7 @@ def caveats(results: Sequence[TaskResult]) -> list[str]:
 
 
 def _devices(results: Sequence[TaskResult]) -> list[str]:
-    """What judged, in words; a verdict about the judge itself may say nothing of it."""
+    """The judging device, in words; a verdict about the judge itself may not name it."""
     return sorted({device for r in results if (device := r.environment.get("device"))})
 
 

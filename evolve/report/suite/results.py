@@ -1,4 +1,4 @@
-"""A suite's results as the database holds them: for every task, what its run came to."""
+"""A suite's results as the database holds them: for every task, the result of its run."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -51,7 +51,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskResult:
-    """What came of one task; `reason` says why it has no custom program."""
+    """The result of one task; `reason` says why it has no custom program."""
 
     task: SuiteTask
     run: RunRow | None = None
@@ -90,7 +90,7 @@ def read_suite(store: Store, tasks: Sequence[SuiteTask]) -> list[TaskResult]:
 
 
 def read_result(store: Store, task: SuiteTask, run: RunRow) -> TaskResult:
-    """What a task's run has come to by now."""
+    """The current result of a task's run."""
     steps = list(store.steps(run.id))
     winner = champion(store, run)
     crowned = winner.instance if winner else ""
@@ -177,7 +177,7 @@ def _times(verdicts: Iterable[Evaluation]) -> dict[str, Interval]:
 
 
 def _reason(store: Store, run: RunRow, steps: Sequence[Step]) -> str:
-    """Why a run has no custom program: what its proposals came to, each outcome with an example."""
+    """Why a run has no custom program: outcomes of its proposals, each with an example."""
     if run.state != "finished":
         return f"{run.state}: {run.reason}" if run.reason else run.state
     examples: dict[str, Step] = {}

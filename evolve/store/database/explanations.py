@@ -1,4 +1,4 @@
-"""What SQLite's errors mean to a person."""
+"""SQLite's errors explained to a person."""
 
 from pathlib import Path
 

@@ -47,7 +47,7 @@ class Page:
 
 
 class Watch:
-    """What has to stay true of a file while this process continues a run in it.
+    """Invariants of a file while this process continues a run in it.
 
     Args:
         path: where it is.

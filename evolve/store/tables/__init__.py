@@ -1,1 +1,1 @@
-"""What is read from and written to each table."""
+"""Reads and writes of each table."""

@@ -1,4 +1,4 @@
-"""What each operator has cost and brought with each model: sums for schedulers."""
+"""Costs and gains of each operator with each model: sums for schedulers."""
 
 from typing import Any
 
@@ -72,7 +72,7 @@ def count(
     *,
     told: int = 1,
 ) -> None:
-    """Add a ticket (its row) that is told now, with what it is credited with itself.
+    """Add a ticket (its row) that is told now, with its own credit.
 
     `told` is 0 if its verdict was known before.
     """
@@ -94,7 +94,7 @@ def count(
 
 
 def correct(connection: Connection, item: Credit) -> None:
-    """Keep what an earlier ticket is credited with by now, and correct the sums of its arm."""
+    """Keep the current credit of an earlier ticket, and correct the sums of its arm."""
     before = connection.execute(_CREDITED, {"ticket": item.ticket}).one()
     connection.execute(_CREDIT, _credit_row(item))
     key = {f"of_{name}": getattr(before, name) for name in _KEY}
@@ -112,7 +112,7 @@ def _credit_row(item: Credit) -> dict[str, float]:
 
 
 def credit_of(connection: Connection, ticket_id: int) -> Credit | None:
-    """What the first ticket of the same run and instance was credited with, if it was."""
+    """The credit of the first ticket of the same run and instance, if any."""
     row = connection.execute(_OF_INSTANCE, {"ticket": ticket_id}).one_or_none()
     if row is None:
         return None

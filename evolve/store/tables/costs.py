@@ -1,4 +1,4 @@
-"""What runs have cost, for accounts: by run, operator and model.
+"""Costs of runs, for accounts: by run, operator and model.
 
 A replay spends nothing: calls that were never sent (`ModelReply.attempts`) and recorded verdicts
 are left out.
@@ -93,7 +93,7 @@ def everything(connection: Connection, run_id: int | None) -> list[Cost]:
 
 
 def tokens(connection: Connection, run_id: int) -> dict[int, int]:
-    """What the calls of each step of a run were charged, by sequence number."""
+    """The charges for the calls of each step of a run, by sequence number."""
     return {
         sequence: int(total) for sequence, total in connection.execute(_TOKENS, {"run": run_id})
     }

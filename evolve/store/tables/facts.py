@@ -1,4 +1,4 @@
-"""What operators may ask about a run's past."""
+"""A run's past, as operators may read it."""
 
 from sqlalchemy import Connection, and_, bindparam, exists, func, select
 
@@ -19,7 +19,7 @@ from evolve.store.database.schema import (
 )
 from evolve.store.tables import evaluations, programs
 
-# The user's own baseline is judged once, and is no part of what the search has tried.
+# The user's own baseline is judged once, and is no attempt of the search.
 _is_search = ticket.c.operator != OPPONENT
 
 _TRIALS = (

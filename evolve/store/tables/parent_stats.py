@@ -1,4 +1,4 @@
-"""What came of programs as parents: counts that every told ticket adds to along main parents."""
+"""Results of programs as parents: counts that every told ticket adds to along main parents."""
 
 from collections.abc import Sequence
 from typing import Any

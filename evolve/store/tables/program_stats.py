@@ -1,4 +1,4 @@
-"""What is known of a program by now: its best instance, with its evaluations pooled."""
+"""Current knowledge of a program: its best instance, with its evaluations pooled."""
 
 import math
 import statistics
@@ -144,7 +144,7 @@ def _descriptors(verdicts: Sequence[Evaluation | None], baseline: str) -> dict[s
 
 
 def _largest(known: Sequence[Mapping[str, float | str]]) -> dict[str, float]:
-    """What is the worst that was seen, of all that has been judged."""
+    """The worst value of all evaluations."""
     found = {name: [each[name] for each in known if name in each] for name in _WORST}
     return {name: max(map(float, values)) for name, values in found.items() if values}
 
@@ -157,7 +157,7 @@ def _speed_of_light(known: Sequence[Mapping[str, float | str]]) -> dict[str, flo
 
 
 def _parents(connection: Connection, maker: int) -> tuple[str, ...]:
-    """What was selected for a ticket."""
+    """The programs selected for a ticket."""
     return tuple(connection.execute(_PARENTS, {"maker": maker}).scalars())
 
 

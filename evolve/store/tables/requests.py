@@ -1,4 +1,4 @@
-"""What tickets ask of models: one request per round, each with its messages."""
+"""Requests of tickets to models: one per round, each with its messages."""
 
 import json
 from collections.abc import Sequence
@@ -85,7 +85,7 @@ def rows_of(connection: Connection, ticket: int) -> Sequence[Row[Any]]:
 
 
 def newest(connection: Connection, run_id: int, operator: str, purpose: str) -> ModelRequest | None:
-    """What an operator asked last for a purpose."""
+    """An operator's last request for a purpose."""
     key = {"run": run_id, "operator": operator, "purpose": purpose}
     row = connection.execute(_NEWEST, key).one_or_none()
     return None if row is None else load(connection, row)
@@ -117,5 +117,5 @@ def load(connection: Connection, row: Row[Any]) -> ModelRequest:
 
 
 def set_reading(connection: Connection, request_id: int, status: ReplyStatus) -> None:
-    """Record what the operator made of the reply."""
+    """Record the operator's reading of the reply."""
     connection.execute(_READ, {"of": request_id, "status": status.value})

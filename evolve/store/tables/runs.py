@@ -156,7 +156,7 @@ def reconfigure(connection: Connection, run_id: int, config: Mapping[str, Any]) 
 def record_audit(
     connection: Connection, run_id: int, findings: Sequence[Mapping[str, str]]
 ) -> None:
-    """Keep what an audit of the task found; the first answer stands."""
+    """Keep the findings of the task's audit; the first answer stands."""
     config = json.loads(row_of(connection, run_id).config)
     if config.get("audit") is None:
         text = canonical_json({**config, "audit": [dict(finding) for finding in findings]})
@@ -164,7 +164,7 @@ def record_audit(
 
 
 def record_compiled(connection: Connection, run_id: int, compiled: Sequence[Compiled]) -> None:
-    """Keep what a compiler made of the task's reference; the first answer stands."""
+    """Keep the compiled reference of the task; the first answer stands."""
     task = by_id(connection, run_id).task
     if not task.compiled:
         text = canonical_json(replace(task, compiled=tuple(compiled)).to_json())
@@ -239,7 +239,7 @@ def next_sequence(
 
 
 def count_proposal(connection: Connection, run_id: int, operator: str, *, tuning: bool) -> None:
-    """Count what an operator came up with, a failure too; a tuning for its operator only."""
+    """Count a proposal of an operator, a failure too; a tuning for its operator only."""
     connection.execute(_PROPOSED, {"counted": run_id, "proposed": int(not tuning)})
     connection.execute(_OPERATOR, {"run": run_id, "operator": operator})
 
@@ -259,7 +259,7 @@ def settle(
     *,
     refused: bool,
 ) -> None:
-    """Take a reservation back and count what was charged; USD None is an unknown cost.
+    """Take a reservation back and count the charge; USD None is an unknown cost.
 
     A refused call was not accepted, will be made again, and is counted then.
     """

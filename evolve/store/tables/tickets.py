@@ -154,7 +154,7 @@ def request(
     model: str,
     method: str,
 ) -> Ticket:
-    """Open the next ticket of a run with what it asks of a model."""
+    """Open the next ticket of a run with its request to a model."""
     asked = ask(connection, run_id, owner, operator, parents, model=model, method=method)
     sample = requests.put(connection, run_id, asked.id, operator, 0, item)
     return replace(asked, request=replace(item, samples=1), sample=sample)
@@ -226,7 +226,7 @@ def record(
 
 
 def _proposed(connection: Connection, item: Proposal) -> dict[str, Any]:
-    """What a ticket's row says of its proposal, whose instance is stored now."""
+    """The columns of a ticket for its proposal, whose instance is stored now."""
     return {
         "instance": programs.put_instance(connection, item.program, item.assignment),
         "fidelity": item.fidelity.value,
@@ -246,7 +246,7 @@ def begin_call(connection: Connection, asked: Ticket, owner: str, worst: Reserva
 
 
 def end_call(connection: Connection, call: int, owner: str, reply: ModelReply) -> Ticket:
-    """Store what came of a call; a call that has ended keeps its first outcome."""
+    """Store the result of a call; a call that has ended keeps its first outcome."""
     row = connection.execute(_CURRENT, {"ticket": calls.ticket_of(connection, call)}).one()
     lease.fence(row.owner, owner, row.run_name)
     if calls.end(connection, call, reply) and reply.status is not CallStatus.UNAVAILABLE:
@@ -290,7 +290,7 @@ def tell(
     offer: Offer | None,
     credit: Credit | None,
 ) -> None:
-    """Close the ticket with what became of its elite; a closed ticket stays as it is."""
+    """Close the ticket with the fate of its elite; a closed ticket stays as it is."""
     if (elite is None) != (offer is None):
         raise ValueError("tell needs both an elite and the archive's offer, or neither")
     row = _moved(connection, _TOLD, judged, owner, TicketState.EVALUATED, reason="")

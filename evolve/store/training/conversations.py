@@ -1,4 +1,4 @@
-"""What models were asked and answered, of many tickets at a time."""
+"""Requests to models and their replies, of many tickets at a time."""
 
 import json
 from collections.abc import Collection, Mapping, Sequence
@@ -43,12 +43,12 @@ _ENDED = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a ticket asked of models.
+    """A ticket's requests to models.
 
     Attributes:
         key: of the first request (`ModelRequest.key`).
         models: all that were asked.
-        reading: what the operator made of the last reply; None if none was read.
+        reading: the operator's reading of the last reply; None if none was read.
         exchanges: the answered rounds; empty if texts were left out.
     """
 

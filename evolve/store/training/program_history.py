@@ -1,4 +1,4 @@
-"""What a run had made of some programs before each of its steps."""
+"""A run's results with some programs before each of its steps."""
 
 import bisect
 from collections.abc import Collection, Mapping

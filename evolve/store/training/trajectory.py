@@ -72,7 +72,7 @@ class Instance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """A told ticket with what earlier steps of the run had found.
+    """A told ticket with the findings of earlier steps of the run.
 
     `maker` and `parent_makers` are the steps that made its program and its parents first, `first`
     the one with its instance. `shown` is the best ratio of a program whose text the prompt shows,
