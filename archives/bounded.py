@@ -1,4 +1,4 @@
-"""What archives have in common that are a number of equal places."""
+"""Base of archives with a number of equal places."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -63,7 +63,7 @@ class Bounded(ABC):
 
     @abstractmethod
     def _weakest(self, newcomer: Elite) -> Elite | None:
-        """Who gives way to a newcomer to the full archive; None if the newcomer has to.
+        """The elite that a newcomer to the full archive replaces; None if the newcomer is refused.
 
         Never the best program: that may only be lost to a better one.
         """

@@ -29,7 +29,7 @@ KERNEL_AXES: Mapping[str, Bins] = {
     "parallelism": PARALLELISM,
     "compute_pattern": COMPUTE_PATTERN,
 }
-"""What kernels are told apart by unless a run says otherwise: 210 cells."""
+"""The default axes of kernels: 210 cells."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class Axis:
 
 
 def of_text(names: Iterable[str]) -> dict[str, Describe]:
-    """What an archive that reads these descriptors has to have made of texts."""
+    """The function of texts that an archive with these descriptors needs."""
     return {name: TEXT[name] for name in names if name in TEXT}
 
 

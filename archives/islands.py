@@ -240,7 +240,7 @@ class Islands:
         *,
         known: bool,
     ) -> Offer:
-        """What became of an elite that took these places, and of all places that were touched."""
+        """The fate of an elite that took these places, and of all places that changed."""
         moves = {
             _name(number, slot): held.program if (held := self._at(number, slot)) else None
             for number, slot in touched

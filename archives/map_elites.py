@@ -83,7 +83,7 @@ class MapElites:
         return Offer(AddStatus.IMPROVED, slot, loser.program)
 
     def _replace(self, own: Elite, elite: Elite) -> Offer:
-        """What is known of a held program by now; in another cell where that has a place for it."""
+        """Current knowledge of a held program, in another cell if that has a place for it."""
         table = self._table
         held, places = table.slot_of(own.program) or "", self._places(elite)
         slot = held if held in places else self._best_place(places)

@@ -26,7 +26,7 @@ class Verdict:
     evaluation: Evaluation
 
     def differs_from(self, asked: EvaluationRequest) -> str:
-        """What the verdict is about instead of the request, in words; empty if it fits.
+        """How the verdict differs from the request, in words; empty if it fits.
 
         Opponents that were timed along beside the request's own do no harm.
         """
@@ -46,7 +46,7 @@ class Verdict:
 
 @dataclass(slots=True)
 class Verdicts:
-    """What a folder of answers holds.
+    """The content of a folder of answers.
 
     Attributes:
         verdicts: evaluations, those of one request in the order of the shards.

@@ -1,4 +1,4 @@
-"""What an interpreter finds of GPUs and tools on this machine, asked in a process of its own."""
+"""GPUs and tools of this machine as an interpreter finds them, in a process of its own."""
 
 import json
 import subprocess

@@ -134,7 +134,7 @@ class LocalEvaluator:
 
     @property
     def hello(self) -> Mapping[str, Any]:
-        """What a worker has said of itself; empty before the first start."""
+        """A worker's facts about itself; empty before the first start."""
         return next((place.hello for place in self._pool.places if place.hello), {})
 
     @property
@@ -178,7 +178,7 @@ class LocalEvaluator:
             )
 
     def phase_of(self, instance: str) -> str:
-        """What the evaluation of an instance is at; empty if no worker has said."""
+        """The phase of the evaluation of an instance; empty if no worker has said."""
         return next(filter(None, (place.phase_of(instance) for place in self._pool.places)), "")
 
     async def audit(self, task: Task) -> list[dict[str, str]]:
@@ -220,7 +220,7 @@ class LocalEvaluator:
         return result
 
     async def compiled(self, task: Task, variants: Sequence[str]) -> dict[str, Compiled | str]:
-        """What PyTorch's compiler makes of the reference, by variant, or why it makes nothing."""
+        """The reference as PyTorch's compiler writes it, by variant, or the reason for none."""
         params = {"task": _judged(task), "variants": list(variants)}
         return read_compiled(await self._ask("compiled", params, task))
 
@@ -301,5 +301,5 @@ def package_path_for(
 
 
 def _judged(task: Task) -> dict[str, Any]:
-    """What the judge needs of a task: seeds are the search's, and can be long."""
+    """The judge's part of a task: seeds are the search's, and can be long."""
     return replace(task, seeds=(), compiled=()).to_json()

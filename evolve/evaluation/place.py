@@ -61,7 +61,7 @@ class Place:
         return self._slots or int(self.hello.get("slots", 1))
 
     def phase_of(self, about: str) -> str:
-        """What the call about an instance is at, as far as the worker has said."""
+        """The phase of the call about an instance, as far as the worker has said."""
         return self._worker.phases.get(about, "") if self._worker else ""
 
     async def ask(

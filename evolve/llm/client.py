@@ -186,7 +186,7 @@ def _say_once(model: str, complaint: str) -> None:
 
 
 def arguments_of(settings: ModelSettings, request: ModelRequest, sample: int) -> dict[str, Any]:
-    """What LiteLLM is called with. Equal requests with a seed get seeds of their own."""
+    """Arguments of LiteLLM's call. Equal requests with a seed get seeds of their own."""
     sampling = request.sampling
     given: dict[str, Any] = {
         "temperature": sampling.temperature,

@@ -1,4 +1,4 @@
-"""What this machine has for asking models: for `evolve doctor`, without network and import."""
+"""This machine's means for asking models: for `evolve doctor`, without network and import."""
 
 import difflib
 import importlib.util

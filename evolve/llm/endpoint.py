@@ -176,7 +176,7 @@ class Endpoint:
         return random.uniform(0.5, 1.0) * min(doubled, LONGEST_WAIT_S)
 
     def _ended(self, fault: Fault) -> ModelReply:
-        """What a fault that is not retried comes to. Raises UsageError if a person is needed."""
+        """The result of a fault that is not retried. Raises UsageError if a person is needed."""
         if fault.kind is FaultKind.LOST:
             self._circuit.fault(fault.message)
             return ModelReply(status=CallStatus.UNKNOWN, error=fault.message)

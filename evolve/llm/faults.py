@@ -23,7 +23,7 @@ LONGEST_RETRY_AFTER_S = 3600.0  # what an endpoint may ask for; a search asks ag
 
 
 class FaultKind(StrEnum):
-    """What went wrong. Only `LOST` may have been billed, and `FILTERED` by some providers."""
+    """Kinds of faults. Only `LOST` may have been billed, and `FILTERED` by some providers."""
 
     UNREACHABLE = "unreachable"  # never sent: no such host, refused, TLS
     RATE_LIMIT = "rate limit"
@@ -163,7 +163,7 @@ def _before_sending(names: set[str], message: str) -> FaultKind:
 
 
 def _message(error: BaseException, causes: list[BaseException]) -> str:
-    """What the endpoint said, in one line and without keys."""
+    """The endpoint's message, in one line and without keys."""
     for cause in causes:
         body = getattr(cause, "body", None)
         if isinstance(body, dict) and isinstance(body.get("message"), str):

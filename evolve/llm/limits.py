@@ -55,7 +55,7 @@ class Window:
 
 
 class Gate:
-    """What the calls of all models that share a key pass before they are sent."""
+    """The gate of the calls of all models that share a key, before they are sent."""
 
     def __init__(
         self,

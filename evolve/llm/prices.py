@@ -1,4 +1,4 @@
-"""What models cost, and how much fits into them: from LiteLLM's own list, or as the user says.
+"""Prices and context sizes of models: from LiteLLM's own list, or as the user says.
 
 The list is a JSON file inside the LiteLLM package. It is read without importing LiteLLM (seconds)
 and without the network, so that a budget can be checked before anything is started.

@@ -22,7 +22,7 @@ def litellm_file(*parts: str) -> Path | None:
 
 @cache
 def providers() -> frozenset[str]:
-    """What may stand before the slash of a model's name; empty if that cannot be read.
+    """Prefixes of models' names before the slash; empty if the list cannot be read.
 
     Those of LiteLLM's `LlmProviders`, and those that it configures by `openai_like/providers.json`.
     """

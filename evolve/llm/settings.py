@@ -204,7 +204,7 @@ class ModelSettings:
 
     @property
     def key_limits(self) -> KeyLimits:
-        """What is the same for models that share a key and its limits."""
+        """The identity of models that share a key and its limits."""
         key = (self.provider, self.api_base, self.key_variable)
         return (*key, self.requests_per_minute, self.tokens_per_minute)
 
@@ -215,7 +215,7 @@ class ModelSettings:
 
     @property
     def listing(self) -> Listing | None:
-        """What LiteLLM's list says of the model."""
+        """The model's entry in LiteLLM's list."""
         return listed(self.model)
 
     @property

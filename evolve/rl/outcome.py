@@ -1,4 +1,4 @@
-"""What came of one candidate, as a trainer needs it."""
+"""The result of one candidate, as a trainer needs it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -73,7 +73,7 @@ def fault_in(outcomes: Sequence[Outcome]) -> Outcome | None:
 
 
 def worth_of(outcomes: Sequence[Outcome], reward: str, *, best: bool = True) -> float | None:
-    """What an episode is worth: its best turn, or its last one.
+    """The reward of an episode: its best turn, or its last one.
 
     Args:
         outcomes: of its turns, at least one.

@@ -1,4 +1,4 @@
-"""Who descends from whom among the programs that an archive holds."""
+"""Lines of descent among the programs that an archive holds."""
 
 from collections.abc import Iterable, Mapping, Sequence
 

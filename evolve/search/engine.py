@@ -111,7 +111,7 @@ class Search:
 
     @property
     def progress(self) -> Progress:
-        """What limits go by: programs to start from are no proposals here."""
+        """Counts for limits: programs to start from are no proposals here."""
         reached = self.leader.descriptors.get("speed_of_light") if self.leader else None
         share = reached if isinstance(reached, float) else None
         sure = self._surest
@@ -136,7 +136,7 @@ class Search:
 
     @property
     def population(self) -> Population:
-        """What the archive holds, as selection policies see it."""
+        """The archive's content, as selection policies see it."""
         return self._held
 
     @property
@@ -243,7 +243,7 @@ class Search:
     def request(
         self, ticket: Ticket, opponents: Mapping[str, str] | None = None
     ) -> EvaluationRequest:
-        """What the judge is asked for a ticket: the rendered source and its opponents."""
+        """The request to the judge for a ticket: the rendered source and its opponents."""
         proposal = _proposal(ticket)
         return EvaluationRequest(
             task=self.run.task,
@@ -337,7 +337,7 @@ class Search:
         ]
 
     def open_tickets(self) -> list[Ticket]:
-        """What an earlier process left behind, in order.
+        """Tickets that an earlier process left behind, in order.
 
         Verdicts that arrived are told now, and replies read; a call without an outcome becomes
         unknown. The rest is returned: proposals, and requests without an answer.
@@ -448,7 +448,7 @@ class Search:
         return found
 
     def _elite(self, ticket: Ticket, evaluation: Evaluation) -> Elite | None:
-        """What the archive is told of the ticket's program; None if nothing is new.
+        """The offer of the ticket's program to the archive; None if nothing is new.
 
         The program with its best instance, which may be another than the ticket's; with 0
         evaluations where none is left of a program that was offered before, held or not: another
@@ -509,7 +509,7 @@ class Search:
 
 
 def unknown(why: str) -> ModelReply:
-    """What stands for the reply of a call whose outcome will never be known."""
+    """The reply of a call with an outcome that stays unknown."""
     return ModelReply(status=CallStatus.UNKNOWN, error=why)
 
 

@@ -10,7 +10,7 @@ from evolve.search.schedule import Scheduled
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Method:
-    """Who becomes a parent, and which operators make children of it, each with its share.
+    """A selection policy, and the operators that make children, each with its share.
 
     Args:
         selection: the method's own policy.

@@ -12,7 +12,7 @@ _NONE = Visits()
 
 
 class Held(Population):
-    """What an archive holds, followed without asking for its slots after every step.
+    """The content of an archive, followed without asking for its slots after every step.
 
     Visits, islands and descent are read from the store, or put together, when a policy first asks
     for them, and kept up to date from then on: a policy that needs none of them pays for none.

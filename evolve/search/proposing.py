@@ -39,7 +39,7 @@ Reply = tuple[ReplyStatus | None, Proposal | Failed | ModelRequest]
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What an operator came up with, for the parents that it was offered."""
+    """An operator's proposal, for the parents that it was offered."""
 
     choice: Choice
     parents: tuple[Elite, ...]
@@ -136,7 +136,7 @@ class Proposer:
         return [name for name in self.tuning if not self._had_share(name, sequence, tunings)]
 
     def read(self, ticket: Ticket, held: Held) -> Reply:
-        """What the ticket's operator makes of its newest reply."""
+        """The reading of the newest reply by the ticket's operator."""
         reply = ticket.exchanges[-1].reply
         if reply.status in _UNREADABLE:
             status, what = _UNREADABLE[reply.status]

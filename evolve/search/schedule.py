@@ -169,7 +169,7 @@ class Brought:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bandit:
-    """What has brought the most improvement for its cost is asked more often.
+    """Arms with more improvement for their cost are asked more often.
 
     An improvement is what the intervals of both measurements allow to believe of it
     (`evolve.search.gains`): nothing waits for a verification, but what is measured again, verified
@@ -286,7 +286,7 @@ class Bandit:
         return sorted(weights, key=lambda key: -rates[key])
 
     def _cost(self, arms: Sequence[Arm]) -> Callable[[Arm], float]:
-        """What an arm has cost, counted in what the run is short of."""
+        """The cost of an arm, counted in the run's scarcest resource."""
         asks, seconds = sum(arm.told for arm in arms), sum(arm.device_time_s for arm in arms)
         spent = Progress(
             proposals=asks,
@@ -304,6 +304,6 @@ class Bandit:
         return lambda arm: arm.told + arm.device_time_s * asks_per_second
 
     def usd(self, arm: Arm) -> float:
-        """What an arm has cost: calls and device, with a stand-in where a price is unknown."""
+        """The cost of an arm: calls and device, with a stand-in for unknown prices."""
         tokens = arm.unpriced_tokens * self.usd_per_million_tokens / 1e6
         return arm.usd + tokens + arm.device_time_s * self.usd_per_device_hour / 3600

@@ -15,7 +15,7 @@ from evolve.store import RunRow, Ticket, TicketState
 
 @dataclass(slots=True)
 class Import:
-    """What came of telling.
+    """The result of telling.
 
     Attributes:
         told: steps that have their verdict now.
@@ -33,7 +33,7 @@ class Import:
 
 
 def request_id(run: RunRow, ticket: Ticket) -> str:
-    """What a ticket's request is called outside the database: RUN:SEQ."""
+    """The name of a ticket's request outside the database: RUN:SEQ."""
     return f"{run.name}:{ticket.sequence}"
 
 

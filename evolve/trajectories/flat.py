@@ -74,7 +74,7 @@ def _texts(step: Step) -> dict[str, Any]:
 
 
 def _diff(step: Step) -> str:
-    """What the child changes of its main parent, as a unified diff; empty without either."""
+    """The child's changes of its main parent, as a unified diff; empty without either."""
     if step.parent is None or not step.code:
         return ""
     before, after = step.parent.code.splitlines(), step.code.splitlines()

@@ -27,7 +27,7 @@ _SAYS_NOTHING = (Status.INFRA, Status.TIMING_UNBOUNDED)
 
 
 class Made(StrEnum):
-    """What came of a step."""
+    """The result of a step."""
 
     PROGRAM = "program"  # a program that the run did not hold yet
     INSTANCE = "instance"  # a held program with other values of its tunables
@@ -146,7 +146,7 @@ class Step:
 
     @property
     def prompt(self) -> tuple[Message, ...]:
-        """What the model was asked for in the end; empty if none was.
+        """The last request to the model; empty if there was none.
 
         A round in which it was to correct an answer asks for the same as the one before, in the
         same form, and holds the answer that could not be used: no such round is a prompt.
@@ -156,7 +156,7 @@ class Step:
 
     @property
     def reply(self) -> ModelReply | None:
-        """What the model answered in the round that decided."""
+        """The model's answer in the round that decided."""
         return self.exchanges[-1].reply if self.exchanges else None
 
     @property

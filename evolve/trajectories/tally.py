@@ -1,4 +1,4 @@
-"""What became of every step of an export: who removed how many, and why."""
+"""The fate of every step of an export: removals by filter and reason."""
 
 from collections import Counter
 from collections.abc import Iterator

@@ -24,7 +24,7 @@ _LINE = 16 << 20  # bytes; the longest source or answer is far below
 
 
 class Fate(StrEnum):
-    """What became of a mutant."""
+    """The fate of a mutant."""
 
     INVALID = "invalid"  # does not compile, or is refused by Python or Triton on every call
     UNPROVEN = "unproven"  # equivalent, or not proven wrong

@@ -14,7 +14,7 @@ from evolve.core.source.pytext import Edit, Module, apply, read
 
 
 class Kind(StrEnum):
-    """What sort of mistake a mutant makes."""
+    """The sort of a mutant's mistake."""
 
     BOUNDARY = "boundary"  # a mask dropped or off by one, a loop or a grid that ends too early
     SYNCHRONISATION = "synchronisation"  # a barrier, reduction or atomic taken out

@@ -118,7 +118,7 @@ class Oracle:
         return error > 1
 
     def _error(self, subject: Subject, inputs: Inputs) -> tuple[str, float]:
-        """What is wrong in a word or two, and the error in budgets."""
+        """The fault in a word or two, and the error in budgets."""
         case = self._cases[inputs.case]
         expected = self._expect(case, inputs)
         outcome = subject.call(inputs)

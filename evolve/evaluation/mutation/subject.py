@@ -37,7 +37,7 @@ _fork = multiprocessing.get_context("fork")
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """What to call the mutant on: a case by its number, seeds of its model and of its inputs."""
+    """The call of a mutant: a case by its number, seeds of its model and of its inputs."""
 
     case: int
     model_seed: int
@@ -130,7 +130,7 @@ class Subject:
 
 @dataclass(frozen=True)
 class _Served:
-    """What the forked process does."""
+    """The work of the forked process."""
 
     source: str
     build: str | None

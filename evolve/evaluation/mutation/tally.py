@@ -1,4 +1,4 @@
-"""What the fates of mutants come to: kill rates by kind, and which inputs kill what."""
+"""Sums over the fates of mutants: kill rates by kind, and by inputs."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence

@@ -248,6 +248,6 @@ class _Kernel:
 
 
 def _other_start(value: ast.expr) -> str:
-    """What a lane or an accumulator could start with by mistake."""
+    """Wrong start values of a lane or an accumulator."""
     zero = isinstance(value, ast.Constant) and value.value == 0
     return "1.0" if zero else "0.0"

@@ -1,4 +1,4 @@
-"""What a search came to, measured again beside every baseline: the finals of a suite.
+"""The winner of a search, measured again beside every baseline: the finals of a suite.
 
 Fitness is against one baseline, so a search pays for no other. A final does, once for the winner,
 after it has won. There can be two finalists: the best program whose work custom kernels do, and,
@@ -37,7 +37,7 @@ def is_mixed(step: Step) -> bool:
 
 
 def finalists(search: Search) -> list[Elite]:
-    """Whom to measure: the best custom program, and a mixed one that is faster, if there is one.
+    """Programs to measure: the best custom one, and a mixed one that is faster, if any.
 
     Also a custom one that has not been measured and is faster than what the final came to.
     """

@@ -69,7 +69,7 @@ class Pace:
 
     @property
     def call_s(self) -> float:
-        """What a call takes on average; 0 before one has ended."""
+        """The average time of a call; 0 before one has ended."""
         return self._calling_s / max(self._calls, 1)
 
     @property

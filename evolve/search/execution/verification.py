@@ -1,4 +1,4 @@
-"""What is judged alone: the user's own baseline before a search, and its winner after it."""
+"""Programs that are judged alone: the user's own baseline before a search, its winner after it."""
 
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence

@@ -159,7 +159,7 @@ class AdaptiveIslands:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Record:
-    """What is known of an island: recent gain per evaluation, its moving square, its tickets."""
+    """Facts of an island: recent gain per evaluation, its moving square, its tickets."""
 
     elites: Sequence[Elite]
     rate: float

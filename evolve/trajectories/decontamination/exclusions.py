@@ -1,4 +1,4 @@
-"""What may not be trained on, whatever a recipe says."""
+"""Steps that are never trained on, with any recipe."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
@@ -34,7 +34,7 @@ CHEATING = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """What is left out.
+    """Exclusions.
 
     Attributes:
         held_out: tasks that nothing is trained on.
@@ -83,7 +83,7 @@ def _named(model: str, patterns: Collection[str]) -> bool:
 
 
 def _texts(step: Step) -> Iterator[str]:
-    """What of a step may come into a row."""
+    """The part of a step that may come into a row."""
     yield from (message.content for message in step.prompt)
     yield "" if step.reply is None else step.reply.text
     yield from (step.note, step.source)

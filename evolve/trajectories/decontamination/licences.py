@@ -1,4 +1,4 @@
-"""What a task file says about its licence, and whether that allows training on it."""
+"""The licence of a task file, and whether it allows training."""
 
 import re
 from collections.abc import Collection

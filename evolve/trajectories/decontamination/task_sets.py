@@ -21,7 +21,7 @@ from evolve.trajectories.decontamination.graphs import Tracer
 
 
 class Outcome(StrEnum):
-    """What became of a file."""
+    """The fate of a file."""
 
     SOUND = "sound"
     NO_TASK = "no task"  # no class Model: a helper, a test, ...
@@ -53,7 +53,7 @@ class Candidate:
 
 
 class Auditor(Protocol):
-    """What executes task files: a worker with the audit of `evolve.evaluation`."""
+    """The executor of task files: a worker with the audit of `evolve.evaluation`."""
 
     async def audit(self, task: Task) -> list[dict[str, str]]: ...
 

@@ -30,7 +30,7 @@ COMMIT_ROWS = 5_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What to export, and how.
+    """Settings of an export.
 
     Attributes:
         format: of the trainer.
@@ -208,7 +208,7 @@ class _Work:
 
 
 def _sources(store: Store, runs: Sequence[RunRow], plan: Plan) -> list[Source]:
-    """What is known of each run before any step is read."""
+    """Facts of each run before any step is read."""
     reasons: dict[str, str] = {}
     with Tracer() as tracer:
         for run in runs:
@@ -246,7 +246,7 @@ def _weakness(run: RunRow) -> str:
 
 
 def _identity(runs: Sequence[RunRow], sources: Sequence[Source], plan: Plan) -> str:
-    """What an export is made of: a stopped one goes on only with the same."""
+    """The inputs of an export: a stopped one goes on only with the same."""
     settings = {
         "format": plan.format.name,
         "recipe": plan.recipe.name,

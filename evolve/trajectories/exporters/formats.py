@@ -1,4 +1,4 @@
-"""What each trainer reads: columns, and how a row of a view fills them.
+"""The formats of trainers: columns, and how a row of a view fills them.
 
 The shapes were read in the trainers' sources: TRL 1.x (`docs/source/dataset_formats.md`), verl
 (`verl/utils/dataset/rl_dataset.py`, `multiturn_sft_dataset.py`), OpenRLHF (`openrlhf/datasets`),
@@ -31,7 +31,7 @@ SOURCE = "evolve"  # `data_source` of verl, `datasource` of OpenRLHF: what rewar
 
 
 class Kind(StrEnum):
-    """What rows of a view are for."""
+    """The use of the rows of a view."""
 
     SUPERVISED = "supervised"
     LABELLED = "labelled"

@@ -1,4 +1,4 @@
-"""What a reward is, and what all of them go by."""
+"""Rewards, and the facts that all of them use."""
 
 import math
 from collections.abc import Callable
@@ -36,7 +36,7 @@ class Reward:
     needs_texts: bool = False
 
     def score(self, step: Step) -> float | None:
-        """What the step is worth; None if that is not known.
+        """The reward of the step; None if that is not known.
 
         Raises:
             UsageError: the function fails, or gives what is no finite number.

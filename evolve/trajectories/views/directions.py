@@ -1,4 +1,4 @@
-"""What did not work from a program: a summary of the directions that failed or brought nothing."""
+"""A summary of the directions from a program that failed or gained nothing."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""What views are made of: rows of training data, before any trainer's format.
+"""Rows of views: training data before any trainer's format.
 
 Every row names the steps that it was made from, so that an exporter can say where each came from
 and split by task. Messages are as they were sent; `completion` is the model's reply as it came.

@@ -50,7 +50,7 @@ def prompt_only(step: Step) -> PromptOnly:
 
 
 def completion(step: Step) -> str:
-    """What the model answered in the round that decided."""
+    """The model's answer in the round that decided."""
     return "" if step.reply is None else step.reply.text
 
 

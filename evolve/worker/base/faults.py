@@ -78,13 +78,13 @@ class SideFault(Exception):
 
 
 def candidate_fault_of(error: "CandidateFault | SideFault") -> CandidateFault:
-    """What has failed, on whatever side."""
+    """A failure, on either side."""
     return error.fault if isinstance(error, SideFault) else error
 
 
 @contextmanager
 def blaming(side: str) -> Iterator[None]:
-    """What fails inside is this side's doing."""
+    """Failures inside are this side's doing."""
     try:
         yield
     except CandidateFault as fault:
@@ -119,12 +119,12 @@ def clip(text: str) -> str:
 
 
 def from_error(kind: ErrorKind, text: str) -> CandidateFault:
-    """What the runner's stub reported; whatever it says, it is a failure."""
+    """The report of the runner's stub; it always counts as a failure."""
     return CandidateFault(_BY_ERROR[kind], text)
 
 
 def from_fate(fate: Fate) -> CandidateFault:
-    """What the kernel said about the end of the candidate's process."""
+    """The kernel's account of the end of the candidate's process."""
     printed = f"; it had printed: {fate.output[:400]}" if fate.output.strip() else ""
     if fate.end is End.OUT_OF_MEMORY:
         return CandidateFault(Status.OOM, "the process used more memory than allowed" + printed)

@@ -1,4 +1,4 @@
-"""What the judge knows of a candidate, as text for people and models.
+"""The judge's findings on a candidate, as text for people and models.
 
 A few hundred tokens at most: whole profiler dumps are known to make models worse. Whatever the
 candidate has a hand in (its source, its compiler's words, names of its kernels) is quoted: no
@@ -134,7 +134,7 @@ def _time(seconds: float) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelFacts:
-    """What compiler and profiler say of one kernel; None is unknown.
+    """Facts of one kernel by compiler and profiler; None is unknown.
 
     `share` is of the call's device time, `occupancy` of the warps that a multiprocessor can hold.
     `limited_by` names what keeps the occupancy down (`registers`, `shared memory`, `block size`).

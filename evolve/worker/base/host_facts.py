@@ -1,4 +1,4 @@
-"""What this interpreter finds of GPUs and of the tools around them, whatever of it is broken.
+"""GPUs and their tools as this interpreter finds them, even if parts are broken.
 
 Opens no device and needs none, so that it also speaks where nothing can be judged.
 """
@@ -88,7 +88,7 @@ def _distribution(name: str) -> str:
 
 
 def _torch() -> dict[str, Any]:
-    """What torch is and sees: its GPUs in its own count."""
+    """Torch's version and devices: its GPUs in its own count."""
     found: dict[str, Any] = {"version": "", "cuda": "", "hip": "", "problem": "", "gpus": []}
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")

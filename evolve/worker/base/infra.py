@@ -1,4 +1,4 @@
-"""What is never held against a candidate; known without torch, which the locks do without."""
+"""Faults that are never held against a candidate; without torch, which the locks do not need."""
 
 
 class InfraFault(Exception):

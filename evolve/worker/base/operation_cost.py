@@ -87,7 +87,7 @@ def moves_data(operation: Any) -> bool:
 def work_of(
     operation: Any, arguments: tuple[Any, ...], options: Mapping[str, Any], outcome: Any
 ) -> Work | None:
-    """What a call of an operation was; None if it cannot be counted."""
+    """The cost of a call of an operation; None if it cannot be counted."""
     done = operations_of(operation, arguments, options, outcome)
     if done is None:
         return None

@@ -1,4 +1,4 @@
-"""What a shared library wants from others, and where in its file what it has lies (ELF, 64 bits).
+"""Imports of a shared library, and the places of its symbols in the file (ELF, 64 bits).
 
 The file is a candidate's, so it may say anything: whatever does not read as a library has no names.
 Layout: Tool Interface Standard, ELF specification 1.2, and the generic ABI's chapter 5.

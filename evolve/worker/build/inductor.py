@@ -1,4 +1,4 @@
-"""What PyTorch's compiler makes of a reference: exported, lowered, and written down as code.
+"""A reference through PyTorch's compiler: exported, lowered, and written down as code.
 
 Nothing is compiled to machine code and nothing is measured: that takes half a second where a whole
 compilation takes five, and it needs neither a device nor a toolchain. Runs in a runner of its own,

@@ -1,4 +1,4 @@
-"""What a compiler made of a kernel, in a few numbers that archives tell programs apart by.
+"""Figures of a compiled kernel, by which archives tell programs apart.
 
 Read from what the candidate's build left behind, so descriptors and no evidence. Shares are of
 instructions as they stand in the code, not as often as they run.

@@ -1,1 +1,1 @@
-"""What a reference's outcome is, and how far another may be from it."""
+"""A reference's outcome, and how far another may be from it."""

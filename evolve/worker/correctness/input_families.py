@@ -32,7 +32,7 @@ _LEAST_NUMEL = 8  # smaller tensors are settings, not data
 
 @dataclass(frozen=True, slots=True)
 class Support:
-    """What the values of one tensor appear to be restricted to.
+    """The apparent range of the values of one tensor.
 
     `low` and `high` are bounds that hold (infinite where there seem to be none). `scalable`: values
     may be made smaller; `rows_free`: each row by its own factor; `fillable`: any element may be

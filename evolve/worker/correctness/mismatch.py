@@ -24,8 +24,8 @@ def describe_mismatch(output: Tensor, truth: Tensor, wrong: Tensor, margin: floa
     """A sentence or two: share of wrong elements, size of errors, and a likely mistake.
 
     Args:
-        output: What the candidate gave.
-        truth: What is right, same shape and device.
+        output: The candidate's.
+        truth: The right values, same shape and device.
         wrong: Which elements are wrong.
         margin: Largest error over what is allowed, infinite for integers and NaN.
     """
@@ -151,7 +151,7 @@ def _near(some: Tensor, guess: Tensor, relative_to: float) -> bool:
 
 
 def _named_factor(factor: float, shape: torch.Size) -> str:
-    """What a factor may come from: a size that a sum was or was not divided by, a logarithm."""
+    """The likely origin of a factor: a size that a sum was or was not divided by, a logarithm."""
     known = {math.log2(math.e): "log2 in place of ln", math.log(2): "ln in place of log2"}
     for dim, size in enumerate(shape):
         if size > 2:

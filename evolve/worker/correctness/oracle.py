@@ -1,4 +1,4 @@
-"""What a task expects on given inputs: its own outcome, the fp64 truth, and the error allowed.
+"""Expectations of a task on given inputs: its own outcome, the fp64 truth, and the error allowed.
 
 How much an ill-conditioned outcome may be off takes four more runs of the reference in fp64. They
 wait until an outcome is not right without them: few honest ones are not, and outcomes of gigabytes
@@ -82,7 +82,7 @@ class Expected:
 
     @property
     def nbytes(self) -> int:
-        """What the outcomes take."""
+        """Bytes of the outcomes."""
         return sum(tensor.nbytes for tensor in (*self.reference, *self.truth))
 
     @property

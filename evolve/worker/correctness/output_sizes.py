@@ -1,4 +1,4 @@
-"""What a reference's outputs and temporaries take, found out on tensors that have no values.
+"""Bytes of a reference's outputs and temporaries, found out on tensors that have no values.
 
 A convolution whose outcome is pooled at once may need fifty times what goes in and comes out. Its
 processes have to have room for that, and it has to be known before any of them is started.
@@ -105,6 +105,6 @@ class Alive(DispatchMode):
 
 
 def _terms_bytes(operation: Any, arguments: tuple[Any, ...]) -> int:
-    """What a loss takes for its terms, one for each element, before it adds them up."""
+    """Bytes of a loss's terms, one for each element, before it adds them up."""
     is_loss = any(argument.name == "reduction" for argument in operation._schema.arguments)
     return int(arguments[0].nbytes) if is_loss else 0

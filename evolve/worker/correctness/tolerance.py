@@ -35,7 +35,7 @@ _COMPARED_AT_ONCE = 1 << 27  # elements
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arithmetic:
-    """What honest kernels may do: the accumulation that the task allows, over how many terms.
+    """Permitted arithmetic: the accumulation that the task allows, over how many terms.
 
     `terms` is the length of the longest reduction; `even` whether rounding errors of its terms
     may be expected to cancel.
@@ -213,7 +213,7 @@ def condition_of(budget: OutputBudget, shape: torch.Size, motion: Tensor, step: 
 def widened(
     budget: OutputBudget, dtype: torch.dtype, condition: Tensor, arithmetic: Arithmetic
 ) -> OutputBudget:
-    """What is allowed besides, if outcomes move more than the operands that they are made of."""
+    """Further allowance, if outcomes move more than the operands that they are made of."""
     rms = torch.maximum(error_floor(dtype, arithmetic, condition), budget.rms)
     return _raised(budget, rms, PEAK * rms)
 
@@ -231,7 +231,7 @@ def is_coarse(
 
 
 def coarsened(budget: OutputBudget, motion: Tensor, truth: Tensor) -> OutputBudget:
-    """What is allowed besides, where the reference is coarse.
+    """Further allowance, if the reference is coarse.
 
     Its own error in a block is no measure there: errors of cut operands have one sign, and in a
     block that is nearly all cut off at zero it may have none, where who rounds them has some. So a
@@ -290,7 +290,7 @@ def relative_error(values: Tensor, truth: Tensor) -> Tensor:
 
 
 def _scales(truth: Tensor, block: int) -> Tensor:
-    """What errors of a block are relative to: its root mean square, kept from vanishing."""
+    """The scale of a block's errors: its root mean square, kept from vanishing."""
     size, _ = error_blocks(None, truth, block)
     occupied = size[size > 0]
     if occupied.numel() == 0:

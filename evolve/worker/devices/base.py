@@ -1,4 +1,4 @@
-"""What the judge asks of the device under test; all else of the worker is the same for every one.
+"""The judge's interface to the device under test; the rest of the worker is the same for every one.
 
 A device class knows how inputs get into a runner, how outputs get out of it, and how a block of
 calls is timed from outside. Numbers are in seconds and bytes.
@@ -126,7 +126,7 @@ class Device(Protocol):
         ...
 
     def environment(self, language: Language) -> dict[str, str]:
-        """What has to be set before a program's libraries are imported."""
+        """Variables to be set before a program's libraries are imported."""
         ...
 
     def describe(self) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Whose code a process executes, as the kernel tells when it is stopped in a timed block (Linux).
+"""The owner of the code that a stopped process executes in a timed block, by the kernel (Linux).
 
 Probes inside of a candidate's process can be noticed by it: it computes by itself while it is
 probed, and by a library otherwise. Here nothing is inside: in some blocks, which are not scored,
@@ -41,7 +41,7 @@ HIDDEN = "a process that hides"
 
 
 def at_work(pid: int) -> str:
-    """Who computes in a stopped process.
+    """The computing thread of a stopped process.
 
     Returns:
         `OWN` if a thread executes code that is not known to be a library's, else the file
@@ -113,7 +113,7 @@ def library_label(case: str, seen: Sequence[str], seconds_per_call: float) -> La
 
     Args:
         case: Its name.
-        seen: Who was at work, glance by glance (`at_work`).
+        seen: The code at work, glance by glance (`at_work`).
         seconds_per_call: How long it takes.
     """
     names, own = _libraries(seen, seconds_per_call), seen.count(OWN)

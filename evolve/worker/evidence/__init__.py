@@ -1,1 +1,1 @@
-"""What is known of a candidate beside its outcome: text, tools, memory, torch's share."""
+"""Evidence on a candidate beside its outcome: text, tools, memory, torch's share."""

@@ -41,7 +41,7 @@ class MemoryMark:
     pid: int
 
     def held(self) -> int:
-        """What it holds now."""
+        """Bytes held now."""
         return self._entry("VmRSS")
 
     def highest(self) -> int | None:

@@ -37,7 +37,7 @@ _LIBRARY_CALL = re.compile(
 
 
 def static_labels(source: str) -> tuple[Label, ...]:
-    """What the source text says about how the candidate works, each with its line.
+    """Findings in the source text about how the candidate works, each with its line.
 
     A few of each name at most, with short evidence: names in a source can be of any length.
     """

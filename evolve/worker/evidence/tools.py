@@ -54,7 +54,7 @@ class Tools:
         self._looking.shutdown(wait=False)
 
     def look(self, candidate: Candidate, task: WarmTask, own: Collection[str]) -> Findings:
-        """What the tools find, or have found before; CandidateFault for an error that counts.
+        """The tools' findings, new or stored; CandidateFault for an error that counts.
 
         Not to be waited for by a thread that has room on the device: the look may wait for it.
 
@@ -102,7 +102,7 @@ def processes(task: WarmTask, device: Device) -> int:
 def observe(
     workshop: Workshop, candidate: Candidate, task: WarmTask, own: Collection[str]
 ) -> Iterator[Label]:
-    """What each tool finds, as labels; each call under the lock of the device.
+    """The findings of each tool, as labels; each call under the lock of the device.
 
     Side by side, as each takes seconds to start. Kernels of different processes take turns on the
     device, so what is counted is of one.

@@ -1,4 +1,4 @@
-"""What share of a task's work torch does in a candidate's call, by the candidate's own account.
+"""Torch's share of a task's work in a candidate's call, by the candidate's own account.
 
 The account comes out of the candidate's process: it speaks against a candidate, and what it leaves
 out is for other evidence to show. The share is that of what the reference has to do at least: the

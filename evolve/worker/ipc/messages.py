@@ -172,7 +172,7 @@ def parse_ready(body: bytes) -> tuple[int, int, str]:
 
 
 def parse_error(body: bytes) -> tuple[ErrorKind, str]:
-    """What the stub says went wrong."""
+    """The stub's account of a failure."""
     (code,) = _unpack(_ERROR, body, 0)
     try:
         kind = ErrorKind(code)

@@ -66,7 +66,7 @@ class Signals:
         return _FIRST + output
 
     def answer(self) -> tuple[float, tuple[int, ...]]:
-        """What the runner has left: seconds by its own account, and addresses."""
+        """The runner's entries: seconds by its own account, and addresses."""
         count = max(0, min(int(self._words[_COUNT]), MOST_ADDRESSES))
         addresses = self._words[_FIRST : _FIRST + count].tolist()
         return int(self._words[_INSIDE]) * 1e-9, tuple(addresses)

@@ -1,4 +1,4 @@
-"""What kind of kernel a source holds, in a few words with fixed choices (MAP-Elites axes).
+"""The kind of a source's kernel, in a few words with fixed choices (MAP-Elites axes).
 
 Rules over names and directives, comments and literals left out: cheap, deterministic, and wrong now
 and then. The version is stored with the values, so that bins never drift under a run.

@@ -1,4 +1,4 @@
-"""What an evaluation has come to so far."""
+"""The current state of an evaluation."""
 
 import time
 from collections import Counter

@@ -83,7 +83,7 @@ _WEIGHED = (Fidelity.SEARCH, Fidelity.VERIFY)  # what archives and finals look a
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What is asked of a candidate (`EvaluationRequest`)."""
+    """A request about a candidate (`EvaluationRequest`)."""
 
     source: str
     fidelity: Fidelity
@@ -93,7 +93,7 @@ class _Asked:
 
 @dataclass(frozen=True, slots=True)
 class _Judged:
-    """What came of it, but for what tools may still find."""
+    """Its result, except for later findings of tools."""
 
     warm: WarmTask
     progress: Progress
@@ -223,7 +223,7 @@ class Referee:
         return {name: self._baseline(task, name) for name in names}
 
     def compiled(self, task: Task, variants: Sequence[str]) -> dict[str, Any]:
-        """What the compiler makes of the reference under some variants (of `VARIANTS`).
+        """The compiled reference under some variants (of `VARIANTS`).
 
         Returns:
             By variant `Compiled` as JSON under "compiled", or why there is none under "reason".

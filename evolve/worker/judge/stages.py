@@ -152,7 +152,7 @@ class Counted:
         return self.right and self.share.is_small
 
     def labels(self) -> list[Label]:
-        """What was found."""
+        """The findings."""
         if self.right is False:
             return [Label("wrong_when_counted", f"case {self.case.case.name}: on new inputs")]
         label = self.share.label(self.case.case.name)
@@ -189,7 +189,7 @@ def count_torch(
     Args:
         workshop: Where calls are judged.
         runner: That has the candidate's models of all cases.
-        task: Whose cases they are.
+        task: Of the cases.
         cost: What the reference has to do in a case; asked where torch has done something.
     """
     others = [case for case in task.timed if case is not task.smallest]

@@ -105,7 +105,7 @@ def wait_for(fd: int, how: int) -> None:
 
 
 def _for_whom(file: os.stat_result) -> str:
-    """What a wait for the lock is for; empty if this process itself holds it."""
+    """The holder that a wait for the lock is for; empty if this process itself holds it."""
     if os.getpid() in _holders(file):
         return ""
     return "waiting for another judge on this machine"

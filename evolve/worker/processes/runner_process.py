@@ -47,7 +47,7 @@ _CREDENTIALS, _DESCRIPTOR = struct.Struct("iii"), struct.Struct("i")
 
 
 class Needs(NamedTuple):
-    """What a process needs of the device beside its models, to be timed.
+    """A process's needs of the device beside its models, to be timed.
 
     Attributes:
         block: bytes for the outputs of a timed block.
@@ -189,7 +189,7 @@ class RunnerProcess:
         return left
 
     def account(self, seconds: float) -> str:
-        """What torch did in the last call with `trap`, by its own account (`torch_share.read`)."""
+        """Torch's work in the last call with `trap`, by its own account (`torch_share.read`)."""
         return str(self._parse(messages.parse_text, self._ask(("account",), Reply.TEXT, seconds)))
 
     def open_profiler(self, seconds: float) -> None:
@@ -211,7 +211,7 @@ class RunnerProcess:
         )
 
     def apart(self, case: int, inputs: Shared, tool: tuple[str, ...], seconds: float) -> str:
-        """What a tool prints around one forward in the sandbox (`tool_process.observe`)."""
+        """A tool's output around one forward in the sandbox (`tool_process.observe`)."""
         command = ("apart", case, inputs.size, inputs.trees[0], tool)
         return str(
             self._parse(messages.parse_text, self._ask(command, Reply.TEXT, seconds, inputs.fd))
@@ -277,7 +277,7 @@ class RunnerProcess:
         """Have it ready for a window, which begins and ends by signals (`signals`).
 
         Args:
-            case: Whose model.
+            case: Of the model.
             kind: What it is to do: `calls`, one `graph` of them, or `nothing`.
             layout: Number of the layout of the inputs.
             trees: Of that layout where it is new, else none.

@@ -25,7 +25,7 @@ from evolve.worker.reference.seeding import seeded
 from evolve.worker.reference.task_module import Constants, execute, task_code
 
 TIMINGS = ("calls", "graph")
-"""What fitness is by: calls as a program makes them, or recorded as a CUDA graph."""
+"""The timed form of calls: as a program makes them, or recorded as a CUDA graph."""
 _DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 
 
@@ -53,7 +53,7 @@ class TaskCase:
 
     @property
     def dtype(self) -> torch.dtype | None:
-        """What floating tensors are cast to; None leaves them as the file makes them."""
+        """The dtype of floating tensors; None leaves them as the file makes them."""
         return _DTYPES.get(self.precision)
 
     @property

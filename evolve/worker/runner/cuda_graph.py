@@ -16,7 +16,7 @@ class Recording:
     """A forward for each of some inputs, and its outputs, each in memory of its own.
 
     Args:
-        model: Whose forward.
+        model: Of the forward.
         calls: The inputs of each call, where fresh values come before the graph is launched.
         lend_pool: Gives memory for allocations of the calls; no other thread uses it meanwhile.
 

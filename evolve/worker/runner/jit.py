@@ -11,7 +11,7 @@ import torch
 
 
 class Compiling:
-    """What Triton compiles in this process, and who is to know of it.
+    """Triton's compilations in this process, and their listeners.
 
     A kernel keeps the function that it was first compiled by, so there is one for good.
     """

@@ -34,7 +34,7 @@ _EXACT = {float: torch.float64, complex: torch.complex128}
 
 
 class Account:
-    """What torch has computed, call by call."""
+    """Torch's computations, call by call."""
 
     def __init__(self) -> None:
         self._calls: list[tuple[str, Work | None]] = []  # only ever appended to, by any thread

@@ -67,7 +67,7 @@ class Kernel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proof:
-    """What came of a profile.
+    """The result of a profile.
 
     `coverage` is the share of device time in the candidate's own kernels, `vendor` that in kernels
     of vendors' libraries, `torch` that in torch's own that compute, where those take longer than
@@ -184,7 +184,7 @@ def _number(value: Any) -> float | None:
 
 
 class OwnCode:
-    """What the folder of a candidate's build says about its kernels.
+    """Facts of the kernels in the folder of a candidate's build.
 
     Args:
         folder: of a finished build, None if there is none.
@@ -286,7 +286,7 @@ def _base(name: str) -> str:
 
 
 def prove(kernels: Sequence[Kernel], own: OwnCode) -> Proof | None:
-    """What a profile shows; None if it shows nothing, which proves nothing."""
+    """The findings of a profile; None if it shows nothing, which proves nothing."""
     total = sum(kernel.us for kernel in kernels)
     if not total:
         return None

@@ -54,7 +54,7 @@ if place.type == "cuda":
 
 
 class Said(NamedTuple):
-    """What a tool printed, and the code that it ended with."""
+    """A tool's output, and its exit code."""
 
     text: str
     code: int

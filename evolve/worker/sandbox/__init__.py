@@ -1,1 +1,1 @@
-"""What keeps a candidate's process from harm."""
+"""Confinement of a candidate's process."""

@@ -1,4 +1,4 @@
-"""What a candidate leaves in the directories that it may write to: bounded, and removed whole."""
+"""Files that a candidate leaves in its writable directories: bounded, and removed whole."""
 
 import contextlib
 import itertools

@@ -1,4 +1,4 @@
-"""What a process holds by descriptors alone: files without a name, and buffers of sockets."""
+"""Memory that a process holds by descriptors alone: files without a name, buffers of sockets."""
 
 import contextlib
 import os
@@ -20,7 +20,7 @@ class Held(NamedTuple):
 
 
 def held_by(pids: Iterable[int]) -> Held:
-    """What processes hold together; of those that have ended or may not be looked at, nothing."""
+    """Bytes that processes hold together; those that have ended or are unreadable count nothing."""
     nameless: dict[tuple[int, int], int] = {}
     sockets: set[int] = set()
     for pid in pids:

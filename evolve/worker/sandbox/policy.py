@@ -1,4 +1,4 @@
-"""What confines a runner: every mechanism that the host grants, and the tier that they make.
+"""Confinement of a runner: every mechanism that the host grants, and the resulting tier.
 
 Nothing in a runner decides anything, so a weaker tier does not change a verdict. It changes what a
 hostile candidate could read or disturb on the host, and is recorded with every evaluation.
@@ -63,7 +63,7 @@ _TIER_NEEDS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confinement:
-    """What one runner may see and use. Paths are absolute; sizes in bytes.
+    """Permissions of one runner. Paths are absolute; sizes in bytes.
 
     `work` is a directory of its own, empty; `devices` the nodes below /dev that it may open. In one
     that is `observed` a tool starts the process that it looks at, and reads of it in /proc.
@@ -117,7 +117,7 @@ def missing_for(name: str, mask: int) -> list[str]:
 
 
 def readable_paths(extra: tuple[str, ...] = ()) -> tuple[str, ...]:
-    """What a runner needs to see: the system, the compilers, this Python and its packages."""
+    """Paths that a runner needs: the system, the compilers, this Python and its packages."""
     python = [sys.prefix, sys.base_prefix, sys.exec_prefix, *sysconfig.get_paths().values()]
     packages = package_folders()
     resolved = [os.path.realpath(path) for path in (*python, *packages)]

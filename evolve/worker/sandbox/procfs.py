@@ -1,4 +1,4 @@
-"""What the kernel says of a process that chooses its own names (Linux, proc(5)).
+"""The kernel's facts of a process that chooses its own names (Linux, proc(5)).
 
 Names stand in these texts as they were given: any bytes, brackets, and every end of a line but the
 one that the kernel itself uses. OSError if the process has ended.

@@ -20,7 +20,7 @@ class Costs:
             self._seen.setdefault(kind, deque(maxlen=RECENT)).append(seconds)
 
     def expected_s(self, request: BatchRequest) -> float:
-        """What it may take, by requests like it; 0 before anything is known."""
+        """Its expected seconds, by requests like it; 0 before anything is known."""
         kinds = self._kinds(request)
         seen = next((self._seen[kind] for kind in kinds if kind in self._seen), ())
         return MARGIN * max(seen, default=0.0)

@@ -252,7 +252,7 @@ def _request(
 
 
 def read_answers(path: Path) -> Answers:
-    """What the shards of a folder (or one shard) hold."""
+    """The content of the shards of a folder (or of one shard)."""
     found = Answers()
     for line in read_lines(path):
         problem = line.problem or found.take(line.data, line.where)

@@ -1,1 +1,1 @@
-"""What a judge keeps from one evaluation to the next: tasks, processes, memory of the device."""
+"""State of a judge between evaluations: tasks, processes, memory of the device."""

@@ -1,4 +1,4 @@
-"""What is kept warm: things of the referee's that can be made again, as far as memory goes."""
+"""A cache of the referee's objects that can be made again, as far as memory goes."""
 
 import threading
 from collections import OrderedDict

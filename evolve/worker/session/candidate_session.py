@@ -273,7 +273,7 @@ class Workshop:
         return runner
 
     def written(self, task: WarmTask, variants: Sequence[str]) -> dict[str, Compiled | str]:
-        """What the compiler makes of the reference, by variant, or why nothing; kept like a build.
+        """The compiled reference, by variant, or the reason for none; kept like a build.
 
         A few processes share the variants, as each takes seconds to import what the first needs. Of
         the device they have the models only, so where work on the CPU disturbs no timing, the lock

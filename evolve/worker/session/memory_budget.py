@@ -20,7 +20,7 @@ class _Waiting:
 
 
 class _OfThread(threading.local):
-    """What each thread has of a room, when it was let in, and whether others were there then."""
+    """Each thread's part of a room, when it was let in, and whether others were there then."""
 
     has = 0
     number = 0

@@ -1,4 +1,4 @@
-"""What an evaluation takes of the device's memory: its processes, what they are sent, and we."""
+"""An evaluation's use of the device's memory: its processes, their inputs, and the judge."""
 
 import sys
 from collections.abc import Sequence
@@ -103,7 +103,7 @@ def _peak(cases: Sequence[WarmCase]) -> int:
 
 
 def weights_bytes(cases: Sequence[WarmCase]) -> int:
-    """What the models of these cases take while they are made."""
+    """Bytes of the models of these cases while they are made."""
     return _COPIES_OF_WEIGHTS * sum(case.made_bytes for case in cases)
 
 

@@ -96,7 +96,7 @@ class _MoreMemory(Exception):
 
 @dataclass(slots=True)
 class _Found:
-    """What the sittings of a comparison have given; `seen` by case (`stack_sampling`)."""
+    """The results of the sittings of a comparison; `seen` by case (`stack_sampling`)."""
 
     pairs: list[Measured] = field(default_factory=list)
     mismatches: list[str] = field(default_factory=list)

@@ -27,7 +27,7 @@ _PATIENCE_S = 10.0
 def told(
     device: Device, processes: Mapping[str, RunnerProcess], cases: list[TimedCase], pair: PairTimes
 ) -> dict[str, dict[str, dict[str, float]]]:
-    """What candidate and eager say of their calls at the end of a sitting, by case and side."""
+    """Self-reported times of candidate and eager at the end of a sitting, by case and side."""
     found: dict[str, dict[str, dict[str, float]]] = {}
     for case in cases:
         name = case.warm.case.name

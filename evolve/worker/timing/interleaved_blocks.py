@@ -82,7 +82,7 @@ def variation(times: list[float]) -> float:
 
 @dataclass(slots=True)
 class Sitting:
-    """What a sitting gave: its units, outputs to be judged, and what was noticed on the way."""
+    """The result of a sitting: its units, outputs to be judged, and observations."""
 
     pair: PairTimes
     samples: list[tuple[str, TimedCase, Block]] = field(default_factory=list)

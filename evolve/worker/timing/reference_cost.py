@@ -1,4 +1,4 @@
-"""What a call of the reference has to move and to compute at least, counted while it runs once.
+"""The least bytes and operations of a call of the reference, counted while it runs once.
 
 An estimate, not a bound. Counted are the bytes of inputs, parameters and outputs, each once, and
 the floating-point operations of matrix products, convolutions and attention (by

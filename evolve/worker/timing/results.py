@@ -1,4 +1,4 @@
-"""What the sittings of a comparison come to: ratios, a row for each case, samples and labels."""
+"""Results of the sittings of a comparison: ratios, a row for each case, samples and labels."""
 
 import math
 import statistics
@@ -23,7 +23,7 @@ _MISMATCH_SHARE = 0.25  # of all blocks; a few are the scheduler's doing
 
 @dataclass(slots=True)
 class Timing:
-    """What timing found: ratios by side, a row per timed case, raw seconds, and labels.
+    """The findings of timing: ratios by side, a row per timed case, raw seconds, and labels.
 
     `margin` is the worst of the candidate's outputs that were judged (`Judgement`). `spent_s` says
     what the time went to, in seconds; what is inside of something else counts once.

@@ -1,4 +1,4 @@
-"""What a device can do at most, measured: rates of memory and of arithmetic, and time's floor.
+"""A device's limits, measured: rates of memory and of arithmetic, and time's floor.
 
 Each rate is measured once in a session, when it is first asked for, as the best of a few runs: what
 disturbs a run makes it longer, and a ceiling that is too low would refute honest times. What torch
@@ -24,7 +24,7 @@ _SMALLEST = 16  # power of two of the smallest working set measured
 _LARGEST = {"cpu": 28, "cuda": 30}
 # On a CPU a plain store reads its line first; one that streams past the caches does not.
 _WRITE_MARGIN = {"cpu": 2.0, "cuda": 1.25}
-# What arithmetic a task allows may make of its operands.
+# Roundings of operands that a task's arithmetic allows.
 _FASTER = {("fp32", "tf32"): "tf32", ("fp32", "half"): "fp16"}
 # Where there are tensor cores: products of parts of the operands that add up to one in fp32.
 _IN_PARTS = {"tf32x3": ("tf32", 3), "bf16x3": ("bf16", 3)}

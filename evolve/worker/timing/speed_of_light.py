@@ -23,7 +23,7 @@ _TOLERANCE = 0.05  # of ceilings that are measured: who is at one may be a littl
 
 @dataclass(slots=True)
 class Light:
-    """What came of it: the share over all cases, what to say of each, whether any beats its floor.
+    """The result: the share over all cases, a text for each, whether any beats its floor.
 
     `share` is the geometric mean of the cases' shares by their weights.
     """

@@ -58,7 +58,7 @@ def _keep(graph: Any, node: Any) -> None:
 def _layer(
     add: Adding, kind: str, x: Any, firsts: Sequence[Any], parameters: Sequence[Sequence[Any]]
 ) -> tuple[Any, list[Any], list[Any]]:
-    """What a layer gives for all steps, and the last state and cell of each direction."""
+    """A layer's output for all steps, and the last state and cell of each direction."""
     of_inputs, of_states, *biases = zip(*parameters, strict=True)
     first, second = map(list, biases) if biases else ([], [])
     if kind != "gru":  # whose reset gate takes some of the second one away

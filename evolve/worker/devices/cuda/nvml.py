@@ -1,4 +1,4 @@
-"""What NVIDIA's management library tells about a GPU; if there is none, it tells nothing."""
+"""Facts of a GPU by NVIDIA's management library; none without that library."""
 
 import ctypes
 import functools
