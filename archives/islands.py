@@ -19,7 +19,7 @@ Place = tuple[int, str]  # island and slot there
 
 @dataclass(frozen=True, slots=True)
 class Island:
-    """An archive, and who stands where in it."""
+    """An archive, and its slots."""
 
     archive: Archive
     table: SlotTable = field(default_factory=SlotTable)
@@ -167,7 +167,7 @@ class Islands:
     def _settle(
         self, number: int, elite: Elite, touched: dict[Place, Elite | None]
     ) -> Place | None:
-        """Offer the elite to an island, and note who stood where it changed; None if refused."""
+        """Offer the elite to an island, and note former holders of changed slots; None if refused."""
         island = self._islands[number]
         offer = island.archive.offer(elite)
         for slot, before in island.table.follow(elite, offer).items():
@@ -219,7 +219,7 @@ class Islands:
 
         Args:
             stale: steps from the best program to the newcomer.
-            touched: who stood where something changed.
+            touched: former holders of changed slots.
         """
         if len(self._islands) >= min(self._count + stale // self._patience, self._most):
             return

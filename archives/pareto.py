@@ -28,9 +28,9 @@ class Pareto(Bounded):
     """Keeps the programs that are beaten least often in fitness and further objectives.
 
     A program is beaten by one that is as good in every objective and better in one. A full archive
-    gives up who is beaten by most others (Fonseca and Fleming 1993), the slowest of them; where
-    none is dominated, the one with the nearest neighbours (crowding distance, Deb and others 2002).
-    The fastest program is lost to a faster one only.
+    gives up the program beaten by most others (Fonseca and Fleming 1993), the slowest of them;
+    where none is dominated, the one with the nearest neighbours (crowding distance, Deb and others
+    2002). The fastest program is lost to a faster one only.
 
     Args:
         objectives: by descriptor `max`, `min`, or its words, best first; None leaves it out.
@@ -120,7 +120,7 @@ def _worth(value: object, goal: str | tuple[str, ...]) -> float:
 
 
 def _beaten_by(better: NDArray[Any], rows: NDArray[Any]) -> NDArray[np.bool_]:
-    """Where a row of `better` beats the row of `rows`; one of them may be a single row."""
+    """True if a row of `better` beats the row of `rows`; one of them may be a single row."""
     theirs, ours = better[..., :_BEATEN], rows[..., :_BEATEN]
     return np.asarray((theirs >= ours).all(-1) & (theirs > ours).any(-1))
 

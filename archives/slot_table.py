@@ -44,7 +44,7 @@ class SlotTable:
         return self._steps[-1] if self._steps else -1
 
     def put(self, slot: str, elite: Elite) -> None:
-        """Hold the elite at the slot and nowhere else; whoever was at the slot is dropped."""
+        """Hold the elite at the slot and nowhere else; its former holder is dropped."""
         self.drop(elite.program)
         if slot in self._elites:
             self.drop(self._elites[slot].program)
@@ -66,7 +66,7 @@ class SlotTable:
     def follow(self, elite: Elite, offer: Offer) -> dict[str, Elite | None]:
         """Take over what another archive, which never holds a program twice, did with an elite.
 
-        See `Offer`. Returns who stood at the slots that were touched, before.
+        See `Offer`. Returns the former holders of the slots that changed.
         """
         leaving = [offer.evicted or "", elite.program if offer else ""]
         moves = dict(offer.moves)

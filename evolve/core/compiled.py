@@ -41,7 +41,7 @@ def each_of(values: Sequence[int], dims: int) -> tuple[int, ...]:
 
 
 class ArgumentKind(StrEnum):
-    """Where an argument of compiled code comes from."""
+    """The origin of an argument of compiled code."""
 
     STATE = "state"  # a parameter or buffer, by its name in the state of the model
     INPUT = "input"  # a tensor of `forward`'s arguments, by an expression such as `x` or `pair[0]`

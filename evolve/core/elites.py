@@ -16,7 +16,7 @@ class Elite:
     full fidelity; the best instance is the one with the highest pooled value. `sequence` is the
     number of the ticket that evaluated it first, and `operator` made that; `tunings` of the tickets
     up to that one were tunings, which `step` leaves out. `parents` are those of
-    the ticket that made the program, so never the program itself. Where later evaluations have
+    the ticket that made the program, so never the program itself. If later evaluations have
     refuted every instance, recorded events have the last one with 0 evaluations; archives and
     policies never see such an elite.
     """
@@ -98,7 +98,7 @@ class Population(Sequence[Elite]):
 
     @abstractmethod
     def slot(self, program: str) -> str:
-        """Where a held program stands, the first place by name where it has several."""
+        """The slot of a held program, the first by name if it has several."""
 
     @abstractmethod
     def visits(self, program: str) -> Visits:

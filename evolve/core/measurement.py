@@ -93,7 +93,7 @@ def middle(times: Sequence[float]) -> float:
 def pooled(estimates: Sequence[Interval]) -> Interval:
     """One estimate from several measurements: the mean weighted by inverse variance.
 
-    Where the estimates lie further apart than their own intervals allow for, the interval is
+    If the estimates lie further apart than their own intervals allow for, the interval is
     widened by the Birge ratio sqrt(chi2 / (n - 1)), as the Particle Data Group does (Review of
     Particle Physics, section on statistical procedures). A single estimate stays as it is.
     """

@@ -128,7 +128,7 @@ def described(
 
 
 class SelectionPolicy(Protocol):
-    """Who becomes a parent. Pure in its arguments: same elites, same generator, same parents.
+    """Choice of parents. Pure in its arguments: same elites, same generator, same parents.
 
     Most policies look at the sequence of elites only, and take any `Sequence[Elite]`. One that
     looks at more says so by an attribute `needs`, a frozenset of what the archive has to offer
@@ -264,7 +264,7 @@ class Context:
         device: what is known of the device that judges, e.g. `device_class`, and the names and
             versions of `Evaluation.environment`; empty until it is known. What compiled references
             say of it is known from the start, and holds for the task.
-        model: who will answer a request that names no model; None if none can be asked.
+        model: answers a request that names no model; None if none can be asked.
         operator: the name that the operator is configured under, which its tickets carry.
     """
 
@@ -356,7 +356,7 @@ MAX_ROUNDS = 4
 class SeedOperator(Operator, Protocol):
     """An operator that proposes programs to start from, one after the other.
 
-    Where several have an infinite weight they take turns, before all others.
+    If several have an infinite weight they take turns, before all others.
     """
 
     is_seed: bool
@@ -367,7 +367,7 @@ class TuningOperator(Operator, Protocol):
     """An operator that tries values of the declared constants of programs that are known.
 
     Its tickets are tunings: no proposals, and no steps of the method of search, whose intervals,
-    turns and shares leave them out. Where they are more than `tuning_share` of the run's tickets,
+    turns and shares leave them out. If they are more than `tuning_share` of the run's tickets,
     it is asked after all other operators, when these have nothing to propose.
     """
 

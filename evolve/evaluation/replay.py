@@ -42,4 +42,4 @@ class ReplayEvaluator:
         return found
 
     async def close(self) -> None:
-        """Nothing to end: the recorded database belongs to whoever opened it."""
+        """Nothing to end: the recorded database belongs to its opener."""

@@ -160,7 +160,7 @@ class Endpoint:
             raise self._down()
         wait = self._backoff(attempts)
         if fault.retry_after_s is not None:
-            wait = max(wait, fault.retry_after_s + 0.1 * wait)  # all who wait come a bit apart
+            wait = max(wait, fault.retry_after_s + 0.1 * wait)  # waiting calls come a bit apart
             self._gate.hold(wait, f"{self.name}: {fault.kind.value}: {fault.message}")
         if wait >= self._left_s(start):
             raise ModelUnavailable(

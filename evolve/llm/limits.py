@@ -70,7 +70,7 @@ class Gate:
         self._held_for = ""
 
     def hold(self, seconds: float, reason: str) -> None:
-        """Let nothing through for so long: an endpoint asks all who share its key to wait."""
+        """Let nothing through for so long: an endpoint asks all users of its key to wait."""
         self._held_until = max(self._held_until, time.monotonic() + seconds)
         self._held_for = reason
 

@@ -30,7 +30,7 @@ def weakness(findings: Findings) -> str:
 
 
 def weak_task_text(findings: Findings) -> str:
-    """A sentence or two for whoever reads a result; empty for a sound task."""
+    """A sentence or two for readers of a result; empty for a sound task."""
     if not findings:
         return ""
     return (

@@ -31,7 +31,7 @@ class Client:
     A text that is empty or too long to be read is sent as a reply without a program: a failure of
     the model's, and no reason to stop.
 
-    What is sent again after a lost answer is not judged again. Where the server cannot be reached,
+    What is sent again after a lost answer is not judged again. If the server cannot be reached,
     is full or restarts, the client waits; only after `patience_s` it says so in the outcome.
 
     Args:
@@ -93,7 +93,7 @@ class Client:
         return outcomes
 
     async def about(self) -> dict[str, Any]:
-        """Who judges there, and which rewards it has: what a training run should pin."""
+        """The judge there, and its rewards: a training run should pin both."""
         async with self._connected() as http, asyncio.timeout(self._patience_s):
             found: dict[str, Any] = await self._ask(http, "GET", "/v1/service")
         return found

@@ -29,7 +29,7 @@ class Outcome:
         speedup: over the baseline, with its 95 % interval, as value, low and high.
         feedback: the judge's own words.
         next_turn: a message that asks for the next version.
-        evaluator_version: who has judged.
+        evaluator_version: of the judge.
     """
 
     job: str

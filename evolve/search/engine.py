@@ -2,8 +2,8 @@
 
 `Search` holds no state that a resume could not read back: the archive's slots are stored in the
 transaction of the step that changed them, and all else follows from the recorded facts. It never
-evaluates: `ask` gives tickets, whoever has a judge evaluates them, and `tell` takes the verdicts in
-any order.
+evaluates: `ask` gives tickets, a caller with a judge evaluates them, and `tell` takes the verdicts
+in any order.
 """
 
 import math
@@ -470,7 +470,7 @@ class Search:
         return None if elite == known and fitness is None else elite
 
     def _credit(self, ticket: Ticket, evaluation: Evaluation) -> Credit | None:
-        """What the verdict says of the gains that whoever made the instance is credited with.
+        """The gains, by the verdict, that are credited to the maker of the instance.
 
         How far it lies above no gain over the parent, and over the leader. What was measured before
         is only corrected: the references stay those of the first verdict.

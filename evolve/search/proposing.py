@@ -163,7 +163,7 @@ class Proposer:
         )
 
     def _by_turns(self, order: Sequence[Choice]) -> list[Choice]:
-        """The same, but that seeds which go before all others begin with whoever proposed least.
+        """The same, but seeds before all others begin with the one that proposed least.
 
         Then a run that can judge but few of its seeds has some of every kind.
         """

@@ -175,7 +175,7 @@ class Bandit:
     (`evolve.search.gains`): nothing waits for a verification, but what is measured again, verified
     or refuted counts as it is known by then. Sums are over the whole run; nothing decays.
 
-    Cost is what the run is short of. Where more has been used of a limit on money (dollars, tokens)
+    Cost is the run's scarcest resource. If more has been used of a limit on money (dollars, tokens)
     than of any other, that is dollars. Elsewhere it is asks and the judge's time in equal parts: a
     reply without a program takes the place of another, a screen takes little time.
 
@@ -186,7 +186,7 @@ class Bandit:
     nothing. With probability `explore` the weights alone decide, and an infinite weight always goes
     first.
 
-    Where the run has several methods, the method is drawn first, by how far its children rose above
+    If the run has several methods, the method is drawn first, by how far its children rose above
     the leader of their moment: a rise above a parent that was chosen to be weak says nothing for a
     method. Its operators are then drawn by how far children rose above their parents.
 

@@ -67,7 +67,7 @@ CREATE INDEX jobs_finished ON jobs (finished) WHERE finished IS NOT NULL;
 
 
 class State(StrEnum):
-    """Where a job stands; the last two are final."""
+    """The state of a job; the last two are final."""
 
     QUEUED = "queued"
     RUNNING = "running"

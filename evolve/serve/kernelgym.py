@@ -171,7 +171,7 @@ class GymApi:
         )
 
     async def status(self, task_id: Id) -> GymStatus:
-        """Where a kernel stands; one that is to be judged again is queued again."""
+        """The state of a kernel; one that is to be judged again is queued again."""
         job = self._find(task_id)
         if self._unsettled(job):
             job = self._service.renew(job)
@@ -260,7 +260,7 @@ def _submission(request: GymRequest) -> Submission:
 
 
 def _result(job: Job, *, is_weak: bool) -> GymResult:
-    """Where a job stands, in its terms; what does not compile has `failed` there.
+    """The state of a job, in its terms; a kernel that does not compile has `failed` there.
 
     So has everything on a weak task: where being correct means nothing, all get the same.
     """

@@ -149,7 +149,7 @@ class JobAnswers(BaseModel):
 
 
 class ServiceAnswer(BaseModel):
-    """Who judges here, and within which bounds."""
+    """The judge's identity and bounds."""
 
     version: str
     evaluator_version: str

@@ -65,7 +65,7 @@ class Service:
 
     Attributes:
         counters: of its work so far.
-        judge: who does it.
+        judge: does it.
         trouble: why jobs cannot be read or written at present; empty while they can.
     """
 
@@ -368,7 +368,7 @@ class Service:
 
 
 def _name(evaluator: Evaluator) -> str:
-    """Who audits a task."""
+    """The auditor of a task."""
     return f"{evaluator.device_class} {evaluator.evaluator_version}"
 
 

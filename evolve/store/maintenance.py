@@ -122,7 +122,7 @@ def prune(database: Database, run_id: int, owner: str, keep: int | None) -> Prun
     Programs, verdicts, ratios and labels stay.
 
     Args:
-        database: Where the run is.
+        database: Of the run.
         run_id: The run; no other process may be continuing it.
         owner: Token of the caller.
         keep: How many of the fittest elites keep their samples; None for all in the archive.

@@ -73,7 +73,7 @@ def create_from(
 ) -> RunRow:
     """A new run that has asked for these steps already, with their numbers, and holds the verdicts.
 
-    They are as after a crash: whoever continues the run tells them to its archive first, in this
+    They are as after a crash: the next process of the run tells them to its archive first, in this
     order. They are no part of its budget, nor is what they have cost.
     """
     with store._database.write() as connection:

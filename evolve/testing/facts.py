@@ -118,7 +118,7 @@ class MemoryFacts:
             program: what was proposed.
             assignment: of its tunables.
             fidelity: how far it is judged.
-            operator: who made it.
+            operator: its maker.
             parents: digests of what it was made from.
             note: of the operator.
             verdict: planted; None asks the evaluator.

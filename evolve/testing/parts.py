@@ -52,7 +52,7 @@ def make_context(
         sequence: the ticket's number, and the seed of the random numbers.
         elites: what the archive holds; None for the parents.
         device: what is known of the device.
-        model: who would answer; None for a model without limits.
+        model: the one to answer; None for a model without limits.
         operator: the name that the operator is configured under.
         tunes: whether the run tunes declared constants.
     """

@@ -22,7 +22,7 @@ class Feed:
     Args:
         trackers: by the name that messages call them.
         run: what they are told of. Its configuration reaches them without sources and keys.
-        say: shows a line to whoever watches.
+        say: shows a line to the user.
     """
 
     def __init__(

@@ -32,7 +32,7 @@ class Point:
 
 
 class Tracker(Protocol):
-    """Where curves are shown. Every method may raise `TrackerFailed`, and nothing else.
+    """A sink of curves. Every method may raise `TrackerFailed`, and nothing else.
 
     The constructor checks settings and that its library is there (`require`), and opens nothing.
     """

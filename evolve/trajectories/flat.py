@@ -1,4 +1,4 @@
-"""A step as one flat row of plain data, for whoever wants to look at all of it."""
+"""A step as one flat row of plain data, for analysis."""
 
 import difflib
 from collections.abc import Iterable, Mapping

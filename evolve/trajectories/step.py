@@ -68,7 +68,7 @@ class Step:
         task: what was searched for; its `revision` is the identity of the judgement.
         baseline: what `ratio` is measured against.
         operator: how the child was made.
-        model: who was asked to; empty if no model was.
+        model: the one asked; empty if none was.
         models: of this step and of all that led to it (what may be trained on follows from them);
             of other programs that a prompt shows where steps were gone through with their texts.
         generation: steps along main parents since one that had none, which has 0.

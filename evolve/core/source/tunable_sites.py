@@ -1,4 +1,4 @@
-"""Where the tunables of a source stand in its text (see evolve.core.source.tunables)."""
+"""The places of tunables in a source's text (see evolve.core.source.tunables)."""
 
 import ast
 import re

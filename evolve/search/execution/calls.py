@@ -48,7 +48,7 @@ class Calls:
         search: whose tickets are answered and read.
         model: answers requests; None without a model.
         slots: how many calls may be under way at once.
-        say: shows a line to whoever watches.
+        say: shows a line to the user.
         pace: hears how long calls take, and whether a program came of them.
     """
 
@@ -166,7 +166,7 @@ class Calls:
     async def settle(self, patience_s: float) -> None:
         """Let what is under way end for so long, after something else has gone wrong.
 
-        A refused key is refused to all who share it, in a moment: what is given up before that
+        A refused key is refused to all its users, in a moment: a call that is given up before that
         would be charged as if it had been answered.
         """
         if self._running:

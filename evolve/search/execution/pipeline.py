@@ -62,14 +62,14 @@ class Pipeline:
         evaluator: the judge.
         termination: when to stop, and why.
         listeners: called after every told step, in order; they must not raise.
-        say: shows a line to whoever watches, such as that an endpoint is down.
+        say: shows a line to the user, such as that an endpoint is down.
         stop_file: the run ends when this file exists.
         drain_s: how long what is under way may take to finish after `request_stop`. Evaluations
             that still run then are repeated by a resume; calls are given up.
         verify: whether the champion is verified at the end; if not, the limit on wall time says
             when nothing more begins, and nothing is given up.
         open_verified: whether programs are judged one by one until the first that can be is
-            verified: whoever watches has something to rely on soon. Beside others it would wait
+            verified: the user has something to rely on soon. Beside others it would wait
             while they are timed.
         serial: one thing at a time, so that a replay asks in the same order.
         began: when the time of this sitting began, on the clock of `time.monotonic`; None: now.
@@ -174,7 +174,7 @@ class Pipeline:
         return outcome
 
     async def _abandon(self, outcome: Outcome) -> None:
-        """Give up what is under way; whoever runs this may lose patience with either kind."""
+        """Give up work under way; the caller may lose patience with either kind."""
         store, run = self._search.store, self._search.run
         try:
             await self._calls.abandon()
@@ -361,7 +361,7 @@ class Pipeline:
         return ""
 
     def _wanted(self) -> list[str] | None:
-        """Whom the next ask may ask; empty for operators without models, None for no ask at all."""
+        """Models for the next ask; empty for operators without models, None for no ask at all."""
         if self._serial and (self._calls.outstanding or self._proposed or self._tasks()):
             return None
         ahead = self._calls.expected + len(self._proposed)

@@ -57,7 +57,7 @@ async def verify_champion(
     stopped: Callable[[], bool],
     waiting: Sequence[Ticket] = (),
 ) -> None:
-    """Let the leader stand a verification, then whoever may still be faster than what stood.
+    """Verify the leader, then programs that may still be faster than the one verified.
 
     `waiting` are verifications that an earlier sitting was stopped at. See `evolve.store.champion`
     for what follows from the stored results.
@@ -94,7 +94,7 @@ def next_contender(
 async def _verify(
     search: Search, run_alone: RunAlone, ticket: Ticket, reigning: Champion | None
 ) -> None:
-    """Judge a contender beside whom it has to beat; one that beats it has its turn at once."""
+    """Judge a contender beside the one to beat; one that beats it has its turn at once."""
     request = search.request(ticket)
     rivals: dict[str, str] = {}
     if reigning is not None and reigning.verified and reigning.instance != request.instance:

@@ -16,7 +16,7 @@ A choice then takes as long with 10^4 elites as with 10^3: a few milliseconds at
 def weighted(weights: Sequence[float], count: int, rng: random.Random) -> list[int]:
     """`count` different indices, one by one, each with probability proportional to its weight.
 
-    Where the weights that are left are all 0 (none given, or too small for a float), the choice is
+    If the weights that are left are all 0 (none given, or too small for a float), the choice is
     uniform. O(count * n).
     """
     left = list(weights)

@@ -1,4 +1,4 @@
-"""Islands: which of them is next, and who becomes a parent there."""
+"""Islands: the next one, and the choice of parents there."""
 
 import heapq
 import math

@@ -1,4 +1,4 @@
-"""One writer per run: a lease with a heartbeat, which fences off whoever lost it."""
+"""One writer per run: a lease with a heartbeat, which fences off a process that lost it."""
 
 import os
 import socket
@@ -101,7 +101,7 @@ def give_up(connection: Connection, run_id: int, owner: str) -> None:
 def is_ours(run_id: "ColumnElement[int]") -> ColumnElement[bool]:
     """For a statement that changes something of a run: none but `holder` continues it.
 
-    Where it changed nothing, `fence` or `fence_run` says why.
+    If it changed nothing, `fence` or `fence_run` says why.
     """
     return ~exists().where(lease.c.run == run_id, lease.c.owner != bindparam("holder"))
 

@@ -220,7 +220,7 @@ def next_sequence(
     Args:
         connection: of the transaction.
         run_id: the run.
-        owner: who continues it.
+        owner: the process that continues it.
         proposed_by: the operator whose proposal is counted with it, where it answered at once.
         tuning: whether the ticket is a tuning, which is no proposal of the run.
 

@@ -152,7 +152,7 @@ def find_tool(name: str) -> str | None:
 
 
 def _tool(name: str) -> str:
-    """Where a tool is and what it calls itself."""
+    """A tool's path and version."""
     if (path := find_tool(name)) is None:
         return ""
     version = re.search(r"(?:release|Version) (\d[\d.]*)", _output([path, "--version"]))

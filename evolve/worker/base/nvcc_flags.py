@@ -1,6 +1,6 @@
 """Headers and flags for CUDA C++ besides a program's own: CUTLASS and the like.
 
-nvcc reads further options from NVCC_APPEND_FLAGS, whoever starts it; so they reach every build,
+nvcc always reads further options from NVCC_APPEND_FLAGS; so they reach every build,
 through tvm_ffi as through torch. They are part of the judge's version, since they change programs.
 """
 

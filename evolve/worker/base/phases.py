@@ -29,7 +29,7 @@ def enter(phase: str) -> None:
 
 @contextmanager
 def waiting(what: Callable[[], str]) -> Iterator[None]:
-    """Where the block takes long, `what()` is told, and afterwards the phase before it.
+    """If the block takes long, `what()` is told, and afterwards the phase before it.
 
     Args:
         what: the phase of the wait; empty if the one before says it already.

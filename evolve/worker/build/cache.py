@@ -41,7 +41,7 @@ class BuildCache:
         root.chmod(0o711)
 
     def path(self, key: str) -> str:
-        """Where a finished build lies."""
+        """The folder of a finished build."""
         return str(self._root / key)
 
     def finished(self, key: str) -> str | None:

@@ -89,7 +89,7 @@ def _tags(library: bytes | mmap.mmap, segments: list[tuple[int, ...]]) -> Iterat
 
 
 def _offset(segments: list[tuple[int, ...]], address: int) -> int:
-    """Where in the file that lies which is at an address when it is loaded."""
+    """The offset in the file of an address in memory."""
     for kind, _, offset, start, _, size, _, _ in segments:
         if kind == _LOAD and start <= address < start + size:
             return offset + address - start

@@ -70,7 +70,7 @@ class _Written(BaseException):
 def is_wanted_by(source: str) -> bool:
     """Whether torch imports its compiler for a program, when an operator of it is first called.
 
-    Words of its text are enough: whoever says them without need has a larger process, and no more.
+    Words of its text are enough: a text with them but no need has a larger process, and no more.
     """
     return _OPERATOR.search(source) is not None
 

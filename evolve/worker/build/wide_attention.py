@@ -1,6 +1,6 @@
 """Attention whose heads are too wide for one kernel, taken apart into products of matrices.
 
-A fused kernel keeps all features of the values of a block of queries at hand. Where they are more
+A fused kernel keeps all features of the values of a block of queries at hand. If they are more
 than WIDEST, a block is small or its scores are worked out again for each part of the features
 (KernelBench 1/97, of 1024: 0.13 times as fast as eager on an H200), so scores are stored instead.
 """

@@ -29,7 +29,7 @@ class Checked(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """`CORRECT`, or what is wrong, with feedback for whoever wrote the kernel.
+    """`CORRECT`, or what is wrong, with feedback for the kernel's author.
 
     `margin` is the largest error over what is allowed: at most 1 if values are right; None
     if it was not measured. It is over what a well-conditioned outcome may be off; 1 if that
@@ -171,7 +171,7 @@ def _unexpected_nonfinite(output: Tensor, own: Tensor, truth: Tensor) -> Tensor:
     """NaN and infinities that neither the reference nor the truth has in that place."""
     rounded = truth.to(own.dtype)
     same = (output == own) | (output == rounded) | (output.isnan() & (own.isnan() | truth.isnan()))
-    # Where one of reference and truth overflowed and the other did not, a finite value is as good.
+    # If one of reference and truth overflowed and the other did not, a finite value is as good.
     output, own, rounded = computable(output), computable(own), computable(rounded)
     allowed = output.isfinite() & (own.isfinite() | rounded.isfinite())
     return ~same & ~allowed

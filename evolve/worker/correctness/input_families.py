@@ -2,7 +2,7 @@
 
 A family changes only floating tensors, and keeps what the task's own values look like they keep:
 integral values, rows that sum to one, symmetric and structurally zero matrices, bounded ranges and
-signs. Where a family would leave the support it does not apply.
+signs. A family that would leave the support does not apply.
 """
 
 import itertools
@@ -152,7 +152,7 @@ def _moved(deviations: float) -> "Change":
 
 
 def _far_below(x: Tensor, support: Support, _: torch.Generator) -> Tensor | None:
-    """Where a running maximum that starts at zero leaves nothing of any exponential."""
+    """Values at which a running maximum that starts at zero leaves nothing of any exponential."""
     free = support.fillable and support.scalable and support.unbounded
     return 4 * (x - 32 * support.deviation) if free else None
 

@@ -91,7 +91,7 @@ class Expected:
 
         How far outputs move when every floating operand, and what running sums give, moves by one
         fp32 rounding: an honest kernel in another order of operations may be off by that much.
-        Where the reference itself is less exact than that explains (eager's convolutions), in
+        If the reference itself is less exact than that explains (eager's convolutions), in
         proportion to how far they move when operands of products do.
         """
         with task_lock:
@@ -202,7 +202,7 @@ def evaluate_reference(task: str, model: nn.Module, inputs: list[Any]) -> Any:
 def evaluate_truth(model: nn.Module, inputs: list[Any], reference: list[Tensor]) -> Truth:
     """Outputs of the reference with parameters, inputs and new tensors in fp64.
 
-    Where an operation does not exist in fp64, the best that there is stands in (fp32 for a half
+    If an operation does not exist in fp64, the best that there is stands in (fp32 for a half
     precision reference, else the native outcome `reference`) and `note` says so.
     """
     try:

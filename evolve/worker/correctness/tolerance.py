@@ -234,10 +234,10 @@ def coarsened(budget: OutputBudget, motion: Tensor, truth: Tensor) -> OutputBudg
     """Further allowance, if the reference is coarse.
 
     Its own error in a block is no measure there: errors of cut operands have one sign, and in a
-    block that is nearly all cut off at zero it may have none, where who rounds them has some. So a
-    block may be off as much more than a typical one as it moves more when operands of products do;
-    or, where nearly all of it is cut off, as a neighbour does. In most blocks no error exceeds
-    than the reference, or its operands are shorter still.
+    block that is nearly all cut off at zero it may have none, and a kernel that rounds them has
+    some. So a block may be off as much more than a typical one as it moves more when operands of
+    products do; or, where nearly all of it is cut off, as a neighbour does. In most blocks no error
+    exceeds than the reference, or its operands are shorter still.
     """
     typical = _typical(motion / budget.scale)
     if not typical > 0:

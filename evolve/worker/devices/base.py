@@ -24,7 +24,7 @@ class Device(Protocol):
 
     Attributes:
         name: Of the lock that processes of the host share.
-        place: Where the referee's tensors live.
+        place: Of the referee's tensors.
         half_width: Relative half-width of an interval at which timing may stop.
         spread: Standard deviation of a process pair's log ratio where nothing differs but the
             processes, by tests of programs against themselves.

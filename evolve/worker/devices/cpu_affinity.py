@@ -9,7 +9,7 @@ from pathlib import Path
 from evolve.worker.processes.host_locks import try_to_hold
 
 _FRESH_S = 1.0
-_LEFT_FREE = 4  # cores that all may use, before one is set apart for whoever is timed
+_LEFT_FREE = 4  # cores that all may use, before one is set apart for the timed process
 
 
 def keep_to_share(part: int, parts: int) -> None:
@@ -28,7 +28,7 @@ class ClockCores:
 
     Judges of one host that know nothing of each other, such as runs begun by hand for each GPU,
     take different cores: the first, with its siblings, that no other judge has taken, to keep time
-    on, and the next for whoever is timed. There all sides work one after the other: processes of
+    on, and the next for the timed process. There all sides work one after the other: processes of
     one program, each on another core, took 1.3 to 1.9 ms for the same launches (an H200's host).
 
     Args:
@@ -63,7 +63,7 @@ class ClockCores:
 
     @property
     def has_own(self) -> bool:
-        """Whether there is a core to keep time on, and one for whoever is timed."""
+        """Whether there is a core to keep time on, and one for the timed process."""
         return self._many and self._timed is not None
 
     def of_runners(self) -> set[int]:

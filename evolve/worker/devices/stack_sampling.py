@@ -108,8 +108,9 @@ def _calls(pid: int) -> list[list[str]]:
 def library_label(case: str, seen: Sequence[str], seconds_per_call: float) -> Label | None:
     """Says so where a library computed, and own code had less than its share of the glances.
 
-    Who leaves most of its time to torch's zeros and copies is found, too. Vector functions (Sleef)
-    are nobody's: the compiler's own C++ for `gelu_bias` was seen in them in 20 of 21.
+    A candidate that spends most of its time in torch's zeros and copies is found, too. Vector
+    functions (Sleef) are nobody's: the compiler's own C++ for `gelu_bias` was seen in them in 20 of
+    21.
 
     Args:
         case: Its name.

@@ -16,8 +16,8 @@ _GLIMPSE_S = 0.0005
 def stopped(process: RunnerProcess) -> Iterator[float]:
     """Inside nothing of the candidate's moves: its process stands, and there is no other.
 
-    It stays stopped. Who had it woken, by a timer that sends SIGCONT for one, has used processor
-    time. Yields what it has used so far, in seconds.
+    It stays stopped. A process that had itself woken, by a timer that sends SIGCONT for one, has
+    used processor time. Yields what it has used so far, in seconds.
 
     Raises:
         CandidateFault: there is another process; `MovedFault`: it has moved, or does not stand.

@@ -26,7 +26,7 @@ class Block:
 
     `run` is wall time, taken outside; `inside` the same as the process tells it; `samples` outputs
     by call; `late` processor time used after the run, where the device does not exclude that;
-    `seen` who was at work, if it was glanced at (`stack_sampling`);
+    `seen` the code at work, if it was glanced at (`stack_sampling`);
     `idle` what blocks of no calls
     took right after it, as many as were asked for.
     """

@@ -1,6 +1,6 @@
 """How eager's convolutions round float32.
 
-Where torch lets cuDNN round operands to tf32 it does for most shapes, and for others it does not
+If torch lets cuDNN round operands to tf32 it does for most shapes, and for others it does not
 (on an H200, of images with 8 channels). Programs are held against the reference's own error, so one
 that rounds where the reference does not is wrong.
 """

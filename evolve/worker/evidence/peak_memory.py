@@ -68,7 +68,7 @@ def scratch_bytes(workshop: Workshop, candidate: Candidate, task: WarmTask) -> i
 
     To a MiB. What it has set aside before counts, and so does its code. None if the system does not
     keep books that it cannot reach, or where the call is not right: this is no check, and changes
-    no verdict. Where it takes much longer than in the checks there is none either: others wait.
+    no verdict. If it takes much longer than in the checks there is none either: others wait.
     """
     if Mechanism.LANDLOCK not in Mechanism(workshop.launcher.mechanisms):
         return None

@@ -16,7 +16,7 @@ _METHODS = """
     matmul mm bmm addmm softmax log_softmax sum mean var std norm relu gelu sigmoid tanh exp cumsum
     cumprod max min amax amin argmax argmin sort topk einsum
 """
-# Ways to look at whoever calls, and so at what the judge is doing.
+# Ways to look at the caller, and so at the judge's work.
 _INTROSPECTION = frozenset(
     (
         "_getframe", "_current_frames", "currentframe", "getouterframes", "f_back", "f_locals",

@@ -39,7 +39,7 @@ def make_shared(size: int) -> int:
 
 
 class Landing:
-    """Where inputs of timed blocks land in one process, block after block.
+    """The place of inputs of timed blocks in one process, block after block.
 
     The process maps it privately, and sees what is written here as long as it has written nothing
     there itself. Its writes to this memory harm no other process: none gets it, and
@@ -72,7 +72,7 @@ class Landing:
 
 def _make(size: int) -> int:
     fd = os.memfd_create("evolve", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    os.fchmod(fd, 0o400)  # or who gets it could leave something in its attributes
+    os.fchmod(fd, 0o400)  # or a receiver could leave something in its attributes
     os.ftruncate(fd, size)
     return fd
 

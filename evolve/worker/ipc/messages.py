@@ -83,7 +83,7 @@ class DeadlineExceeded(Exception):
 
 @dataclass(frozen=True, slots=True)
 class TensorAt:
-    """Where a runner says that a tensor lies in its memory. `stride` counts elements."""
+    """A tensor's place in the runner's memory, as the runner claims. `stride` counts elements."""
 
     dtype: torch.dtype
     shape: tuple[int, ...]

@@ -75,7 +75,7 @@ class Outline:
     size: int
 
     def without_values(self, place: torch.device) -> tuple[Any, list[Any]]:
-        """Torch's mode for those who ask for no value (`FakeTensorMode`), and the tree made in it.
+        """Torch's mode for code that asks for no value (`FakeTensorMode`), and the tree made in it.
 
         Its tensors take no memory, nor does what is made in that mode. Who asks for a value, or for
         the address of one, gets an exception.
@@ -84,7 +84,7 @@ class Outline:
         from torch._subclasses.fake_tensor import FakeTensorMode
         from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-        # An address would be that of nothing, and who reads there ends the process.
+        # An address would be that of nothing, and a read there ends the process.
         with config.patch(fake_tensor_allow_unsafe_data_ptr_access=False):
             mode = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
         with mode:

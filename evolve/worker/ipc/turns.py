@@ -79,7 +79,7 @@ class Turns:
             syscalls.syscall(_FUTEX, at, operation, ctypes.c_uint32(value), ctypes.byref(self._nap))
 
     def outputs(self, count: int) -> tuple[int, ...]:
-        """Where so many outputs of the last call lie, as the runner says."""
+        """Places of so many outputs of the last call, as the runner claims."""
         return tuple(self._words[_FIRST : _FIRST + min(count, _MOST_OUTPUTS)])
 
     # --- the runner's side ------------------------------------------------------------------------

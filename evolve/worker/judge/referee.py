@@ -294,7 +294,7 @@ class Referee:
         verdict = self._evaluation(asked, self._with_tools(found))
         if verdict.status is not Status.INFRA or self.launcher.closed:
             return verdict
-        # Whatever it was, it will not be a neighbour's doing. Who runs the judge should know of it.
+        # Whatever it was, it will not be a neighbour's doing. The judge's user should know of it.
         why = plain(verdict.feedback, 300)
         print(f"evolve: {task.name} judged again, alone: {why}", file=sys.stderr, flush=True)
         found = self._admission.alone(task, fidelity, judged)
@@ -453,7 +453,7 @@ class Referee:
 
     @contextmanager
     def _stage(self, name: str, progress: Progress) -> Iterator[None]:
-        """Beside what others do, and never while something is timed: who wants to has to wait."""
+        """Beside the work of others, and never while something is timed: timing has to wait."""
         with self._lock.shared(), progress.timed(name):
             yield
 

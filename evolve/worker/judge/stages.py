@@ -91,7 +91,7 @@ def _check_case(
 
 @dataclass(frozen=True, slots=True)
 class _Checked:
-    """Where a right outcome on hidden inputs lay, and whether the suite's own rule takes it too."""
+    """The place of a right outcome on hidden inputs, and the verdict of the suite's own rule."""
 
     hidden: Check
     places: tuple[TensorAt, ...]

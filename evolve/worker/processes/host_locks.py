@@ -1,8 +1,8 @@
 """The lock of a device between timing and everything else that would disturb it.
 
-Shared by every process on the host. Whoever wants one passes a gate first, so that a stream of one
+Shared by every process on the host. A requester passes a gate first, so that a stream of one
 kind of work cannot keep the other waiting for ever. If a lock file cannot be used
-InfraFault says so; who holds one for very long is told of on standard error (`lock_files`).
+InfraFault says so; a holder that keeps one for very long is named on standard error (`lock_files`).
 """
 
 import contextlib

@@ -43,7 +43,7 @@ class Launcher:
     Raises UsageError if a path of `read` does not exist.
 
     Args:
-        device: Where candidates run.
+        device: That candidates run on.
         require: The weakest sandbox tier to be content with.
         read: Further paths that candidates may read.
         allowed: Mask of sandbox mechanisms to use (tests of the weaker tiers).

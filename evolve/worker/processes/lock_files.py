@@ -28,7 +28,7 @@ _PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 
 def opened(path: Path) -> int:
-    """A descriptor of the file, made by whoever comes first; every user of the host may lock it.
+    """A descriptor of the file, made by the first process; every user of the host may lock it.
 
     Raises:
         InfraFault: something else lies there, or it cannot be opened.

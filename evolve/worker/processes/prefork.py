@@ -57,7 +57,7 @@ class Spares:
             try:
                 runner = self._make()
             except (InfraFault, CandidateFault, OSError):
-                self._pause()  # whoever needs a process will meet the reason
+                self._pause()  # a later request for a process will meet the reason
             finally:
                 self._put(runner)
 

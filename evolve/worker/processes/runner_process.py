@@ -170,7 +170,9 @@ class RunnerProcess:
                 reply, body = self._receive(left, "call")
                 if aside is None or reply is not Reply.ASIDE:
                     return self._parse(messages.parse_output, _of_kind(Reply.OUTPUT, reply, body))
-                left -= time.monotonic() - start  # sending too: who does not read has no more time
+                left -= (
+                    time.monotonic() - start
+                )  # sending too: a process that does not read has no more time
                 with aside():
                     left = self._back(left)
                 command, fd = ("go on",), -1
@@ -498,7 +500,7 @@ def close_all(processes: Iterable[RunnerProcess]) -> None:
 
 
 def _signal(pid: int, number: int) -> None:
-    with contextlib.suppress(ProcessLookupError):  # whoever asks it next learns how it ended
+    with contextlib.suppress(ProcessLookupError):  # the next request learns how it ended
         os.kill(pid, number)
 
 

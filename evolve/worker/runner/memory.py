@@ -21,7 +21,7 @@ class Access(Protocol):
         ...
 
     def stage(self, fd: int, size: int) -> torch.Tensor:
-        """Where the inputs of a block will be."""
+        """The place of a block's inputs."""
         ...
 
     def finish(self) -> None:

@@ -16,7 +16,7 @@ GATE_BYTES = 4096  # behind the inputs, for a word that says that they are there
 
 
 def gate_of(address: int, size: int) -> int:
-    """Where that word is, in an arena of inputs at this address."""
+    """The place of that word, in an arena of inputs at this address."""
     return address + size - GATE_BYTES
 
 

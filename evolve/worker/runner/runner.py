@@ -198,7 +198,7 @@ class Runner:
             self._build = build
             if inductor.is_wanted_by(text):  # or the first call would take as long
                 with contextlib.suppress(ImportError, AttributeError, OSError, RuntimeError):
-                    inductor.prepare()  # who really needs it will meet the reason
+                    inductor.prepare()  # a candidate that needs it will meet the reason
             buildcache.install(text, build, may_build)
         if stub:
             self._stubs.enter_context(probes.stub_custom())

@@ -13,7 +13,7 @@ _DEEPEST = 32
 def excessive(directory: str, most_bytes: int) -> bool:
     """Whether the directory holds too many bytes or entries, or is nested too deeply.
 
-    Depth matters because those who copy or remove a tree later may do so recursively.
+    Depth matters because a tree may be copied or removed recursively later.
     """
     size = entries = 0
     waiting = [(directory, 0)]

@@ -1,4 +1,4 @@
-"""Where a process has a piece of shared memory mapped, by the kernel's books (Linux)."""
+"""Mappings of shared memory in a process, by the kernel's books (Linux)."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Where the packages of this interpreter lie."""
+"""Folders of this interpreter's packages."""
 
 import sys
 from pathlib import Path

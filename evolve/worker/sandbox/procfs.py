@@ -50,7 +50,7 @@ def children(pid: int) -> list[int]:
 
 
 def flocks(file: os.stat_result) -> list[int]:
-    """Processes that have taken a lock of this file by flock; who only waits for one is not told.
+    """Processes that have taken a lock of this file by flock; waiting ones are not listed.
 
     Those of other containers are left out, and all where the file system gives files another device
     number than its own.

@@ -101,7 +101,8 @@ def _instructions(machine: str, own_pid: int | None) -> list[bytes]:
     for number in denied:
         code += [_step(_JUMP_EQUAL, number, 0, 1), _step(_RETURN, _ERRNO | _EPERM)]
     code += [
-        # Who is not dumpable for a while cannot be looked at meanwhile (`stack_sampling`).
+        # A process that is not dumpable for a while cannot be looked at meanwhile
+        # (`stack_sampling`).
         _step(_JUMP_EQUAL, _PRCTL[machine], 0, 4),
         _step(_LOAD, _ARGUMENT_0),
         _step(_JUMP_EQUAL, syscalls.PR_SET_DUMPABLE, 0, 1),

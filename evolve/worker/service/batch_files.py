@@ -10,7 +10,7 @@ worker's protocol, but its id is text:
 
 Answers are a folder of shards, `0001.jsonl` and so on, each only ever appended to:
 
-    {"v": 1, "hello": {...}}                     who answers; the first line of every start
+    {"v": 1, "hello": {...}}                     the judge; the first line of every start
     {"v": 1, "begun": "demo:7", "subject": {...}}
     {"v": 1, "id": "demo:7", "subject": {...}, "final": true, "seconds": 3.1, "result": {...}}
     {"v": 1, "dropped": "demo:7", "subject": {...}}   begun, and given up for our own reasons
@@ -112,7 +112,7 @@ class Record:
 
 @dataclass(slots=True)
 class Answers:
-    """A folder of shards, read: a record per request, lines that say nothing, who answered."""
+    """A folder of shards, read: a record per request, unreadable lines, and the judge."""
 
     records: dict[str, Record] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)

@@ -21,10 +21,10 @@ _WHY = 160  # characters of what was said about it
 
 
 class Admission:
-    """Lets in whoever wants to work with a task, as many at once as there is room for.
+    """Admits evaluations of a task, as many at once as there is room for.
 
     Args:
-        device: Where they work.
+        device: That they use.
         lock: Of the device; room is taken before it is.
         room: On the device.
         release: Lets go of processes that are kept for others to be quicker.
@@ -109,7 +109,7 @@ class Admission:
                 case.measure()
 
     def _let_go(self) -> None:
-        """Of what is kept for others to be quicker: who has all of the room may need its memory."""
+        """Of caches that make others quicker: an evaluation with all of the room may need them."""
         self._release()
         with self._lock.shared():
             self._tasks.let_go()

@@ -364,7 +364,7 @@ class Workshop:
         return self._seats.lock.shared()
 
     def hidden(self, make: Callable[[], Check]) -> Check:
-        """Hidden inputs, made under the lock. Whoever has them keeps them: they may not be stored.
+        """Hidden inputs, made under the lock. The caller keeps them: they may not be stored.
 
         So nothing of gigabytes should be held that is no longer of use.
         """

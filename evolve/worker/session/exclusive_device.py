@@ -19,7 +19,7 @@ _STANDING_SLACK_S = 0.002  # of processor time
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One's time alone with the device: how long it has lasted, and who came along meanwhile."""
+    """One's time alone with the device: how long it has lasted, and foreign processes meanwhile."""
 
     device: Device
     watch: Stopwatch
@@ -132,7 +132,7 @@ class Seats:
         return True
 
     def _stays_idle(self) -> bool:
-        """Whether it is idle for as long as that: who works in bursts falls idle as well."""
+        """Whether it is idle for as long as that: work in bursts has idle moments as well."""
         deadline = time.monotonic() + _QUIET_S
         while time.monotonic() < deadline:
             if not self._device.is_idle():
@@ -149,7 +149,7 @@ def _used(process: RunnerProcess) -> float:
 
 
 def _close_now(processes: Collection[RunnerProcess]) -> None:
-    """By whoever has the device alone."""
+    """By the thread that has the device alone."""
     for process in processes:
         process.end_within(contextlib.nullcontext)
     close_all(processes)

@@ -1,4 +1,4 @@
-"""Room for what is under way at once: whoever needs more than is left waits for it."""
+"""Room for what is under way at once: requests for more than is left wait."""
 
 import threading
 import time
@@ -28,7 +28,7 @@ class _OfThread(threading.local):
 
 
 class Room:
-    """So many bytes (0 stands for no limit), and places for those who take turns.
+    """So many bytes (0 stands for no limit), and places for turns.
 
     Who needs much may be passed by those who need less, for `patience_s`: to have the device empty
     for each of them costs more than to let them follow one another. Then it is passed no more, nor
@@ -72,7 +72,7 @@ class Room:
         """One of the places to the end of the context, and there `amount` instead of what one has.
 
         Who waits has nothing meanwhile, and keeps no more than it had afterwards. Who has all of it
-        does not wait: it is alone, and whoever has the place may be waiting for what it has.
+        does not wait: it is alone, and the holder of the place may be waiting for its part.
         """
         before = self._of_thread.has
         if 0 < self._size == before:

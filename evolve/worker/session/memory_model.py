@@ -36,7 +36,7 @@ def working_bytes(cases: Sequence[WarmCase], device: Device) -> int:
 def trusted_bytes(cases: Sequence[WarmCase], device: Device) -> int:
     """The same for the reference and for baselines: how much they have alive at once is known.
 
-    Twice that, if it is little: workspaces, and whoever compiles it may go another way. Of
+    Twice that, if it is little: workspaces, and a compiled form may go another way. Of
     gigabytes, three sides of which have to fit beside each other, two tensors more.
     """
     if not all(case.peak_bytes for case in cases):
@@ -135,7 +135,7 @@ def room_for(
 
     Args:
         cases: Of the task, by what is known of them so far.
-        device: Where it runs.
+        device: That it runs on.
         processes: At once.
         block: Bytes of a block that they are timed on (`largest_block`); 0 if they are not.
         outputs: What each needs for those of such a block (`block_outputs`).
@@ -164,7 +164,7 @@ def room_to_check(task: WarmTask, device: Device, processes: int = 1) -> int:
 def is_too_large(task: WarmTask, device: Device) -> bool:
     """Whether a device has less memory than it should take to check one candidate on it.
 
-    Some of these may fit all the same: how much a candidate needs is a guess. Where one was judged
+    Some of these may fit all the same: how much a candidate needs is a guess. If one was judged
     to the end, the task does: or a later one that takes all memory could end a search.
     """
     return not task.has_fitted and 0 < device.total_bytes < room_for(task.cases, device, 1)

@@ -270,7 +270,7 @@ class WarmCase:
     ) -> tuple[int, int] | None:
         """One of these blocks and a call of it, to be judged in a sitting.
 
-        What is expected of it has to be worked out for that sitting alone. Where it takes long, in
+        Its expectation has to be worked out for that sitting alone. If it takes long, in
         so many of the sittings that they pay `_DRAWN_S` each in the mean; None in the others.
         """
         if rng.random() * (self._expecting_s or 0.0) > _DRAWN_S:

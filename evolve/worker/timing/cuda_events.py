@@ -1,9 +1,10 @@
 """Times that a process takes of its own calls on a GPU: by CUDA events, and on its host.
 
-Whoever runs the calls holds this clock. Of a candidate they are diagnostics, which rank nothing; of
-the reference, whose process is trusted, they are what other evaluators publish: `kernelbench_ms` is
-taken as KernelBench does (Ouyang et al., 2025; `time_execution_with_cuda_event` of its timing.py:
-three calls first, the cache overwritten before each trial, the mean of the trials).
+The process that runs the calls holds this clock. Of a candidate they are diagnostics, which rank
+nothing; of the reference, whose process is trusted, they are what other evaluators publish:
+`kernelbench_ms` is taken as KernelBench does (Ouyang et al., 2025; `time_execution_with_cuda_event`
+of its timing.py: three calls first, the cache overwritten before each trial, the mean of the
+trials).
 """
 
 import json

@@ -4,7 +4,8 @@ A call of a few microseconds takes as long as the host needs to launch it. Here 
 are one graph, which is captured in the process that is measured and launched at once. The window is
 the same (`window`): fresh values arrive when the clock starts, are copied to where the graph
 expects them, and outputs of the referee's choice are read before it stops. So the graph is no more
-believed than the calls are. Whoever cannot be recorded has no such time, and keeps its verdict.
+believed than the calls are. A program that cannot be recorded has no such time, and keeps its
+verdict.
 """
 
 import math
@@ -55,7 +56,7 @@ def time_recorded(
     """Interleaved blocks of every side that can be recorded. Needs the device to itself.
 
     Args:
-        device: Where they run.
+        device: That they run on.
         processes: By side, those of a sitting, its plain blocks done.
         cases: Of the sitting; those marked `recorded` are timed.
         pair: Of the sitting: what a window of no calls costs.
@@ -129,7 +130,7 @@ def judge_recorded(recorded: Recorded, rule: str) -> None:
     """Outputs have to be as right as those of plain calls; a side with a wrong one has no times.
 
     Kernels on the legacy default stream are not recorded, honest as they may be: then nothing is
-    right. Whoever leaves work out of some calls only means to.
+    right. Leaving work out of some calls only is deliberate.
 
     Raises:
         CandidateFault: it is the candidate, and fitness is by graphs (a `rule` of `TIMINGS`).
@@ -170,7 +171,7 @@ class Measured:
         """Log of how many times faster the candidate is than a side, by a rule of `TIMINGS`.
 
         By graphs, a candidate that cannot be recorded is held against them with its plain calls:
-        refusing must not pay. Where the side itself has no graph, plain calls decide.
+        refusing must not pay. If the side itself has no graph, plain calls decide.
         """
         times = self.recorded.blocks.get(case, {})
         if timing != "graph" or not times.get(side):

@@ -312,7 +312,7 @@ def _interleaved(sides: list[str], turns: int, rng: random.Random) -> list[str]:
 def _longest(case: TimedCase, reference: list[Block]) -> float:
     """Seconds of a block of the reference, or of what it would be if no side were slow.
 
-    Else who is slow in the checks could have blocks that are as short as what a window costs.
+    Else a side slow in the checks could have blocks as short as the cost of a window.
     """
     return max(statistics.median(block.run for block in reference), case.unshortened_s)
 
@@ -402,7 +402,7 @@ def _require_right(case: TimedCase, verdict: Judgement) -> float | None:
 
 
 def _mismatches(case: str, blocks: list[Block], overhead: float) -> list[str]:
-    """Where the time claimed inside of the process does not fit that taken outside."""
+    """Blocks for which the time claimed inside of the process does not fit that taken outside."""
     found = []
     for block in blocks:
         outside = block.run - overhead

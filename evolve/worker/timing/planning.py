@@ -19,7 +19,9 @@ _LONG_SHARE = 2 / 3  # of the length that a block is to have: few of those that 
 _UNSTEADY = 0.05  # of a block's time
 _LONGEST_BLOCK_S = 0.5  # where a side is much slower than the reference
 _PATIENCE = 4.0  # times as long as a block is expected to take
-_LENGTHENED_S = 5.0  # at most, of calls seen to be quick: who is not always would hold us up
+_LENGTHENED_S = (
+    5.0  # at most, of calls seen to be quick: one that is not always would hold up the judge
+)
 _STEP = 16  # that calls of blocks grow by, if no more is known than that they are too few
 _HOPELESS_S, _HOPELESS_FACTOR = 3.0, 50.0
 _LARGE_SHARE = 4  # of what a device keeps warm: larger outputs wait on the host
@@ -41,7 +43,7 @@ def planned(
         task: Its timed cases are planned.
         sides: By name; None stands for the reference.
         own: The layouts of the reference's outputs, by case.
-        device: Where they are timed.
+        device: That they are timed on.
         fidelity: Of the evaluation.
 
     Raises:

@@ -72,7 +72,7 @@ def weighted(pairs: list[Measured], cases: list[TimedCase], side: str, rule: str
 def spread_seen(pairs: list[Measured], cases: list[TimedCase], others: list[str]) -> float:
     """Standard deviation of a pair's log ratio that single blocks account for.
 
-    Small on a quiet host. Where others disturb the blocks, it is more than what was measured on a
+    Small on a quiet host. If others disturb the blocks, it is more than what was measured on a
     quiet one (`Device.spread`).
     """
     squares = [
@@ -154,7 +154,7 @@ def label_mismatches(timing: Timing, mismatches: Sequence[str], pairs: Sequence[
 
 
 def merged(pairs: Sequence[PairTimes], case: str) -> Label | None:
-    """Where a call by itself takes many times as long as in a block, and the reference's does not.
+    """A label if single calls take many times as long as in a block, but not the reference's.
 
     The first call after a pause is slow for everybody. Blocks of one call have nothing to merge.
     """
@@ -177,7 +177,7 @@ def merged(pairs: Sequence[PairTimes], case: str) -> Label | None:
 def library_at_work(
     pairs: Sequence[PairTimes], case: str, seen: Mapping[str, Sequence[str]]
 ) -> Label | None:
-    """Where a library was at work in the candidate's place; `seen` by case, glance by glance."""
+    """A label if a library worked in the candidate's place; `seen` by case, glance by glance."""
     return library_label(case, seen.get(case, ()), _seconds(pairs, case))
 
 

@@ -26,7 +26,7 @@ _LARGEST = {"cpu": 28, "cuda": 30}
 _WRITE_MARGIN = {"cpu": 2.0, "cuda": 1.25}
 # Roundings of operands that a task's arithmetic allows.
 _FASTER = {("fp32", "tf32"): "tf32", ("fp32", "half"): "fp16"}
-# Where there are tensor cores: products of parts of the operands that add up to one in fp32.
+# With tensor cores: products of parts of the operands that add up to one in fp32.
 _IN_PARTS = {"tf32x3": ("tf32", 3), "bf16x3": ("bf16", 3)}
 _DTYPES = {"fp64": torch.float64, "fp32": torch.float32, "tf32": torch.float32,
            "fp16": torch.float16, "bf16": torch.bfloat16, "fp8": torch.float8_e4m3fn}  # fmt: skip

@@ -18,7 +18,7 @@ from evolve.worker.timing.results import Timing
 from evolve.worker.timing.roofline import Ceilings, Floor
 
 BEATS = "beats_reference_cost"
-_TOLERANCE = 0.05  # of ceilings that are measured: who is at one may be a little beyond it
+_TOLERANCE = 0.05  # of ceilings that are measured: a program at one may be a little beyond it
 
 
 @dataclass(slots=True)

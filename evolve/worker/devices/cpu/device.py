@@ -124,7 +124,7 @@ class CpuDevice:
             os.close(fd)
 
     def landing(self, process: RunnerProcess, size: int) -> Landing:
-        """Where inputs of so many bytes land in this process; the last one if large enough."""
+        """A place for inputs of so many bytes in this process; the last one if large enough."""
         known = self._landings.get(process)
         if known is not None and known.size >= size and process not in self._elsewhere:
             return known

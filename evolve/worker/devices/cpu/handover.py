@@ -33,7 +33,7 @@ class Handover:
     """One block, made ready before its clock starts.
 
     Args:
-        device: Where it runs.
+        device: That it runs on.
         process: That makes the calls.
         page: By which they are given to it.
         pieces: The inputs of each call, and their addresses.

@@ -163,7 +163,7 @@ class CpuWindow:
 
     @contextlib.contextmanager
     def _glancing(self, process: RunnerProcess, after_s: float) -> Iterator[list[str]]:
-        """Stop it after that time, if there is one; who was at work then.
+        """Stop it after that time, if there is one; the code at work then.
 
         If none was, again after a part of it: on a busy host it may have had no core by then.
         """
@@ -230,7 +230,7 @@ class CpuWindow:
     def charges(self, blocks: list[Block], reference: list[Block]) -> list[float]:
         """Seconds of work after the clock had stopped, beyond the reference's.
 
-        Where calls are given one by one, no block is shorter than one that only makes outputs.
+        If calls are given one by one, no block is shorter than one that only makes outputs.
         """
         usual = statistics.median(block.late for block in reference)
         least = middle(self._empty) if self._empty else 0.0

@@ -399,5 +399,5 @@ def _require_no_company(side: str, process: RunnerProcess) -> None:
 
 def keep_to(process: RunnerProcess, cores: set[int]) -> None:
     """Let its main thread run on these cores only."""
-    with contextlib.suppress(ProcessLookupError):  # whoever asks it next learns how it ended
+    with contextlib.suppress(ProcessLookupError):  # the next request learns how it ended
         os.sched_setaffinity(process.pid, cores)
