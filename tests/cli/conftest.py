@@ -24,11 +24,13 @@ def evolve(tmp_path: Path) -> Evolve:
 
 
 def evolve_in(folder: Path) -> Evolve:
-    def run(*words: str, timeout: float = 90) -> subprocess.CompletedProcess[str]:
+    def run(
+        *words: str, timeout: float = 90, packages: tuple[Path, ...] = ()
+    ) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [sys.executable, "-m", "evolve.cli.main", *words],
             cwd=folder,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (ROOT, *packages)))},
             capture_output=True,
             text=True,
             timeout=timeout,
