@@ -5,20 +5,21 @@ import math
 import re
 import shlex
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 from evolve.cli import parts
 from evolve.cli.budget import budget_notes
-from evolve.cli.compiled import require_start, variants, with_compiled
+from evolve.cli.compiled import variants, with_compiled
 from evolve.cli.device import CUDA, kind_of, start_evaluator
 from evolve.cli.doing import doing
 from evolve.cli.dry_run import audit_lines
-from evolve.cli.inputs import take_over
+from evolve.cli.inputs import known_of, take_over
 from evolve.cli.models import key_notes
 from evolve.cli.request import read_request
 from evolve.cli.session import search
+from evolve.cli.sitting import sitting
 from evolve.core.errors import UsageError
 from evolve.core.protocols import Evaluator, Progress
 from evolve.core.task import Task
@@ -156,16 +157,31 @@ async def _end(task: "asyncio.Task[Any]") -> None:
 def create(config: Mapping[str, Any]) -> int:
     """Store the run that `config` describes and judge nothing: `evolve batch` goes on from there.
 
-    Its task is not audited yet, nor its reference compiled; the first batch does that too.
+    Its task is not audited yet, nor its reference compiled; the first batch does that too, as far
+    as the run that it begins with has not.
     """
-    request = read_request(config)
-    if not variants(request.task, config):
-        require_start(request.task, config)
+    request = read_request(config, by_hand=True)
+    config, task, steps = request.recorded, request.task, ()
+    if request.existing is None:
+        config, task = known_of(config, task)
+        task, steps = take_over(config, task)
     with Store.open(config["store"]["path"], create=True) as store:
-        run = request.existing or _create(store, request.recorded, request.task)
-        print(f"run {run.name} in {store.path}, nothing judged yet")
-        print(f"next        evolve batch {shlex.quote(run.name)} -o in.jsonl")
+        run = request.existing or _create(store, config, task, steps)
+        if steps:
+            with sitting(store, run) as taken:
+                taken.open_tickets()  # tells them, so that the first prompt knows
+        state = _taken_over(steps) or ", nothing judged yet"
+        print(f"run {run.name} in {store.path}{state}")
+        for line in _next(config, shlex.quote(run.name)):
+            print(line)
     return 0
+
+
+def _next(config: Mapping[str, Any], name: str) -> Iterator[str]:
+    """What to type next, for programs that are there and for those that are to be written."""
+    yield f"next        evolve batch {name} -o in.jsonl"
+    if parts.asks_models(parts.build_operators(config)):
+        yield f"or          evolve ask {name} --out prompts"
 
 
 async def audit(config: Mapping[str, Any], evaluator: Evaluator, task: Task) -> Findings:

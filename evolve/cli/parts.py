@@ -178,8 +178,15 @@ def build_search(
     )
 
 
-def build_all(config: Mapping[str, Any], *, run: str | None = None) -> None:
-    """Build everything once and drop it; `run` is the name of the stored run that has it.
+def build_all(
+    config: Mapping[str, Any], *, run: str | None = None, by_hand: bool = False
+) -> None:
+    """Build everything once and drop it.
+
+    Args:
+        config: of a run.
+        run: the name of the stored run that has it.
+        by_hand: whether a person or an agent may answer what operators ask.
 
     Raises:
         UsageError: what cannot be built, or parts that do not go together.
@@ -191,7 +198,9 @@ def build_all(config: Mapping[str, Any], *, run: str | None = None) -> None:
     build_trackers(config)
     build_termination(config)
     model = build_model(config, run=run)
-    compatibility.refuse_idle_operators(operators, has_model=model is not None)
+    compatibility.refuse_idle_operators(
+        operators, has_model=model is not None, by_hand=by_hand or run is not None
+    )
     if model is not None:
         _check_requests(operators, model)
     shared_out(methods, operators, selection)

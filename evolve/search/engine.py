@@ -38,7 +38,7 @@ from evolve.search.population import Held
 from evolve.search.projection import submit
 from evolve.search.proposing import Asked, Proposer
 from evolve.search.schedule import Schedule, Scheduled, Shares
-from evolve.store import RunRow, Store, Ticket, TicketState
+from evolve.store import Judge, RunRow, Store, Ticket, TicketState
 from evolve.store.attempts import DUPLICATE
 from evolve.store.champion import refuted_instances
 from evolve.store.evaluations import refutes
@@ -285,7 +285,7 @@ class Search:
             self._held.recount([elite.program])  # what its ancestors lead to may be another now
         return offer
 
-    def known(self, request: EvaluationRequest, evaluator: Evaluator) -> Evaluation | None:
+    def known(self, request: EvaluationRequest, evaluator: Evaluator | Judge) -> Evaluation | None:
         """A stored verdict of any run on the very same instance, task, device class and evaluator.
 
         Never where other sources are timed along: the key does not say which they were. Nor where

@@ -10,6 +10,7 @@ from evolve.core.normalise import normalised_digest
 from evolve.core.program import Program
 from evolve.core.protocols import Trial
 from evolve.store import evaluations, programs
+from evolve.store.rows import Judge
 from evolve.store.schema import (
     evaluation,
     evaluation_ratio,
@@ -162,7 +163,7 @@ def repeat(connection: Connection, run_id: int, sequence: int) -> int:
     return count
 
 
-def judge(connection: Connection, run_id: int) -> tuple[str, str]:
+def judge(connection: Connection, run_id: int) -> Judge:
     """Device class and evaluator version of the run's evaluations.
 
     Raises:
@@ -171,7 +172,7 @@ def judge(connection: Connection, run_id: int) -> tuple[str, str]:
     row = connection.execute(_JUDGE, {"run": run_id}).one_or_none()
     if row is None:
         raise UsageError("the run to replay holds no evaluation; name one that was evaluated")
-    return row.device_class, row.evaluator_version
+    return Judge(row.device_class, row.evaluator_version)
 
 
 def environment(connection: Connection, run_id: int) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from evolve.core.evaluation import Evaluation
 from evolve.core.measurement import Interval
@@ -24,6 +24,13 @@ class TicketState(StrEnum):
     PROPOSED = "proposed"
     EVALUATED = "evaluated"
     TOLD = "told"
+
+
+class Judge(NamedTuple):
+    """Under what a verdict is given: equal ones can be compared, and stand for each other."""
+
+    device_class: str
+    evaluator_version: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

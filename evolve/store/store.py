@@ -35,7 +35,7 @@ from evolve.store import (
     visits,
 )
 from evolve.store.connection import Database
-from evolve.store.rows import Arm, Cost, Credit, Pruned, RunRow, Ticket
+from evolve.store.rows import Arm, Cost, Credit, Judge, Pruned, RunRow, Ticket
 
 
 class Store:
@@ -311,7 +311,7 @@ class Store:
         with self._database.read() as connection:
             return facts.repeat(connection, run, sequence)
 
-    def judge(self, run: int) -> tuple[str, str]:
+    def judge(self, run: int) -> Judge:
         """Device class and evaluator version of the run's evaluations; UsageError without any."""
         with self._database.read() as connection:
             return facts.judge(connection, run)
