@@ -161,7 +161,8 @@ def create(config: Mapping[str, Any]) -> int:
     as the run that it begins with has not.
     """
     request = read_request(config, by_hand=True)
-    config, task, steps = request.recorded, request.task, ()
+    config, task = request.recorded, request.task
+    steps: Sequence[Ticket] = ()
     if request.existing is None:
         config, task = known_of(config, task)
         task, steps = take_over(config, task)

@@ -178,9 +178,7 @@ def build_search(
     )
 
 
-def build_all(
-    config: Mapping[str, Any], *, run: str | None = None, by_hand: bool = False
-) -> None:
+def build_all(config: Mapping[str, Any], *, run: str | None = None, by_hand: bool = False) -> None:
     """Build everything once and drop it.
 
     Args:

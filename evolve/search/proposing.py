@@ -130,6 +130,15 @@ class Proposer:
                 return found
         return None
 
+    def again(self, ticket: Ticket, held: Held) -> Asked | None:
+        """What the operator of a ticket that still waits for an answer would ask now."""
+        if ticket.operator not in self.operators:
+            return None
+        card = next(iter(self._cards([ticket.model])), None)
+        choice = Choice(operator=ticket.operator, model=ticket.model, method=ticket.method)
+        held.turn = ticket.sequence - ticket.tunings
+        return self._propose(choice, ticket.sequence, ticket.tunings, held, card)
+
     def tuning_due(self, sequence: int) -> list[str]:
         """The operators that tune and have not had their share of the tickets before this one."""
         tunings = self.store.progress(self.run.id).tunings
