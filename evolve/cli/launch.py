@@ -17,6 +17,7 @@ from evolve.cli.doing import doing
 from evolve.cli.dry_run import audit_lines
 from evolve.cli.inputs import known_of, take_over
 from evolve.cli.models import key_notes
+from evolve.cli.recall import recalled_lines, with_recalled
 from evolve.cli.request import read_request
 from evolve.cli.session import search
 from evolve.cli.sitting import sitting
@@ -72,11 +73,14 @@ async def launch(config: Mapping[str, Any], began: float | None = None) -> int:
                 config["opening"] = _opens(config)
                 config["audit"], task = await _prepared(config, judges[0], task)
             task, steps = take_over(config, task, judges[0])
+            config = with_recalled(config, task)
         with Store.open(config["store"]["path"], create=True) as store:
             for notice in store.notices:
                 print(notice)
             run = existing or _create(store, config, task, steps)
             print(f"run {run.name} in {store.path}{_taken_over(steps)}")
+            for line in recalled_lines({} if existing else config):
+                print(line)
             return await search(store, run, config, judges[0], began=began)
     finally:
         for judge in judges:
@@ -166,6 +170,7 @@ def create(config: Mapping[str, Any]) -> int:
     if request.existing is None:
         config, task = known_of(config, task)
         task, steps = take_over(config, task)
+        config = with_recalled(config, task)
     with Store.open(config["store"]["path"], create=True) as store:
         run = request.existing or _create(store, config, task, steps)
         if steps:
@@ -173,7 +178,7 @@ def create(config: Mapping[str, Any]) -> int:
                 taken.open_tickets()  # tells them, so that the first prompt knows
         state = _taken_over(steps) or ", nothing judged yet"
         print(f"run {run.name} in {store.path}{state}")
-        for line in _next(config, shlex.quote(run.name)):
+        for line in [*recalled_lines(config), *_next(config, shlex.quote(run.name))]:
             print(line)
     return 0
 

@@ -19,6 +19,7 @@ from evolve.core.protocols import (
     TuningOperator,
 )
 from evolve.core.randomness import stream
+from evolve.core.recalled import Recalled
 from evolve.search.facts import RunFacts
 from evolve.search.methods import Method, shared_out
 from evolve.search.population import Held
@@ -74,6 +75,7 @@ class Proposer:
             if isinstance(each.operator, TuningOperator)
         }
         self.seeds = [name for name in self.operators if self._is_seed(name)]
+        self._recalled = [*map(Recalled.from_json, self.run.config.get("recalled", ()))]
         compiled = self.run.task.compiled
         self._compiled_for = {k: v for each in compiled for k, v in each.device.items()}
 
@@ -270,6 +272,7 @@ class Proposer:
             device={**(self._judged_on or self.device), **self._compiled_for},
             model=card,
             operator=operator,
+            recalled=self._recalled,
         )
 
     def _resolved(self, request: ModelRequest, picked: str) -> ModelRequest:
