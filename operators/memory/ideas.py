@@ -4,14 +4,13 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from evolve.core.measurement import Ratio
-from evolve.core.program import detect_language
 from evolve.core.protocols import Attempt
 from evolve.core.recalled import Kind, Recalled
 from evolve.store import Store
 from evolve.store.champion import Champion, champion
 from operators.composition import SUMMARY, summary_of
 from operators.material import ratio_text
-from operators.memory.past import Past
+from operators.memory.past import Past, language_of
 from operators.quoting import shortened
 
 MAX_CHARS = 400  # of a note
@@ -29,7 +28,7 @@ def ideas(store: Store, pasts: Sequence[Past]) -> Iterator[Recalled]:
         if winner is None:
             continue
         line = store.line(past.run.id, winner.program, _LINE)
-        language = detect_language(store.source(winner.program)).value
+        language = language_of(store, winner.program)
         yield _best(past, winner, line[-1:], language)
         gains += sorted(_gains(past, line, language), key=lambda found: -found[0].low)[:_GAINS]
     for _, idea in sorted(gains, key=lambda found: -found[0].low):

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from evolve.core.program import Language, detect_language
 from evolve.core.protocols import Attempt
 from evolve.store import RunRow, Store
 
@@ -27,3 +28,9 @@ class Past:
     def where(self) -> str:
         """The run, its task and its device."""
         return f"run {self.run.name}, task {self.run.task.name}, {self.device}"
+
+
+def language_of(store: Store, program: str) -> str:
+    """What a program's kernels are written in; empty where there are none to be seen."""
+    found = detect_language(store.source(program))
+    return "" if found is Language.TORCH else found.value

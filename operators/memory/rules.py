@@ -5,11 +5,10 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from evolve.core.evaluation import Status
-from evolve.core.program import detect_language
 from evolve.core.protocols import Attempt
 from evolve.core.recalled import Kind, Recalled
 from evolve.store import Store
-from operators.memory.past import Past
+from operators.memory.past import Past, language_of
 
 MOST = 8
 MAX_CHARS = 300  # of a message, and of a note
@@ -55,7 +54,7 @@ def _class_of(store: Store, attempt: Attempt) -> _Class | None:
         return _Class(_NO_PROGRAM, "", _NUMBER.sub("N", message)) if message else None
     if attempt.status is None or attempt.status in _SAY_NOTHING:
         return None
-    language = detect_language(store.source(attempt.program)).value
+    language = language_of(store, attempt.program)
     message = _NUMBER.sub("N", message_of(attempt.feedback))
     return _Class(attempt.status.value, language, message)
 
