@@ -13,6 +13,7 @@ from evolve.cli.config.compose import compose, compose_other, to_plain
 from evolve.cli.config.presets import search_of
 from evolve.cli.device import CUDA, kind_of
 from evolve.cli.inputs import load_task
+from evolve.cli.recall import refuse_recall
 from evolve.cli.request import check_name
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import Fidelity
@@ -101,6 +102,7 @@ def make_plan(words: Sequence[str]) -> Plan:
     if config["device"]["kind"] == "replay":
         raise UsageError("device=replay knows recorded programs only; a suite needs a device")
     parts.build_all(config)
+    refuse_recall(config)
     label = settings["name"] or search_of(of_runs)
     entries = []
     for problem in problems:

@@ -15,6 +15,7 @@ from evolve.cli.differences import flatten
 from evolve.cli.doing import doing
 from evolve.cli.launch import audit
 from evolve.cli.main import OK
+from evolve.cli.recall import refuse_recall
 from evolve.cli.request import Request, read_request
 from evolve.cli.session import search
 from evolve.cli.stopping import stoppable
@@ -91,6 +92,7 @@ def _entry(label: str, config: dict[str, Any], name: str | None) -> Entry:
     comparison = name or f"compare-{_slug(str(config['task']).rpartition('/')[2])}"
     config["name"] = f"{comparison}-{_slug(label)}-s{config['seed']}"
     config["on_exists"] = "resume"
+    refuse_recall(config)
     request = read_request(config)
     return Entry(
         comparison=comparison, label=label, name=config["name"], config=config, request=request

@@ -6,9 +6,11 @@ from typing import Any
 
 from evolve.cli.inputs import judge_of
 from evolve.cli.parts import asks_models, build_operators, build_recall
+from evolve.core.errors import UsageError
 from evolve.core.task import Task
 from evolve.report.text import count_text
 from evolve.store import RunRow, Store
+from operators.memory import Recall
 
 FINISHED = "finished"
 
@@ -36,6 +38,16 @@ def finished_runs(store: Store, config: Mapping[str, Any]) -> list[RunRow]:
         for run in store.runs()
         if run.state == FINISHED and judge_of(store, run, config) is not None
     ]
+
+
+def refuse_recall(config: Mapping[str, Any]) -> None:
+    """Raise UsageError for settings of `memory` where runs are compared, which are told nothing."""
+    recall = build_recall(config)
+    if recall.runs and recall != Recall():
+        raise UsageError(
+            "memory.* has no effect here: runs that are compared with each other are told nothing "
+            "of others; leave it out"
+        )
 
 
 def recalled_lines(config: Mapping[str, Any]) -> Iterator[str]:

@@ -240,6 +240,13 @@ def test_a_run_that_asks_no_model_is_told_nothing(evolve, tmp_path: Path):
     assert "findings" not in create(evolve, "soft", "next", "operators=[seed,tune]")
 
 
+def test_where_runs_are_compared_the_setting_is_refused(evolve):
+    searches = ("--search", "single memory.runs=2", "--search", "greedy")
+    refused = evolve("compare", "task=./soft.py", "termination.evaluations=9", *searches)
+    assert refused.returncode == 2
+    assert "memory.* has no effect here" in refused.stderr
+
+
 def test_a_setting_that_cannot_be_is_refused(evolve):
     words = ("run", "task=./soft.py", *WORDS, OPERATORS, "memory.runs=-1", "--create")
     refused = evolve(*words)
