@@ -17,10 +17,10 @@ from evolve.core.tokens import estimate_tokens
 from evolve.store import RunRow, Store
 from operators.checks import check_whole
 from operators.knowledge import operation_of
-from operators.material import recalled_text
 from operators.memory.ideas import ideas, skills
 from operators.memory.past import Past
 from operators.memory.rules import rules
+from operators.prompting.prompt_context import recalled_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,9 +8,9 @@ from evolve.core.protocols import Attempt
 from evolve.core.recalled import Kind, Recalled
 from evolve.store import Store
 from evolve.store.champion import Champion, champion
-from operators.composition import SUMMARY, summary_of
-from operators.material import ratio_text
 from operators.memory.past import Past, language_of
+from operators.prompting.composition import SUMMARY, summary_of
+from operators.prompting.prompt_context import ratio_text
 from operators.quoting import shortened
 
 MAX_CHARS = 400  # of a note

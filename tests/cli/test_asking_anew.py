@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from evolve.cli import parts
-from evolve.cli.config.locate import config_dir
+from evolve.app import components
+from evolve.app.config.locate import config_dir
 from evolve.core.errors import UsageError
 from evolve.store import Store, TicketState
 from evolve.testing.synthetic import SEED_SOURCE, synthetic_task
@@ -89,7 +89,7 @@ def test_a_preset_whose_operators_all_ask_a_model_is_answered_by_hand(
     preset, evolve, tmp_path: Path
 ):
     with_seed(tmp_path)
-    said = create(evolve, "mine", f"search={preset}", "operators.tune=null")
+    said = create(evolve, "mine", f"search={preset}", "operators.local.tune=null")
     assert "evolve ask mine" in said
     assert judged(evolve, tmp_path, "mine") == ["mine:0"]
     ask(evolve, "mine")
@@ -121,9 +121,9 @@ def test_a_run_by_hand_goes_on_without_a_model_when_it_is_resumed(evolve, tmp_pa
     judged(evolve, tmp_path, "mine")
     with Store.open("runs/evolve.db", read_only=True) as store:
         run = store.run("mine")
-    parts.build_all(run.config, run=run.name)
+    components.build_all(run.config, run=run.name)
     with pytest.raises(UsageError, match="evolve run --create"):
-        parts.build_all(run.config)
+        components.build_all(run.config)
 
 
 WARM = ("search=single", "operators=[seed,rewrite_full]")

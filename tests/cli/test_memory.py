@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from evolve.cli.recall import with_recalled
+from evolve.app.recall import with_recalled
 from evolve.core.evaluation import Evaluation, Status
 from evolve.core.tokens import estimate_tokens
 from evolve.store import Store

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from evolve.core.recalled import Kind, Recalled
-from operators.rewrite import RewriteFull
+from operators.llm.rewrite import RewriteFull
 from tests.operators.history import PLAIN, History, prompt_of, request_of
 
 HEADING = "# What finished runs on the same kind of operation have found"
