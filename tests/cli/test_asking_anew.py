@@ -89,7 +89,7 @@ def test_a_preset_whose_operators_all_ask_a_model_is_answered_by_hand(
     preset, evolve, tmp_path: Path
 ):
     with_seed(tmp_path)
-    said = create(evolve, "mine", f"search={preset}", "operators.local.tune=null")
+    said = create(evolve, "mine", f"search={preset}", "operators.tune=null")
     assert "evolve ask mine" in said
     assert judged(evolve, tmp_path, "mine") == ["mine:0"]
     ask(evolve, "mine")
