@@ -7,6 +7,7 @@ Invariants:
 3. What is told is bounded, and fixed when the run begins: what ends later changes no prompt of it.
 """
 
+import asyncio
 import json
 import re
 from collections.abc import Sequence
@@ -15,15 +16,21 @@ from pathlib import Path
 
 import pytest
 
+from evolve.app import components
 from evolve.app.recall import with_recalled
+from evolve.app.validation import read_request
 from evolve.core.evaluation import Evaluation, Status
 from evolve.core.tokens import estimate_tokens
+from evolve.search.execution.pipeline import Pipeline
 from evolve.store import Store
-from evolve.testing.synthetic import SEED_SOURCE, synthetic_task
+from evolve.testing.model_server import ModelServer
+from evolve.testing.synthetic import SEED_SOURCE, SyntheticEvaluator, synthetic_task
 from evolve.worker.service.batch_files import read_requests
 from evolve.worker.service.shards import Shards
+from tests.cli.at_terminal import launch
 from tests.cli.recording import settings
 from tests.cli.test_batch import answer
+from tests.cli.test_models import script, words_for
 from tests.operators.history import constants_set
 
 HEADING = "# What finished runs on the same kind of operation have found"
@@ -207,6 +214,44 @@ def test_a_replay_is_told_what_the_run_was_told_that_it_replays(evolve, tmp_path
     again = with_recalled(replay, run.task)["recalled"]
     assert again == run.config["recalled"]
     assert with_recalled({**replay, "llm": run.config["llm"]}, run.task)["recalled"] != again
+
+
+def recorded(name: str, server: ModelServer, *words: str) -> None:
+    """A finished deterministic run whose model is at the server."""
+    given = words_for(server.api_base, "deterministic=true", "device=cpu", *words)
+    config = settings(f"name={name}", *given) | {"task": "./soft.py", "audit": []}
+    task = read_request(config).task
+    config = with_recalled(config, task)
+
+    async def body(store: Store) -> None:
+        run = store.create_run(name=name, task=task, config=config, seed=config["seed"])
+        search = components.build_search(store, run, config)
+        rule = components.build_termination(config)
+        await Pipeline(search, SyntheticEvaluator(), rule, serial=True).run()
+        await search.model.close()
+
+    with Store.open("runs/evolve.db", create=True) as store:
+        asyncio.run(body(store))
+
+
+def test_a_run_that_was_told_something_is_repeated_offline_byte_for_byte(evolve):
+    words = ("initial=[seed.py]", "operators=[seed,rewrite_full]", "termination.evaluations=6")
+    with ModelServer(script) as server:
+        recorded("first", server, *words)
+        before = len(server.log.requests)
+        recorded("second", server, *words)
+        asked = [request.prompt for request in server.log.requests]
+    assert not any(HEADING in prompt for prompt in asked[:before])
+    assert all(HEADING in prompt for prompt in asked[before:] if "Your job" in prompt)
+    assert any("run first, task soft" in prompt for prompt in asked[before:])
+    replay = ("llm=replay", "llm.run=second", "device=replay", "device.run=second")
+    again = settings("name=again", "deterministic=true", *replay, *words) | {"task": "./soft.py"}
+    assert asyncio.run(launch(again)) == 0
+    with Store.open("runs/evolve.db", read_only=True) as store:
+        second, repeated = (
+            list(store.dump(store.run(name).id, canonical=True)) for name in ("second", "again")
+        )
+    assert repeated == second
 
 
 def test_what_is_told_is_bounded(evolve, tmp_path: Path):
