@@ -167,7 +167,7 @@ class Islands:
     def _settle(
         self, number: int, elite: Elite, touched: dict[Place, Elite | None]
     ) -> Place | None:
-        """Offer the elite to an island, and note former holders of changed slots; None if refused."""
+        """Offer the elite to an island, noting former holders of changed slots; None if refused."""
         island = self._islands[number]
         offer = island.archive.offer(elite)
         for slot, before in island.table.follow(elite, offer).items():
