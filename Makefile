@@ -3,7 +3,7 @@
 #   make test    everything that CI checks; `make test ONLY=store` runs one folder of tests
 #   make test-all    the tests marked `slow` too, before a release
 #   make test-trainers   exports and rewards through the trainers themselves, in a .venv-trainers
-#   make bench   the figures of the scale guide, up to 10^4 programs: minutes, on a quiet machine
+#   make bench   figures of scale and cost, up to 10^4 programs: minutes, on a quiet machine
 # `make run ARGS="task=softmax termination.wall_time=10m"` passes configuration on;
 # `make PYTHON=python3.12 run` uses another interpreter for a fresh .venv;
 # `make bench ONLY=engine ARGS="--sizes 1000,1000000"` goes as far as one script is told.
