@@ -10,7 +10,7 @@ from evolve.core.normalise import normalised_digest
 from evolve.core.randomness import stream
 from evolve.trajectories.rewards.reward import Grade, grade
 from evolve.trajectories.rewards.shaping import keep_probability
-from evolve.trajectories.step import Known, Made, Step, fault_of
+from evolve.trajectories.step import Made, Step
 
 Check = Callable[[Step], str]
 """Why a step is left out, as a phrase that is the same for all such steps; empty keeps it."""
@@ -70,9 +70,9 @@ def timed(step: Step) -> str:
 
 
 def better_than_parent(step: Step) -> str:
-    """Faster than its parent by a whole interval; a step without a parent need only be correct."""
+    """Faster than its parent by a whole interval; without a parent, correct and timed."""
     if step.parent is None:
-        return ""
+        return timed(step)
     gain = step.gain
     if gain is None:
         return "gain over its parent not known"
@@ -117,12 +117,7 @@ def repairs(step: Step) -> str:
     """Made from a program that had failed."""
     if step.parent is None or step.parent.evaluation is None:
         return "no verdict on its parent"
-    return "" if has_failed(step.parent) else "its parent had not failed"
-
-
-def has_failed(known: Known) -> bool:
-    """Whether a verdict speaks against a program."""
-    return known.evaluation is not None and fault_of(known.evaluation) != ""
+    return "" if step.parent.has_failed else "its parent had not failed"
 
 
 def verified(step: Step) -> str:
@@ -170,7 +165,7 @@ NEW_PROGRAM = pinned("new_program@1", new_program)
 JUDGED = pinned("judged@1", judged)
 CORRECT = pinned("correct@1", correct)
 TIMED = pinned("timed@1", timed)
-BETTER = pinned("better_than_parent@1", better_than_parent, _KERNEL_SMITH)
+BETTER = pinned("better_than_parent@2", better_than_parent, _KERNEL_SMITH)
 ON_BEST_PATH = pinned("on_best_path@1", on_best_path, _KERNEL_SMITH)
 REFINES = pinned("refines@1", refines, _KERNEL_SMITH)
 LARGE_GAIN = pinned("large_gain@1", large_gain, _KERNEL_SMITH)

@@ -19,7 +19,7 @@ from evolve.trajectories.siblings import Families, preference
 from evolve.trajectories.step import Step
 from evolve.trajectories.steps import History
 from evolve.trajectories.tally import Tally
-from evolve.trajectories.turns import conversation, labelled, prompt_only, repaired, supervised
+from evolve.trajectories.turns import conversation, labelled, prompt_only, supervised
 
 _AT_ONCE = 50
 
@@ -93,6 +93,8 @@ class View:
 
     filters: tuple[Filter, ...]
     make: Make
+    is_scored: bool = True
+    """Whether its rows have a score."""
 
     @property
     def remembers(self) -> bool:
@@ -169,7 +171,7 @@ class Recipe:
 
 
 def find_recipe(name: str) -> Recipe:
-    """The recipe of this name, with filters after plus signs: `kernel_smith@1+unique@1`.
+    """The recipe of this name, with filters after plus signs: `kernel_smith@2+unique@1`.
 
     Raises:
         UsageError: there is no such recipe or filter.
@@ -260,9 +262,9 @@ _GOOD = (*_BY_MODEL, filters.JUDGED, filters.CORRECT)
 
 RECIPES = (
     Recipe(
-        name="kernel_smith@1",
+        name="kernel_smith@2",
         source="Kernel-Smith, arXiv 2603.28342",
-        what="steps that were gains; as prompts, the best steps on the way to the best program",
+        what="gains and first correct versions; as prompts, the best steps to the best program",
         views={
             SUPERVISED: View((*_GOOD, filters.BETTER, filters.WHOLE_REPLY), _each(supervised)),
             PROMPT: View(
@@ -286,7 +288,7 @@ RECIPES = (
     Recipe(
         name="kto@1",
         source="KTO, arXiv 2402.01306",
-        what="single steps as wanted (a gain) or not (failed or slower), the middle left out",
+        what="steps as wanted (gains, first correct versions, repairs) or not (failed or slower)",
         views={
             LABELLED: View((filters.BY_MODEL, filters.JUDGED, filters.WHOLE_REPLY), _each(labelled))
         },
@@ -295,19 +297,23 @@ RECIPES = (
         name="multi_turn@1",
         source="Kevin, arXiv 2507.11948: every turn of a line is learned from",
         what="the way from the first to the best program as one conversation",
-        views={CONVERSATION: View((filters.ON_BEST_PATH,), _conversation)},
+        views={CONVERSATION: View((filters.ON_BEST_PATH,), _conversation, is_scored=False)},
     ),
     Recipe(
-        name="repair@2",
+        name="repair@3",
         source="KernelBench-X, arXiv 2605.04956: repairing is a skill of its own",
         what="failed programs that a step put right",
-        views={SUPERVISED: View((*_GOOD, filters.REPAIRS, filters.WHOLE_REPLY), _each(repaired))},
+        views={
+            SUPERVISED: View(
+                (*_GOOD, filters.REPAIRS, filters.TIMED, filters.WHOLE_REPLY), _each(supervised)
+            )
+        },
     ),
     Recipe(
         name="failed_directions@2",
         source="ours",
         what="what was tried from a program and brought nothing",
-        views={SUPERVISED: View((filters.BY_MODEL, filters.JUDGED), _directions)},
+        views={SUPERVISED: View((filters.BY_MODEL, filters.JUDGED), _directions, is_scored=False)},
     ),
 )
 """All recipes that ship."""

@@ -27,6 +27,7 @@ from evolve.trajectories.exporters.columns import (
 )
 from evolve.trajectories.rows import Conversation, Example, Preference, PromptOnly, Row
 
+SCORE = "score"
 SOURCE = "evolve"  # `data_source` of verl, `datasource` of OpenRLHF: what rewards are chosen by
 
 
@@ -83,6 +84,17 @@ class Shape:
     columns: Columns
     fill: Fill
     parts: Callable[[Row], Iterable[Row]] = _as_it_is
+
+    def unscored(self) -> "Shape":
+        """The same without the column `score`, for rows that have none."""
+        if SCORE not in self.columns:
+            return self
+        columns = {name: kind for name, kind in self.columns.items() if name != SCORE}
+
+        def fill(row: Row, place: Place) -> Mapping[str, Any]:
+            return {name: self.fill(row, place)[name] for name in columns}
+
+        return replace(self, columns=columns, fill=fill)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
