@@ -7,10 +7,13 @@ from dataclasses import dataclass
 from evolve.core.evaluation import Fidelity
 from evolve.core.model import CallStatus
 from evolve.core.normalise import normalised_digest
+from evolve.core.program import launches_triton
 from evolve.core.randomness import stream
 from evolve.trajectories.rewards.reward import Grade, grade
 from evolve.trajectories.rewards.shaping import keep_probability
 from evolve.trajectories.step import Made, Step
+from operators.answers import REPAIR as MEND
+from operators.clean_up import NAME as CLEAN_UP
 
 Check = Callable[[Step], str]
 """Why a step is left out, as a phrase that is the same for all such steps; empty keeps it."""
@@ -120,6 +123,29 @@ def repairs(step: Step) -> str:
     return "" if step.parent.has_failed else "its parent had not failed"
 
 
+def first_step(step: Step) -> str:
+    """A translation: made from no program."""
+    return "" if step.parent is None else "made from another program"
+
+
+def cleaned_up(step: Step) -> str:
+    """The compiler's program as a model has written it anew."""
+    return "" if step.operator == CLEAN_UP else "not the compiler's program written anew"
+
+
+def launches(step: Step) -> str:
+    """Its syntax tree defines a Triton kernel and launches it."""
+    return "" if launches_triton(step.source) else "launches no Triton kernel of its own"
+
+
+def at_once(step: Step) -> str:
+    """It answered the prompt itself, not a request to correct an answer."""
+    last = step.exchanges[-1] if step.exchanges else None
+    if last is None or not last.reply.text.strip():
+        return "no text of a reply is stored"
+    return "answered when asked to correct an answer" if last.request.purpose == MEND else ""
+
+
 def verified(step: Step) -> str:
     """Measured again in fresh processes, and still correct."""
     again = {one.fidelity for one in step.later}
@@ -159,6 +185,7 @@ def pinned(
 
 
 _KERNEL_SMITH = "Kernel-Smith, arXiv 2603.28342"
+_AUTOTRITON = "AutoTriton, arXiv 2507.05687"
 
 BY_MODEL = pinned("by_model@1", by_model)
 NEW_PROGRAM = pinned("new_program@1", new_program)
@@ -172,6 +199,10 @@ LARGE_GAIN = pinned("large_gain@1", large_gain, _KERNEL_SMITH)
 NOT_SHOWN = pinned("not_shown_faster@1", not_shown_faster, _KERNEL_SMITH, reads_texts=True)
 REPAIRS = pinned("repairs@1", repairs, "KernelBench-X, arXiv 2605.04956")
 WHOLE_REPLY = pinned("whole_reply@1", whole_reply, reads_texts=True)
+FIRST_STEP = pinned("first_step@1", first_step, _AUTOTRITON)
+CLEANED_UP = pinned("cleaned_up@1", cleaned_up, _AUTOTRITON)
+LAUNCHES_TRITON = pinned("launches_triton@1", launches, _AUTOTRITON, reads_texts=True)
+AT_ONCE = pinned("at_once@1", at_once, reads_texts=True)
 
 ADDITIONAL = (
     pinned("verified@1", verified),

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from evolve.core.errors import UsageError
 from evolve.store import Store
-from evolve.trajectories import filters
+from evolve.trajectories import autotriton, filters
 from evolve.trajectories.directions import Dead, summary
 from evolve.trajectories.filters import Check, Filter
 from evolve.trajectories.names import find
@@ -30,6 +30,7 @@ LABELLED = "labelled"
 PREFERENCE = "preference"
 PROMPT = "prompt"
 CONVERSATION = "conversation"
+GROUP = "group"
 
 Admit = Callable[[Step], object]
 """Why a step may not be trained on (its text is the reason), or None."""
@@ -251,6 +252,19 @@ def _directions(sieve: Sieve) -> Iterator[Row]:
         sieve.tally.remove("dead_end", reason, count)
 
 
+def _groups(sieve: Sieve) -> Iterator[Row]:
+    """Answers to the same prompt together."""
+    answers: dict[str, list[int]] = {}
+    for step in sieve.light():
+        answers.setdefault(step.prompt_key, []).append(step.sequence)
+    for sequences in answers.values():
+        steps = [step for step in sieve.whole(sequences) if step is not None]
+        if len(steps) > 1:
+            yield autotriton.group(steps)
+        else:
+            sieve.tally.remove("group", "no other answer to its prompt", len(steps))
+
+
 def _parts(items: Iterable[Item]) -> Iterator[list[Item]]:
     rest = iter(items)
     while part := list(itertools.islice(rest, _AT_ONCE)):
@@ -259,6 +273,8 @@ def _parts(items: Iterable[Item]) -> Iterator[list[Item]]:
 
 _BY_MODEL = (filters.BY_MODEL, filters.NEW_PROGRAM)
 _GOOD = (*_BY_MODEL, filters.JUDGED, filters.CORRECT)
+_TRITON = (filters.TIMED, filters.LAUNCHES_TRITON, filters.WHOLE_REPLY, autotriton.REASONED)
+_AUTOTRITON = "AutoTriton, arXiv 2507.05687"
 
 RECIPES = (
     Recipe(
@@ -314,6 +330,30 @@ RECIPES = (
         source="ours",
         what="what was tried from a program and brought nothing",
         views={SUPERVISED: View((filters.BY_MODEL, filters.JUDGED), _directions, is_scored=False)},
+    ),
+    Recipe(
+        name="autotriton_translation@1",
+        source=_AUTOTRITON,
+        what="verified translations of the reference into Triton, with their reasoning",
+        views={SUPERVISED: View((*_GOOD, filters.FIRST_STEP, *_TRITON), _each(autotriton.sft))},
+    ),
+    Recipe(
+        name="autotriton_compiled@1",
+        source=_AUTOTRITON,
+        what="the compiler's Triton, cleaned up and explained (operator clean_up)",
+        views={SUPERVISED: View((*_GOOD, filters.CLEANED_UP, *_TRITON), _each(autotriton.sft))},
+    ),
+    Recipe(
+        name="autotriton_rl@1",
+        source=_AUTOTRITON,
+        what="the instruction of each task; groups of answers to one prompt with autotriton@2",
+        views={
+            PROMPT: View(
+                (*_BY_MODEL, filters.JUDGED, filters.FIRST_STEP, autotriton.ONE_FOR_A_TASK),
+                _each(autotriton.prompt),
+            ),
+            GROUP: View((filters.BY_MODEL, filters.JUDGED, filters.AT_ONCE), _groups),
+        },
     ),
 )
 """All recipes that ship."""

@@ -51,6 +51,16 @@ class PromptOnly(Row):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Group(Row):
+    """Several answers to one prompt, in the order of `steps`, with rewards and advantages."""
+
+    prompt: tuple[Message, ...]
+    completions: tuple[str, ...]
+    rewards: tuple[float, ...]
+    advantages: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Preference(Row):
     """Two completions of one prompt, the better first; `margin` is the log of their ratio."""
 

@@ -152,10 +152,13 @@ class Searched:
         job: str = "Be faster.",
         form: str = "One fenced module.",
         mended: str | None = None,
+        code: str | None = None,
+        reasoning: str = "",
     ) -> None:
         """A step that a model's reply decided; without a name, a failure.
 
         `mended` is a first answer that could not be used; the reply is then that to a second round.
+        `code` stands in for the program of that name.
         """
         used = tuple(map(self.digest, parents))
         said = (Message("system", "You write kernels."), Message("user", _asked(shows, job, form)))
@@ -169,13 +172,14 @@ class Searched:
         text = f"Here is {name}.\n```python\n{source(name or '')}```" if reply is None else reply
         answer = ModelReply(
             status=status, text=text, usage=Usage(prompt=30, completion=40), cost_usd=0.01,
-            trace=trace,
+            trace=trace, reasoning=reasoning,
         )  # fmt: skip
         ticket = self.store.answer(ticket, answer)
         if name is None:
             self.store.propose(ticket, Failed(failure), reading)
             return
-        made = Proposal(program=Program(source(name)), parents=used, note=note or f"try {name}")
+        program = Program(source(name) if code is None else code)
+        made = Proposal(program=program, parents=used, note=note or f"try {name}")
         self._tell(self.store.propose(ticket, made, reading), judged)
 
     def verify(self, name: str, judged: Evaluation, **proposal: Any) -> None:

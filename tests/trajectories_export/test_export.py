@@ -34,6 +34,7 @@ from evolve.trajectories.recipes import RECIPES, Recipe, find_recipe
 from evolve.trajectories.rewards import keeps_match
 from evolve.trajectories.splits import family_of
 from tests.trajectories.searched import Searched, source, story, verdict
+from tests.trajectories.test_autotriton import triton, wrote
 from tests.trajectories_export.exporting import ROOT, SOFTMAX, exported, files, run_on, steps
 
 
@@ -59,6 +60,8 @@ def test_rows_for_sft_have_a_score_or_no_column_for_it(
     told.model("Z", verdict(0.7))  # a first version
     for name in "UVW":  # directions that fail
         told.model(name, verdict(status=Status.WRONG_VALUE), "G")
+    told.model("X", verdict(1.0), code=triton("X"), reply=wrote("X"))
+    told.model("Y", verdict(1.0), "A", operator="clean_up", code=triton("Y"), reply=wrote("Y"))
     for view in set(recipe.views) & {"supervised", "conversation"}:
         exported(told, tmp_path / "out", "trl-sft", recipe.name)
         rows = list(load_dataset(tmp_path / "out", view))
