@@ -117,7 +117,7 @@ def test_the_differences_of_all_stations_share_their_room(search):
     """Two of 290 lines of some 300 characters, and what they are in place of."""
     search.model("A", verdict(1.0), code=code(290, f'"{"y" * 400}"'))
     search.model("B", verdict(2.0), "A", code=code(290, f'"{"z" * 400}"'))
-    search.model("C", verdict(3.0), "B", code=code(290, f'"{"y" * 400}"'))
+    search.model("C", verdict(3.0), "B", code=code(290, f'"{"w" * 400}"'))
     first, second = stations(search)[1:]
     sizes = [sum(len(line.text) for line in station.diff) for station in (first, second)]
     assert len(first.diff) == MAX_DIFF_LINES
