@@ -27,8 +27,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from evolve.cli.text import table
-from evolve.core.pytext import Edit, Module, apply
+from evolve.app.text import table
+from evolve.core.source.pytext import Edit, Module, apply
 from tests.benchmarks.conditions import print_conditions
 
 PROJECT = Path(__file__).parents[2]
@@ -43,7 +43,7 @@ PACKAGES = {  # source folder, and the folders of its tests
     "store": ("evolve/store", ("store",)),
     "trajectories": ("evolve/trajectories", ("trajectories", "trajectories_export")),
 }
-UNCHANGED = ("operators/templates/kernels",)
+UNCHANGED = ("operators/local/templates/kernels",)
 """Source that other suites judge: kernels that only a GPU compiles."""
 
 _OPERATORS = {
@@ -197,7 +197,7 @@ class Copy:
         """The package's test files, those that name the changed module first."""
         folders = PACKAGES[package][1]
         tests = self.folder / "tests"
-        files = [file for folder in folders for file in (tests / folder).glob("test_*.py")]
+        files = [file for folder in folders for file in (tests / folder).rglob("test_*.py")]
         module = "" if mutant is None else mutant.path[:-3].replace("/", ".")
         names = {module, f"{module.rpartition('.')[0]} import {module.rpartition('.')[2]}"}
 

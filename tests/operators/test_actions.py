@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from evolve.core.errors import UsageError
 from evolve.core.model import CallStatus, ModelReply, ReplyStatus
-from operators.actions import (
+from operators.llm.actions import (
     Action,
     Step,
     listing,
@@ -19,7 +19,7 @@ from operators.actions import (
     read_choice,
     steps_of,
 )
-from operators.regions import Region
+from operators.source.regions import Region
 
 SOURCE = """\
 import triton

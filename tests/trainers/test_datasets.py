@@ -18,7 +18,7 @@ from datasets import load_dataset as load_with_datasets
 from evolve.core.evaluation import Status
 from evolve.trajectories.exporters.formats import FORMATS
 from evolve.trajectories.loading import load_dataset
-from evolve.trajectories.recipes import RECIPES
+from evolve.trajectories.views.recipes import RECIPES
 from tests.trainers.conftest import Exported
 from tests.trajectories.searched import Searched, verdict
 from tests.trajectories_export.exporting import exported as exported_once

@@ -6,8 +6,8 @@ import pytest
 
 from evolve.core.evaluation import Status
 from evolve.core.model import CallStatus, ReplyStatus
-from evolve.trajectories.recipes import find_recipe
 from evolve.trajectories.tally import Tally
+from evolve.trajectories.views.recipes import find_recipe
 from tests.trajectories.searched import Searched, verdict
 
 KERNEL = """\

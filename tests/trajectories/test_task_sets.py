@@ -10,9 +10,8 @@ from evolve.core.errors import UsageError
 from evolve.core.evaluation import Label, Status
 from evolve.core.model import CallStatus, Exchange, Message, ModelReply, ModelRequest
 from evolve.core.task import Task
-from evolve.trajectories.exclusions import CHEATING, Reason, Rules, is_cheat
-from evolve.trajectories.step import Known, Step
-from evolve.trajectories.task_sets import (
+from evolve.trajectories.decontamination.exclusions import CHEATING, Reason, Rules, is_cheat
+from evolve.trajectories.decontamination.task_sets import (
     Candidate,
     Finding,
     Journal,
@@ -23,6 +22,7 @@ from evolve.trajectories.task_sets import (
     read_folder,
     without_copies,
 )
+from evolve.trajectories.step import Known, Step
 from tests.trajectories.searched import TASK, verdict
 
 MODEL = "class Model:\n    x = {}\n"
