@@ -181,6 +181,16 @@ def test_where_nobody_is_beaten_the_crowd_is_thinned():
     assert offer.evicted in {"p1", "p2"}
 
 
+def test_the_ends_of_an_objective_stay_also_where_it_has_two_values_only():
+    """Gaps by fitness and size: of p1 3/4 and 3/4, of p3 2/4 and 2/4; p3 alone is exact."""
+    archive = Pareto(objectives={"exact": "max", "size": "max"}, capacity=3)
+    points = [(5.0, 0, 1), (3.0, 0, 3), (1.0, 0, 5), (2.0, 1, 2)]
+    for number, (value, exact, size) in enumerate(points):
+        offer = archive.offer(point(f"p{number}", value, number, exact=exact, size=size))
+    assert offer.evicted == "p1"
+    assert programs(archive) == {"p0", "p2", "p3"}
+
+
 def test_a_missing_descriptor_is_worse_than_any():
     archive = Pareto(objectives=GOALS, capacity=1)
     archive.offer(point("bare", 0.5))
