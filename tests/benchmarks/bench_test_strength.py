@@ -170,7 +170,7 @@ class Copy:
 
     def _tests(self, package: str, mutant: Mutant | None) -> tuple[str, str]:
         words = [sys.executable, "-m", "pytest", *self._files(package, mutant)]
-        words += ["-x", "-q", "-p", "no:cacheprovider", "--tb=no"]
+        words += ["-x", "-q", "-rfE", "-p", "no:cacheprovider", "--tb=no"]
         words += ["-m", "not slow and not gpu and not quiet"]
         environment = {**os.environ, "PYTHONPATH": str(self.folder), "PYTHONDONTWRITEBYTECODE": "1"}
         with tempfile.TemporaryFile("w+") as said:
