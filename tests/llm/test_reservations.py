@@ -1,11 +1,17 @@
 """What a call may cost at most is what is reserved for it before it is sent."""
 
+import asyncio
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from evolve.core.model import Message, ModelRequest
+from evolve.llm.endpoint import Endpoint
+from evolve.llm.limits import Gate
 from evolve.llm.prices import prompt_bound
+from evolve.llm.settings import ModelSettings
+from evolve.testing.model_server import Answer
 from tests.llm.conftest import endpoint, request
 
 NOWHERE = "http://127.0.0.1:9"
@@ -46,3 +52,24 @@ def test_a_longer_conversation_reserves_more(texts):
     part = server.reserve(ModelRequest(messages=messages[:-1], model="m", max_tokens=10))
     assert whole.tokens == part.tokens + len(texts[-1].encode("utf-8", "replace")) + 8
     assert whole.usd > part.usd
+
+
+@pytest.mark.parametrize(("max_tokens", "sent"), [(1000, 1), (100, 2)])
+def test_a_call_waits_for_room_for_its_prompt_and_its_longest_answer(max_tokens, sent, serve):
+    """Two calls of 1000 tokens do not fit into a minute of 1500; two of 100 do."""
+    server = serve(lambda _: Answer("x"))
+    settings = ModelSettings(model="openai/scripted", api_base=server.api_base)
+
+    async def both() -> int:
+        model = Endpoint("scripted", settings, gate=Gate(tokens_per_minute=1500))
+        asked = request(max_tokens=max_tokens)
+        calls = [asyncio.create_task(model.complete(asked, sample)) for sample in range(2)]
+        await asyncio.wait(calls[:sent], timeout=50)
+        await asyncio.wait(calls, timeout=1)  # the other one would follow at once
+        done = sum(call.done() for call in calls)
+        for call in calls:
+            call.cancel()
+        await asyncio.gather(*calls, return_exceptions=True)
+        return done
+
+    assert asyncio.run(both()) == sent
