@@ -72,7 +72,7 @@ def masked_trloo(
     """Turn-level leave-one-out advantages (`evolve.rl.turns.trloo`), without masked rows.
 
     As `masked_grpo`, but a row has a score for every turn: the sum of the rewards of its tokens.
-    What verl's own rejection has taken out of the response mask has no part in the means either.
+    Rows that verl's own rejection has taken out of the response mask are in no mean.
 
     Args:
         token_level_rewards: a turn's score on its last token, [rows, tokens].

@@ -1,6 +1,6 @@
 """TRL's GRPO trainer with turn-level advantages and mismatch rejection (Dr. Kernel).
 
-Import it where TRL is installed; `evolve.rl.trl` has the rewards and the environment.
+It needs TRL. `evolve.rl.trl` has the rewards and the environment.
 """
 
 import math
@@ -20,13 +20,13 @@ from evolve.rl.turns import Mismatch, Scores, spread, trloo
 
 
 class TurnTrainer(GRPOTrainer):
-    """A `GRPOTrainer` whose advantages are of turns, beside the same turn of other rollouts.
+    """A `GRPOTrainer` with an advantage for each turn, from the same turn of other rollouts.
 
-    With `environment`, every program that was submitted is a turn with a score of its own; with
-    `reward_function`, a completion is one turn. Rows without a score have no part. Where tokens
-    come with the log-probabilities of their sampling (vLLM, or a `rollout_func`), rollouts that the
-    trained model is too far from are not trained on: their share is logged as `mismatch/rejected`,
-    and their scores stay in the means of their groups, as in KernelGYM.
+    With `environment`, each answer of the model is a turn, and its score is that of the program it
+    submits. With `reward_function`, a completion is one turn. Rows without a score are left out. If
+    tokens come with the log-probabilities of their sampling (vLLM, or a `rollout_func`), rollouts
+    that the trained model would not have sampled are not trained on. Their share is logged as
+    `mismatch/rejected`, and their scores stay in the means of their groups, as in KernelGYM.
 
     Args:
         *args: as `GRPOTrainer`.
@@ -127,7 +127,7 @@ def _written(output: Mapping[str, Any]) -> Tensor:
 
 
 def _scores_of(played: Environment | None, completion: Any, reward: float) -> Scores:
-    """The scores of a row's turns; not a number where the row, or one of its programs, has none."""
+    """The scores of a row's turns; NaN if the row, or one of its programs, has no score."""
     if played is None or not played.outcomes or math.isnan(reward):
         return [*[None] * (_turns(completion) - 1), reward]
     return [_best(turn) for turn in _by_turn(completion, played.outcomes)]
@@ -142,8 +142,8 @@ def _turns(completion: Any) -> int:
 def _by_turn(completion: Any, outcomes: Sequence[Outcome]) -> list[list[Outcome]]:
     """The outcomes of the programs that each of the assistant's messages submitted.
 
-    A submission is known by the answer of its tool. Where TRL has dropped the answer, which would
-    have been too long, the last message has made it.
+    A submission is recognised by the answer of its tool. If TRL has dropped an answer that was too
+    long, the last message has made the submission.
     """
     turns: list[list[Outcome]] = []
     waiting = list(outcomes)
@@ -157,7 +157,7 @@ def _by_turn(completion: Any, outcomes: Sequence[Outcome]) -> list[list[Outcome]
 
 
 def _best(turn: Sequence[Outcome]) -> float | None:
-    """The best of what was submitted in a turn; None where nothing was."""
+    """The best score of the programs of a turn; None if it submitted none."""
     found = [score for outcome in turn for score in outcome.rewards.values()]
     scores = [score for score in found if score is not None]
     return max(scores, default=None) if len(scores) == len(found) else math.nan

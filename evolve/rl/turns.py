@@ -1,8 +1,7 @@
 """Turn-level leave-one-out advantages (TRLOO) and mismatch rejection sampling (MRS).
 
 Both are those of Dr. Kernel (arXiv 2602.05885; KernelGYM, `core_algos.py`, `mismatch_helper.py`).
-A turn is a run of tokens that the model wrote: what a mask of them has between two messages that
-it was told. Needs torch and nothing else.
+A turn is a run of tokens that the model wrote, a run of ones in the mask. Needs torch only.
 """
 
 import itertools
@@ -40,7 +39,7 @@ class Mismatch:
             mask: 1 for tokens that the model wrote, [rows, tokens].
 
         Returns:
-            One flag for each row; True where no token of it is known on both sides.
+            One flag for each row; True if no token of it is known on both sides.
         """
         known = mask.bool() & sampling.isfinite() & training.isfinite()
         logs = torch.where(known, training - sampling, 0.0)
@@ -54,10 +53,10 @@ def trloo(
 ) -> list[list[float]]:
     """The advantage of every turn: its return minus the mean of the others' at the same turn.
 
-    A return is the discounted sum of the scores of this and all later turns. The others are those
-    of the same group, at the same turn; where there are none, the return is the advantage. A
-    rollout with a score that is not finite has no part in any mean, and advantages of 0; so does a
-    turn without a score, whose rollout's later scores still count for the turns before it.
+    A return is the discounted sum of the scores of this and all later turns. The others are of the
+    same group and at the same turn. If there are none, the return is the advantage. A rollout with
+    a score that is not finite is in no mean, and its advantages are 0. The same holds for a turn
+    without a score, but later scores of its rollout still count for the turns before it.
 
     Args:
         rollouts: the scores of each one's turns.

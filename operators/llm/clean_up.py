@@ -1,4 +1,4 @@
-"""What the compiler wrote, in readable form: training data of AutoTriton's second kind."""
+"""The compiler's programs in readable form: training data of AutoTriton's second kind."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -20,12 +20,11 @@ _WINDOW = 64  # newest correct steps of each compiler
 class CleanUp(Answering):
     """Asks for a compiled program in readable form, and for the reasoning that leads to it.
 
-    The reasoning is written afterwards, for a reader who knows only the reference, as are the
-    instructions of such rows (AutoTriton, arXiv 2507.05687). Each correct program of the compiler
-    is asked about until there is one answer or `attempts` of them.
+    The reasoning is written afterwards, for a reader with the reference only (AutoTriton, arXiv
+    2507.05687). Each correct program of the compiler is asked about `attempts` times.
 
     Args:
-        compilers: operators whose programs are cleaned up.
+        compilers: operators that made the programs to clean up.
         attempts: answers about one program.
     """
 

@@ -150,7 +150,7 @@ class Copy:
         shutil.copytree(PROJECT, self.folder, ignore=left_out)
 
     def judge(self, package: str, mutant: Mutant | None) -> tuple[str, str, float]:
-        """What the package's tests make of a mutant, or of the package as it is.
+        """Run the package's tests on a mutant, or on the package as it is.
 
         Returns:
             `noticed`, `survived` or `timeout`; the test that noticed it; seconds.
@@ -251,7 +251,7 @@ def _run(options: argparse.Namespace, copy: Copy) -> None:
 
 
 def _as_it_is_now(old: Mutant, seed: int) -> Mutant | None:
-    """The same change where sources have moved since; None, with a word, where it is gone."""
+    """The same change in the present sources; None, with a message, if it is not there."""
     alike = [
         one
         for one in mutants(old.package, seed)

@@ -1,8 +1,8 @@
 """Rows as AutoTriton was trained on (arXiv 2507.05687): its instruction, reasoning, one program.
 
-The instruction names the reference only. What stands in front of the program is the reasoning that
-is stored with the step: of a translation what the model thought, else what it wrote before its
-program; of a compiler's program that was cleaned up what it wrote, which was asked for as such.
+The instruction names the reference only. In front of the program is the reasoning that is stored
+with the step. For a translation it is the model's thought, or else its text before the program. For
+a compiler's program that was cleaned up it is the text, because the prompt asked for it.
 """
 
 from collections.abc import Sequence
@@ -29,12 +29,12 @@ result is the same, computed by Triton kernels that it launches."""
 
 
 def instruction(step: Step) -> tuple[Message, ...]:
-    """What the step's task asks for, in words that are the same for every step of it."""
+    """The request for the step's task, the same for every step of it."""
     return (Message("user", _INSTRUCTION.format(task=quote(step.task.source, "task"))),)
 
 
 def reasoning(step: Step) -> str:
-    """What leads to the program; empty where none is stored."""
+    """The reasoning that leads to the program; empty if none is stored."""
     if step.reply is None:
         return ""
     wrote = prose_of(step.reply.text)
