@@ -1,8 +1,8 @@
 """How many random faults in a package are noticed by that package's own tests.
 
-    python -m tests.benchmarks.bench_test_strength --out mutants.jsonl --mutants 16
-    python -m tests.benchmarks.bench_test_strength --out mutants.jsonl --table
-    python -m tests.benchmarks.bench_test_strength --out mutants.jsonl --again
+    python -m tests.benchmarks.mutate_packages --out mutants.jsonl --mutants 16
+    python -m tests.benchmarks.mutate_packages --out mutants.jsonl --table
+    python -m tests.benchmarks.mutate_packages --out mutants.jsonl --again
 
 A mutant is one changed operator, comparison, constant or return value (DeMillo, Lipton and Sayward,
 1978). Packages take turns; within one, every place that can be changed is equally likely; types and
