@@ -251,14 +251,18 @@ def _stubbed(
 ) -> list[bool | None]:
     """Whether cases are right without the candidate's kernels, up to one that does not end.
 
-    In a process of its own where the source cannot be loaded twice: operators have one name each.
+    A fresh process is asked where the source cannot be loaded twice, and where an outcome is right:
+    what the first load has left may have made it, such as operators, which have one name each.
     """
     try:
         workshop.furnish(runner, candidate, list(cases), stub=True)
+        found = _without_kernels(workshop, runner, cases)
     except CandidateFault:
-        pass
-    else:
-        return _without_kernels(workshop, runner, cases)
+        found = [True]
+    if True not in found:
+        return found
+    with workshop.unless_aside():
+        runner.close()  # its memory may be needed
     try:
         with workshop.seated(candidate, list(cases), stub=True) as fresh:
             return _without_kernels(workshop, fresh, cases)
