@@ -1,8 +1,8 @@
 """Row 49: numpy does the work, unseen, and outcomes are wrong once the program is loaded again.
 
 task: tiny
-fidelity: verify
 verdict: not_custom
+hole: only a verification asks a fresh process for the run without kernels
 """
 
 import numpy
