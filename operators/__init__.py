@@ -15,6 +15,9 @@ With one, each a few lines over the prompts of `operators.composition`:
 - `RewriteFull`, `Edit`: a whole program, or search/replace edits of one.
 - `Crossover`, `Contrastive`: from several programs and what was measured of them.
 - `MacroMicro`: one typed action on one region (QiMeng-Kernel).
+- `WorldModel`: programs follow a tree of intents that a model keeps (K-Search).
+- `Supervise`: other directions where the search stands still (AVO).
+- `Milestone`: the goal that the program has come near to, and no other (CUDA Agent).
 - `Template`: a program with open constants, for `Tune`.
 - `Summarise`: what the search has taught so far, for all prompts (POLCA).
 - `Repair`: failed programs, out of a budget of its own.
@@ -24,6 +27,7 @@ from operators.contrastive import Contrastive
 from operators.crossover import Crossover
 from operators.edit import Edit
 from operators.macro_micro import MacroMicro
+from operators.milestone import Milestone
 from operators.recombine import Recombine
 from operators.remeasure import Remeasure, RemeasureHead
 from operators.repair import Repair
@@ -31,15 +35,18 @@ from operators.rewrite import RewriteFull
 from operators.seed import Seed
 from operators.structural import Structural
 from operators.summarise import Summarise
+from operators.supervise import Supervise
 from operators.template import Template
 from operators.tune import Tune
 from operators.universal import Universal
+from operators.world_model import WorldModel
 
 __all__ = [
     "Contrastive",
     "Crossover",
     "Edit",
     "MacroMicro",
+    "Milestone",
     "Recombine",
     "Remeasure",
     "RemeasureHead",
@@ -48,7 +55,9 @@ __all__ = [
     "Seed",
     "Structural",
     "Summarise",
+    "Supervise",
     "Template",
     "Tune",
     "Universal",
+    "WorldModel",
 ]

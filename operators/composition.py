@@ -52,6 +52,9 @@ INSTANCES = 4096
 SUMMARY = "summarise"
 """Purpose of calls for a summary, and name of the operator whose summaries all prompts quote."""
 
+SUPERVISOR = "supervise"
+"""Name of the operator whose advice all prompts quote, where it is newer than a summary."""
+
 _SUMMARIES = 4  # newest ones, of which some may be empty
 
 
@@ -308,13 +311,14 @@ class Prompted:
         far = unlike(context, base, others, self.diverse)
         return [
             *self.listed("lessons", 2, [quote(known, "summary")] if known else []),
-            *self._memory(context, base, memory),
+            *self.memory_of(context, base, memory),
             *self.listed("top", 5, self._beside(shown, [exhibit(context, *p) for p in others])),
             *self.listed("diverse", 6, self._beside(shown, [exhibit(context, *p) for p in far])),
             *self.listed("failures", 1, [attempt_text(a, context.baseline, mine) for a in tried]),
         ]
 
-    def _memory(self, context: Context, base: Base, memory: Memory) -> list[Section]:
+    def memory_of(self, context: Context, base: Base, memory: Memory) -> list[Section]:
+        """How the program to change came to be, or what became of its siblings."""
         if not base.programs:
             return []
         found: list[Section] = []
@@ -371,12 +375,21 @@ def is_open(shown: Sequence[Exhibit]) -> bool:
     return evaluation is None or evaluation.status is Status.CORRECT
 
 
-def last_summary(context: Context, operator: str = SUMMARY) -> tuple[str, int]:
-    """The newest summary that says something, and the ticket number up to which it goes."""
-    for exchange in context.facts.exchanges(operator, SUMMARY, _SUMMARIES):
-        if summary := summary_of(exchange):
-            return summary, reach_of(exchange.request)
-    return "", 0
+def last_summary(context: Context, operator: str = "") -> tuple[str, int]:
+    """The newest summary that says something, and the ticket number up to which it goes.
+
+    Args:
+        context: what may be looked at.
+        operator: whose summaries; empty for those that all prompts quote.
+    """
+    found = [
+        (reach_of(exchange.request), summary)
+        for name in ([operator] if operator else [SUMMARY, SUPERVISOR])
+        for exchange in context.facts.exchanges(name, SUMMARY, _SUMMARIES)
+        if (summary := summary_of(exchange))
+    ]
+    upto, summary = max(found, default=(0, ""), key=lambda each: each[0])
+    return summary, upto
 
 
 def reach_of(asked: ModelRequest | None) -> int:

@@ -9,11 +9,14 @@ from operators import (
     Crossover,
     Edit,
     MacroMicro,
+    Milestone,
     Repair,
     RewriteFull,
     Summarise,
+    Supervise,
     Template,
     Universal,
+    WorldModel,
 )
 from tests.operators.history import constants_set, failing
 
@@ -61,6 +64,21 @@ class TestTemplate(ModelOperatorConformance):
 class TestSummarise(ModelOperatorConformance):
     def make(self):
         return Summarise(every=1)
+
+
+class TestWorldModel(ModelOperatorConformance):
+    def make(self):
+        return WorldModel()
+
+
+class TestSupervise(ModelOperatorConformance):
+    def make(self):
+        return Supervise(stalled=1)
+
+
+class TestMilestone(ModelOperatorConformance):
+    def make(self):
+        return Milestone()
 
 
 class TestContrastive(ModelOperatorConformance):

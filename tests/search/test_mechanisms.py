@@ -7,12 +7,14 @@ Invariants:
 4. Subtrees of KernelPro's tree search that stand still are left.
 5. A mechanism that the run cannot come to is named before it starts; no preset has one.
 6. A variant of a preset has the preset's values.
+7. K-Search's intents are planted, followed until they stand still, solved or failed, and left.
 """
 
 import asyncio
+import json
 import math
 from collections import Counter
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any
 
 import pytest
@@ -26,15 +28,19 @@ from evolve.core.protocols import Elite
 from evolve.search.firing import too_late
 from evolve.search.pipeline import Pipeline
 from evolve.store import Store, TicketState
-from evolve.testing.synthetic import SEED_SOURCE, SyntheticEvaluator, synthetic_task
+from evolve.testing.synthetic import OPTIMUM, SEED_SOURCE, SyntheticEvaluator, synthetic_task
+from operators.intents import Intent, recalled
 from tests.cli.recording import settings
-from tests.search.models import ScriptedModel, answer
-from tests.search.preset_run import MODEL, other_programs, searched
+from tests.search.models import ScriptedModel, answer, towards_the_optimum
+from tests.search.preset_run import MODEL, other_programs, reply, searched
 
 
-def without_tuning(store: Store, preset: str, **parts_: Any) -> list[Any]:
-    """The steps of a run to the end of its own budget."""
-    words = (f"search={preset}", "operators.tune=null")
+def without_tuning(
+    store: Store, preset: str, proposals: int | None = None, **parts_: Any
+) -> list[Any]:
+    """The steps of a run to the end of its own budget, or of the first `proposals` of it."""
+    limit = () if proposals is None else (f"termination.proposals={proposals}",)
+    words = (f"search={preset}", "operators.tune=null", *limit)
     _, run = searched(store, *words, **parts_)
     return list(store.steps(run.id))
 
@@ -235,3 +241,147 @@ def test_a_variant_has_the_values_of_its_preset(variant: str):
         )
     differ = {name for name in mine.keys() | base.keys() if mine.get(name) != base.get(name)}
     assert differ <= others
+
+
+# K-Search
+
+
+def planned(request: ModelRequest, number: int) -> ModelReply:
+    """Two intents at every edit, else a program that was never seen."""
+    if request.purpose != "world_model":
+        return other_programs(request, number)
+    known = recalled(str(request.memo["tree"]))
+    last = [name for name, each in known.items() if not each.is_open][-1]
+    ops = [
+        {"op": "insert_node", "parent": last, "title": f"intent {number}", "score": 0.7},
+        {"op": "insert_node", "parent": "root", "title": f"hard {number}", "difficulty": 5},
+    ]
+    return answer(f"```json\n{json.dumps({'ops': ops})}\n```")
+
+
+def trees(model: ScriptedModel) -> list[dict[str, Intent]]:
+    """The trees that edits were asked for, in order."""
+    plans = [each for each in model.asked if each.purpose == "world_model"]
+    return [recalled(str(each.memo["tree"])) for each in plans]
+
+
+def test_intents_are_planted_followed_and_left_within_the_budget_of_k_search(store: Store):
+    """Each has a window of attempts that improve nothing, and one more that was the best."""
+    model = ScriptedModel(script=planned)
+    steps = without_tuning(store, "k_search", model=model)
+    seen = trees(model)
+    assert len(seen) > 300 / 11  # of at most 11 attempts each, where the fifth is the best
+    assert all(len(after) == len(before) + 2 for before, after in pairwise(seen))
+    counts = [sum(not each.is_open for each in tree.values()) for tree in seen]
+    assert counts == list(range(1, len(seen) + 1))
+    titles = [step.note.partition(";")[0] for step in steps if step.operator == "world_model"]
+    attempts = Counter(titles)
+    assert len(attempts) >= len(seen) - 1
+    assert all(count >= 5 for count in list(attempts.values())[:-1])
+    assert not any("hard" in title for title in titles)  # the cap on difficulty
+
+
+def test_an_intent_that_fails_is_left_for_another(store: Store):
+    judge = SyntheticEvaluator(failures={Status.COMPILE_ERROR: 1.0})
+    model = ScriptedModel(script=planned)
+    without_tuning(store, "k_search", model=model, judge=judge)
+    last = trees(model)[-1]
+    assert sum(each.failed for each in last.values()) == len(trees(model)) - 1
+    assert max(each.failed for each in last.values()) <= 2
+    assert all(each.is_open for name, each in last.items() if name != "root")
+
+
+def test_a_model_that_plans_nothing_is_given_an_intent(store: Store):
+    """Prose in place of edits, and the same program again and again: intents still change."""
+
+    def dull(request: ModelRequest, number: int) -> ModelReply:
+        return answer("I see.") if request.purpose == "world_model" else reply(SEED_SOURCE)
+
+    model = ScriptedModel(script=dull)
+    words = ("search=k_search", "operators.tune=null", "termination.proposals=30")
+    searched(store, *words, model=model)
+    assert len(trees(model)) == 30 / 5
+
+
+# AVO
+
+
+def towards(request: ModelRequest, number: int) -> ModelReply:
+    """A program that may be better, or advice that says nothing."""
+    found = towards_the_optimum(request, number)
+    return answer("- nothing yet") if request.purpose == "summarise" else reply(found.text)
+
+
+def test_only_what_is_as_fast_as_the_best_enters_the_lineage_of_avo(store: Store):
+    model = ScriptedModel(script=towards)
+    steps = without_tuning(store, "avo", 100, model=model)
+    held = {elite.program: elite for elite in store.slots(store.run("demo").id).values()}
+    versions = sorted(held.values(), key=lambda elite: elite.sequence)
+    speeds = [elite.fitness.value for elite in versions]
+    assert 5 <= len(held) < sum(step.status is Status.CORRECT for step in steps) / 5
+    assert all(later >= before - 0.002 for before, later in pairwise(accumulate(speeds, max)))
+    assert all(later >= before - 0.002 for before, later in pairwise(speeds))
+
+
+def test_a_supervisor_redirects_a_search_that_stands_still_and_then_rescues_it(store: Store):
+    """Every 8 steps without a better program; after 3 redirections four programs at once."""
+
+    model = ScriptedModel(script=summarised)
+    judge = SyntheticEvaluator(noise=0.0)  # nothing is better by luck
+    without_tuning(store, "avo", 100, model=model, judge=judge)
+    told = [
+        (each.purpose, each.memo["step"])
+        for each in model.asked
+        if each.purpose in ("summarise", "rescue")
+    ]
+    purposes = [purpose for purpose, step in dict.fromkeys(told)]
+    assert purposes[:8] == [*["summarise"] * 3, "rescue"] * 2
+    rescues = [step for purpose, step in told if purpose == "rescue"]
+    assert set(Counter(rescues).values()) == {4}
+    starts = [step for _, step in dict.fromkeys(told)]
+    assert {later - earlier for earlier, later in pairwise(starts)} == {8}
+
+
+def test_what_fails_is_mended_four_times_before_the_supervisor_of_avo_redirects(store: Store):
+    judge = SyntheticEvaluator(failures={Status.COMPILE_ERROR: 1.0})
+    steps = without_tuning(store, "avo", 12, judge=judge, model=ScriptedModel(script=summarised))
+    operators = [step.operator for step in steps][1:]
+    assert operators[:6] == ["universal", *["repair"] * 4, "supervise"]
+    assert operators[6:10] == ["repair"] * 4
+
+
+# CUDA Agent
+
+
+def test_the_goals_of_cuda_agent_are_set_one_after_the_other(store: Store):
+    """From half of the compiled reference's speed, by 0.96 of it, to 1.7 times and more."""
+    octaves = [(3, 2), (2, 2), (1, 1), (1, 0), (0, 0)]
+
+    def climbs(request: ModelRequest, number: int) -> ModelReply:
+        block, unroll = octaves[min(number, len(octaves) - 1)]
+        values = {
+            "BLOCK": int(OPTIMUM["BLOCK"]) >> block,
+            "UNROLL": int(OPTIMUM["UNROLL"]) >> unroll,
+        }
+        lines = [f"{name} = {value}" for name, value in ({**OPTIMUM, **values}).items()]
+        return reply("\n".join([*lines, f"DRAFT = {number}", "", "class ModelNew:", "    pass"]))
+
+    model = ScriptedModel(script=climbs)
+    without_tuning(store, "cuda_agent", model=model)
+    jobs = ["".join(message.content for message in each.messages) for each in model.asked]
+    words = ("Only another algorithm", "which is near", "is reached")
+    found = [word for job in jobs for word in words if word in job]
+    assert [word for word, after in pairwise([*found, ""]) if word != after] == list(words)
+    assert all("faster than torch.compile" in job or "over torch.compile" in job for job in jobs)
+
+
+def test_a_program_of_cuda_agent_is_mended_until_it_is_correct(store: Store):
+    judge = SyntheticEvaluator(failures={Status.COMPILE_ERROR: 0.9})
+    steps = without_tuning(store, "cuda_agent", judge=judge)
+    after = [
+        (step.status, later.operator)
+        for step, later in pairwise(steps)
+        if step.operator in ("milestone", "repair")
+    ]
+    assert {operator for status, operator in after if status is Status.CORRECT} == {"milestone"}
+    assert {operator for status, operator in after if status is not Status.CORRECT} == {"repair"}
