@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from evolve.core.evaluation import Evaluation, Status
 from evolve.core.protocols import Attempt, Context
+from operators.ceiling import WELL_USED, traffic_share
 from operators.knowledge import Bottleneck, Diagnosis, device_path, operation_of
 from operators.material import Exhibit
 
@@ -61,8 +62,9 @@ def device_of(context: Context) -> str:
 def bottleneck(context: Context, evaluation: Evaluation | None) -> str:
     """What the judge's own words say, else what the time does; empty where neither does.
 
-    Where neither memory nor arithmetic explains the time of several kernels, it is memory: what
-    they hand to one another is not in the judge's count.
+    Where neither the inputs' and outputs' bytes nor arithmetic explains the time, the program's own
+    traffic may: what its launches are given, intermediates too. Where that is not known of several
+    kernels, it is taken to be memory.
 
     That too few processors are busy is none of the facts: only a model may say `parallelism`.
     """
@@ -74,8 +76,10 @@ def bottleneck(context: Context, evaluation: Evaluation | None) -> str:
             return Bottleneck.MEMORY.value
         case "compute-bound":
             return Bottleneck.COMPUTE.value
-    if head and evaluation.descriptors.get("kernels", 1.0) != 1.0:
-        return Bottleneck.MEMORY.value  # the judge counts no intermediates between kernels
+    share = traffic_share(evaluation)
+    several = share is None and evaluation.descriptors.get("kernels", 1.0) != 1.0
+    if head and (several or (share or 0.0) >= WELL_USED):
+        return Bottleneck.MEMORY.value
     times = [case.times_ms["candidate"].value for case in evaluation.cases if case.times_ms]
     on_gpu = device_of(context) not in ("", "cpu")
     if on_gpu and times and max(times) < LAUNCH_BOUND_MS:
