@@ -32,9 +32,9 @@ from operators.ceiling import ceilings, judged_best, rates_of
 from operators.checks import check_choice, check_number, check_whole
 from operators.devices import device_facts
 from operators.diagnosis import device_of, diagnose
-from operators.directions import PRODUCTS, direction, directions_for, taken
+from operators.directions import direction, directions_for, taken
 from operators.excerpts import differing
-from operators.knowledge import Diagnosis, Knowledge, operation_of
+from operators.knowledge import PRODUCTS, Diagnosis, Knowledge, operation_of
 from operators.material import Exhibit, attempt_text, baseline_name, exhibit
 from operators.precision import Rule
 from operators.prompting import render_prompt

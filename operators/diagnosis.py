@@ -2,13 +2,14 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from evolve.core.evaluation import Evaluation, Status
 from evolve.core.protocols import Attempt, Context
+from evolve.core.task import Task
 from operators.ceiling import WELL_USED, traffic_share
-from operators.knowledge import Bottleneck, Diagnosis, device_path, operation_of
+from operators.knowledge import PRODUCTS, Bottleneck, Diagnosis, device_path, operation_of
 from operators.material import Exhibit
 
 LAUNCH_BOUND_MS = 0.02
@@ -16,6 +17,13 @@ LAUNCH_BOUND_MS = 0.02
 
 _HEAD = re.compile(r"^[ \t]*(memory-bound|compute-bound|neither)\b", re.MULTILINE)
 """How lines begin that `feedback.bound` writes; the slowest case's is the first."""
+
+_PATTERNS = {"elementwise": "elementwise", "reduction": "reduction", "two_pass": "reduction"}
+_NARROW = {
+    "fp8": re.compile(r"\bfloat8_"),
+    "int8": re.compile(r"\bu?int8\b"),
+    "half": re.compile(r"\bb?float16\b|\bhalf\(\)"),
+}
 
 _HABIT = 2  # failures alike; one is an accident
 
@@ -41,10 +49,34 @@ def diagnose(
     return Diagnosis(
         bottleneck=bottleneck(context, evaluation),
         error=_error(evaluation, attempts),
-        category=operation_of(context.task.category, context.task.source),
+        category=pattern_of(context.task, evaluation),
         device=device_of(context),
         language=language,
+        precision=precision_of(context.task),
     )
+
+
+def pattern_of(task: Task, evaluation: Evaluation | None) -> str:
+    """What kind of operation takes a program's time: the task's, but for what became of it.
+
+    A product without tensor cores in Triton is a sum or a pass over memory: of 2/14 in KernelBench
+    a matrix-vector product is left, and notes on tiles of matrices say nothing of that.
+    """
+    wanted = operation_of(task.category, task.source)
+    made: Mapping[str, float | str] = {} if evaluation is None else evaluation.descriptors
+    if wanted not in PRODUCTS or made.get("language") != "triton":
+        return wanted
+    if made.get("tensor_cores", "no") != "no":
+        return wanted
+    return _PATTERNS.get(str(made.get("compute_pattern")), wanted)
+
+
+def precision_of(task: Task) -> str:
+    """What a task's operands are: `half`, `fp8`, `int8`, or `fp32`, which may be cut in parts."""
+    if task.precision in ("fp16", "bf16"):
+        return "half"
+    named = (kind for kind, pattern in _NARROW.items() if pattern.search(task.source))
+    return next(named, "fp32")
 
 
 def reconsidered(found: Diagnosis, words: str) -> Diagnosis:

@@ -31,6 +31,7 @@ DIAGNOSIS = {  # its parts, with an example of each
     "category": "softmax",
     "device": "nvidia/hopper",
     "language": "triton",
+    "precision": "fp32",
 }
 
 
@@ -113,7 +114,7 @@ def _search(options: argparse.Namespace) -> int:
     if bool(options.words) == any(asked.values()):
         raise UsageError(
             "search needs either words or a diagnosis (--error, --bottleneck, --category, "
-            "--device, --language); see `evolve knowledge search --help`"
+            "--device, --language, --precision); see `evolve knowledge search --help`"
         )
     for kind, value in asked.items():
         allowed = VALUES[kind]

@@ -348,6 +348,28 @@ def test_a_crossover_takes_25_kb_at_most(state):
     assert len(prompt(state, Crossover(knowledge=Knowledge()))) <= 25_000
 
 
+def test_mates_are_those_that_have_another_kernel_faster():
+    """Two programs of one generator were joined whose kernels were the same."""
+    history = history_of(SOFTMAX.task)
+    times = {"a": (600, 400), "b": (605, 405), "c": (900, 300)}  # us, of `pack` and of `product`
+    for name, (pack, product) in times.items():
+        words = (
+            f"kernel 'pack': grid 64, 60% of the time, {pack} us, 32 registers\n"
+            f"kernel 'product': 40% of the time, {product} us\n"
+            "kernel 'void of(another kind)': 1% of the time, 1 us"
+        )
+        found = verdict((pack + product) / 1e3, 8.0, 0.5, "memory", words)
+        plant(history, SOFTMAX_KERNEL + f"# {name}\n", found, note=name)
+    best, same, other = (each.program[:8] for each in history.elites())
+    asked = request_of(
+        Crossover(mates="different"), history.context(history.elites()[:2], device=H100)
+    )
+    said = prompt_of(asked)
+    assert f"program {best} has the fastest kernel pack: 0.6 ms against 0.9 ms" in said
+    assert f"program {other} has the fastest kernel product: 0.3 ms against 0.4 ms" in said
+    assert f"program {same}" not in section(said, "The parents")
+
+
 def test_mates_are_those_that_win_where_the_parent_does_not():
     history = history_of(SOFTMAX.task)
     times = {"a": (1.0, 4.0), "b": (1.1, 4.1), "c": (3.0, 2.0)}
