@@ -36,6 +36,7 @@ from operators.directions import direction, directions_for, taken
 from operators.excerpts import differing
 from operators.knowledge import PRODUCTS, Diagnosis, Knowledge, operation_of
 from operators.material import Exhibit, attempt_text, baseline_name, exhibit
+from operators.micro_tools import findings
 from operators.precision import Rule
 from operators.prompting import render_prompt
 from operators.quoting import Quoted, quote
@@ -85,6 +86,7 @@ class Prompted:
         history: how many steps of the parent's past, or of its siblings.
         knowledge: documents that a diagnosis retrieves from; None for none.
         directions: whether a prompt that leaves open what to change names a direction, by turns.
+        tools: whether it says what `operators.micro_tools` find that go with the parent's limit.
         samples: answers to one prompt; each becomes a ticket.
         mends: how often a model may correct an answer that holds no usable program.
         temperature, top_p: of the sampling; None leaves them to the model's configuration.
@@ -104,6 +106,7 @@ class Prompted:
     history: int = 5
     knowledge: Knowledge | None = None
     directions: bool = True
+    tools: bool = False
     samples: int = 1
     mends: int = 1
     temperature: float | None = None
@@ -174,6 +177,7 @@ class Prompted:
             *self._frame(context, language, memory),
             *self._past(context, base, shown, memory, tried, lessons),
             self._parents(heading, shown),
+            *(self._findings(shown, found) if self.tools else []),
             *extra,
             Section(name="job", head=job),
             *(self._direction(context, base, found) if directed and is_open(shown) else []),
@@ -284,6 +288,13 @@ class Prompted:
             taken=taken(context, base),
         )
         return [Section(name="direction", head=text)]
+
+    def _findings(self, shown: Sequence[Exhibit], diagnosis: Diagnosis) -> list[Section]:
+        """What the tools that go with the limit of the program to change find in its verdict."""
+        said = findings(shown[0].evaluation, diagnosis) if shown else []
+        head = self.text("findings", limit=diagnosis.bottleneck)
+        items = tuple(f"- {text}" for text in said)
+        return [Section(name="findings", head=head, items=items, priority=1)] if items else []
 
     def _knowledge(self, diagnosis: Diagnosis) -> list[Section]:
         if self.knowledge is None:

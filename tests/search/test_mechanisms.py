@@ -14,6 +14,7 @@ import asyncio
 import json
 import math
 from collections import Counter
+from dataclasses import replace
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -22,9 +23,9 @@ import pytest
 from evolve.cli import parts
 from evolve.cli.config.locate import config_dir
 from evolve.cli.differences import flatten
-from evolve.core.evaluation import Status
+from evolve.core.evaluation import Evaluation, Status
 from evolve.core.model import ModelReply, ModelRequest
-from evolve.core.protocols import Elite
+from evolve.core.protocols import Elite, EvaluationRequest
 from evolve.search.firing import too_late
 from evolve.search.pipeline import Pipeline
 from evolve.store import Store, TicketState
@@ -151,6 +152,34 @@ def test_a_subtree_stands_still_long_enough_to_be_left_within_the_budget_of_mcts
     roots = {elite.program for elite in search.population.roots}
     stale = [each.stale for name, each in search.population.visited.items() if name not in roots]
     assert max(stale) >= limit
+
+
+class Profiled(SyntheticEvaluator):
+    """A judge with a profile: some programs spill, and what limits them differs."""
+
+    def judge(self, request: EvaluationRequest) -> Evaluation:
+        verdict = super().judge(request)
+        even = len(request.source) % 2 == 0
+        share = (
+            "memory-bound: 70% of this device's" if even else "compute-bound: 4% of this device's"
+        )
+        facts = {"spill_bytes": 64.0, "memory_access": "scalar"}
+        words = f"  {share} memory rate (9 GB/s)"
+        return replace(verdict, feedback=words, descriptors={**verdict.descriptors, **facts})
+
+
+def test_what_tools_find_in_the_tree_search_goes_by_what_limits_the_program(store: Store):
+    model = ScriptedModel(script=other_programs)
+    without_tuning(store, "mcts", model=model, judge=Profiled())
+    prompts = [each.messages[-1].content for each in model.asked]
+    found = {
+        limit: [prompt for prompt in prompts if f"in its verdict, for the limit {limit}" in prompt]
+        for limit in ("memory", "compute")
+    }
+    assert all(len(each) > 10 for each in found.values())
+    assert all("Registers spill" in prompt for each in found.values() for prompt in each)
+    assert all("one element at a time" in prompt for prompt in found["memory"])
+    assert not any("one element at a time" in prompt for prompt in found["compute"])
 
 
 # Budgets
