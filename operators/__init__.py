@@ -18,6 +18,7 @@ With one, each a few lines over the prompts of `operators.composition`:
 - `WorldModel`: programs follow a tree of intents that a model keeps (K-Search).
 - `Supervise`: other directions where the search stands still (AVO).
 - `Milestone`: the goal that the program has come near to, and no other (CUDA Agent).
+- `Review`: large jumps in speed, read and measured again (CUDA-L1).
 - `Template`: a program with open constants, for `Tune`.
 - `Summarise`: what the search has taught so far, for all prompts (POLCA).
 - `Repair`: failed programs, out of a budget of its own.
@@ -31,6 +32,7 @@ from operators.milestone import Milestone
 from operators.recombine import Recombine
 from operators.remeasure import Remeasure, RemeasureHead
 from operators.repair import Repair
+from operators.review import Review
 from operators.rewrite import RewriteFull
 from operators.seed import Seed
 from operators.structural import Structural
@@ -51,6 +53,7 @@ __all__ = [
     "Remeasure",
     "RemeasureHead",
     "Repair",
+    "Review",
     "RewriteFull",
     "Seed",
     "Structural",

@@ -11,6 +11,7 @@ from operators import (
     MacroMicro,
     Milestone,
     Repair,
+    Review,
     RewriteFull,
     Summarise,
     Supervise,
@@ -79,6 +80,14 @@ class TestSupervise(ModelOperatorConformance):
 class TestMilestone(ModelOperatorConformance):
     def make(self):
         return Milestone()
+
+
+class TestReview(ModelOperatorConformance):
+    def make(self):
+        return Review(jump=1.0)
+
+    def sources(self):
+        return TestContrastive.sources(self)
 
 
 class TestContrastive(ModelOperatorConformance):

@@ -414,3 +414,58 @@ def test_a_program_of_cuda_agent_is_mended_until_it_is_correct(store: Store):
     ]
     assert {operator for status, operator in after if status is Status.CORRECT} == {"milestone"}
     assert {operator for status, operator in after if status is not Status.CORRECT} == {"repair"}
+
+
+# CUDA-L1
+
+
+@pytest.mark.parametrize("preset", ["cuda_l1", "cuda_l1_islands"])
+def test_a_jump_is_read_beside_similar_hacks_and_measured_again(preset: str, store: Store):
+    """The preset ends by its time; 40 evaluations are a part of that."""
+
+    def cheats_then_jumps(request: ModelRequest, number: int) -> ModelReply:
+        if request.purpose == "review":
+            return answer("HACK: yes\nWHY: it replays a graph.")
+        if number == 1:
+            return reply(f"{SEED_SOURCE}\nCHEAT = replay_of_graph = {number}\n")
+        lines = [f"{name} = {value}" for name, value in OPTIMUM.items()]
+        jumped = "\n".join([*lines, "graph = replay_of_graph = 1", "class ModelNew:", "    pass"])
+        return reply(jumped) if number == 4 else other_programs(request, number)
+
+    class Finds(SyntheticEvaluator):
+        def judge(self, request: EvaluationRequest) -> Evaluation:
+            verdict = super().judge(request)
+            if "CHEAT" not in request.source:
+                return verdict
+            return replace(
+                verdict, status=Status.HACK, ratios={}, cases=(), feedback="a graph was replayed"
+            )
+
+    words = (f"search={preset}", "operators.tune=null", "termination.evaluations=40")
+    model = ScriptedModel(script=cheats_then_jumps)
+    _, run = searched(store, *words, model=model, judge=Finds(noise=0.0))
+    (asked,) = [each for each in model.asked if each.purpose == "review"]
+    prompt = asked.messages[-1].content
+    assert "a graph was replayed" in prompt  # the run's own
+    assert prompt.count(" case>\n") == 3
+    steps = list(store.steps(run.id))
+    (again,) = [step for step in steps if step.operator == "review"]
+    assert again.note == "review: hack yes: it replays a graph."
+    assert again.status is Status.CORRECT
+    best = max(store.slots(run.id).values(), key=lambda elite: elite.fitness.value)
+    assert (best.program, best.evaluations) == (again.program, 2)
+
+
+def test_a_jump_that_does_not_repeat_is_measured_a_third_time(store: Store):
+    def jumps(request: ModelRequest, number: int) -> ModelReply:
+        lines = [f"{name} = {value}" for name, value in OPTIMUM.items()]
+        jumped = "\n".join([*lines, "class ModelNew:", "    pass"])
+        return reply(jumped) if number == 3 else other_programs(request, number)
+
+    words = ("search=cuda_l1", "operators.tune=null", "termination.evaluations=20")
+    judge = SyntheticEvaluator(noise=0.3)
+    _, run = searched(store, *words, model=ScriptedModel(script=jumps), judge=judge)
+    reviews = [step for step in store.steps(run.id) if step.operator == "review"]
+    assert "not within 10%" in reviews[1].note
+    counts = Counter(step.program for step in reviews)
+    assert max(counts.values()) == 2  # beside the first measurement
