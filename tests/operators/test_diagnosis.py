@@ -14,9 +14,9 @@ from evolve.core.measurement import Interval
 from evolve.core.task import Task
 from evolve.testing.synthetic import synthetic_task
 from evolve.worker.base.feedback import KernelFacts, bound, compose, kernels
-from operators.diagnosis import bottleneck, diagnose, pattern_of, precision_of
 from operators.knowledge import Diagnosis, Knowledge
-from operators.material import exhibit
+from operators.prompting.diagnosis import bottleneck, diagnose, pattern_of, precision_of
+from operators.prompting.prompt_context import exhibit
 from tests.operators.history import PLAIN, History, failing
 
 GPU = {"device_class": "cuda: NVIDIA H200"}

@@ -8,7 +8,7 @@ from evolve.core.evaluation import Label, Status
 from evolve.core.task import Task
 from operators import Universal
 from operators.knowledge import Bottleneck, Diagnosis
-from operators.micro_tools import TOOLS, findings
+from operators.prompting.micro_tools import TOOLS, findings
 from tests.operators.history import PLAIN, History, failing, prompt_of, request_of
 from tests.operators.prompt_states import H100, SOFTMAX, SOFTMAX_KERNEL, history_of, plant, verdict
 
