@@ -230,6 +230,8 @@ def _line(intent: Intent) -> str:
     numbers = f"score {intent.score:g}, difficulty {intent.difficulty}, rating {intent.rating:g}"
     below = f" below {intent.parent}" if intent.parent else ""
     said = f"{intent.id}{below} [{state}] {intent.title}"
+    if intent.id == ROOT:
+        return said
     return f"{said} ({numbers}){f': {intent.why}' if intent.why else ''}"
 
 

@@ -11,6 +11,7 @@ from operators.checks import check_whole
 from operators.llm.summarise import Summing
 from operators.prompting.composition import SUMMARY, Memory, step_of
 from operators.prompting.inspirations import has_failed
+from operators.prompting.prompt_context import exhibit
 
 RESCUE = "rescue"
 """Purpose of a request for several programs at once, each in a direction of its own."""
@@ -67,7 +68,11 @@ class Supervise(Summing):
             given = int(redirected.memo["redirections"])
         if given >= self.rescue_after:
             return self._rescue(context, base)
-        past = self.memory_of(context, base, Memory.INHERIT)
+        shown = [exhibit(context, *program) for program in base.programs]
+        past = [
+            self._parents("The best program", shown),
+            *self.memory_of(context, base, Memory.INHERIT),
+        ]
         return self.sum_up(context, base, "supervise", extra=past, memo={"redirections": given + 1})
 
     def _is_stuck(self, context: Context, since: int) -> bool:

@@ -12,7 +12,7 @@ from operators.llm import intents
 from operators.llm.intents import Intent, Intents
 from operators.prompting.budget import Section
 from operators.prompting.composition import Memory, Prompted
-from operators.prompting.prompt_context import attempt_text
+from operators.prompting.prompt_context import attempt_text, exhibit
 from operators.prompting.replies import without_thought
 from operators.prompting.reply_handling import Answering, further, read_whole
 from operators.quoting import quote
@@ -65,14 +65,16 @@ class WorldModel(Answering):
     def propose(self, context: Context) -> ModelRequest | Declined:
         last = next(iter(context.facts.exchanges(context.operator, PLAN, 1)), None)
         if last is None:
-            return self._plan(context, intents.planted(next(iter(context.elites), None)))
+            planted = intents.planted(next(iter(context.elites), None))
+            return self._plan(context, planted, planted[intents.ROOT])
         tree = self._tree(last)
         active = intents.frontier(tree, self.most_difficult)[0]
         tried = self._tried(context, last)
         silent = self._rounds(context, last) - len(tried)  # what the run held already
         speeds = [_speed(attempt) for attempt in tried] + [None] * silent
         if intents.is_spent(speeds, tree[active.parent].speedup, self.window):
-            return self._plan(context, {**tree, active.id: _concluded(active, tried)}, tried)
+            done = _concluded(active, tried)
+            return self._plan(context, {**tree, active.id: done}, done, tried)
         return self._attempt(context, tree, active, tried)
 
     def interpret(self, context: Context, exchanges: Sequence[Exchange]) -> Reading:
@@ -103,13 +105,21 @@ class WorldModel(Answering):
         return [attempt for attempt in reversed(found) if attempt.sequence >= since]
 
     def _plan(
-        self, context: Context, tree: Intents, tried: Sequence[Attempt] = ()
+        self, context: Context, tree: Intents, done: Intent, tried: Sequence[Attempt] = ()
     ) -> ModelRequest | Declined:
-        """The request for edits, in view of what came of the intent that had its turn."""
+        """The request for edits, in view of what came of the intent that had its turn.
+
+        The program that was made of it is shown, or else its last attempt.
+        """
+        made = Base.of([attempt for attempt in tried if attempt.program is not None][-1:])
+        if done.program:
+            made = Base(((done.program, done.assignment),))
+        shown = [exhibit(context, *program) for program in made.programs]
         told = [attempt_text(each, context.baseline) for each in tried[: -_TOLD - 1 : -1]]
         sections = [
-            *self._frame(context, self.language_for(context, ()), Memory.INHERIT),
-            self._shown(tree, None),
+            *self._frame(context, self.language_for(context, shown), Memory.INHERIT),
+            self._parents("What became of it" if tried else "The program to start from", shown),
+            self._shown(tree, done),
             *self.listed("attempts", 1, told),
             Section(name="job", head=self.text("plan_intents", first=len(tree) == 1)),
             Section(name="answer", head=self.text("answer_intents", most=self.most_new)),
