@@ -40,7 +40,7 @@ def answer(prompt: str, landscape: Landscape, rng: random.Random) -> str:
     if re.search(r"^Write a (new )?summary|^The search stands still", prompt, re.MULTILINE):
         return "- some knobs were faster than others"
     if '{"ops": [' in prompt:
-        return json.dumps({"ops": _intents(rng)})
+        return json.dumps({"ops": _intents(prompt, rng)})
     if rng.random() < USELESS:
         return "I would rather not."
     shown = shown_programs(prompt) or [landscape.start.source()]
@@ -52,12 +52,13 @@ def answer(prompt: str, landscape: Landscape, rng: random.Random) -> str:
     return fenced(child)
 
 
-def _intents(rng: random.Random) -> list[dict[str, object]]:
-    """Other knobs, from the start and from where the tree has come to; it cannot tell which."""
-    solved = f"i{rng.randrange(1, 40)}"
+def _intents(prompt: str, rng: random.Random) -> list[dict[str, object]]:
+    """Other knobs: below the root, and below the fastest intent that was solved."""
+    solved = re.findall(r"^(\w+)[^\n]*\[solved, ([\d.]+)x", prompt, re.MULTILINE)
+    best = max(solved, key=lambda each: float(each[1]), default=("root", ""))[0]
     return [
         {"op": "insert_node", "parent": parent, "title": "knobs", "score": rng.random()}
-        for parent in ("root", solved)
+        for parent in ("root", best)
     ]
 
 
