@@ -13,7 +13,7 @@ from evolve.store import RunRow
 MAY_DIFFER = ("termination", "llm", "device", "sandbox", "store", "trackers")
 KEPT = ("termination", "llm", "trackers")  # of these, what a resume changes holds from then on
 _TOLD = 3  # settings that a list of runs names
-APART = ("name", "on_exists", "audit", "opening")  # which run it is, and how it began
+APART = ("name", "on_exists", "audit", "opening", "recalled")  # which run it is, and how it began
 
 
 def flatten(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
