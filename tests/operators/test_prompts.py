@@ -32,11 +32,15 @@ from operators import (
     Crossover,
     Edit,
     MacroMicro,
+    Milestone,
     Repair,
+    Review,
     RewriteFull,
     Summarise,
+    Supervise,
     Template,
     Universal,
+    WorldModel,
 )
 from operators.knowledge import Knowledge
 from operators.prompting.budget import PromptTooLong, Section, fit
@@ -83,6 +87,10 @@ OPERATORS = {
     "macro_micro": MacroMicro(policy="uniform"),
     "summarise": Summarise(every=1),
     "template": Template(),
+    "world_model": WorldModel(),
+    "supervise": Supervise(stalled=1),
+    "milestone": Milestone(),
+    "review": Review(jump=1.0),
 }
 
 
