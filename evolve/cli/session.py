@@ -16,6 +16,7 @@ from evolve.cli.models import WHY_IDLE, idle_limits
 from evolve.cli.report import default_path
 from evolve.cli.stopping import handling
 from evolve.cli.summary import summary
+from evolve.cli.terminal import wrapped
 from evolve.cli.under_way import under_way
 from evolve.core.errors import EvaluatorUnavailable, UsageError
 from evolve.core.protocols import Evaluator
@@ -130,7 +131,7 @@ def _print_end(store: Store, run: RunRow, outcome: Outcome) -> None:
     facts = gather(store, run.name, whole=whole)
     report = _report(store, facts) if whole else ""
     for line in summary(facts, outcome, store.path, report):
-        print(line)
+        print(wrapped(line))
 
 
 def _report(store: Store, facts: RunFacts) -> str:
