@@ -253,7 +253,7 @@ def test_a_search_whose_terminal_is_closed_goes_on(tmp_path: Path):
     assert state(database) == ("interrupted", "stopped by SIGTERM")
 
 
-def test_on_a_terminal_the_display_is_drawn_and_taken_away_and_lines_break_between_words(tmp_path: Path):
+def test_on_a_terminal_the_display_is_taken_away_and_lines_break_between_words(tmp_path: Path):
     database = tmp_path / "evolve.db"
     main_end, other_end = pty.openpty()
     process = subprocess.Popen(
