@@ -3,7 +3,6 @@
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 
 from evolve.store import Store
 from evolve.testing.synthetic import SyntheticEvaluator, synthetic_task
+from tests import forked
 from tests.cli.recording import record
 
 ROOT = Path(__file__).parents[2]
@@ -25,15 +25,8 @@ def evolve(tmp_path: Path) -> Evolve:
 
 def evolve_in(folder: Path) -> Evolve:
     def run(*words: str, timeout: float = 90) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "evolve.cli.main", *words],
-            cwd=folder,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            check=False,
-        )
+        env = {**os.environ, "PYTHONPATH": str(ROOT)}
+        return forked.run("evolve", *words, cwd=folder, env=env, timeout=timeout)
 
     return run
 

@@ -29,21 +29,18 @@ import pytest
 from evolve.cli import stopping
 from evolve.store import Store
 from evolve.testing.model_server import ModelServer
+from tests import forked
 from tests.cli.conftest import ROOT
 
 
-def sit(database: Path, latency_s: float, *words: str) -> subprocess.Popen[str]:
+def sit(database: Path, latency_s: float, *words: str) -> forked.Forked:
     """A sitting that has begun to search."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.cli.sitting", str(database), str(latency_s), *words],
-        cwd=database.parent,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
-    assert process.stdout.readline() == "sitting\n"
+    words = (str(database), str(latency_s), *words)
+    process = forked.start("tests.cli.sitting", *words, cwd=database.parent)
+    deadline = time.monotonic() + 30
+    while process.printed()[0].partition("\n")[0] != "sitting":
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
     wait_for_tickets(database)
     return process
 
@@ -211,8 +208,17 @@ def test_a_second_process_cannot_continue_the_same_run(evolve, tmp_path: Path):
 
 def test_a_search_whose_reader_went_away_goes_on(tmp_path: Path):
     database = tmp_path / "evolve.db"
-    process = sit(database, 0.1)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.cli.sitting", str(database), "0.1"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     assert process.stdout is not None
+    assert process.stdout.readline() == "sitting\n"
+    wait_for_tickets(database)
     process.stdout.close()
     time.sleep(2)
     assert process.poll() is None
